@@ -3,7 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
-	"database/sql"
+	database "database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -85,7 +86,7 @@ func writePosts(path string, count int) error {
 
 // insertRaw puts the posts and their authors into a new database, and says how long that took without making its tables.
 func insertRaw(ctx context.Context, path string, count int) (took time.Duration, err error) {
-	tables, err := store.Open(ctx, store.Config{URL: "sqlite:" + path})
+	tables, err := store.Open(ctx, sql.Config{URL: "sqlite:" + path})
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +96,7 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 	pragmas := url.Values{"_pragma": {
 		"journal_mode(WAL)", "synchronous(FULL)", "cache_size(-65536)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)",
 	}}
-	db, err := sql.Open("sqlite", "file:"+path+"?"+pragmas.Encode())
+	db, err := database.Open("sqlite", "file:"+path+"?"+pragmas.Encode())
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +120,7 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 }
 
 // insertMany inserts rows, many in a statement and more in a transaction.
-func insertMany(ctx context.Context, db *sql.DB, head string, rows [][]any) error {
+func insertMany(ctx context.Context, db *database.DB, head string, rows [][]any) error {
 	for len(rows) > 0 {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {

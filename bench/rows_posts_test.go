@@ -1,7 +1,7 @@
 package main
 
 import (
-	"database/sql"
+	database "database/sql"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,6 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/social"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -31,7 +32,7 @@ func TestTheRawRowsAreWhatIsImported(t *testing.T) {
 	if took, err := insertRaw(t.Context(), raw, count); err != nil || took <= 0 {
 		t.Fatalf("%v, %v", took, err)
 	}
-	s, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + imported})
+	s, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + imported})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestTheRawRowsAreWhatIsImported(t *testing.T) {
 // held are the posts of a database with their authors' keys, a line each.
 func held(t *testing.T, path string) string {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path)
+	db, err := database.Open("sqlite", "file:"+path)
 	if err != nil {
 		t.Fatal(err)
 	}

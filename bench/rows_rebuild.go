@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"database/sql"
+	database "database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tidings/services"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -30,7 +31,7 @@ func seedOutboxes(ctx context.Context, file string, outboxes *redis.Client) erro
 		return err
 	}
 	begin := time.Now().Add(-outboxFollowed * outboxPosts * time.Second)
-	return inStore(ctx, file, func(tx *sql.Tx) error {
+	return inStore(ctx, file, func(tx *database.Tx) error {
 		for author := 1; author <= outboxFollowed; author++ {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO follows (follower, followee, since, shown) VALUES (?1, ?2, 0, TRUE)`, outboxReader, author); err != nil {
 				return err
@@ -69,7 +70,7 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 	if err := seedOutboxes(ctx, p.file(), client); err != nil {
 		return err
 	}
-	facts, err := store.Open(ctx, store.Config{URL: "sqlite:" + p.file()})
+	facts, err := store.Open(ctx, sql.Config{URL: "sqlite:" + p.file()})
 	if err != nil {
 		return err
 	}

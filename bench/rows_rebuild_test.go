@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tidings/services"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -19,7 +20,7 @@ func TestBothRebuildsReadTheSame(t *testing.T) {
 	if err := seedOutboxes(t.Context(), p.folder+"/tidings.db", client); err != nil {
 		t.Fatal(err)
 	}
-	facts, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + p.folder + "/tidings.db"})
+	facts, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + p.folder + "/tidings.db"})
 	if err != nil {
 		t.Fatal(err)
 	}

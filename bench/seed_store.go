@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"database/sql"
+	database "database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,6 +11,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"tidings/services"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -24,7 +25,7 @@ func memberToken(i int) string { return "dev:" + member(i+1) }
 
 // seedUsers makes a database in which there are that many users, all of whom were here today and have read everything.
 func seedUsers(ctx context.Context, file string, users int) error {
-	return inStore(ctx, file, func(tx *sql.Tx) error {
+	return inStore(ctx, file, func(tx *database.Tx) error {
 		const counted = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)`
 		now := time.Now().UnixMicro()
 		return each(ctx, tx, []write{
@@ -41,7 +42,7 @@ const unreadEach = 3
 // seedConversations puts readers into conversations with somebody who has said something in each. Every second one is
 // counted when somebody reads.
 func seedConversations(ctx context.Context, file string, readers []services.UserID, talker services.UserID, conversations int) error {
-	return inStore(ctx, file, func(tx *sql.Tx) error {
+	return inStore(ctx, file, func(tx *database.Tx) error {
 		now := time.Now().UnixMicro()
 		var last int
 		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'conversations'`).Scan(&last); err != nil {
@@ -76,7 +77,7 @@ type write struct {
 	args []any
 }
 
-func each(ctx context.Context, tx *sql.Tx, writes []write) error {
+func each(ctx context.Context, tx *database.Tx, writes []write) error {
 	for _, w := range writes {
 		if _, err := tx.ExecContext(ctx, w.text, w.args...); err != nil {
 			return fmt.Errorf("%.60s: %w", w.text, err)
@@ -86,15 +87,15 @@ func each(ctx context.Context, tx *sql.Tx, writes []write) error {
 }
 
 // inStore opens a database in which no server is, with the tables of today, for one transaction.
-func inStore(ctx context.Context, file string, write func(*sql.Tx) error) error {
-	tables, err := store.Open(ctx, store.Config{URL: "sqlite:" + file})
+func inStore(ctx context.Context, file string, write func(*database.Tx) error) error {
+	tables, err := store.Open(ctx, sql.Config{URL: "sqlite:" + file})
 	if err != nil {
 		return err
 	}
 	if err := tables.Close(); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", "file:"+file)
+	db, err := database.Open("sqlite", "file:"+file)
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func inStore(ctx context.Context, file string, write func(*sql.Tx) error) error 
 
 // numbersOf finds the numbers of users in a database in which no server is.
 func numbersOf(ctx context.Context, file string, keys []string) (numbers []services.UserID, err error) {
-	s, err := store.Open(ctx, store.Config{URL: "sqlite:" + file})
+	s, err := store.Open(ctx, sql.Config{URL: "sqlite:" + file})
 	if err != nil {
 		return nil, err
 	}

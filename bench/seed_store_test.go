@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
 // opened is a seeded database.
 func opened(t *testing.T, file string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + file})
+	s, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + file})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 // A response asks Redis at most twice, and SQL at most once with each statement, whatever a list holds and however often an
@@ -67,7 +67,7 @@ type counted struct {
 func eachCounted(t *testing.T, test func(t *testing.T, c *counted)) {
 	for name, options := range map[string]func(t *testing.T) fanouttest.Options{
 		"embedded":   func(*testing.T) fanouttest.Options { return fanouttest.Options{Redis: "embedded"} },
-		"production": func(t *testing.T) fanouttest.Options { return fanouttest.Options{SQL: storetest.Postgres(t)} },
+		"production": func(t *testing.T) fanouttest.Options { return fanouttest.Options{SQL: sqltest.Postgres(t)} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			sql := &statements{asked: map[string]int{}}

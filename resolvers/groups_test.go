@@ -6,12 +6,12 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 // onEachSQL runs a test on SQLite and on PostgreSQL.
 func onEachSQL(t *testing.T, test func(t *testing.T, a *api)) {
-	for name, open := range map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres} {
+	for name, open := range map[string]func(testing.TB) string{"sqlite": sqltest.SQLite, "postgres": sqltest.Postgres} {
 		t.Run(name, func(t *testing.T) { test(t, newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: open(t)}), 3, 5)) })
 	}
 }

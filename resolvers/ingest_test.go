@@ -13,7 +13,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 type event = map[string]any
@@ -267,9 +267,9 @@ func TestTheTimeOfABatchGrows(t *testing.T) {
 
 // A batch that waits in vain for a SQLite file that another process has locked is told what helps, event by event.
 func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
-	url := storetest.SQLite(t)
+	url := sqltest.SQLite(t)
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}), 3, 5)
-	storetest.LockFile(t, url)
+	sqltest.LockFile(t, url)
 	viewer := services.Viewer{Key: "host", Scopes: []services.Scope{services.ScopeIngest}}
 	ctx, cancel := context.WithTimeout(services.WithViewer(t.Context(), viewer), 20*time.Millisecond)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 // told has the ids that events of a test have made, by the kind of event.
@@ -210,7 +210,7 @@ func (a *api) tell(t told, kinds []string, events []event) (answers []string) {
 
 // On PostgreSQL 500 events of one kind, or of any mixture, take at most 30 round trips.
 func TestRoundTripsOfABatch(t *testing.T) {
-	url, trips := storetest.CountTrips(t, storetest.Postgres(t))
+	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url}), 3, 5)
 	a.Clock.Flow() // what reads a clock anew in each pass is never done
 	const most = 30
@@ -254,7 +254,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 	const people, batch = 5, 70
 	for seed := range uint64(4) {
 		one := newAPIOn(t, fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), 3, 5)
-		together := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)}), 3, 5)
+		together := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}), 3, 5)
 		apis := []*api{one, together}
 		kinds := eventKinds(people, one.Clock.Now())
 		made := []told{{}, {}}

@@ -60,7 +60,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}),
 		Views:    views.New(views.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Log: log}),
 		Live:     live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Notify:   notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
+		Notify:   notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}), Fanout: w.Fanout, Queue: w.Fanout, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
 	schema.AddTransport(transport.POST{})

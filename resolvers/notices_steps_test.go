@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/notice"
 	"tidings/services/store"
 )
@@ -128,12 +129,12 @@ func (m *noticeModel) lose() {
 func (m *noticeModel) repeat() {
 	u := m.drawUser()
 	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *store.Tx) error {
-		jobs := []store.NewJob{fanout.NoticesJob(u.number)}
+		queued := []jobs.NewJob{fanout.NoticesJob(u.number)}
 		for _, e := range m.entries {
 			if e.place > 0 || e.withdrawn || e.missed { // of those that wait the job is still there
-				jobs = append(jobs, fanout.StartJob(services.Announcement{ID: e.id}))
+				queued = append(queued, fanout.StartJob(services.Announcement{ID: e.id}))
 			}
 		}
-		return tx.Enqueue(context.Background(), jobs...)
+		return jobs.Enqueue(context.Background(), tx.Tx, queued...)
 	}))
 }

@@ -12,6 +12,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -97,14 +98,14 @@ func (s *story) rememberedBefore(in event, key, before string) {
 		break
 	}
 	s.Write(func(ctx context.Context, tx *store.Tx) error {
-		had, found, err := tx.Recall(ctx, scope, key)
+		had, found, err := jobs.Recall(ctx, tx.Tx, scope, key)
 		if !found {
 			err = errors.Join(err, fmt.Errorf("the key %s of %s is not remembered", key, scope))
 		}
 		if err != nil {
 			return err
 		}
-		return tx.Remember(ctx, scope, before, make([]byte, 32), had.IDs)
+		return jobs.Remember(ctx, tx.Tx, scope, before, make([]byte, 32), had.IDs)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -337,7 +338,9 @@ func TestLikesExpireInBothEngines(t *testing.T) {
 		}
 		n.Clock.Advance(day)
 	}
-	n.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, fanout.CountsJob(author)) })
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		return jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(author))
+	})
 	n.Quiet(n.World.Fanout)
 	if got := n.read(author).Notifications; got.Like.Value != 0 || got.Newest == 0 {
 		t.Errorf("after the counts were carried again: %+v", got)

@@ -8,6 +8,9 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -15,20 +18,22 @@ import (
 // What a dead node was about to carry is STALE, and nothing else is. Once it is done the badges are exact and news to whoever
 // was shown them before, also when no number has changed.
 func TestCountsThatADeadNodeWasAboutToCarryAreStale(t *testing.T) {
-	url := storetest.Postgres(t)
+	url := sqltest.Postgres(t)
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here"}))
-	gone := storetest.Open(t, store.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})
+	gone := storetest.Open(t, sql.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})
 	_, reader := n.fan(2)
 	heart := n.World.Fanout.Heartbeat()
 	n.Must(heart.Begin(t.Context()))
-	_, err := gone.Beat(t.Context())
+	_, err := jobs.Beat(t.Context(), gone.DB)
 	n.Must(err)
-	n.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, fanout.CountsJob(reader)) })
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		return jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(reader))
+	})
 	made := n.Clock.Now()
-	jobs, err := gone.Claim(t.Context(), []string{fanout.CountsJob(reader).Kind}, 10, 30*time.Second)
+	queued, err := jobs.Claim(t.Context(), gone.DB, []string{fanout.CountsJob(reader).Kind}, 10, 30*time.Second)
 	n.Must(err)
-	if len(jobs) != 1 {
-		t.Fatalf("the other node has claimed %v", jobs)
+	if len(queued) != 1 {
+		t.Fatalf("the other node has claimed %v", queued)
 	}
 	exact := n.read(reader)
 	if exact.Total.Precision != services.Exact {
@@ -55,7 +60,7 @@ func TestCountsThatADeadNodeWasAboutToCarryAreStale(t *testing.T) {
 	if _, err := n.PassFallbacks(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
 		t.Errorf("before the job is done: %+v, %v", n.read(reader).Total, err)
 	}
-	_, err = gone.Finish(t.Context(), jobs)
+	_, err = jobs.FinishHeld(t.Context(), gone.DB, queued)
 	n.Must(err)
 	n.Must(heart.RunOnce(t.Context()))
 	n.passBehind()

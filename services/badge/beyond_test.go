@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/redis"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 // agrees holds that the number, what explains it and the facts are all so many, whoever's node is asked.
@@ -109,7 +109,7 @@ func TestTheNumberReachesItsCap(t *testing.T) {
 // The number beyond the list costs SQL once for each version of the document: a warm read is one round trip and no statement.
 func TestTheNumberBeyondTheListIsRemembered(t *testing.T) {
 	var statements atomic.Int64
-	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: storetest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
 	author, reader := n.fan(0)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)

@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -56,7 +57,7 @@ func newAgingModel(w *fanouttest.World, ages services.SourceExpiry) *agingModel 
 			if m.rooms[i], _, err = tx.CreateConversation(ctx, wanted); err != nil {
 				return err
 			}
-			if err = tx.Enqueue(ctx, fanout.PassJob(m.rooms[i])); err != nil {
+			if err = jobs.Enqueue(ctx, tx.Tx, fanout.PassJob(m.rooms[i])); err != nil {
 				return err
 			}
 		}
@@ -118,17 +119,17 @@ func (m *agingModel) say(room int, author services.UserID, mention bool) {
 		}
 		m.talk[room] = append(m.talk[room], waits{at: message.SentAt, mentions: mention, own: author == m.reader})
 		defer m.Memory.Conversations.Moved(store.Head{Conversation: c.ID, Number: c.Head, At: c.LastAt})
-		jobs := []store.NewJob{m.World.Fanout.ProjectJob(c.ID)}
+		queued := []jobs.NewJob{m.World.Fanout.ProjectJob(c.ID)}
 		if mention || author == m.reader {
-			jobs = append(jobs, fanout.MemberJob(c.ID, m.reader))
+			queued = append(queued, fanout.MemberJob(c.ID, m.reader))
 		}
-		return tx.Enqueue(ctx, jobs...)
+		return jobs.Enqueue(ctx, tx.Tx, queued...)
 	})
 }
 
 func (m *agingModel) own(room int, change func(ctx context.Context, tx *store.Tx) error) {
 	m.Write(func(ctx context.Context, tx *store.Tx) error {
-		return errors.Join(change(ctx, tx), tx.Enqueue(ctx, fanout.MemberJob(m.rooms[room], m.reader)))
+		return errors.Join(change(ctx, tx), jobs.Enqueue(ctx, tx.Tx, fanout.MemberJob(m.rooms[room], m.reader)))
 	})
 }
 
@@ -161,8 +162,8 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 		func() {
 			message := services.SiteMessage{ID: m.IDs.Next(), Type: services.DefaultMessageType, Title: "hello", CreatedAt: m.Clock.Now(), UpdatedAt: m.Clock.Now()}
 			m.Write(func(ctx context.Context, tx *store.Tx) error {
-				jobs, err := fanout.DeliverJobs(message.ID, []services.UserID{m.reader})
-				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), tx.Enqueue(ctx, jobs...))
+				queued, err := fanout.DeliverJobs(message.ID, []services.UserID{m.reader})
+				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), jobs.Enqueue(ctx, tx.Tx, queued...))
 			})
 			m.letters = append(m.letters, waits{at: message.ID.Time(), post: message.ID})
 		},
@@ -211,7 +212,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 				} else {
 					_, err = tx.MarkSiteMessagesUnread(ctx, m.reader, []services.PostID{one.post})
 				}
-				return errors.Join(err, tx.Enqueue(ctx, fanout.MessagesJob(m.reader)))
+				return errors.Join(err, jobs.Enqueue(ctx, tx.Tx, fanout.MessagesJob(m.reader)))
 			})
 		},
 		func() {

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -79,8 +80,8 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 			n.Clock.Advance(time.Second)
 			message := services.SiteMessage{ID: n.IDs.Next(), Type: services.DefaultMessageType, Title: "hello", CreatedAt: n.Clock.Now(), UpdatedAt: n.Clock.Now()}
 			n.Write(func(ctx context.Context, tx *store.Tx) error {
-				jobs, err := fanout.DeliverJobs(message.ID, []services.UserID{user})
-				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), tx.Enqueue(ctx, jobs...))
+				queued, err := fanout.DeliverJobs(message.ID, []services.UserID{user})
+				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), jobs.Enqueue(ctx, tx.Tx, queued...))
 			})
 			ids = append(ids, message.ID)
 		}

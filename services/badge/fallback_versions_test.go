@@ -12,7 +12,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/redis/redistest"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/tests/histories"
 )
 
@@ -108,7 +108,7 @@ func TestADocumentThatOwesAnUpdateIsNotShown(t *testing.T) {
 // owe lets the update of a user's own views fail after a command.
 func (n node) owe(user services.UserID, update func(context.Context) error) {
 	n.TB.Helper()
-	apply := func(context.Context, *store.Tx) ([]string, error) { return nil, nil }
+	apply := func(context.Context, *sql.Tx) ([]string, error) { return nil, nil }
 	errs := n.World.Fanout.Commit(n.TB.Context(), &jobs.Command{Actor: user, Name: "mark", Apply: apply, AfterCommit: update})
 	n.Must(errs[0])
 }

@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -65,11 +66,12 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 	}
 	return &jobs.Command{
 		Name: "setDisplayPolicy", Actor: user,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			if _, err := tx.ChangePolicy(ctx, user, apply); err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, fanout.PolicyJob(user))
+			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.PolicyJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectPolicy(ctx, user) },
 	}, nil

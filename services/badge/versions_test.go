@@ -12,7 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 	"tidings/tests/histories"
@@ -30,7 +32,7 @@ var streams = []string{noticeStream, pullStream, showStream, roomStream}
 
 // gate lets a node read one stream of the facts and not another.
 type gate struct {
-	*store.Store
+	mirror.SQL
 	mu   sync.Mutex
 	open string // the stream that can be read; "": all
 }
@@ -46,12 +48,12 @@ func (g *gate) lets(stream string) error {
 	return errGate
 }
 
-func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error) {
+func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
 	stream := map[string]string{mirror.LogNotice: noticeStream, mirror.LogPull: pullStream, mirror.LogShow: showStream}[kind]
 	if err := g.lets(stream); err != nil {
 		return nil, err
 	}
-	return g.Store.LogAfter(ctx, kind, version, limit)
+	return changelog.LogAfter(ctx, g.Store.DB, kind, version, limit)
 }
 
 func (g *gate) Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error) {
@@ -70,7 +72,7 @@ type learner struct {
 
 func (n node) learner() *learner {
 	n.TB.Helper()
-	g := &gate{Store: n.Store}
+	g := &gate{SQL: mirror.SQL{Store: n.Store}}
 	w := *n.World
 	w.Memory = mirror.New(mirror.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	l := &learner{node: newNode(&w), gate: g}
@@ -132,7 +134,7 @@ func (n node) audience() *audience {
 		if _, err = tx.SetWay(ctx, c, services.ToReadSide); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.PassJob(a.room))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.PassJob(a.room))
 	})
 	n.settle()
 	n.read(reader)
@@ -155,7 +157,7 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 			change.Post = n.Post(a.huge)
 			a.posts = append(a.posts, change.Post)
 		}
-		version, _, err := n.Store.LogHead(n.TB.Context(), mirror.LogPull)
+		version, _, err := changelog.LogHead(n.TB.Context(), n.Store.DB, mirror.LogPull)
 		n.Must(err)
 		a.own = func(l *learner) { l.Memory.Pulled.Changed(change, version) }
 	case showStream:

@@ -16,11 +16,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
 )
-
-// Entry is one change in the log. Its version counts the entries of its kind from 1 on.
-type Entry = store.LogEntry
 
 // Log is what is read of the log.
 type Log interface {
@@ -28,8 +24,6 @@ type Log interface {
 	LogHead(ctx context.Context, kind string) (head, oldest uint64, err error)
 	LogHeads(ctx context.Context) (map[string]uint64, error)
 }
-
-var _ Log = (*store.Store)(nil)
 
 // Kind is a kind of entries, and what a node does with them. Load, Apply and Followed of one kind never run at the same time.
 type Kind struct {

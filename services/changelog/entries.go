@@ -5,17 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Append adds an entry in the transaction of the fact, with the change as its payload, and answers its version. Whoever takes
 // other locks as well takes them after the lock of the log: see store.Tx.LockLog.
-func Append(ctx context.Context, tx *store.Tx, kind, key string, change any) (version uint64, err error) {
+func Append(ctx context.Context, tx *sql.Tx, kind, key string, change any) (version uint64, err error) {
 	payload, err := json.Marshal(change)
 	if err != nil {
 		return 0, err
 	}
-	return tx.AppendLog(ctx, kind, key, payload)
+	return AppendLog(ctx, tx, kind, key, payload)
 }
 
 // Parse reads the change of an entry that Append wrote.

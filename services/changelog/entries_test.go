@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"tidings/services/changelog"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 type change struct {
@@ -16,12 +16,12 @@ type change struct {
 
 // What is written into the log is what every node reads from it.
 func TestAChangeIsReadAsItWasWritten(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
-		s := storetest.Open(t, store.Config{URL: url})
+		s := sqltest.Open(t, sql.Config{URL: url})
 		written := []change{{Name: "ночь"}, {Name: "b", Gone: true}}
 		for i, one := range written {
-			err := s.Write(ctx, func(tx *store.Tx) error {
+			err := s.Write(ctx, func(tx *sql.Tx) error {
 				version, err := changelog.Append(ctx, tx, "kind", one.Name, one)
 				if version != uint64(i+1) {
 					t.Errorf("the version is %d, want %d", version, i+1)
@@ -32,7 +32,7 @@ func TestAChangeIsReadAsItWasWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		entries, err := s.LogAfter(ctx, "kind", 0, 10)
+		entries, err := changelog.LogAfter(ctx, s, "kind", 0, 10)
 		if err != nil || len(entries) != len(written) {
 			t.Fatalf("%v, %v", entries, err)
 		}

@@ -14,22 +14,22 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sql stands in for the log in SQL, and counts what it was asked.
-type sql struct {
+// fakeLog stands in for the log in SQL, and counts what it was asked.
+type fakeLog struct {
 	entries []Entry
 	down    error
 	after   int
 	heads   atomic.Int64 // read while a follower runs
 }
 
-func (s *sql) add(kind string, keys ...string) {
+func (s *fakeLog) add(kind string, keys ...string) {
 	for _, key := range keys {
 		head, _, _ := s.LogHead(context.Background(), kind)
 		s.entries = append(s.entries, Entry{Kind: kind, Version: head + 1, Key: key})
 	}
 }
 
-func (s *sql) LogAfter(_ context.Context, kind string, version uint64, limit int) (after []Entry, err error) {
+func (s *fakeLog) LogAfter(_ context.Context, kind string, version uint64, limit int) (after []Entry, err error) {
 	s.after++
 	for _, entry := range s.entries {
 		if entry.Kind == kind && entry.Version > version && len(after) < limit {
@@ -39,7 +39,7 @@ func (s *sql) LogAfter(_ context.Context, kind string, version uint64, limit int
 	return after, s.down
 }
 
-func (s *sql) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
+func (s *fakeLog) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
 	for _, entry := range s.entries {
 		if entry.Kind == kind {
 			head = max(head, entry.Version)
@@ -48,7 +48,7 @@ func (s *sql) LogHead(_ context.Context, kind string) (head, oldest uint64, err 
 	return head, 0, s.down
 }
 
-func (s *sql) LogHeads(context.Context) (map[string]uint64, error) {
+func (s *fakeLog) LogHeads(context.Context) (map[string]uint64, error) {
 	s.heads.Add(1)
 	heads := map[string]uint64{}
 	for _, entry := range s.entries {
@@ -64,7 +64,7 @@ type list struct {
 	followed []error
 }
 
-func (l *list) kind(s *sql, name string) Kind {
+func (l *list) kind(s *fakeLog, name string) Kind {
 	return Kind{
 		Name: name,
 		Load: func(context.Context) error {
@@ -92,7 +92,7 @@ func (l *list) kind(s *sql, name string) Kind {
 	}
 }
 
-func newFollower(s *sql) *Follower {
+func newFollower(s *fakeLog) *Follower {
 	return New(Config{Log: s, Logger: slog.New(slog.DiscardHandler), Poll: time.Hour})
 }
 
@@ -104,7 +104,7 @@ func turn(t *testing.T, f *Follower, changes int) {
 }
 
 func TestMemoryIsLoadedOnceAndThenFollowsTheLog(t *testing.T) {
-	s, l := &sql{}, &list{}
+	s, l := &fakeLog{}, &list{}
 	s.add("a", "1", "2")
 	f := newFollower(s)
 	following := f.Register(l.kind(s, "a"))
@@ -129,7 +129,7 @@ func TestMemoryIsLoadedOnceAndThenFollowsTheLog(t *testing.T) {
 
 // Who is notified by Followed finds the version of what changed.
 func TestTheVersionIsThereWhenALookEnds(t *testing.T) {
-	s := &sql{}
+	s := &fakeLog{}
 	s.add("a", "1")
 	f := newFollower(s)
 	var following *Following
@@ -150,11 +150,11 @@ func TestTheVersionIsThereWhenALookEnds(t *testing.T) {
 
 // What was trimmed while this node was away, and what does not say what changed, is in what is loaded.
 func TestMemoryIsLoadedAnewWhereTheLogDoesNotSayWhatChanged(t *testing.T) {
-	for name, change := range map[string]func(*sql){
-		"a gap":            func(s *sql) { s.entries = []Entry{{Kind: "a", Version: 50, Key: "50"}} },
-		"an unclear entry": func(s *sql) { s.add("a", "2", "?") },
+	for name, change := range map[string]func(*fakeLog){
+		"a gap":            func(s *fakeLog) { s.entries = []Entry{{Kind: "a", Version: 50, Key: "50"}} },
+		"an unclear entry": func(s *fakeLog) { s.add("a", "2", "?") },
 	} {
-		s, l := &sql{}, &list{}
+		s, l := &fakeLog{}, &list{}
 		f := newFollower(s)
 		following := f.Register(l.kind(s, "a"))
 		s.add("a", "1")
@@ -177,7 +177,7 @@ func TestMemoryIsLoadedAnewWhereTheLogDoesNotSayWhatChanged(t *testing.T) {
 }
 
 func TestALoadThatFailsIsTriedAgain(t *testing.T) {
-	f := newFollower(&sql{})
+	f := newFollower(&fakeLog{})
 	loads := 0
 	following := f.Register(Kind{Name: "a", Load: func(context.Context) error {
 		if loads++; loads == 1 {
@@ -196,7 +196,7 @@ func TestALoadThatFailsIsTriedAgain(t *testing.T) {
 }
 
 func TestALongLogIsReadToItsEnd(t *testing.T) {
-	s, l := &sql{}, &list{}
+	s, l := &fakeLog{}, &list{}
 	f := newFollower(s)
 	f.Register(l.kind(s, "a"))
 	turn(t, f, 0)
@@ -208,7 +208,7 @@ func TestALongLogIsReadToItsEnd(t *testing.T) {
 
 // A kind that a newer version writes, or an older one wrote, is in the log beside those that this node knows.
 func TestAKindThatNobodyRegisteredDoesNoHarm(t *testing.T) {
-	s, l := &sql{}, &list{}
+	s, l := &fakeLog{}, &list{}
 	f := newFollower(s)
 	f.Register(l.kind(s, "a"))
 	s.add("nobody's", "1", "2")
@@ -224,7 +224,7 @@ func TestAKindThatNobodyRegisteredDoesNoHarm(t *testing.T) {
 
 // A hint that finds nothing new costs one SELECT, and one that finds something reads the kinds that have grown.
 func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
-	s, one, other := &sql{}, &list{}, &list{}
+	s, one, other := &fakeLog{}, &list{}, &list{}
 	f := newFollower(s)
 	f.Register(one.kind(s, "a"))
 	f.Register(other.kind(s, "b"))
@@ -251,7 +251,7 @@ func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 }
 
 func TestRunFollowsTheLogWhenWoken(t *testing.T) {
-	f := newFollower(&sql{}) // its turns are an hour apart: only Wake makes it look
+	f := newFollower(&fakeLog{}) // its turns are an hour apart: only Wake makes it look
 	ctx, cancel := context.WithCancel(t.Context())
 	beside := make(chan struct{})
 	f.RegisterLoop(func(ctx context.Context) { <-ctx.Done(); close(beside) })
@@ -273,7 +273,7 @@ func TestRunFollowsTheLogWhenWoken(t *testing.T) {
 // Hints are followed at once, many that come together by few looks at the log, and the last one is never left out.
 func TestHintsAreFollowedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sql{}
+		s := &fakeLog{}
 		f := newFollower(s)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -299,7 +299,7 @@ func TestHintsAreFollowedTogether(t *testing.T) {
 // Whatever is appended, trimmed, unclear or refused, memory is what the log says after every look that succeeds.
 func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		s, l := &sql{}, &list{}
+		s, l := &fakeLog{}, &list{}
 		f := newFollower(s)
 		all, kept := []string(nil), 0 // all is what SQL has, whatever was trimmed
 		kind := l.kind(s, "a")

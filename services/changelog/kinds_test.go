@@ -9,7 +9,7 @@ import (
 )
 
 func TestAKindIsRegisteredOnce(t *testing.T) {
-	f := newFollower(&sql{})
+	f := newFollower(&fakeLog{})
 	f.Register(Kind{Name: "a"})
 	f.Register(Kind{Name: "b"})
 	f.RegisterTurn(Turn{Name: "a"})
@@ -30,7 +30,7 @@ func TestAKindIsRegisteredOnce(t *testing.T) {
 
 // One kind that cannot be read holds up neither the others nor what is read beside the log, and the error names it.
 func TestAFailureConcernsItsOwnKind(t *testing.T) {
-	s, l := &sql{}, &list{}
+	s, l := &fakeLog{}, &list{}
 	f := newFollower(s)
 	broken := errors.New("broken")
 	f.Register(Kind{Name: "first", Load: func(context.Context) error { return broken }})
@@ -49,7 +49,7 @@ func TestAFailureConcernsItsOwnKind(t *testing.T) {
 
 // A turn looks at everything, in its order; a hint at the log and at what goes with each look.
 func TestTurnsRunAtTheirMoments(t *testing.T) {
-	s := &sql{}
+	s := &fakeLog{}
 	f := newFollower(s)
 	var order []string
 	note := func(name string) func(context.Context) error {
@@ -71,7 +71,7 @@ func TestTurnsRunAtTheirMoments(t *testing.T) {
 
 // Those who listen are notified once a turn, of changes that concern all users and of nothing else.
 func TestSharedChangesAreNotified(t *testing.T) {
-	s := &sql{}
+	s := &fakeLog{}
 	f := newFollower(s)
 	notified, loads, applied := 0, 0, 0
 	f.Register(Kind{

@@ -17,7 +17,7 @@ func only(key string) func(int) string { return func(int) string { return key } 
 // next: nothing else needs to happen.
 func TestNoMoveWaitsForTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFollower(&sql{})
+		f := newFollower(&fakeLog{})
 		var mu sync.Mutex
 		start, last := time.Now(), time.Duration(-1)
 		f.OnMoved(func(users []services.UserID) {
@@ -46,7 +46,7 @@ func TestNoMoveWaitsForTheNextOne(t *testing.T) {
 
 // What is shown to nobody any more leaves nothing behind, and is notified to nobody.
 func TestReadersWhoLeaveAreForgotten(t *testing.T) {
-	f := newFollower(&sql{})
+	f := newFollower(&fakeLog{})
 	var notified []services.UserID
 	f.OnMoved(func(users []services.UserID) { notified = append(notified, users...) })
 	readers := NewReaders[string](f)
@@ -71,7 +71,7 @@ func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 }
 
 func TestLearnedIsTheSumOverAllStreams(t *testing.T) {
-	f := newFollower(&sql{})
+	f := newFollower(&fakeLog{})
 	var left []services.UserID
 	f.RegisterStream(Stream{Learned: func(_ []services.UserID, sums []uint64) {
 		for i := range sums {

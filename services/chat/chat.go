@@ -20,6 +20,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -79,7 +80,8 @@ func (s *Service) Create(creator services.UserID, kind services.ConversationKind
 	var id services.ConversationID
 	return &jobs.Command{
 		Name: "createConversation", Actor: creator,
-		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
+		Apply: func(ctx context.Context, in *sql.Tx) (ids []string, err error) {
+			tx := store.In(in)
 			refused := (*store.Tx).Apart
 			if kind != services.DirectConversation {
 				refused = adding(0)
@@ -144,21 +146,21 @@ func distinct(users []services.UserID) []services.UserID {
 // changed leaves the jobs that carry a conversation whose members or head changed, and changes the way of counting where
 // its size and traffic ask for it.
 func (s *Service) changed(ctx context.Context, tx *store.Tx, c services.Conversation, users ...services.UserID) error {
-	var jobs []store.NewJob
+	var queued []jobs.NewJob
 	if c.Way == services.ReadSide {
 		for _, user := range users {
-			jobs = append(jobs, fanout.MemberJob(c.ID, user))
+			queued = append(queued, fanout.MemberJob(c.ID, user))
 		}
 	} else {
-		jobs = append(jobs, s.Fanout.ProjectJob(c.ID))
+		queued = append(queued, s.Fanout.ProjectJob(c.ID))
 	}
 	if way := s.way(c); way != c.Way {
 		if _, err := tx.SetWay(ctx, c, way); err != nil {
 			return err
 		}
-		jobs = append(jobs, fanout.PassJob(c.ID))
+		queued = append(queued, fanout.PassJob(c.ID))
 	}
-	return tx.Enqueue(ctx, jobs...)
+	return jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
 // way is how a conversation is to be counted. It goes back only well below where it went over, so that it does not go to
@@ -211,7 +213,8 @@ func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
 // command is what one member does in a conversation; his own state is carried at once.
 func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
-		Name: name, Actor: user, Apply: apply, CoalesceKey: "conversation " + id.String(),
+		Name: name, Actor: user, CoalesceKey: "conversation " + id.String(),
+		Apply:       func(ctx context.Context, in *sql.Tx) ([]string, error) { return apply(ctx, store.In(in)) },
 		AfterCommit: func(ctx context.Context) error { return s.Fanout.ProjectMember(ctx, id, user) },
 	}
 }
@@ -222,7 +225,7 @@ func (s *Service) own(name string, user services.UserID, id services.Conversatio
 		if err := apply(ctx, tx); err != nil {
 			return nil, err
 		}
-		return nil, tx.Enqueue(ctx, fanout.MemberJob(id, user))
+		return nil, jobs.Enqueue(ctx, tx.Tx, fanout.MemberJob(id, user))
 	})
 }
 
@@ -244,7 +247,7 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		if c.Way == services.ReadSide { // the states of many members changed, and nobody carries them
 			job = fanout.PassJob(conversation)
 		}
-		return []string{id.GlobalID()}, tx.Enqueue(ctx, job)
+		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, job)
 	})
 	return s.moving(cmd, &head)
 }

@@ -136,7 +136,7 @@ func (n node) counting(id services.ConversationID) services.CountingWay {
 	return heads[0].Way
 }
 
-func (n node) enqueue(jobs ...store.NewJob) {
+func (n node) enqueue(queued ...jobs.NewJob) {
 	n.TB.Helper()
-	n.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) })
+	n.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) })
 }

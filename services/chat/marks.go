@@ -113,7 +113,7 @@ func (s *Service) Enter(user services.UserID, id services.ConversationID, device
 		if err := tx.Enter(ctx, id, user, device, until); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.InsideJob(id, user, until))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.InsideJob(id, user, until))
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 // markCall is what a device asks for: verb "read" up to a number, in a generation unless it is -1, "unread" from a number,
@@ -47,7 +47,7 @@ var marksModel = porcupine.Model{
 func TestMarksAreLinearizable(t *testing.T) {
 	for name, options := range map[string]func() fanouttest.Options{
 		"sqlite":   func() fanouttest.Options { return fanouttest.Options{Redis: "embedded"} },
-		"postgres": func() fanouttest.Options { return fanouttest.Options{SQL: storetest.Postgres(t), Redis: "embedded"} },
+		"postgres": func() fanouttest.Options { return fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(fanouttest.New(t, options()), nil)

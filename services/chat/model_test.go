@@ -12,7 +12,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
 )
 
@@ -316,6 +316,6 @@ func TestConversationsEqualTheModel(t *testing.T) {
 	}
 	t.Run("sqlite-redis", func(t *testing.T) { check(t, newNode(fanouttest.New(t, fanouttest.Options{}), small), lose) })
 	t.Run("postgres-redis", func(t *testing.T) {
-		check(t, newNode(fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)}), small), lose)
+		check(t, newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}), small), lose)
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -22,7 +23,8 @@ func (s *Service) SetGroupPolicy(user services.UserID, policy services.GroupPoli
 	}
 	return &jobs.Command{
 		Name: "setGroupPolicy", Actor: user,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			return nil, tx.SetGroupPolicy(ctx, user, policy)
 		},
 	}, nil

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -52,7 +54,7 @@ func TestRunImport(t *testing.T) {
 			}
 		}
 	}
-	db, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + filepath.Join("new", "folder", "tidings.db")})
+	db, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("new", "folder", "tidings.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestRunImport(t *testing.T) {
 // Posts are imported with the kinds that enter feeds, and the feeds of those who were here are read again.
 func TestRunImportOfPosts(t *testing.T) {
 	t.Chdir(t.TempDir())
-	db, err := store.Open(t.Context(), store.Config{URL: "sqlite:tidings.db"})
+	db, err := store.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +108,7 @@ broken
 	if exit != 1 || !strings.Contains(out.String(), "2 rows: 2 posts are new, 0 existed already; 1 bad lines are in import-posts.bad") {
 		t.Errorf("exit code %d: %s", exit, out.String())
 	}
-	if db, err = store.Open(t.Context(), store.Config{URL: "sqlite:tidings.db"}); err != nil {
+	if db, err = store.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
@@ -117,7 +119,7 @@ broken
 	if listed, err := db.AuthorPosts(t.Context(), numbers["ann"], 10); err != nil || len(listed) != 2 {
 		t.Errorf("feeds list %v, %v", listed, err)
 	}
-	if waiting, _, _, err := db.JobCounts(t.Context()); err != nil || waiting != 1 {
+	if waiting, _, _, err := jobs.JobCounts(t.Context(), db.DB); err != nil || waiting != 1 {
 		t.Errorf("%d jobs wait, want the refill of the one who was here: %v", waiting, err)
 	}
 }

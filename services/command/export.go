@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"tidings/services"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -23,7 +24,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 			return services.Errorf(services.NotFound, "there is no database %s: see --data and --database", services.Quote(file))
 		}
 	}
-	db, err := store.Open(ctx, store.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	db, err := store.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
 	if err != nil {
 		return err
 	}

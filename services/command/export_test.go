@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -62,7 +63,7 @@ func TestExport(t *testing.T) {
 // What cannot be exported says why, and leaves nothing behind.
 func TestExportsThatCannotBe(t *testing.T) {
 	t.Chdir(t.TempDir())
-	db, err := store.Open(t.Context(), store.Config{URL: "sqlite:tidings.db"})
+	db, err := store.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/node"
 	"tidings/services/social"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -28,7 +29,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	if err := os.MkdirAll(command.Config.Data, 0o700); err != nil && command.Config.Database == "" {
 		return tell(fmt.Errorf("the data folder: %w", err))
 	}
-	db, err := store.Open(ctx, store.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	db, err := store.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
 	if err != nil {
 		return tell(err)
 	}
@@ -85,7 +86,7 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 			return social.ImportShows(ctx, db, ids, opts)
 		}
 		// Nothing but facts and jobs is written here: nodes that run on the same database carry them.
-		carrying := fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{Store: db}), Store: db, Clock: services.SystemClock{}, IDs: ids})
+		carrying := fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{DB: db.DB}), Store: db, Clock: services.SystemClock{}, IDs: ids})
 		service := live.New(live.Config{Store: db, Fanout: carrying, IDs: ids, Clock: services.SystemClock{}})
 		return social.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}

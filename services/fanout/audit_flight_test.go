@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -47,35 +48,35 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 		f.mu.Lock()
 		f.posts = append(f.posts, post)
 		f.mu.Unlock()
-		return errors.Join(tx.InsertPost(ctx, post), tx.Enqueue(ctx, fanout.FanOutJob(post.ID)))
+		return errors.Join(tx.InsertPost(ctx, post), jobs.Enqueue(ctx, tx.Tx, fanout.FanOutJob(post.ID)))
 	case action < 6 && post.Author != user:
 		if created, err := tx.InsertLike(ctx, post.ID, user, tx.Now); err != nil || !created {
 			return err
 		}
 		job, err := fanout.NotifyJob(store.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})
-		return errors.Join(err, tx.Enqueue(ctx, job))
+		return errors.Join(err, jobs.Enqueue(ctx, tx.Tx, job))
 	case action == 6:
 		if _, err := tx.RaisePosition(ctx, user, store.HomePage, "", post.ID); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.SeenJob(user))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(user))
 	case action == 7:
 		if _, _, err := tx.DeletePost(ctx, post.ID); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.RemoveJob(post.ID))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.RemoveJob(post.ID))
 	case user == other:
 		return nil
 	case action == 8:
 		if _, err := tx.DeleteFollow(ctx, user, other); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.FollowJob(user, other))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(user, other))
 	default:
 		if _, err := tx.InsertFollow(ctx, services.Edge{Follower: user, Followee: other, Since: f.w.IDs.Next()}); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.FollowJob(user, other))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(user, other))
 	}
 }
 
@@ -90,7 +91,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 				if _, err := tx.InsertFollow(ctx, services.Edge{Follower: a, Followee: b, Since: w.IDs.Next()}); err != nil {
 					return err
 				}
-				if err := tx.Enqueue(ctx, fanout.FollowJob(a, b)); err != nil {
+				if err := jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(a, b)); err != nil {
 					return err
 				}
 			}

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -41,14 +43,14 @@ type audience struct {
 }
 
 // ModeJob looks at an author's audience a little after now, a follow or its end having changed it.
-func ModeJob(author services.UserID, now time.Time) store.NewJob {
+func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
 	job := userJob(jobMode, author)
 	job.NotBefore = now.Add(modeAfter)
 	return job
 }
 
 // modesJob looks at all audiences: after an import, or when the thresholds have moved.
-func modesJob() store.NewJob { return jobs.Keyed(jobModes, "all") }
+func modesJob() jobs.NewJob { return jobs.Keyed(jobModes, "all") }
 
 // Thresholds are the thresholds that hold: those that an admin has set, else the configured ones.
 func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
@@ -97,7 +99,7 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	}
 	job := userJob(jobMode, author)
 	job.NotBefore = again
-	return known, true, f.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, job) })
+	return known, true, f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, job) })
 }
 
 // countedAtOnce is an audience that is counted whenever it changes: it costs next to nothing.
@@ -140,7 +142,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		done = false
 		if counted.Pull != known.Pull {
-			if _, err := tx.LockLog(ctx, mirror.LogPull); err != nil {
+			if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogPull); err != nil {
 				return err
 			}
 		}
@@ -169,7 +171,7 @@ func beginNaming(ctx context.Context, tx *store.Tx, author services.UserID, chun
 	if err != nil {
 		return err
 	}
-	if err := tx.Enqueue(ctx, naming...); err != nil {
+	if err := jobs.Enqueue(ctx, tx.Tx, naming...); err != nil {
 		return err
 	}
 	_, err = mirror.PullChange{Author: author}.Append(ctx, tx)
@@ -178,22 +180,23 @@ func beginNaming(ctx context.Context, tx *store.Tx, author services.UserID, chun
 
 // runName lets the documents of one chunk of followers name the author. Who begins to follow meanwhile, or returns, is
 // named by that: from the first chunk on every document that is written names him.
-func (f *Fanout) runName(ctx context.Context, job store.Job) error {
+func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 	chunk, err := f.nameChunk(ctx, rdb.PulledAuthors, job)
 	if err != nil {
 		return err
 	}
-	return f.FinishWith(ctx, job, func(tx *store.Tx) error {
+	return f.FinishWith(ctx, job, func(in *sql.Tx) error {
+		tx := store.In(in)
 		last, err := tx.EndAuthorChunk(ctx, chunk.Author)
 		if err != nil || !last {
 			return err
 		}
-		return tx.Enqueue(ctx, userJob(jobMode, chunk.Author))
+		return jobs.Enqueue(ctx, tx.Tx, userJob(jobMode, chunk.Author))
 	})
 }
 
 // nameChunk lets the documents of one chunk of followers name its author in a field, as the follows are now.
-func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job store.Job) (chunk audience, err error) {
+func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.Job) (chunk audience, err error) {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return chunk, err
 	}
@@ -231,7 +234,7 @@ func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp rdb.Stamp
 }
 
 // runModes leaves a job for everyone whose audience may call for another mode: whom so many follow, and who has a mode already.
-func (f *Fanout) runModes(ctx context.Context, _ store.Job) error {
+func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
 		return err
@@ -242,12 +245,12 @@ func (f *Fanout) runModes(ctx context.Context, _ store.Job) error {
 			if err != nil {
 				return err
 			}
-			jobs := make([]store.NewJob, len(authors))
+			queued := make([]jobs.NewJob, len(authors))
 			for i, author := range authors {
-				jobs[i] = userJob(jobMode, author)
+				queued[i] = userJob(jobMode, author)
 			}
-			if len(jobs) > 0 {
-				if err := f.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
+			if len(queued) > 0 {
+				if err := f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) }); err != nil {
 					return err
 				}
 			}
@@ -271,7 +274,7 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Threshol
 		if err := tx.SetThresholds(ctx, thresholds); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, modesJob())
+		return jobs.Enqueue(ctx, tx.Tx, modesJob())
 	})
 	f.Wake()
 	return err
@@ -290,7 +293,7 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *serv
 		if _, err := tx.PutAuthor(ctx, known); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, userJob(jobMode, author))
+		return jobs.Enqueue(ctx, tx.Tx, userJob(jobMode, author))
 	})
 	if err != nil {
 		return err
@@ -326,7 +329,7 @@ type Lag struct {
 
 // Lag reads how far fan-out is behind, on all nodes together.
 func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
-	waiting, oldest, err := f.store.JobCountsOf(ctx, []string{jobFanOut, jobOnline, jobPush, jobRemove, jobDrop})
+	waiting, oldest, err := jobs.JobCountsOf(ctx, f.store.DB, []string{jobFanOut, jobOnline, jobPush, jobRemove, jobDrop})
 	if err != nil {
 		return lag, err
 	}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -229,7 +231,7 @@ func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 					if step > 50 {
 						t.Fatal("he never becomes huge")
 					}
-					jobs, err := w.Store.Claim(t.Context(), w.Fanout.Kinds(), 1, 30*time.Second)
+					jobs, err := jobs.Claim(t.Context(), w.Store.DB, w.Fanout.Kinds(), 1, 30*time.Second)
 					w.Must(err)
 					w.Must(w.Fanout.RunJobs(t.Context(), jobs))
 				}
@@ -248,9 +250,9 @@ func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 }
 
 // changes are what the log says of one kind.
-func changes(w *fanouttest.World, kind string) []store.LogEntry {
+func changes(w *fanouttest.World, kind string) []changelog.Entry {
 	w.TB.Helper()
-	entries, err := w.Store.LogAfter(w.TB.Context(), kind, 0, 1000)
+	entries, err := changelog.LogAfter(w.TB.Context(), w.Store.DB, kind, 0, 1000)
 	w.Must(err)
 	return entries
 }

@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -175,14 +176,14 @@ func (b *boards) mute(pair [2]services.UserID) {
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.FollowJob(pair[0], pair[1]))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(pair[0], pair[1]))
 	})
 	b.muted[pair], b.unsure[pair] = !b.muted[pair], true
 }
 
 func (b *boards) work(count, looks int) {
 	ctx := b.TB.Context()
-	jobs, err := b.Store.Claim(ctx, b.Fanout.Kinds(), count, 30*time.Second)
+	jobs, err := jobs.Claim(ctx, b.Store.DB, b.Fanout.Kinds(), count, 30*time.Second)
 	b.Must(err)
 	if len(jobs) == 0 {
 		return

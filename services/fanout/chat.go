@@ -43,7 +43,7 @@ func (f *Fanout) chatKinds() []jobs.Kind {
 
 // members is the UsersOf of jobs of a conversation whose messages are carried to each member. A pass over a larger one may
 // change any user's counts.
-func (f *Fanout) members(ctx context.Context, job store.Job) (users []services.UserID, everyone bool, err error) {
+func (f *Fanout) members(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	err = ofConversation(func(ctx context.Context, id services.ConversationID) error {
 		page := services.MembersPage{Conversation: id, Size: membersPerPage + 1}
 		found, err := f.store.MembersOf(ctx, []services.MembersPage{page})
@@ -88,7 +88,7 @@ func (p *throttles) next(id services.ConversationID, now time.Time) (due time.Ti
 }
 
 // ProjectJob carries a conversation's head to its members, at most ten times a second. Jobs that wait together become one.
-func (f *Fanout) ProjectJob(id services.ConversationID) store.NewJob {
+func (f *Fanout) ProjectJob(id services.ConversationID) jobs.NewJob {
 	job := jobs.Keyed(jobProject, id.String())
 	now := f.clock.Now()
 	due, first := f.throttles.next(id, now)
@@ -100,15 +100,15 @@ func (f *Fanout) ProjectJob(id services.ConversationID) store.NewJob {
 }
 
 // PassJob carries every member's state, and ends a change to counting when somebody reads.
-func PassJob(id services.ConversationID) store.NewJob { return jobs.Keyed(jobPass, id.String()) }
+func PassJob(id services.ConversationID) jobs.NewJob { return jobs.Keyed(jobPass, id.String()) }
 
 // MemberJob carries one member's state.
-func MemberJob(id services.ConversationID, user services.UserID) store.NewJob {
+func MemberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobMember, memberKey(id, user))
 }
 
 // InsideJob ends a lease at its time.
-func InsideJob(id services.ConversationID, user services.UserID, until time.Time) store.NewJob {
+func InsideJob(id services.ConversationID, user services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobInside, memberKey(id, user))
 	job.NotBefore = until
 	return job
@@ -118,8 +118,8 @@ func memberKey(id services.ConversationID, user services.UserID) string {
 	return id.String() + "/" + mirror.UserIDText(user)
 }
 
-func ofConversation(do func(ctx context.Context, id services.ConversationID) error) func(context.Context, store.Job) error {
-	return func(ctx context.Context, job store.Job) error {
+func ofConversation(do func(ctx context.Context, id services.ConversationID) error) func(context.Context, jobs.Job) error {
+	return func(ctx context.Context, job jobs.Job) error {
 		id, err := services.ParseConversationID("key of "+job.Kind, services.GlobalID(services.ConversationType, job.Key))
 		if err != nil {
 			return err
@@ -128,15 +128,15 @@ func ofConversation(do func(ctx context.Context, id services.ConversationID) err
 	}
 }
 
-func ofMember(do func(ctx context.Context, id services.ConversationID, user services.UserID) error) func(context.Context, store.Job) error {
-	return func(ctx context.Context, job store.Job) error {
+func ofMember(do func(ctx context.Context, id services.ConversationID, user services.UserID) error) func(context.Context, jobs.Job) error {
+	return func(ctx context.Context, job jobs.Job) error {
 		conversation, number, _ := strings.Cut(job.Key, "/")
 		user, err := mirror.ParseUserID(number)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
 		}
 		return ofConversation(func(ctx context.Context, id services.ConversationID) error { return do(ctx, id, user) })(
-			ctx, store.Job{Kind: job.Kind, Key: conversation})
+			ctx, jobs.Job{Kind: job.Kind, Key: conversation})
 	}
 }
 
@@ -275,6 +275,6 @@ func (f *Fanout) endLeases(ctx context.Context, id services.ConversationID, user
 		if _, err := tx.EndLeases(ctx, id, user); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, MemberJob(id, user))
+		return jobs.Enqueue(ctx, tx.Tx, MemberJob(id, user))
 	})
 }

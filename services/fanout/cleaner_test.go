@@ -124,7 +124,7 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg fanout.Config) *fanout.C
 	w.Must(err)
 	t.Cleanup(func() { _ = redis.Close() })
 	proxy.Delay(20 * time.Millisecond)
-	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{Store: w.Store})
+	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{DB: w.Store.DB})
 	return fanout.New(cfg).Cleaner(cleanEvery)
 }
 

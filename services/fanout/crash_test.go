@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 )
 
 // mortal is a context that ends when it has been looked at so many times: since every call of an engine looks at its
@@ -82,7 +83,7 @@ func crash(t *testing.T, w *fanouttest.World, step step, looks int) (died bool) 
 	ctx := newMortal(t.Context(), looks)
 	defer ctx.end()
 	for !ctx.died() {
-		jobs, err := w.Store.Claim(t.Context(), w.Fanout.Kinds(), 1000, 30*time.Second)
+		jobs, err := jobs.Claim(t.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
 		w.Must(err)
 		if len(jobs) == 0 {
 			break

@@ -8,13 +8,12 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
 // What the tests do between two steps of the machinery.
 
 // RefillJob reads an inbox again.
-func RefillJob(user string) store.NewJob { return jobs.Keyed(jobRefill, user) }
+func RefillJob(user string) jobs.NewJob { return jobs.Keyed(jobRefill, user) }
 
 // Push adds a post to inboxes with a stamp and edges that were read before.
 func (f *Fanout) Push(ctx context.Context, stamp rdb.Stamp, post services.Post, edges []services.Edge) error {
@@ -31,7 +30,7 @@ const (
 const KeepBoardsLonger time.Duration = keepBoardsLonger
 
 // DeliverChunk does what a chunk does to inboxes, and not what says that it is done.
-func (f *Fanout) DeliverChunk(ctx context.Context, job store.Job) error {
+func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 	var chunk span
 	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
 		return err

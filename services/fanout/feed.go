@@ -41,21 +41,21 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 }
 
 // FanOutJob carries a new post to all followers.
-func FanOutJob(post services.PostID) store.NewJob { return jobs.Keyed(jobFanOut, post.String()) }
+func FanOutJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobFanOut, post.String()) }
 
 // RemoveJob takes a deleted post out of all followers' feeds.
-func RemoveJob(post services.PostID) store.NewJob { return jobs.Keyed(jobRemove, post.String()) }
+func RemoveJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobRemove, post.String()) }
 
 // CopyJob brings an edited post into its copy.
-func CopyJob(post services.PostID) store.NewJob { return jobs.Keyed(jobCopy, post.String()) }
+func CopyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 
 // FollowJob brings a reader's feed in line with whether he follows the author.
-func FollowJob(reader, author services.UserID) store.NewJob {
+func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobFollow, pairKey(reader, author))
 }
 
 // SeenJob brings the mark of a user's feed into his document.
-func SeenJob(user services.UserID) store.NewJob {
+func SeenJob(user services.UserID) jobs.NewJob {
 	return userJob(jobSeen, user)
 }
 
@@ -73,7 +73,7 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	return nil
 }
 
-func (f *Fanout) runCopy(ctx context.Context, _ store.Job, post services.PostID) error {
+func (f *Fanout) runCopy(ctx context.Context, _ jobs.Job, post services.PostID) error {
 	return f.ProjectCopy(ctx, post)
 }
 

@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -112,7 +113,7 @@ func (h *flips) step() {
 // work lets a worker do some jobs; with looks it dies after so many of them.
 func (h *flips) work(count, looks int) {
 	ctx := h.TB.Context()
-	jobs, err := h.Store.Claim(ctx, h.Fanout.Kinds(), count, 30*time.Second)
+	jobs, err := jobs.Claim(ctx, h.Store.DB, h.Fanout.Kinds(), count, 30*time.Second)
 	h.Must(err)
 	if len(jobs) == 0 {
 		return

@@ -10,6 +10,8 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -17,17 +19,17 @@ import (
 // two is a world on PostgreSQL, and the store of another node on the same database.
 func two(t *testing.T) (w *fanouttest.World, other *store.Store) {
 	t.Helper()
-	url := storetest.Postgres(t)
+	url := sqltest.Postgres(t)
 	w = fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here", Redis: "embedded"})
-	return w, storetest.Open(t, store.Config{URL: url, Node: "gone", Clock: w.Clock, Log: w.Log})
+	return w, storetest.Open(t, sql.Config{URL: url, Node: "gone", Clock: w.Clock, Log: w.Log})
 }
 
 // takes lets the other node claim everything that is due, after a heartbeat that is its last.
-func takes(w *fanouttest.World, other *store.Store) []store.Job {
+func takes(w *fanouttest.World, other *store.Store) []jobs.Job {
 	w.TB.Helper()
-	_, err := other.Beat(w.TB.Context())
+	_, err := jobs.Beat(w.TB.Context(), other.DB)
 	w.Must(err)
-	jobs, err := other.Claim(w.TB.Context(), w.Fanout.Kinds(), 1000, 30*time.Second)
+	jobs, err := jobs.Claim(w.TB.Context(), other.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)
 	return jobs
 }
@@ -66,7 +68,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	if freed := claim(w); len(freed) > 0 {
 		t.Errorf("%v could be claimed before the node was dead", freed)
 	}
-	var freed []store.Job
+	var freed []jobs.Job
 	until(t, "the jobs are freed", func() bool {
 		w.Must(heart.RunOnce(t.Context()))
 		freed = append(freed, claim(w)...)
@@ -76,10 +78,10 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	if w.Fanout.Behind(users[0]) == nil {
 		t.Error("nothing is behind although the jobs are not done yet")
 	}
-	if n, err := other.Finish(t.Context(), held); n != 0 || err != nil {
+	if n, err := jobs.FinishHeld(t.Context(), other.DB, held); n != 0 || err != nil {
 		t.Errorf("the silent node finished %d jobs that others hold, %v", n, err)
 	}
-	if n, err := w.Store.Finish(t.Context(), freed); n != len(held) || err != nil {
+	if n, err := jobs.FinishHeld(t.Context(), w.Store.DB, freed); n != len(held) || err != nil {
 		t.Fatalf("%d of the jobs were finished, %v", n, err)
 	}
 	w.Must(heart.RunOnce(t.Context()))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
@@ -30,7 +31,7 @@ func (f *Fanout) hostKinds() []jobs.Kind {
 
 // hostJob lets the documents of all followers name somebody who has a show for the first time. His shows come onto boards
 // when all do: whoever knows of a show is then told of it whatever he reads.
-func hostJob(host services.UserID) store.NewJob {
+func hostJob(host services.UserID) jobs.NewJob {
 	return userJob(jobHost, host)
 }
 
@@ -44,7 +45,7 @@ const hostsAtOnce = 500
 
 // HostsJobs are the jobs of hostJob for many hosts: hundreds are named together, and their shows come onto boards with one
 // entry of the log.
-func HostsJobs(hosts []services.UserID) ([]store.NewJob, error) {
+func HostsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
 	var chunks []newHosts
 	for chunk := range slices.Chunk(hosts, hostsAtOnce) {
 		chunks = append(chunks, newHosts{chunk})
@@ -53,7 +54,7 @@ func HostsJobs(hosts []services.UserID) ([]store.NewJob, error) {
 }
 
 // LiveSeenJob brings how far a user has seen the live board into his document.
-func LiveSeenJob(user services.UserID) store.NewJob {
+func LiveSeenJob(user services.UserID) jobs.NewJob {
 	return userJob(jobLiveSeen, user)
 }
 
@@ -78,7 +79,7 @@ func (f *Fanout) HostsBy(ctx context.Context, user services.UserID) ([]services.
 
 // runHosts lets the documents of all followers of several hosts name these, and brings their shows onto boards. Whoever has more
 // than a chunk of followers goes the way of one host. Of those whom somebody else has named meanwhile, or names, nothing is done.
-func (f *Fanout) runHosts(ctx context.Context, job store.Job) error {
+func (f *Fanout) runHosts(ctx context.Context, job jobs.Job) error {
 	var some newHosts
 	if err := jobs.ReadPayload(job, &some); err != nil {
 		return err
@@ -92,17 +93,17 @@ func (f *Fanout) runHosts(ctx context.Context, job store.Job) error {
 		return err
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
-		if err := jobs.Finish(ctx, tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
 			return err
 		}
-		alone := make([]store.NewJob, len(large))
+		alone := make([]jobs.NewJob, len(large))
 		for i, host := range large {
 			alone[i] = hostJob(host)
 		}
-		if err := tx.Enqueue(ctx, alone...); err != nil {
+		if err := jobs.Enqueue(ctx, tx.Tx, alone...); err != nil {
 			return err
 		}
 		return f.publishHosts(ctx, tx, hosts)
@@ -147,16 +148,16 @@ func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []service
 	if err != nil {
 		return err
 	}
-	jobs := make([]store.NewJob, len(listed))
+	queued := make([]jobs.NewJob, len(listed))
 	for i, host := range listed {
-		jobs[i] = ReplaysJob(host)
+		queued[i] = ReplaysJob(host)
 	}
-	return tx.Enqueue(ctx, jobs...)
+	return jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
 // runHost lets a host's followers' documents name the host: at once when they are one chunk, else by a job a chunk. Of whoever has
 // none, or whose chunks are under way, nothing is left to name.
-func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
+func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
 	host, err := mirror.ParseUserID(job.Key)
 	if err != nil {
 		return err
@@ -176,10 +177,10 @@ func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
 		return err
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
-		if err := jobs.Finish(ctx, tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
 			return err
 		}
 		begun, err := tx.BeginHostChunks(ctx, host, len(naming))
@@ -189,7 +190,7 @@ func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
 		if len(naming) == 0 {
 			return f.publishShows(ctx, tx, host)
 		}
-		return tx.Enqueue(ctx, naming...)
+		return jobs.Enqueue(ctx, tx.Tx, naming...)
 	})
 	if err != nil {
 		return err
@@ -200,17 +201,17 @@ func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
 
 // runHostChunk lets the documents of one chunk of followers name the host. Who begins to follow meanwhile, or returns, is
 // named by that. The last chunk brings his shows onto boards.
-func (f *Fanout) runHostChunk(ctx context.Context, job store.Job) error {
+func (f *Fanout) runHostChunk(ctx context.Context, job jobs.Job) error {
 	chunk, err := f.nameChunk(ctx, rdb.Hosts, job)
 	if err != nil {
 		return err
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		// Before any row, as whoever changes a show: no two wait for each other.
-		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
-		if err := jobs.Finish(ctx, tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
 			return err
 		}
 		last, err := tx.EndHostChunk(ctx, chunk.Author)
@@ -251,7 +252,7 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 	if !spreads {
 		return nil
 	}
-	return tx.Enqueue(ctx, ReplaysJob(host))
+	return jobs.Enqueue(ctx, tx.Tx, ReplaysJob(host))
 }
 
 // mergeHost merges what a follower is to be shown of a host's shows: his newest replays into the list, and himself, as who is

@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -23,7 +24,7 @@ func hosted(w *fanouttest.World, reader, host services.UserID) bool {
 // version is since which version of the log boards have a show as it is; 0: none has it.
 func version(w *fanouttest.World, show services.PostID) uint64 {
 	w.TB.Helper()
-	shows, err := w.Store.Shows(w.TB.Context(), []services.PostID{show})
+	shows, err := store.Shows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{show})
 	w.Must(err)
 	return shows[show].Version
 }
@@ -34,7 +35,7 @@ func runJobs(w *fanouttest.World, kind string, most int) (done int) {
 	for _, job := range claim(w) {
 		if job.Kind == kind && done < most {
 			done++
-			w.Must(w.Fanout.RunJobs(w.TB.Context(), []store.Job{job}))
+			w.Must(w.Fanout.RunJobs(w.TB.Context(), []jobs.Job{job}))
 		}
 	}
 	w.Clock.Advance(31 * time.Second)

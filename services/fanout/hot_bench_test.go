@@ -12,6 +12,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -26,7 +27,8 @@ func likeCommands(author services.UserID, posts []services.PostID, first, count 
 	for i := range cmds {
 		n := first + i
 		post, liker := posts[n%len(posts)], services.UserID(1_000_000+n/len(posts))
-		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
 				return nil, err
 			}
@@ -34,7 +36,7 @@ func likeCommands(author services.UserID, posts []services.PostID, first, count 
 			if err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, job)
+			return nil, jobs.Enqueue(ctx, tx.Tx, job)
 		}}
 	}
 	return cmds

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/jobs"
 )
 
 const (
@@ -47,13 +49,13 @@ func (j *Janitor) Run(ctx context.Context) error {
 // RunOnce cleans once and answers how many rows went.
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	now := j.fanout.clock.Now()
-	entries, logErr := j.fanout.store.TrimLog(ctx, now.Add(-keepLog))
-	keys, keyErr := j.fanout.store.ForgetIdempotencyKeys(ctx, now.Add(-keepIdempotencyFor))
+	entries, logErr := changelog.TrimLog(ctx, j.fanout.store.DB, now.Add(-keepLog))
+	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.fanout.store.DB, now.Add(-keepIdempotencyFor))
 	fanouts, fanoutErr := j.fanout.store.ForgetFanouts(ctx, now.Add(-keepFanouts))
 	boards := now.Add(-j.fanout.cfg.KeepBoards - keepBoardsLonger)
 	formers, formerErr := j.fanout.store.ForgetShowHistory(ctx, boards)
 	follows, followErr := j.fanout.store.ForgetPastFollows(ctx, boards)
-	nodes, nodeErr := j.fanout.store.ForgetNodes(ctx)
+	nodes, nodeErr := jobs.ForgetNodes(ctx, j.fanout.store.DB)
 	walked, positions, err := j.fanout.store.DropDormantNotices(ctx, j.fanout.activeSince(), j.walked, dormantStep)
 	if err == nil {
 		j.walked = walked

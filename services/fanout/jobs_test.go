@@ -45,7 +45,7 @@ func steps() []step {
 				if _, err := tx.RaisePosition(ctx, users[1], store.HomePage, "", newest(w, users[0])); err != nil {
 					return err
 				}
-				return tx.Enqueue(ctx, fanout.SeenJob(users[1]))
+				return jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(users[1]))
 			})
 		}},
 		{"likes", withPost, func(w *fanouttest.World, users []services.UserID) {
@@ -61,7 +61,7 @@ func steps() []step {
 				if _, err := tx.RaiseNotificationsSeen(ctx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
 					return err
 				}
-				return tx.Enqueue(ctx, fanout.CountsJob(users[0]))
+				return jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(users[0]))
 			})
 		}},
 		{"a profile", follow, func(w *fanouttest.World, users []services.UserID) {
@@ -70,7 +70,7 @@ func steps() []step {
 				if err := tx.SetProfile(ctx, users[0], &name, nil); err != nil {
 					return err
 				}
-				return tx.Enqueue(ctx, fanout.ProfileJob(users[0]))
+				return jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(users[0]))
 			})
 		}},
 		{"an author becomes huge", withPost, func(w *fanouttest.World, users []services.UserID) {
@@ -84,7 +84,7 @@ func steps() []step {
 				if _, err := tx.PutAuthor(ctx, author); err != nil {
 					return err
 				}
-				return tx.Enqueue(ctx, fanout.ModeJob(users[0], tx.Now.Add(-time.Minute)))
+				return jobs.Enqueue(ctx, tx.Tx, fanout.ModeJob(users[0], tx.Now.Add(-time.Minute)))
 			})
 		}},
 		{"a pulled post", func(w *fanouttest.World, users []services.UserID) {
@@ -134,7 +134,7 @@ func boardSteps() []step {
 				if _, err := tx.RaisePosition(ctx, users[1], store.LiveBoard, "", 7); err != nil {
 					return err
 				}
-				return tx.Enqueue(ctx, fanout.LiveSeenJob(users[1]))
+				return jobs.Enqueue(ctx, tx.Tx, fanout.LiveSeenJob(users[1]))
 			})
 		}},
 	}
@@ -226,7 +226,7 @@ func TestAProfileReachesItsCopy(t *testing.T) {
 		if err := tx.SetProfile(ctx, user, &name, nil); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.ProfileJob(user))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(user))
 	})
 	w.Quiet(w.Fanout)
 	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserID{user})
@@ -238,7 +238,7 @@ func TestAProfileReachesItsCopy(t *testing.T) {
 
 // A job that can never be done is tried five times and put aside; all others of the same claim are done at once.
 func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
-	poisons := map[string]store.NewJob{
+	poisons := map[string]jobs.NewJob{
 		"no such post":      fanout.FanOutJob(12345),
 		"not a post":        {Kind: "post.fanout", Key: "x"},
 		"not a payload":     {Kind: "post.push", Payload: []byte("{")},

@@ -8,11 +8,10 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
-	"tidings/services/store"
 )
 
 // userJob is a job of a kind whose key is a user.
-func userJob(kind string, user services.UserID) store.NewJob {
+func userJob(kind string, user services.UserID) jobs.NewJob {
 	return jobs.Keyed(kind, mirror.UserIDText(user))
 }
 
@@ -21,8 +20,8 @@ func pairKey(a, b services.UserID) string {
 }
 
 // ofPair makes a kind's work of what is done for the two users of its key.
-func ofPair(do func(ctx context.Context, a, b services.UserID) error) func(context.Context, store.Job) error {
-	return func(ctx context.Context, job store.Job) error {
+func ofPair(do func(ctx context.Context, a, b services.UserID) error) func(context.Context, jobs.Job) error {
+	return func(ctx context.Context, job jobs.Job) error {
 		first, second, _ := strings.Cut(job.Key, "/")
 		a, err := mirror.ParseUserID(first)
 		if err != nil {
@@ -37,8 +36,8 @@ func ofPair(do func(ctx context.Context, a, b services.UserID) error) func(conte
 }
 
 // ofUser makes a kind's work of what is done for the user of its key.
-func ofUser(do func(ctx context.Context, user services.UserID) error) func(context.Context, store.Job) error {
-	return func(ctx context.Context, job store.Job) error {
+func ofUser(do func(ctx context.Context, user services.UserID) error) func(context.Context, jobs.Job) error {
+	return func(ctx context.Context, job jobs.Job) error {
 		user, err := mirror.ParseUserID(job.Key)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
@@ -48,8 +47,8 @@ func ofUser(do func(ctx context.Context, user services.UserID) error) func(conte
 }
 
 // ofPost makes a kind's work of what is done for the post of its key.
-func ofPost(do func(ctx context.Context, job store.Job, post services.PostID) error) func(context.Context, store.Job) error {
-	return func(ctx context.Context, job store.Job) error {
+func ofPost(do func(ctx context.Context, job jobs.Job, post services.PostID) error) func(context.Context, jobs.Job) error {
+	return func(ctx context.Context, job jobs.Job) error {
 		id, err := services.ParsePostID(job.Key)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
@@ -59,14 +58,14 @@ func ofPost(do func(ctx context.Context, job store.Job, post services.PostID) er
 }
 
 // firstUser is the UsersOf of jobs whose key is a user, or begins with one.
-func firstUser(_ context.Context, job store.Job) ([]services.UserID, bool, error) {
+func firstUser(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 	text, _, _ := strings.Cut(job.Key, "/")
 	user, err := mirror.ParseUserID(text)
 	return []services.UserID{user}, false, err
 }
 
 // secondUser is the UsersOf of jobs whose key ends with a user.
-func secondUser(_ context.Context, job store.Job) ([]services.UserID, bool, error) {
+func secondUser(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 	_, text, _ := strings.Cut(job.Key, "/")
 	user, err := mirror.ParseUserID(text)
 	return []services.UserID{user}, false, err

@@ -10,8 +10,9 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,23 +32,23 @@ func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 // populous is a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
 func populous(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
-	return fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t), Fanout: settings})
+	return fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t), Fanout: settings})
 }
 
 // smallChunks make three chunks of five followers.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
 
-func enqueue(w *fanouttest.World, jobs ...store.NewJob) {
+func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) })
+	w.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) })
 }
 
 // claim takes all jobs that are due, as a worker does.
-func claim(w *fanouttest.World) []store.Job {
+func claim(w *fanouttest.World) []jobs.Job {
 	w.TB.Helper()
-	jobs, err := w.Store.Claim(w.TB.Context(), w.Fanout.Kinds(), 1000, 30*time.Second)
+	queued, err := jobs.Claim(w.TB.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)
-	return jobs
+	return queued
 }
 
 // lists says whether a user's inbox lists a post, and whether it counts.

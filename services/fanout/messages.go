@@ -33,7 +33,7 @@ func (f *Fanout) messageKinds() []jobs.Kind {
 }
 
 // deliveredTo are the users of a delivery.
-func deliveredTo(_ context.Context, job store.Job) ([]services.UserID, bool, error) {
+func deliveredTo(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 	var chunk delivery
 	err := jobs.ReadPayload(job, &chunk)
 	return chunk.Users, false, err
@@ -41,7 +41,7 @@ func deliveredTo(_ context.Context, job store.Job) ([]services.UserID, bool, err
 
 // DeliverJobs give a message to the users. With these jobs on disk it is sent: they write the rows of the recipients,
 // a chunk at a time, on whichever node has room.
-func DeliverJobs(message services.PostID, users []services.UserID) ([]store.NewJob, error) {
+func DeliverJobs(message services.PostID, users []services.UserID) ([]jobs.NewJob, error) {
 	var chunks []delivery
 	for chunk := range slices.Chunk(users, deliverChunk) {
 		chunks = append(chunks, delivery{message, chunk})
@@ -50,13 +50,13 @@ func DeliverJobs(message services.PostID, users []services.UserID) ([]store.NewJ
 }
 
 // MessagesJob brings a user's counts of site messages into his document.
-func MessagesJob(user services.UserID) store.NewJob {
+func MessagesJob(user services.UserID) jobs.NewJob {
 	return userJob(jobMessages, user)
 }
 
 // deliver writes the rows of a chunk and carries their counts. Repeated after a crash between the two it writes nothing
 // and carries the counts as they are by then.
-func (f *Fanout) deliver(ctx context.Context, job store.Job) error {
+func (f *Fanout) deliver(ctx context.Context, job jobs.Job) error {
 	var chunk delivery
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 	"tidings/tests/histories"
@@ -30,11 +31,11 @@ func send(w *fanouttest.World, users ...services.UserID) services.PostID {
 		if err := tx.InsertSiteMessage(ctx, services.SiteMessage{ID: id, Type: general, Title: "t"}, ""); err != nil {
 			return err
 		}
-		jobs, err := fanout.DeliverJobs(id, users)
+		queued, err := fanout.DeliverJobs(id, users)
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, jobs...)
+		return jobs.Enqueue(ctx, tx.Tx, queued...)
 	})
 	return id
 }
@@ -103,7 +104,7 @@ type mailbox struct {
 	users  []services.UserID
 	has    map[services.UserID]map[services.PostID]bool // message -> read
 	ledger map[string]int                               // user/version -> unread, as the facts had it
-	held   []store.Job                                  // claimed by somebody who is slow, or who does it twice
+	held   []jobs.Job                                   // claimed by somebody who is slow, or who does it twice
 	late   [][]store.MessageState                       // states on their way into a document
 }
 
@@ -135,7 +136,7 @@ func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Con
 		if states, err = change(ctx, tx); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.MessagesJob(user))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.MessagesJob(user))
 	})
 	if rapid.Bool().Draw(t, "slow") {
 		m.late = append(m.late, states)
@@ -152,8 +153,8 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark store.MessageM
 }
 
 // run does a job. What a delivery writes is noted by its payload.
-func (m *mailbox) run(job store.Job) {
-	m.Must(m.Fanout.RunJobs(m.TB.Context(), []store.Job{job}))
+func (m *mailbox) run(job jobs.Job) {
+	m.Must(m.Fanout.RunJobs(m.TB.Context(), []jobs.Job{job}))
 	var chunk struct {
 		Message services.PostID
 		Users   []services.UserID
@@ -286,8 +287,8 @@ func (m *mailbox) rest(t *rapid.T) {
 		m.run(job)
 	}
 	m.held = nil
-	for jobs := claim(m.World); len(jobs) > 0; jobs = claim(m.World) {
-		for _, job := range jobs {
+	for queued := claim(m.World); len(queued) > 0; queued = claim(m.World) {
+		for _, job := range queued {
 			m.run(job)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
@@ -26,25 +27,25 @@ func (f *Fanout) noticeKinds() []jobs.Kind {
 }
 
 // StartJob lets an announcement take its place in the list when it starts.
-func StartJob(announcement services.Announcement) store.NewJob {
+func StartJob(announcement services.Announcement) jobs.NewJob {
 	job := jobs.Keyed(jobStart, announcement.ID.String())
 	job.NotBefore = announcement.StartsAt
 	return job
 }
 
 // NoticesJob brings a user's position in the announcements, his segments and his dots into his document.
-func NoticesJob(user services.UserID) store.NewJob {
+func NoticesJob(user services.UserID) jobs.NewJob {
 	return userJob(jobNotices, user)
 }
 
 // NoticeChanged ends a transaction that changed something that all users share: the nodes follow the log of it. The
 // transaction took a stamp of the notice clock before anything else; key names what changed.
 func NoticeChanged(ctx context.Context, tx *store.Tx, key string) error {
-	_, err := tx.AppendLog(ctx, mirror.LogNotice, key, nil)
+	_, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogNotice, key, nil)
 	return err
 }
 
-func (f *Fanout) runStart(ctx context.Context, _ store.Job, id services.PostID) error {
+func (f *Fanout) runStart(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	started := false
 	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
 		started, err = start(ctx, tx, id)
@@ -67,7 +68,7 @@ func start(ctx context.Context, tx *store.Tx, id services.PostID) (started bool,
 	case !known || !waits(a, tx.Now):
 		return false, nil
 	case a.StartsAt.After(tx.Now): // put off, or another node's clock is ahead of this one's
-		return false, tx.Enqueue(ctx, StartJob(a))
+		return false, jobs.Enqueue(ctx, tx.Tx, StartJob(a))
 	}
 	// The notice clock first: everybody who changes an announcement takes the two locks in this order.
 	stamp, err := tx.NextNotice(ctx)

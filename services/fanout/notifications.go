@@ -28,7 +28,7 @@ func (f *Fanout) notificationKinds() []jobs.Kind {
 }
 
 // recipients are the users whose notifications the causes of a job change.
-func recipients(_ context.Context, job store.Job) (users []services.UserID, everyone bool, err error) {
+func recipients(_ context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	causes, err := causesOf(job)
 	for _, cause := range causes {
 		users = append(users, cause.Recipient)
@@ -37,21 +37,21 @@ func recipients(_ context.Context, job store.Job) (users []services.UserID, ever
 }
 
 // CountsJob brings a user's notification counts into their document.
-func CountsJob(user services.UserID) store.NewJob { return userJob(jobCounts, user) }
+func CountsJob(user services.UserID) jobs.NewJob { return userJob(jobCounts, user) }
 
 // NotifyJob lets a cause count, or no longer count, for its recipient, whichever the facts say when it runs. Many that are
 // committed together are one job for each recipient.
-func NotifyJob(cause store.Cause) (store.NewJob, error) {
+func NotifyJob(cause store.Cause) (jobs.NewJob, error) {
 	payload, err := json.Marshal(cause)
 	if err != nil {
-		return store.NewJob{}, fmt.Errorf("notify job: %w", err)
+		return jobs.NewJob{}, fmt.Errorf("notify job: %w", err)
 	}
-	return store.NewJob{Kind: jobNotify, Group: mirror.UserIDText(cause.Recipient), Payload: payload}, nil
+	return jobs.NewJob{Kind: jobNotify, Group: mirror.UserIDText(cause.Recipient), Payload: payload}, nil
 }
 
 // NotifyJobs are the jobs of several causes.
-func NotifyJobs(causes ...store.Cause) ([]store.NewJob, error) {
-	made := make([]store.NewJob, len(causes))
+func NotifyJobs(causes ...store.Cause) ([]jobs.NewJob, error) {
+	made := make([]jobs.NewJob, len(causes))
 	for i, cause := range causes {
 		var err error
 		if made[i], err = NotifyJob(cause); err != nil {
@@ -79,7 +79,7 @@ const causesAtOnce = 1000
 
 // notifyEach applies the causes together, about a thousand at once; when one of the jobs is at fault, each by itself, so that
 // it fails alone.
-func (f *Fanout) notifyEach(ctx context.Context, jobs []store.Job) (outcomes []error) {
+func (f *Fanout) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(jobs))
 	causes := make([][]store.Cause, len(jobs))
 	var batch []int
@@ -102,7 +102,7 @@ func (f *Fanout) notifyEach(ctx context.Context, jobs []store.Job) (outcomes []e
 }
 
 // causesOf reads the payload of a job: a cause a line.
-func causesOf(job store.Job) (causes []store.Cause, err error) {
+func causesOf(job jobs.Job) (causes []store.Cause, err error) {
 	for line := range bytes.Lines(job.Payload) {
 		var cause store.Cause
 		if err := json.Unmarshal(line, &cause); err != nil {
@@ -114,9 +114,9 @@ func causesOf(job store.Job) (causes []store.Cause, err error) {
 }
 
 // notifyTogether applies the causes of the jobs at some places, and says at theirs what became of them.
-func (f *Fanout) notifyTogether(ctx context.Context, claimed []store.Job, causes [][]store.Cause, places []int, outcomes []error) {
+func (f *Fanout) notifyTogether(ctx context.Context, claimed []jobs.Job, causes [][]store.Cause, places []int, outcomes []error) {
 	try := func(places []int) error {
-		var those []store.Job
+		var those []jobs.Job
 		var all []store.Cause
 		for _, i := range places {
 			those, all = append(those, claimed[i]), append(all, causes[i]...)
@@ -136,7 +136,7 @@ func (f *Fanout) notifyTogether(ctx context.Context, claimed []store.Job, causes
 
 // notify applies causes: one transaction brings the facts into the recipients' rows and leaves a job a recipient that
 // carries the counts, so that a crash between SQL and Redis loses nothing; then the counts are carried at once.
-func (f *Fanout) notify(ctx context.Context, claimed []store.Job, causes []store.Cause) error {
+func (f *Fanout) notify(ctx context.Context, claimed []jobs.Job, causes []store.Cause) error {
 	if len(claimed) == 0 {
 		return nil
 	}
@@ -145,10 +145,10 @@ func (f *Fanout) notify(ctx context.Context, claimed []store.Job, causes []store
 		if states, err = tx.ApplyCauses(ctx, causes); err != nil {
 			return err
 		}
-		if err := jobs.Finish(ctx, tx, claimed...); err != nil {
+		if err := jobs.Finish(ctx, tx.Tx, claimed...); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, projectLater(states, f.clock.Now())...)
+		return jobs.Enqueue(ctx, tx.Tx, projectLater(states, f.clock.Now())...)
 	})
 	if err != nil {
 		return err
@@ -160,9 +160,9 @@ func (f *Fanout) notify(ctx context.Context, claimed []store.Job, causes []store
 }
 
 // projectLater are the jobs that repeat what is carried at once.
-func projectLater(states []store.NotificationState, now time.Time) []store.NewJob {
+func projectLater(states []store.NotificationState, now time.Time) []jobs.NewJob {
 	const later = time.Second
-	jobs := make([]store.NewJob, 0, len(states))
+	jobs := make([]jobs.NewJob, 0, len(states))
 	for _, state := range states {
 		job := CountsJob(state.Recipient)
 		job.NotBefore = now.Add(later)

@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -41,7 +42,7 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 
 // runOnline serves a chunk of the online followers. The last such chunk brings the chunks of all followers. One that fails
 // again and again does not keep the post from the others: they include those whom it missed.
-func (f *Fanout) runOnline(ctx context.Context, job store.Job) error {
+func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	var chunk span
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
@@ -60,7 +61,8 @@ func (f *Fanout) runOnline(ctx context.Context, job store.Job) error {
 	if err != nil {
 		return err
 	}
-	return f.FinishWith(ctx, job, func(tx *store.Tx) error {
+	return f.FinishWith(ctx, job, func(in *sql.Tx) error {
+		tx := store.In(in)
 		left, err := tx.EndChunk(ctx, chunk.Post)
 		if err != nil || left > 1 {
 			return err
@@ -74,7 +76,7 @@ func (f *Fanout) runOnline(ctx context.Context, job store.Job) error {
 		if err := tx.ResizeFanout(ctx, chunk.Post, len(chunks)); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, chunks...)
+		return jobs.Enqueue(ctx, tx.Tx, chunks...)
 	})
 }
 

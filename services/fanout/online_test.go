@@ -146,7 +146,7 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	}
 	w.Quiet(w.Fanout)
 	w.Agree(users...)
-	if _, dead, _, err := w.Store.JobCounts(t.Context()); err != nil || dead != 0 {
+	if _, dead, _, err := jobs.JobCounts(t.Context(), w.Store.DB); err != nil || dead != 0 {
 		t.Errorf("%d jobs are dead, %v: want none", dead, err)
 	}
 }
@@ -273,7 +273,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		turn(w, online)
 		turn(w, bulk)
 		for _, job := range held { // those that the other worker has done are no longer his to end
-			if err := w.Fanout.RunJobs(t.Context(), []store.Job{job}); err != nil && !services.IsUnavailable(err) {
+			if err := w.Fanout.RunJobs(t.Context(), []jobs.Job{job}); err != nil && !services.IsUnavailable(err) {
 				t.Errorf("the dead worker comes back: %v", err)
 			}
 			if waiting, _ := w.Jobs(); waiting > 0 {

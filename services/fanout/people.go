@@ -5,7 +5,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/store"
 )
 
 const jobProfile = "profile" // key: user. Their profile changed
@@ -15,7 +14,7 @@ func (f *Fanout) peopleKinds() []jobs.Kind {
 }
 
 // ProfileJob brings a user's profile into its copy.
-func ProfileJob(user services.UserID) store.NewJob { return userJob(jobProfile, user) }
+func ProfileJob(user services.UserID) jobs.NewJob { return userJob(jobProfile, user) }
 
 // ProjectProfile brings a user's profile into its copy in Redis.
 func (f *Fanout) ProjectProfile(ctx context.Context, user services.UserID) error {

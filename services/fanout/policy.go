@@ -6,7 +6,6 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
 const jobPolicy = "policy" // key: user. How he wants his badges shown changed
@@ -16,7 +15,7 @@ func (f *Fanout) policyKinds() []jobs.Kind {
 }
 
 // PolicyJob brings a user's display policy into his document.
-func PolicyJob(user services.UserID) store.NewJob {
+func PolicyJob(user services.UserID) jobs.NewJob {
 	return userJob(jobPolicy, user)
 }
 

@@ -196,11 +196,11 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 		if err != nil || len(users) == 0 {
 			return queued, err
 		}
-		jobs := make([]store.NewJob, len(users))
+		refills := make([]jobs.NewJob, len(users))
 		for i, user := range users {
-			jobs[i] = userJob(jobRefill, user)
+			refills[i] = userJob(jobRefill, user)
 		}
-		if err := db.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
+		if err := db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, refills...) }); err != nil {
 			return queued, err
 		}
 		queued += len(users)
@@ -210,5 +210,5 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 
 // QueueModes leaves a job that looks at all audiences: for when follows came into SQL without jobs of their own.
 func QueueModes(ctx context.Context, db *store.Store) error {
-	return db.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, modesJob()) })
+	return db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, modesJob()) })
 }

@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/store"
@@ -82,7 +83,7 @@ func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 				if job.Kind == "post.fanout" {
 					continue
 				}
-				w.Must(w.Fanout.RunJobs(t.Context(), []store.Job{job}))
+				w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
 			}
 			late.write(w)
 			if listed, counts := lists(w, reader, post); listed != history.listed || counts != history.counts {
@@ -107,7 +108,7 @@ func TestAFollowTakesOutWhatWasDeletedWhileItWasAway(t *testing.T) {
 		w.Delete(deleted)
 		for _, job := range claim(w) { // the removal, not yet the unfollow
 			if job.Kind == "post.remove" {
-				w.Must(w.Fanout.RunJobs(t.Context(), []store.Job{job}))
+				w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
 			}
 		}
 		if listed, counts := lists(w, reader, deleted); !listed || !counts {

@@ -35,10 +35,10 @@ type replayChunk struct {
 }
 
 // endJob brings a show that has become a replay into the lists of its host's followers.
-func endJob(show services.PostID) store.NewJob { return jobs.Keyed(jobEnd, show.String()) }
+func endJob(show services.PostID) jobs.NewJob { return jobs.Keyed(jobEnd, show.String()) }
 
 // ReplaysJob brings the newest replays of a host into the lists of his followers: one job where shows are many.
-func ReplaysJob(host services.UserID) store.NewJob {
+func ReplaysJob(host services.UserID) jobs.NewJob {
 	return userJob(jobReplays, host)
 }
 
@@ -60,7 +60,7 @@ func listed(show services.Show) bool {
 }
 
 // fanOutReplay brings a replay to the followers.
-func (f *Fanout) fanOutReplay(ctx context.Context, job store.Job, id services.PostID) error {
+func (f *Fanout) fanOutReplay(ctx context.Context, job jobs.Job, id services.PostID) error {
 	show, err := f.show(ctx, id)
 	if err != nil || !listed(show) {
 		return err
@@ -69,7 +69,7 @@ func (f *Fanout) fanOutReplay(ctx context.Context, job store.Job, id services.Po
 }
 
 // fanOutReplays brings a host's newest replays to the followers.
-func (f *Fanout) fanOutReplays(ctx context.Context, job store.Job) error {
+func (f *Fanout) fanOutReplays(ctx context.Context, job jobs.Job) error {
 	host, err := mirror.ParseUserID(job.Key)
 	if err != nil {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)
@@ -79,7 +79,7 @@ func (f *Fanout) fanOutReplays(ctx context.Context, job store.Job) error {
 
 // fanOutChunks serves the followers as those of a post are served: at once when they are one chunk, else by a job a chunk.
 // Nobody waits for it, because nodes remember for as long as a session lives what has ended.
-func (f *Fanout) fanOutChunks(ctx context.Context, job store.Job, host services.UserID, id services.PostID) error {
+func (f *Fanout) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
 	since, err := f.reach(ctx, jobPush, services.Post{Author: host})
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (f *Fanout) fanOutChunks(ctx context.Context, job store.Job, host services.
 	return f.Replace(ctx, job, jobs)
 }
 
-func (f *Fanout) runReplayChunk(ctx context.Context, job store.Job) error {
+func (f *Fanout) runReplayChunk(ctx context.Context, job jobs.Job) error {
 	var chunk replayChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (f *Fanout) runReplayChunk(ctx context.Context, job store.Job) error {
 }
 
 func (f *Fanout) show(ctx context.Context, id services.PostID) (services.Show, error) {
-	shows, err := f.store.Shows(ctx, []services.PostID{id})
+	shows, err := store.Shows(ctx, f.store.DB.Runner, []services.PostID{id})
 	if err == nil && shows[id].ID == 0 {
 		err = fmt.Errorf("show %s is not there", id)
 	}

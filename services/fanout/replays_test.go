@@ -294,7 +294,7 @@ func TestWhatIsRefusedIsReadAgain(t *testing.T) {
 			_, err := tx.InsertFollow(ctx, services.Edge{Follower: readers[1], Followee: host, Since: w.IDs.Next()})
 			return err
 		})
-		shows, err := w.Store.Shows(t.Context(), []services.PostID{second})
+		shows, err := store.Shows(t.Context(), w.Store.DB.Runner, []services.PostID{second})
 		w.Must(err)
 		w.Must(w.Fanout.PushReplay(t.Context(), stamp, shows[second], edges))
 		for i, want := range [][]services.PostID{nil, {second}, {second, first}} {

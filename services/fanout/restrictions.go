@@ -26,14 +26,14 @@ func (f *Fanout) restrictionKinds() []jobs.Kind {
 }
 
 // MuteEndJob ends a mute at its time, unless it was changed until then.
-func MuteEndJob(muter, muted services.UserID, until time.Time) store.NewJob {
+func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobMuteEnd, pairKey(muter, muted))
 	job.NotBefore = until
 	return job
 }
 
 // ActorJob brings a recipient's notifications of one actor in line with what they block and what is hidden from them.
-func ActorJob(recipient, actor services.UserID) store.NewJob {
+func ActorJob(recipient, actor services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobActor, pairKey(recipient, actor))
 }
 

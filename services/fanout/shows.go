@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
@@ -29,7 +30,7 @@ func (f *Fanout) showKinds() []jobs.Kind {
 }
 
 // CloseJob closes a show at a time if nobody has told of it until then.
-func CloseJob(show services.PostID, at time.Time) store.NewJob {
+func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobClose, show.String())
 	job.NotBefore = at
 	return job
@@ -42,11 +43,11 @@ type reminding struct {
 }
 
 // remindJob tells everybody who wanted to know that a show has started.
-func remindJob(show services.PostID) store.NewJob { return reminding{Show: show}.job() }
+func remindJob(show services.PostID) jobs.NewJob { return reminding{Show: show}.job() }
 
-func (r reminding) job() store.NewJob {
+func (r reminding) job() jobs.NewJob {
 	payload, _ := json.Marshal(r) // two numbers, which cannot fail
-	return store.NewJob{Kind: jobRemind, Payload: payload}
+	return jobs.NewJob{Kind: jobRemind, Payload: payload}
 }
 
 // AddShow writes a new show down, and its host if it is his first. Boards have it at once if all documents name him, else as
@@ -62,11 +63,11 @@ func (f *Fanout) AddShow(ctx context.Context, tx *store.Tx, show services.Show) 
 	if err := tx.InsertShow(ctx, show, ""); err != nil {
 		return show, err
 	}
-	jobs := f.showJobs(services.Show{}, show)
+	queued := f.showJobs(services.Show{}, show)
 	if first {
-		jobs = append(jobs, hostJob(show.Host))
+		queued = append(queued, hostJob(show.Host))
 	}
-	return show, tx.Enqueue(ctx, jobs...)
+	return show, jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
 // ChangeShow writes a show down that a transition has changed, where it stood before, what the nodes are to know of it, and
@@ -90,7 +91,7 @@ func (f *Fanout) ChangeShow(ctx context.Context, tx *store.Tx, before, after ser
 	if err := tx.UpdateShow(ctx, after, former); err != nil {
 		return after, err
 	}
-	return after, tx.Enqueue(ctx, f.showJobs(before, after)...)
+	return after, jobs.Enqueue(ctx, tx.Tx, f.showJobs(before, after)...)
 }
 
 // tell appends a change of a show to the log, if boards have its host's shows, and answers the show with its version and where
@@ -119,22 +120,22 @@ func (f *Fanout) tell(ctx context.Context, tx *store.Tx, before, after services.
 }
 
 // showJobs are the jobs by which a change of a show has its effects.
-func (f *Fanout) showJobs(before, after services.Show) (jobs []store.NewJob) {
+func (f *Fanout) showJobs(before, after services.Show) (queued []jobs.NewJob) {
 	if at := f.cfg.Shows.ClosesAt(after); !at.IsZero() && !at.Equal(f.cfg.Shows.ClosesAt(before)) {
-		jobs = append(jobs, CloseJob(after.ID, at))
+		queued = append(queued, CloseJob(after.ID, at))
 	}
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
-		jobs = append(jobs, remindJob(after.ID))
+		queued = append(queued, remindJob(after.ID))
 	}
 	if after.Status == services.ShowReplay && before.Status != services.ShowReplay && after.Version > 0 && !after.Pull {
-		jobs = append(jobs, endJob(after.ID))
+		queued = append(queued, endJob(after.ID))
 	}
-	return jobs
+	return queued
 }
 
 // closeEach looks at shows together: the times of those that are not due yet are set in one transaction, the others are closed
 // each by itself.
-func (f *Fanout) closeEach(ctx context.Context, claimed []store.Job) (outcomes []error) {
+func (f *Fanout) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(claimed))
 	ids := make([]services.PostID, len(claimed))
 	for i, job := range claimed {
@@ -162,16 +163,16 @@ func (f *Fanout) closeEach(ctx context.Context, claimed []store.Job) (outcomes [
 }
 
 // closeLater leaves jobs for the times of those shows that are not due yet, in place of these, and says which.
-func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []store.Job, ids []services.PostID) (early map[int]bool, err error) {
-	if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
+	if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 		return nil, err
 	}
-	shows, err := tx.Shows(ctx, ids)
+	shows, err := store.Shows(ctx, tx.Tx.Runner, ids)
 	if err != nil {
 		return nil, err
 	}
-	var done []store.Job
-	var later []store.NewJob
+	var done []jobs.Job
+	var later []jobs.NewJob
 	early = map[int]bool{}
 	for i, id := range ids {
 		if at := f.cfg.Shows.ClosesAt(shows[id]); at.After(tx.Now) {
@@ -181,10 +182,10 @@ func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []store.J
 	if len(done) == 0 {
 		return early, nil
 	}
-	if err := jobs.Finish(ctx, tx, done...); err != nil {
+	if err := jobs.Finish(ctx, tx.Tx, done...); err != nil {
 		return nil, err
 	}
-	return early, tx.Enqueue(ctx, later...)
+	return early, jobs.Enqueue(ctx, tx.Tx, later...)
 }
 
 // closeShow closes a show if its time for that has come: one that nobody started, or nobody ended. Else it changes nothing.
@@ -192,7 +193,7 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
 		changed = false
-		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
 		before, err := tx.ShowForUpdate(ctx, id)
@@ -206,7 +207,7 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 		}
 		// The time that is set has grown, or another node's clock is ahead of this one's: it is looked at again.
 		if at := f.cfg.Shows.ClosesAt(before); !at.IsZero() {
-			return tx.Enqueue(ctx, CloseJob(id, at))
+			return jobs.Enqueue(ctx, tx.Tx, CloseJob(id, at))
 		}
 		return nil
 	})
@@ -219,12 +220,12 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 
 // runRemind leaves a job for each of the next users who want to be told, and one for those after them, in the transaction in
 // which it ends: nobody is told twice or forgotten, wherever the process dies.
-func (f *Fanout) runRemind(ctx context.Context, job store.Job) error {
+func (f *Fanout) runRemind(ctx context.Context, job jobs.Job) error {
 	var part reminding
 	if err := jobs.ReadPayload(job, &part); err != nil {
 		return err
 	}
-	found, err := f.store.Shows(ctx, []services.PostID{part.Show})
+	found, err := store.Shows(ctx, f.store.DB.Runner, []services.PostID{part.Show})
 	if err != nil {
 		return err
 	}
@@ -237,12 +238,12 @@ func (f *Fanout) runRemind(ctx context.Context, job store.Job) error {
 	for i, user := range users {
 		causes[i] = store.Cause{Recipient: user, Category: services.CategoryReminder, Subject: part.Show, Actor: found[part.Show].Host}
 	}
-	jobs, err := NotifyJobs(causes...)
+	queued, err := NotifyJobs(causes...)
 	if err != nil {
 		return err
 	}
 	if len(users) == most {
-		jobs = append(jobs, reminding{part.Show, users[len(users)-1]}.job())
+		queued = append(queued, reminding{part.Show, users[len(users)-1]}.job())
 	}
-	return f.Replace(ctx, job, jobs)
+	return f.Replace(ctx, job, queued)
 }

@@ -41,7 +41,7 @@ func reminded(w *fanouttest.World, user services.UserID) (shows []services.PostI
 
 func present(w *fanouttest.World, id services.PostID) services.Show {
 	w.TB.Helper()
-	shows, err := w.Store.Shows(w.TB.Context(), []services.PostID{id})
+	shows, err := store.Shows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{id})
 	w.Must(err)
 	return shows[id]
 }
@@ -108,7 +108,7 @@ func TestRemindersAreExact(t *testing.T) {
 		w.Start(show)
 		ctx := newMortal(t.Context(), looks)
 		for !ctx.died() {
-			jobs, err := w.Store.Claim(t.Context(), w.Fanout.Kinds(), 1000, 30*time.Second)
+			jobs, err := jobs.Claim(t.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
 			w.Must(err)
 			if len(jobs) == 0 {
 				break
@@ -201,7 +201,7 @@ func TestClosingByLongerTimes(t *testing.T) {
 	show := w.Schedule(w.Users(1)[0], time.Hour)
 	w.Quiet(w.Fanout)
 	settings.Shows = services.ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour}
-	settings.Jobs = jobs.New(jobs.Config{Store: w.Store, Clock: w.Clock, Log: w.Log})
+	settings.Jobs = jobs.New(jobs.Config{DB: w.Store.DB, Clock: w.Clock, Log: w.Log})
 	patient := fanout.New(settings)
 	planned := present(w, show).PlannedAt
 	for _, step := range []struct {

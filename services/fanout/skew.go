@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"tidings/services/store"
+	"tidings/services/jobs"
 )
 
 // skew is by how much this node's clock is ahead of the database's, as its heartbeats show it. What a heartbeat takes on its
@@ -50,7 +50,7 @@ func (f *Fanout) Now() time.Time { return f.ids.Now() }
 
 // followClocks lets this node's ids follow the database's clock and the greatest post, whoever made it. A node that is alone on
 // its database has made that itself, and has no beats.
-func (f *Fanout) followClocks(ctx context.Context, nodes []store.Node) error {
+func (f *Fanout) followClocks(ctx context.Context, nodes []jobs.Node) error {
 	for _, node := range nodes {
 		if node.Self {
 			f.ids.SetAhead(f.skew.note(node.Ahead))

@@ -9,6 +9,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -29,7 +30,7 @@ type span struct {
 // spread serves the author himself and then his followers: at once when they are one chunk, else by a job a chunk,
 // put in the parent's place in one transaction. A pulled post is carried to the author alone; of a post that is in no feed
 // there is only the copy to bring up to date.
-func (f *Fanout) spread(ctx context.Context, job store.Job, id services.PostID) error {
+func (f *Fanout) spread(ctx context.Context, job jobs.Job, id services.PostID) error {
 	posts, err := f.store.Posts(ctx, []services.PostID{id})
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (f *Fanout) spread(ctx context.Context, job store.Job, id services.PostID) 
 
 // split puts the chunks in the parent's place. Of a new post only those chunks come now that serve online followers; the
 // last of them brings the others. Every node knows from now on that the post is on its way.
-func (f *Fanout) split(ctx context.Context, job store.Job, kind string, post services.Post, chunks []span) error {
+func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []span) error {
 	count := len(chunks)
 	if kind == jobPush {
 		online, err := f.onlineChunks(ctx, post, chunks)
@@ -74,14 +75,15 @@ func (f *Fanout) split(ctx context.Context, job store.Job, kind string, post ser
 			kind, chunks, count = jobOnline, online, len(online)+1 // the one more stands for all others
 		}
 	}
-	jobs, err := jobs.Chunked(kind, chunks)
+	queued, err := jobs.Chunked(kind, chunks)
 	if err != nil {
 		return err
 	}
 	if kind == jobDrop {
-		return f.Replace(ctx, job, jobs)
+		return f.Replace(ctx, job, queued)
 	}
-	return f.FinishWith(ctx, job, func(tx *store.Tx) error {
+	return f.FinishWith(ctx, job, func(in *sql.Tx) error {
+		tx := store.In(in)
 		fanout := store.InFlightFanout{Post: post.ID, Author: post.Author}
 		if err := tx.BeginFanout(ctx, fanout, count); err != nil {
 			return err
@@ -89,12 +91,12 @@ func (f *Fanout) split(ctx context.Context, job store.Job, kind string, post ser
 		if err := (mirror.FanoutChange{InFlightFanout: fanout}).Append(ctx, tx); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, jobs...)
+		return jobs.Enqueue(ctx, tx.Tx, queued...)
 	})
 }
 
 // runChunk serves one of the chunks that a job was split into. The last one ends the fan-out for all nodes.
-func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
+func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 	var chunk span
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
@@ -106,7 +108,7 @@ func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
 		return err
 	}
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := jobs.Finish(ctx, tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
 			return err
 		}
 		left, err := tx.EndChunk(ctx, chunk.Post)
@@ -296,7 +298,7 @@ func (f *Fanout) drop(ctx context.Context, post services.Post, readers []service
 }
 
 func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, results []rdb.Result) error {
-	var refills []store.NewJob
+	var refills []jobs.NewJob
 	for i, result := range results {
 		if result.Short {
 			refills = append(refills, userJob(jobRefill, readers[i]))
@@ -305,7 +307,7 @@ func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, res
 	if len(refills) == 0 {
 		return nil
 	}
-	return f.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, refills...) })
+	return f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, refills...) })
 }
 
 func followers(edges []services.Edge) []services.UserID {

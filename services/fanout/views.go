@@ -25,15 +25,15 @@ func (f *Fanout) viewKinds() []jobs.Kind {
 }
 
 // ViewItemJob brings an item of a view in line with the facts, whichever they are when it runs.
-func ViewItemJob(view services.View, item string) (store.NewJob, error) {
+func ViewItemJob(view services.View, item string) (jobs.NewJob, error) {
 	key, err := json.Marshal([3]string{view.Code, view.ID, item})
 	if err != nil {
-		return store.NewJob{}, fmt.Errorf("job of an item of a view: %w", err)
+		return jobs.NewJob{}, fmt.Errorf("job of an item of a view: %w", err)
 	}
 	return jobs.Keyed(jobViewItem, string(key)), nil
 }
 
-func (f *Fanout) runViewItem(ctx context.Context, job store.Job) error {
+func (f *Fanout) runViewItem(ctx context.Context, job jobs.Job) error {
 	var parts [3]string
 	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)

@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 	"tidings/tests/histories"
@@ -51,7 +52,7 @@ func (s shelf) told(ctx context.Context, tx *store.Tx, item string) error {
 	if err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, job)
+	return jobs.Enqueue(ctx, tx.Tx, job)
 }
 
 // fill reports many items at once.
@@ -198,7 +199,7 @@ func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
 					s.Must(s.Fanout.RebuildViews(ctx, []services.View{s.view}))
 				} else {
 					for _, job := range claim(w) {
-						s.Must(s.Fanout.RunJobs(ctx, []store.Job{job}))
+						s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 					}
 				}
 				s.Quiet(s.Fanout)
@@ -245,7 +246,7 @@ func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
 				s.Must(err)
 			}}
 			for _, job := range claim(w) {
-				s.Must(s.Fanout.RunJobs(ctx, []store.Job{job}))
+				s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 			}
 			waiting, _ := w.Jobs()
 			gaveUp = waiting > 0
@@ -264,7 +265,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number++
 		s := shelf{w, services.View{Code: "history", ID: fmt.Sprint(number)}}
-		var held []store.Job                 // claimed by somebody who is slow
+		var held []jobs.Job                  // claimed by somebody who is slow
 		var adds []func() error              // read, and not written yet
 		stands, next := map[string]bool{}, 0 // what was reported
 		settle := func() {
@@ -272,7 +273,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				s.Must(late())
 			}
 			for _, job := range held {
-				s.Must(s.Fanout.RunJobs(s.TB.Context(), []store.Job{job}))
+				s.Must(s.Fanout.RunJobs(s.TB.Context(), []jobs.Job{job}))
 			}
 			held, adds = nil, nil
 			s.Quiet(s.Fanout)

@@ -9,8 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -119,10 +121,10 @@ func TestTheJanitorTakesWhatIsOld(t *testing.T) {
 		janitor := w.Fanout.Janitor()
 		remember := func(key string) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := tx.AppendLog(ctx, "post", key, nil); err != nil {
+				if _, err := changelog.AppendLog(ctx, tx.Tx, "post", key, nil); err != nil {
 					return err
 				}
-				return tx.Remember(ctx, "u1", key, []byte(key), nil)
+				return jobs.Remember(ctx, tx.Tx, "u1", key, []byte(key), nil)
 			})
 		}
 		remember("first")
@@ -136,7 +138,7 @@ func TestTheJanitorTakesWhatIsOld(t *testing.T) {
 				t.Errorf("at %s: %d went, %v; want %d", w.Clock.Now().Sub(fanouttest.Start), dropped, err, turn.dropped)
 			}
 		}
-		if head, oldest, err := w.Store.LogHead(t.Context(), "post"); head != 2 || oldest != 2 || err != nil {
+		if head, oldest, err := changelog.LogHead(t.Context(), w.Store.DB, "post"); head != 2 || oldest != 2 || err != nil {
 			t.Errorf("the log goes from %d to %d, %v: the newest entry stays", oldest, head, err)
 		}
 		ctx, stop := context.WithCancel(t.Context())

@@ -62,7 +62,7 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 		n.Must(err)
 		asked.take()
 		n.Must(n.Store.Write(t.Context(), func(tx *store.Tx) error {
-			_, err := cmd.Apply(t.Context(), tx)
+			_, err := cmd.Apply(t.Context(), tx.Tx)
 			return err
 		}))
 		return asked.take()

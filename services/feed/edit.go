@@ -5,9 +5,11 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -21,7 +23,8 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 	var post services.Post
 	return &jobs.Command{
 		Name: "editPost", Actor: author,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			before, err := editable(ctx, tx, author, id)
 			if err != nil {
 				return nil, err
@@ -37,14 +40,14 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if post, err = tx.EditPost(ctx, id, draft.Body, mentioned); err != nil {
 				return nil, err
 			}
-			if _, err := tx.AppendLog(ctx, mirror.LogPost, id.String(), nil); err != nil {
+			if _, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogPost, id.String(), nil); err != nil {
 				return nil, err
 			}
-			jobs, err := retold(ctx, tx, before, were, mentioned)
+			queued, err := retold(ctx, tx, before, were, mentioned)
 			if err != nil {
 				return nil, err
 			}
-			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.CopyJob(id))...)
+			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, append(queued, fanout.CopyJob(id))...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			if post.ID == 0 {
@@ -67,7 +70,7 @@ func editable(ctx context.Context, tx *store.Tx, author services.UserID, id serv
 
 // retold are the jobs by which everyone is told of a post as it is now: whom it mentions or has mentioned, and whom it
 // answers, who is told of a mention instead.
-func retold(ctx context.Context, tx *store.Tx, post services.Post, were, mentioned []services.UserID) ([]store.NewJob, error) {
+func retold(ctx context.Context, tx *store.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
 	everyone := slices.Concat(were, mentioned)
 	slices.Sort(everyone)
 	causes := causesOf(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))

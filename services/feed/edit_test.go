@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/mirror"
 )
@@ -163,7 +164,7 @@ func TestWhatCannotBeEdited(t *testing.T) {
 	if got := n.bodies(reader); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("what was refused left %q", got)
 	}
-	if entries, err := n.Store.LogAfter(t.Context(), mirror.LogPost, 0, 10); err != nil || len(entries) != 1 {
+	if entries, err := changelog.LogAfter(t.Context(), n.Store.DB, mirror.LogPost, 0, 10); err != nil || len(entries) != 1 {
 		t.Errorf("the log has %d entries of one deletion, %v", len(entries), err)
 	}
 }

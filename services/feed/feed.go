@@ -15,6 +15,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -76,7 +77,8 @@ const maxSkew = time.Minute
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			place, err := s.shownUpTo(ctx, tx, reader, upTo)
 			if err != nil {
 				return nil, err
@@ -84,7 +86,7 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 			if _, err := tx.RaisePosition(ctx, reader, store.HomePage, "", place); err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, fanout.SeenJob(reader))
+			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(reader))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectSeen(ctx, reader) },
 	}

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -50,7 +52,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 	var pulled uint64 // the version of the log
 	return &jobs.Command{
 		Name: "publishPost", Actor: author,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			parent, err := parentOf(ctx, tx, author, draft.Parent)
 			if err != nil {
 				return nil, err
@@ -74,11 +77,11 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err := tx.InsertPostMentions(ctx, post.ID, mentioned); err != nil {
 				return nil, err
 			}
-			jobs, err := fanout.NotifyJobs(causesOf(post, parent, mentioned)...)
+			queued, err := fanout.NotifyJobs(causesOf(post, parent, mentioned)...)
 			if err != nil {
 				return nil, err
 			}
-			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.FanOutJob(post.ID))...)
+			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, append(queued, fanout.FanOutJob(post.ID))...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			if post.ID == 0 {
@@ -179,7 +182,8 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 	var pulled uint64 // the version of the log; 0: the post is not pulled
 	return &jobs.Command{
 		Name: "deletePost", Actor: author,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			changedAt = tx.Now
 			post, deleted, err := tx.DeletePost(ctx, id)
 			if err := tx.OwnPost(ctx, author, "postId", id, post.Author, err); err != nil {
@@ -188,7 +192,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 			if !deleted {
 				return []string{post.GlobalID()}, jobs.ErrUnchanged
 			}
-			if _, err := tx.AppendLog(ctx, mirror.LogPost, id.String(), nil); err != nil {
+			if _, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogPost, id.String(), nil); err != nil {
 				return nil, err
 			}
 			if pulled = 0; post.Pull {
@@ -200,7 +204,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 			if err != nil {
 				return nil, err
 			}
-			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(left, fanout.RemoveJob(id))...)
+			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, append(left, fanout.RemoveJob(id))...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			s.posts.Changed(id, changedAt)
@@ -214,7 +218,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 
 // undone are the jobs by which everything that a deleted post notified of stops counting: what others did with it, and
 // what it was to others.
-func undone(ctx context.Context, tx *store.Tx, post services.Post) ([]store.NewJob, error) {
+func undone(ctx context.Context, tx *store.Tx, post services.Post) ([]jobs.NewJob, error) {
 	mentioned, err := tx.PostMentions(ctx, post.ID)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Command is one mutation: facts and jobs that are committed together, and the views that show them to the actor at once.
@@ -25,7 +25,7 @@ type Command struct {
 
 	// Apply writes the facts and the jobs and answers the ids that it made. It may run more than once. With ErrUnchanged it answers
 	// the ids too; what it wrote is undone, and the command has happened.
-	Apply func(ctx context.Context, tx *store.Tx) (ids []string, err error)
+	Apply func(ctx context.Context, tx *sql.Tx) (ids []string, err error)
 	// AfterCommit brings the actor's own views up to date; nil for none. It may fail: the job remains.
 	AfterCommit func(ctx context.Context) error
 	// CoalesceKey names what AfterCommit updates. Of one actor's commands that are committed together and have the same key, the
@@ -59,7 +59,7 @@ func CheckKey(key string) error {
 }
 
 // run applies the command once for its key. A refusal that the key remembers is left in c.refusal: it is a fact to commit.
-func (c *Command) run(ctx context.Context, tx *store.Tx) error {
+func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	c.ids, c.refusal, c.unchanged = nil, nil, false
 	if c.Key == "" {
 		ids, err := c.Apply(ctx, tx)
@@ -73,8 +73,8 @@ func (c *Command) run(ctx context.Context, tx *store.Tx) error {
 	}
 	// The key comes before the facts. Of two requests with one key the second waits here for the end of the first and then
 	// answers as it did; if it came as far as the facts it would meet the first one's and be refused as a repetition.
-	err = tx.Remember(ctx, scope, c.Key, hash, nil)
-	if errors.Is(err, store.ErrRemembered) {
+	err = Remember(ctx, tx, scope, c.Key, hash, nil)
+	if errors.Is(err, ErrRemembered) {
 		return c.recall(ctx, tx, scope, hash)
 	}
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Command) run(ctx context.Context, tx *store.Tx) error {
 	}
 	if errors.Is(failed, ErrUnchanged) {
 		c.unchanged = true
-		return tx.RememberUnchanged(ctx, scope, c.Key, c.ids)
+		return RememberUnchanged(ctx, tx, scope, c.Key, c.ids)
 	}
 	if failed != nil {
 		c.ids = nil
@@ -98,12 +98,12 @@ func (c *Command) run(ctx context.Context, tx *store.Tx) error {
 	if len(c.ids) == 0 {
 		return nil
 	}
-	return tx.RememberMade(ctx, scope, c.Key, c.ids)
+	return RememberMade(ctx, tx, scope, c.Key, c.ids)
 }
 
 // refuse notes the refusal under the command's key, so that a late repetition is answered alike and has no effect on what
 // happened since. An error that is not about the state leaves the key free: the same request may succeed later.
-func (c *Command) refuse(ctx context.Context, tx *store.Tx, scope string, failed error) error {
+func (c *Command) refuse(ctx context.Context, tx *sql.Tx, scope string, failed error) error {
 	refusal, ok := errors.AsType[*services.Error](failed)
 	if !ok {
 		return failed
@@ -111,22 +111,22 @@ func (c *Command) refuse(ctx context.Context, tx *store.Tx, scope string, failed
 	switch refusal.Code {
 	case services.Conflict, services.NotFound, services.Forbidden:
 		c.refusal = &services.Error{Code: refusal.Code, Message: refusal.Message}
-		return tx.RememberRefused(ctx, scope, c.Key, c.refusal)
+		return RememberRefused(ctx, tx, scope, c.Key, c.refusal)
 	}
 	return failed
 }
 
 // recall answers as the key was answered the first time.
-func (c *Command) recall(ctx context.Context, tx *store.Tx, scope string, hash []byte) error {
-	had, found, err := tx.Recall(ctx, scope, c.Key)
+func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, hash []byte) error {
+	had, found, err := Recall(ctx, tx, scope, c.Key)
 	if err != nil {
 		return err
 	}
 	if !found {
-		return store.ErrRemembered // forgotten between the two statements: the next request takes it
+		return ErrRemembered // forgotten between the two statements: the next request takes it
 	}
 	if !bytes.Equal(had.BodyHash, hash) && !c.fitsUnversioned(had) {
-		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), store.IdempotencyFor)
+		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), IdempotencyFor)
 	}
 	c.ids, c.refusal, c.unchanged = had.IDs, had.Refusal, had.Unchanged
 	return nil

@@ -7,20 +7,20 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Commit is the one way in which mutations happen: one transaction with facts and jobs for each command, grouped; then the
 // actor's own views, for at most 300 ms; then the answer. A command that fails leaves the others alone; errs[i] is of cmds[i].
 func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
-	writes := make([]func(*store.Tx) error, len(cmds))
+	writes := make([]func(*sql.Tx) error, len(cmds))
 	for i, cmd := range cmds {
-		writes[i] = func(tx *store.Tx) error { return cmd.run(ctx, tx) }
+		writes[i] = func(tx *sql.Tx) error { return cmd.run(ctx, tx) }
 	}
 	if len(cmds) == 1 {
-		errs = []error{e.store.Write(ctx, writes[0])}
+		errs = []error{e.db.Write(ctx, writes[0])}
 	} else {
-		errs = e.store.WriteAll(ctx, writes)
+		errs = e.db.WriteAll(ctx, writes)
 	}
 	for i, cmd := range cmds {
 		switch {
@@ -54,7 +54,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.AfterCommit)
 	defer cancel()
 	if len(cmds) > manyCommands {
-		ctx = store.LimitReads(ctx, readsOfMany)
+		ctx = sql.LimitReads(ctx, readsOfMany)
 	}
 	var group errgroup.Group
 	group.SetLimit(8)

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // command is a command that leaves a log entry, and counts its runs.
@@ -23,9 +24,9 @@ type command struct {
 
 func newCommand(actor services.UserID, name string) *command {
 	o := &command{Command: jobs.Command{Name: name, Actor: actor, Input: "input"}}
-	o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+	o.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		o.applied++
-		_, err := tx.AppendLog(ctx, name, fmt.Sprint(o.applied), nil)
+		_, err := changelog.AppendLog(ctx, tx, name, fmt.Sprint(o.applied), nil)
 		return []string{"made:" + name}, err
 	}
 	o.AfterCommit = func(context.Context) error {
@@ -59,7 +60,7 @@ func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
 		if left := n.entries("make"); left != 2 {
 			t.Error("another user's key is another key")
 		}
-		n.clock.advance(store.IdempotencyFor + time.Second)
+		n.clock.advance(jobs.IdempotencyFor + time.Second)
 		late := newCommand(1, "make")
 		late.Key = "k"
 		n.must(n.commit(late))
@@ -96,8 +97,8 @@ func TestTheSameKeyForSomethingElseIsAConflict(t *testing.T) {
 func turns(name, key string, on bool) *jobs.Command {
 	return &jobs.Command{
 		Name: fmt.Sprint("turn ", on), Actor: 1, Input: name, Key: key,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			changes, err := tx.AppendLog(ctx, name, "", nil)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			changes, err := changelog.AppendLog(ctx, tx, name, "", nil)
 			if wasOn := changes%2 == 0; err == nil && wasOn == on {
 				err = services.Errorf(services.Conflict, "nothing changes for %s", key)
 			}
@@ -147,7 +148,7 @@ func TestWhichRefusalsAKeyRemembers(t *testing.T) {
 		failing := newCommand(1, name)
 		failing.Key = name
 		apply := failing.Apply
-		failing.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		failing.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			ids, err := apply(ctx, tx)
 			return ids, errors.Join(err, services.Errorf(code, "of the test"))
 		}
@@ -180,8 +181,8 @@ func TestOneKeyAtOnceHasOneEffectAndOneAnswer(t *testing.T) {
 				o := newCommand(1, "make")
 				o.Key = fmt.Sprint("k", key)
 				apply := o.Apply
-				o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
-					made, err := tx.AppendLog(ctx, o.Key, "", nil)
+				o.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+					made, err := changelog.AppendLog(ctx, tx, o.Key, "", nil)
 					if err == nil && made > 1 {
 						err = services.Errorf(services.Conflict, "made already")
 					}
@@ -217,11 +218,11 @@ func TestOneFailureLeavesTheOthers(t *testing.T) {
 			cmds[i] = &mine[i].Command
 		}
 		reason := services.Errorf(services.NotFound, "of the test")
-		cmds[1].Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			_, err := tx.AppendLog(ctx, "command1", "half", nil)
+		cmds[1].Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			_, err := changelog.AppendLog(ctx, tx, "command1", "half", nil)
 			return nil, errors.Join(err, reason)
 		}
-		cmds[3].Apply = func(context.Context, *store.Tx) ([]string, error) { panic("of the test") }
+		cmds[3].Apply = func(context.Context, *sql.Tx) ([]string, error) { panic("of the test") }
 		errs := n.Commit(t.Context(), cmds...)
 		for i, err := range errs {
 			want := services.Code("")
@@ -273,7 +274,7 @@ func TestTheViewFollowsThoughTheClientLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	o := newCommand(1, "make")
 	apply := o.Apply
-	o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+	o.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		defer leave()
 		return apply(ctx, tx)
 	}

@@ -1,9 +1,7 @@
 package jobs
 
-import "tidings/services/store"
-
 // Doubt makes it doubtful whether this node holds jobs.
-func (e *Engine) Doubt(claimed []store.Job) { e.inDoubt.add(claimed) }
+func (e *Engine) Doubt(claimed []Job) { e.inDoubt.add(claimed) }
 
 // MaxRounds is how often a merge reads the facts.
 const MaxRounds = maxRounds

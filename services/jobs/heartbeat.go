@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
 )
 
 const (
@@ -33,8 +32,8 @@ type Heartbeat struct {
 
 	// Of the process before under the same name, if it did not end well: it is gone, and PostgreSQL may not know it yet.
 	crashed bool
-	begun   time.Time   // this process
-	left    []store.Job // what could not be freed so far
+	begun   time.Time // this process
+	left    []Job     // what could not be freed so far
 }
 
 // Heartbeat makes this node's heartbeat.
@@ -42,11 +41,11 @@ func (e *Engine) Heartbeat() *Heartbeat { return &Heartbeat{engine: e} }
 
 // OnBeat calls a function with the nodes on this database whenever they were listed: when the heartbeat begins and, while there
 // are any, after each beat. An error fails the beat. It comes before the heartbeat.
-func (e *Engine) OnBeat(call func(ctx context.Context, nodes []store.Node) error) {
+func (e *Engine) OnBeat(call func(ctx context.Context, nodes []Node) error) {
 	e.beats = append(e.beats, call)
 }
 
-func (e *Engine) onBeat(ctx context.Context, nodes []store.Node) error {
+func (e *Engine) onBeat(ctx context.Context, nodes []Node) error {
 	for _, call := range e.beats {
 		if err := call(ctx, nodes); err != nil {
 			return err
@@ -57,19 +56,19 @@ func (e *Engine) onBeat(ctx context.Context, nodes []store.Node) error {
 
 // Begin releases leases left by a crashed process of the same name and makes this node known. It comes before the workers.
 func (h *Heartbeat) Begin(ctx context.Context) error {
-	before, err := h.engine.store.Nodes(ctx)
+	before, err := Nodes(ctx, h.engine.db)
 	if err != nil {
 		return err
 	}
 	h.begun = time.Now()
-	h.crashed = slices.ContainsFunc(before, func(node store.Node) bool { return node.Self })
+	h.crashed = slices.ContainsFunc(before, func(node Node) bool { return node.Self })
 	if err := h.freeOwn(ctx); err != nil {
 		return err
 	}
 	if err := h.engine.inFlight.look(ctx, h.engine, h.left, h.crashed); err != nil {
 		return err
 	}
-	nodes, err := h.engine.store.Beat(ctx)
+	nodes, err := Beat(ctx, h.engine.db)
 	if err != nil {
 		return err
 	}
@@ -79,7 +78,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 // freeOwn releases leases that a crashed process of the same name left. Jobs that its transactions have locked stay until
 // PostgreSQL has ended those.
 func (h *Heartbeat) freeOwn(ctx context.Context) error {
-	freed, left, err := h.engine.store.FreeOwnJobs(ctx, heldAtOnce)
+	freed, left, err := FreeOwnJobs(ctx, h.engine.db, heldAtOnce)
 	if err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	})
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatWithin)
 	defer cancel()
-	if left := h.engine.store.Leave(ending); left != nil {
+	if left := Leave(ending, h.engine.db); left != nil {
 		h.engine.log.Debug("this node stays on the list; the others will find that it is silent", "error", left)
 	}
 	return err
@@ -117,7 +116,7 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
 	e := h.engine
-	nodes, err := e.store.Beat(ctx)
+	nodes, err := Beat(ctx, e.db)
 	if err != nil {
 		return err
 	}
@@ -160,7 +159,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, hanging
 	e := h.engine
 	held := h.left
 	if len(silent) > 0 {
-		theirs, err := e.store.HeldBy(ctx, silent, heldAtOnce)
+		theirs, err := HeldBy(ctx, e.db, silent, heldAtOnce)
 		if err != nil {
 			return err
 		}
@@ -172,7 +171,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, hanging
 	if len(dead) == 0 || len(held) == 0 {
 		return nil
 	}
-	freed, err := e.store.FreeJobsOf(ctx, dead, deadAfter)
+	freed, err := FreeJobsOf(ctx, e.db, dead, deadAfter)
 	if freed > 0 {
 		e.log.Warn("a node is silent: its jobs are done by the others", "nodes", dead, "jobs", freed)
 		e.Wake()
@@ -184,10 +183,10 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, hanging
 // settled.
 type inDoubt struct {
 	mu   sync.Mutex
-	jobs []store.Job
+	jobs []Job
 }
 
-func (d *inDoubt) add(jobs []store.Job) {
+func (d *inDoubt) add(jobs []Job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.jobs = append(d.jobs, jobs...)
@@ -202,7 +201,7 @@ func (d *inDoubt) giveBack(ctx context.Context, e *Engine) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := e.store.Release(ctx, jobs, e.clock.Now()); err != nil {
+	if err := Release(ctx, e.db, jobs, e.clock.Now()); err != nil {
 		d.add(jobs)
 		return err
 	}

@@ -11,18 +11,18 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // two are two nodes on one PostgreSQL. Jobs of "paint" change two counts of one user, those of "flood" a count of everyone.
 func two(t *testing.T) (n, other *node) {
 	t.Helper()
-	url := storetest.Postgres(t)
+	url := sqltest.Postgres(t)
 	kinds := []jobs.Kind{
 		{Name: "paint", Each: nothing, Changes: jobs.CountsOf(userOfKey, "RED", "BLUE")},
 		{Name: "flood", Each: nothing, Changes: jobs.CountsOf(jobs.Everyone, "RED")},
-		{Name: "lost", Each: nothing, Changes: jobs.CountsOf(func(context.Context, store.Job) ([]services.UserID, bool, error) {
+		{Name: "lost", Each: nothing, Changes: jobs.CountsOf(func(context.Context, jobs.Job) ([]services.UserID, bool, error) {
 			return nil, false, errors.New("the key cannot be read")
 		}, "BLUE")},
 		does("dry", nothing),
@@ -33,9 +33,9 @@ func two(t *testing.T) (n, other *node) {
 }
 
 // takes lets the node claim everything that is due, after a heartbeat that is its last.
-func (n *node) takes() []store.Job {
+func (n *node) takes() []jobs.Job {
 	n.tb.Helper()
-	_, err := n.store.Beat(n.tb.Context())
+	_, err := jobs.Beat(n.tb.Context(), n.db)
 	n.must(err)
 	return n.claim()
 }
@@ -67,7 +67,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	if early := n.claim(); len(early) > 0 {
 		t.Errorf("%v could be claimed before the node was dead", early)
 	}
-	var freed []store.Job
+	var freed []jobs.Job
 	until(t, "the jobs are freed", func() bool {
 		n.must(heart.RunOnce(t.Context()))
 		freed = append(freed, n.claim()...)
@@ -77,7 +77,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	if n.Behind(1) == nil {
 		t.Error("nothing is behind although the jobs are not done yet")
 	}
-	if done, err := other.store.Finish(t.Context(), held); done != 0 || err != nil {
+	if done, err := jobs.FinishHeld(t.Context(), other.db, held); done != 0 || err != nil {
 		t.Errorf("the silent node finished %d jobs that others hold, %v", done, err)
 	}
 	n.must(n.RunJobs(t.Context(), freed))
@@ -90,9 +90,9 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 // Jobs that are overdue and cannot be looked into do not hold up the takeover of what a dead node holds. While they cannot, any
 // count may lack something, and no longer.
 func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
-	url := storetest.Postgres(t)
+	url := sqltest.Postgres(t)
 	answers := false
-	unknown := func(context.Context, store.Job) ([]services.UserID, bool, error) {
+	unknown := func(context.Context, jobs.Job) ([]services.UserID, bool, error) {
 		if answers {
 			return []services.UserID{7}, false, nil
 		}
@@ -111,11 +111,11 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 	}
 	n.enqueue(jobs.Keyed("slow", ""))
 	n.clock.advance(time.Second)
-	var freed []store.Job
+	var freed []jobs.Job
 	until(t, "the job of the dead node is freed", func() bool {
 		_ = heart.RunOnce(t.Context()) // fails while the overdue job cannot be looked into
 		var err error
-		freed, err = n.store.Claim(t.Context(), []string{"paint"}, 10, 30*time.Second)
+		freed, err = jobs.Claim(t.Context(), n.db, []string{"paint"}, 10, 30*time.Second)
 		n.must(err)
 		return len(freed) == 1
 	})
@@ -189,9 +189,9 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	after := before.startsAgain()
 	after.clock.advance(time.Second)
 	heart := after.Heartbeat()
-	var freed []store.Job
-	rolledBack := before.store.Write(t.Context(), func(tx *store.Tx) error {
-		if _, err := tx.FinishJobs(t.Context(), held); err != nil {
+	var freed []jobs.Job
+	rolledBack := before.db.Write(t.Context(), func(tx *sql.Tx) error {
+		if _, err := jobs.FinishInTx(t.Context(), tx, held); err != nil {
 			return err
 		}
 		after.must(heart.Begin(t.Context()))
@@ -223,7 +223,7 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 
 // What this node claimed or finished without hearing of it is given back with the next heartbeat.
 func TestJobsInDoubtAreGivenBack(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := newNode(t, url, "here", nil, does("paint", nothing))
 		n.enqueue(jobs.Keyed("paint", ""))
 		claimed := n.claim()
@@ -235,7 +235,7 @@ func TestJobsInDoubtAreGivenBack(t *testing.T) {
 		if again := n.claim(); len(again) != 1 {
 			t.Errorf("%d jobs were given back, want 1", len(again))
 		}
-		if done, err := n.store.Finish(t.Context(), claimed); done != 0 || err != nil {
+		if done, err := jobs.FinishHeld(t.Context(), n.db, claimed); done != 0 || err != nil {
 			t.Errorf("the job was finished under its former token: %d, %v", done, err)
 		}
 	})
@@ -244,12 +244,12 @@ func TestJobsInDoubtAreGivenBack(t *testing.T) {
 // Who asked hears of the nodes when the heartbeat begins and after each beat, and not while the node is alone on its database;
 // an error of theirs is the beat's.
 func TestABeatIsHeard(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := newNode(t, url, "here", nil)
 		shared := !strings.HasPrefix(url, "sqlite:") // with other nodes
 		var heard []int
 		failure := errors.New("of the test")
-		n.OnBeat(func(_ context.Context, nodes []store.Node) error {
+		n.OnBeat(func(_ context.Context, nodes []jobs.Node) error {
 			heard = append(heard, len(nodes))
 			if len(heard) == 2 {
 				return failure

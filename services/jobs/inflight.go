@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
 )
 
 // BehindSince says of sources since when their counts may lack what was acknowledged.
@@ -72,13 +71,13 @@ const (
 const overdueAtOnce = 500
 
 // look takes in the jobs that silent nodes hold now, and forgets what has been done. What it has found stays when it fails.
-func (i *inFlight) look(ctx context.Context, e *Engine, held []store.Job, hanging bool) error {
+func (i *inFlight) look(ctx context.Context, e *Engine, held []Job, hanging bool) error {
 	if len(held) == 0 && len(i.jobs) == 0 {
 		return nil
 	}
 	next := make(affectedJobs, len(held))
 	if len(i.jobs) > 0 {
-		remaining, err := e.store.Remaining(ctx, slices.Collect(maps.Keys(i.jobs)))
+		remaining, err := Remaining(ctx, e.db, slices.Collect(maps.Keys(i.jobs)))
 		if err != nil {
 			return err
 		}
@@ -105,14 +104,14 @@ func (i *inFlight) lookAtOverdue(ctx context.Context, e *Engine) error {
 	if next == nil {
 		next = affectedJobs{}
 	}
-	ids, err := e.store.Overdue(ctx, e.Kinds(), dueBy, heldAtOnce)
+	ids, err := Overdue(ctx, e.db, e.Kinds(), dueBy, heldAtOnce)
 	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
 		_, known := next[id]
 		return known
 	})
 	for part := range slices.Chunk(unknown, overdueAtOnce) {
-		var overdue []store.Job
-		if overdue, err = e.store.Jobs(ctx, part); err == nil {
+		var overdue []Job
+		if overdue, err = Jobs(ctx, e.db, part); err == nil {
 			err = next.add(ctx, e, overdue)
 		}
 		if err != nil {
@@ -136,7 +135,7 @@ func (i *inFlight) show(jobs affectedJobs) {
 type affectedJobs map[int64]affected
 
 // add takes in those of some jobs that are not known yet.
-func (a affectedJobs) add(ctx context.Context, e *Engine, some []store.Job) error {
+func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
 	for _, job := range some {
 		if _, known := a[job.ID]; known {
 			continue
@@ -182,7 +181,7 @@ func (i *inFlight) behind() *behind {
 }
 
 // affectedBy finds the counts that a job changes. A job that cannot be read may change any user's.
-func (e *Engine) affectedBy(ctx context.Context, job store.Job) (affected, error) {
+func (e *Engine) affectedBy(ctx context.Context, job Job) (affected, error) {
 	kind, known := e.kinds[job.Kind]
 	change := affected{sources: kind.Changes.sources, since: job.CreatedAt, everybody: !known}
 	if !known {

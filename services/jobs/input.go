@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"tidings/services/store"
 )
 
 // hashVersion is the first byte of an input hash. The version before had none, and hashed a text of each mutation's own.
@@ -129,7 +127,7 @@ func sortedFields(of reflect.Type) []inputField {
 // fitsUnversioned says whether a memory can be of this command and was made by the version before, whose hash of the same request
 // is another. Such a memory tells requests apart by the type of what they made, and else trusts the key, for the 24 hours
 // that keys are remembered: a CONFLICT would make a client that repeats a request after an upgrade take it for refused.
-func (c *Command) fitsUnversioned(had store.Remembered) bool {
+func (c *Command) fitsUnversioned(had Remembered) bool {
 	if len(had.BodyHash) != sha256.Size {
 		return false
 	}

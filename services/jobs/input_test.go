@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
 )
 
 type part struct {
@@ -81,20 +80,20 @@ func TestMemoriesOfTheVersionBefore(t *testing.T) {
 	before, now := make([]byte, 32), make([]byte, 33)
 	refusal := &services.Error{Code: services.Conflict}
 	for _, memory := range []struct {
-		had   store.Remembered
+		had   Remembered
 		makes string
 		fits  bool
 	}{
-		{store.Remembered{BodyHash: before}, "", true},
-		{store.Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.PostType, true},
-		{store.Remembered{BodyHash: before, IDs: []string{"1234"}}, "", true}, // no global id
-		{store.Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
-		{store.Remembered{BodyHash: before, IDs: []string{"post:1"}}, "", false},
-		{store.Remembered{BodyHash: before}, services.PostType, false},
-		{store.Remembered{BodyHash: before, Refusal: refusal}, services.PostType, true},
-		{store.Remembered{BodyHash: now}, "", false},
-		{store.Remembered{BodyHash: now, Refusal: refusal}, "", false},
-		{store.Remembered{}, "", false},
+		{Remembered{BodyHash: before}, "", true},
+		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.PostType, true},
+		{Remembered{BodyHash: before, IDs: []string{"1234"}}, "", true}, // no global id
+		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
+		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, "", false},
+		{Remembered{BodyHash: before}, services.PostType, false},
+		{Remembered{BodyHash: before, Refusal: refusal}, services.PostType, true},
+		{Remembered{BodyHash: now}, "", false},
+		{Remembered{BodyHash: now, Refusal: refusal}, "", false},
+		{Remembered{}, "", false},
 	} {
 		cmd := Command{Makes: memory.makes}
 		if fits := cmd.fitsUnversioned(memory.had); fits != memory.fits {

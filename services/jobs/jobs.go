@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Config is what an engine needs.
 type Config struct {
-	Store *store.Store
+	DB    *sql.DB
 	Clock services.Clock
 	Log   *slog.Logger
 
@@ -31,14 +31,14 @@ type Config struct {
 
 // Engine commits the commands and does the jobs of one node. Once its kinds are registered it is safe for concurrent use.
 type Engine struct {
-	store *store.Store
+	db    *sql.DB
 	clock services.Clock
 	log   *slog.Logger
 	cfg   Config
 
 	kinds   map[string]Kind
 	classes map[Class][]string // the names of the kinds
-	beats   []func(ctx context.Context, nodes []store.Node) error
+	beats   []func(ctx context.Context, nodes []Node) error
 	wakeUp  map[Class]chan struct{}
 
 	stale    staleViews
@@ -58,7 +58,7 @@ func New(cfg Config) *Engine {
 		cfg.AfterCommit = 300 * time.Millisecond
 	}
 	e := &Engine{
-		store: cfg.Store, clock: cfg.Clock, log: cfg.Log, cfg: cfg,
+		db: cfg.DB, clock: cfg.Clock, log: cfg.Log, cfg: cfg,
 		kinds: map[string]Kind{}, classes: map[Class][]string{}, wakeUp: map[Class]chan struct{}{},
 	}
 	for _, class := range []Class{Short, Bulk, Urgent} {

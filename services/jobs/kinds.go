@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"tidings/services"
-	"tidings/services/store"
 )
 
 // Class is the queue class of a kind. Each class has workers of its own, so that long work does not hold up short work.
@@ -30,8 +29,8 @@ type Kind struct {
 
 	// Each does one job, Batch does those that were claimed together and answers an outcome for each; a kind has one of the two.
 	// An outcome of ErrFinished says that the job took itself out of the queue.
-	Each  func(ctx context.Context, job store.Job) error
-	Batch func(ctx context.Context, jobs []store.Job) (outcomes []error)
+	Each  func(ctx context.Context, job Job) error
+	Batch func(ctx context.Context, jobs []Job) (outcomes []error)
 
 	// Changes states the counts that jobs of the kind change: CountsOf or NoCounts. Without it the kind is refused, because the
 	// counts of a job that a dead node held would then be shown as exact.
@@ -47,7 +46,7 @@ type Changes struct {
 
 // UsersOf lists the users whose counts a job changes, or says that it is everyone where listing them takes longer than doing
 // the job.
-type UsersOf func(ctx context.Context, job store.Job) (users []services.UserID, everyone bool, err error)
+type UsersOf func(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error)
 
 // CountsOf states that jobs of a kind change the counts of sources, of the users that a job names.
 func CountsOf(users UsersOf, sources ...services.Source) Changes {
@@ -58,7 +57,7 @@ func CountsOf(users UsersOf, sources ...services.Source) Changes {
 func NoCounts() Changes { return Changes{stated: true} }
 
 // Everyone is the UsersOf of jobs that may reach any user.
-func Everyone(context.Context, store.Job) ([]services.UserID, bool, error) { return nil, true, nil }
+func Everyone(context.Context, Job) ([]services.UserID, bool, error) { return nil, true, nil }
 
 // Register adds kinds. It panics on a kind without a name, with a name that is taken, without exactly one way of being done, or
 // without the counts that it changes: those are errors of the program. It comes before workers and heartbeat.

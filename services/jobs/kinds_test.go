@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // A kind is registered once and whole: without the counts that it changes, a dead node's jobs would leave wrong numbers that are
 // shown as exact.
 func TestAKindIsRefusedUnlessItIsWhole(t *testing.T) {
-	batch := func(context.Context, []store.Job) []error { return nil }
+	batch := func(context.Context, []jobs.Job) []error { return nil }
 	counts := jobs.CountsOf(jobs.Everyone, "RED")
 	for _, c := range []struct {
 		says string
@@ -56,12 +57,12 @@ func TestAKindIsRefusedUnlessItIsWhole(t *testing.T) {
 // Short jobs are claimed together and by their own worker; chunks one at a time, the urgent ones by a worker of their own.
 func TestEachClassHasItsWorkers(t *testing.T) {
 	var done []string
-	each := func(_ context.Context, job store.Job) error {
+	each := func(_ context.Context, job jobs.Job) error {
 		done = append(done, job.Kind)
 		return nil
 	}
 	n := small(t, nil,
-		jobs.Kind{Name: "short", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, claimed []store.Job) []error {
+		jobs.Kind{Name: "short", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, claimed []jobs.Job) []error {
 			done = append(done, fmt.Sprint("short ", len(claimed)))
 			return make([]error, len(claimed))
 		}},
@@ -91,7 +92,7 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 // another; and an engine that does not answer is no try.
 func TestAJobDiesByItsOwnFailuresAlone(t *testing.T) {
 	outcome := map[string]error{"bad": fmt.Errorf("of the test"), "away": services.Errorf(services.Unavailable, "of the test")}
-	n := small(t, nil, does("good", nothing), does("paint", func(_ context.Context, job store.Job) error { return outcome[job.Key] }))
+	n := small(t, nil, does("good", nothing), does("paint", func(_ context.Context, job jobs.Job) error { return outcome[job.Key] }))
 	n.enqueue(jobs.Keyed("paint", "bad"), jobs.Keyed("paint", "away"), jobs.Keyed("good", ""))
 	for try := 1; try <= 2*jobs.MaxTries; try++ {
 		_, err := n.Workers(1)[0].RunOnce(t.Context())
@@ -118,12 +119,12 @@ func TestAJobDiesByItsOwnFailuresAlone(t *testing.T) {
 // The effect of a job and its end are one: a worker that has lost its lease has no effect.
 func TestALateWorkerHasNoEffect(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
-		n.Register(does("paint", func(ctx context.Context, job store.Job) error {
-			return n.FinishWith(ctx, job, func(tx *store.Tx) error {
-				_, err := tx.AppendLog(ctx, "painted", "", nil)
+		n.Register(does("paint", func(ctx context.Context, job jobs.Job) error {
+			return n.FinishWith(ctx, job, func(tx *sql.Tx) error {
+				_, err := changelog.AppendLog(ctx, tx, "painted", "", nil)
 				return err
 			})
-		}), does("split", func(ctx context.Context, job store.Job) error {
+		}), does("split", func(ctx context.Context, job jobs.Job) error {
 			chunks, err := jobs.Chunked("dry", []int{1, 2, 3})
 			if err != nil {
 				return err

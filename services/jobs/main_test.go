@@ -10,9 +10,10 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/jobs"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,11 +36,11 @@ func (c *handClock) advance(by time.Duration) {
 	c.now = c.now.Add(by)
 }
 
-// node is an engine on a store of its own, with made-up kinds of jobs.
+// node is an engine on a database of its own, with made-up kinds of jobs.
 type node struct {
 	*jobs.Engine
 	tb    testing.TB
-	store *store.Store
+	db    *sql.DB
 	clock *handClock
 
 	startsAgain func() *node // another process under the same name, where two made it
@@ -52,8 +53,8 @@ func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds
 	tb.Helper()
 	clock := &handClock{now: start}
 	log := slog.New(slog.DiscardHandler)
-	n := &node{tb: tb, clock: clock, store: storetest.Open(tb, store.Config{URL: url, Node: name, Clock: clock, Log: log})}
-	cfg := jobs.Config{Store: n.store, Clock: clock, Log: log, AfterCommit: 5 * time.Second}
+	n := &node{tb: tb, clock: clock, db: sqltest.Open(tb, sql.Config{URL: url, Node: name, Clock: clock, Log: log})}
+	cfg := jobs.Config{DB: n.db, Clock: clock, Log: log, AfterCommit: 5 * time.Second}
 	if settings != nil {
 		settings(&cfg)
 	}
@@ -65,21 +66,21 @@ func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds
 // small is a node on SQLite.
 func small(t *testing.T, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
 	t.Helper()
-	return newNode(t, storetest.SQLite(t), "", settings, kinds...)
+	return newNode(t, sqltest.SQLite(t), "", settings, kinds...)
 }
 
 // each runs a test on both databases.
 func each(t *testing.T, test func(t *testing.T, n *node)) {
 	t.Helper()
-	storetest.EachURL(t, func(t *testing.T, url string) { test(t, newNode(t, url, "", nil)) })
+	sqltest.EachURL(t, func(t *testing.T, url string) { test(t, newNode(t, url, "", nil)) })
 }
 
 // does is a kind of short job that does nothing but call a function.
-func does(name string, do func(ctx context.Context, job store.Job) error) jobs.Kind {
+func does(name string, do func(ctx context.Context, job jobs.Job) error) jobs.Kind {
 	return jobs.Kind{Name: name, Class: jobs.Short, Each: do, Changes: jobs.NoCounts()}
 }
 
-func nothing(context.Context, store.Job) error { return nil }
+func nothing(context.Context, jobs.Job) error { return nil }
 
 func (n *node) must(err error) {
 	n.tb.Helper()
@@ -88,18 +89,18 @@ func (n *node) must(err error) {
 	}
 }
 
-func (n *node) enqueue(made ...store.NewJob) {
+func (n *node) enqueue(made ...jobs.NewJob) {
 	n.tb.Helper()
 	ctx := n.tb.Context()
-	n.must(n.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, made...) }))
+	n.must(n.db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, made...) }))
 }
 
 // claim takes all jobs that are due, as a worker does.
-func (n *node) claim() []store.Job { return n.claimOf(n.Kinds()...) }
+func (n *node) claim() []jobs.Job { return n.claimOf(n.Kinds()...) }
 
-func (n *node) claimOf(kinds ...string) []store.Job {
+func (n *node) claimOf(kinds ...string) []jobs.Job {
 	n.tb.Helper()
-	claimed, err := n.store.Claim(n.tb.Context(), kinds, 1000, 30*time.Second)
+	claimed, err := jobs.Claim(n.tb.Context(), n.db, kinds, 1000, 30*time.Second)
 	n.must(err)
 	return claimed
 }
@@ -107,7 +108,7 @@ func (n *node) claimOf(kinds ...string) []store.Job {
 // left says how many jobs wait and how many are dead.
 func (n *node) left() (waiting, dead int) {
 	n.tb.Helper()
-	waiting, dead, _, err := n.store.JobCounts(n.tb.Context())
+	waiting, dead, _, err := jobs.JobCounts(n.tb.Context(), n.db)
 	n.must(err)
 	return waiting, dead
 }
@@ -115,7 +116,7 @@ func (n *node) left() (waiting, dead int) {
 // entries is how many log entries the commands of a name have left.
 func (n *node) entries(name string) int {
 	n.tb.Helper()
-	list, err := n.store.LogAfter(n.tb.Context(), name, 0, 100)
+	list, err := changelog.LogAfter(n.tb.Context(), n.db, name, 0, 100)
 	n.must(err)
 	return len(list)
 }
@@ -137,6 +138,6 @@ func until(t *testing.T, what string, holds func() bool) {
 }
 
 // userOfKey is the UsersOf of made-up kinds: the length of the key.
-func userOfKey(_ context.Context, job store.Job) ([]services.UserID, bool, error) {
+func userOfKey(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 	return []services.UserID{services.UserID(len(job.Key))}, false, nil
 }

@@ -5,32 +5,33 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // ErrFinished is the outcome of a job that took itself out of the queue, in the transaction of its effect.
 var ErrFinished = errors.New("finished in its own transaction")
 
 // Keyed is a job of a kind with a key, due now. Those of one kind and key that wait together become one.
-func Keyed(kind, key string) store.NewJob { return store.NewJob{Kind: kind, Key: key} }
+func Keyed(kind, key string) NewJob { return NewJob{Kind: kind, Key: key} }
 
 // Chunked are jobs of a kind, one for each chunk, with the chunk as JSON in its payload.
-func Chunked[C any](kind string, chunks []C) ([]store.NewJob, error) {
-	made := make([]store.NewJob, len(chunks))
+func Chunked[C any](kind string, chunks []C) ([]NewJob, error) {
+	made := make([]NewJob, len(chunks))
 	for i, chunk := range chunks {
 		payload, err := json.Marshal(chunk)
 		if err != nil {
 			return nil, fmt.Errorf("chunk %+v of %s: %w", chunk, kind, err)
 		}
-		made[i] = store.NewJob{Kind: kind, Payload: payload}
+		made[i] = NewJob{Kind: kind, Payload: payload}
 	}
 	return made, nil
 }
 
 // ReadPayload reads the payload of a job that Chunked made.
-func ReadPayload(job store.Job, into any) error {
+func ReadPayload(job Job, into any) error {
 	if err := json.Unmarshal(job.Payload, into); err != nil {
 		return fmt.Errorf("payload of %s: %w", job.Kind, err)
 	}
@@ -39,8 +40,8 @@ func ReadPayload(job store.Job, into any) error {
 
 // Finish takes jobs out of the queue in the transaction of their effect. UNAVAILABLE when another worker has taken one over:
 // the transaction must not commit then.
-func Finish(ctx context.Context, tx *store.Tx, done ...store.Job) error {
-	finished, err := tx.FinishJobs(ctx, done)
+func Finish(ctx context.Context, tx *sql.Tx, done ...Job) error {
+	finished, err := FinishInTx(ctx, tx, done)
 	if err == nil && finished < len(done) {
 		err = services.Errorf(services.Unavailable, "%d of %d jobs of kind %s were taken over by another worker", len(done)-finished, len(done), done[0].Kind)
 	}
@@ -48,8 +49,8 @@ func Finish(ctx context.Context, tx *store.Tx, done ...store.Job) error {
 }
 
 // FinishWith takes a job out of the queue and has its effect in one transaction. It answers ErrFinished when that is done.
-func (e *Engine) FinishWith(ctx context.Context, job store.Job, effect func(tx *store.Tx) error) error {
-	err := e.store.Write(ctx, func(tx *store.Tx) error {
+func (e *Engine) FinishWith(ctx context.Context, job Job, effect func(tx *sql.Tx) error) error {
+	err := e.db.Write(ctx, func(tx *sql.Tx) error {
 		if err := Finish(ctx, tx, job); err != nil {
 			return err
 		}
@@ -63,6 +64,11 @@ func (e *Engine) FinishWith(ctx context.Context, job store.Job, effect func(tx *
 }
 
 // Replace puts jobs in the place of one. It answers ErrFinished when that is done.
-func (e *Engine) Replace(ctx context.Context, job store.Job, with []store.NewJob) error {
-	return e.FinishWith(ctx, job, func(tx *store.Tx) error { return tx.Enqueue(ctx, with...) })
+func (e *Engine) Replace(ctx context.Context, job Job, with []NewJob) error {
+	return e.FinishWith(ctx, job, func(tx *sql.Tx) error { return Enqueue(ctx, tx, with...) })
+}
+
+// JobCounts counts the jobs; see the function of that name.
+func (e *Engine) JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error) {
+	return JobCounts(ctx, e.db)
 }

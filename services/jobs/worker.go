@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
-	"tidings/services/store"
 )
 
 // MaxTries is after how many failures of its own a job is dead.
@@ -79,7 +78,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	if w.class != Short {
 		limit = 1 // chunks are shared among workers and nodes
 	}
-	jobs, err := e.store.Claim(ctx, e.classes[w.class], limit, e.cfg.Lease)
+	jobs, err := Claim(ctx, e.db, e.classes[w.class], limit, e.cfg.Lease)
 	if err != nil {
 		e.inDoubt.add(jobs)
 		return 0, err
@@ -95,7 +94,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 }
 
 // keepLeases renews the leases at half their time until the work is done.
-func (e *Engine) keepLeases(ctx context.Context, jobs []store.Job) {
+func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 	ticker := time.NewTicker(e.cfg.Lease / 2)
 	defer ticker.Stop()
 	for {
@@ -103,7 +102,7 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []store.Job) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := e.store.Extend(ctx, jobs, e.cfg.Lease); err != nil && ctx.Err() == nil {
+			if err := Extend(ctx, e.db, jobs, e.cfg.Lease); err != nil && ctx.Err() == nil {
 				e.log.Warn("leases were not renewed; another worker may repeat the jobs", "error", err)
 			}
 		}
@@ -112,7 +111,7 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []store.Job) {
 
 // RunJobs does claimed jobs and settles each: those of a kind with Batch together, the others a few at a time. The error is
 // that an engine did not answer, as for RunOnce.
-func (e *Engine) RunJobs(ctx context.Context, jobs []store.Job) error {
+func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	var group errgroup.Group
 	group.SetLimit(jobParallel)
 	outcomes := make([]error, len(jobs))
@@ -132,7 +131,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []store.Job) error {
 		}
 	}
 	for name, positions := range together {
-		batch := make([]store.Job, len(positions))
+		batch := make([]Job, len(positions))
 		for k, i := range positions {
 			batch[k] = jobs[i]
 		}
@@ -146,10 +145,10 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []store.Job) error {
 
 // settle finishes what succeeded, releases what met an engine that did not answer, and counts a try for what failed
 // by itself.
-func (e *Engine) settle(ctx context.Context, jobs []store.Job, outcomes []error) error {
+func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error {
 	ctx, cancel := context.WithTimeout(ctx, finishWithin)
 	defer cancel()
-	var finished, released []store.Job
+	var finished, released []Job
 	var unavailable error
 	for i, job := range jobs {
 		switch err := outcomes[i]; {
@@ -160,7 +159,7 @@ func (e *Engine) settle(ctx context.Context, jobs []store.Job, outcomes []error)
 			released, unavailable = append(released, job), err
 		default:
 			retryAt := e.clock.Now().Add(retryAfter * time.Duration(job.Tries+1))
-			dead, failed := e.store.Fail(ctx, job, err, retryAt, MaxTries)
+			dead, failed := Fail(ctx, e.db, job, err, retryAt, MaxTries)
 			e.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
 			if failed != nil {
 				e.inDoubt.add(jobs) // those that are settled are not ours any more: nothing happens to them
@@ -169,13 +168,13 @@ func (e *Engine) settle(ctx context.Context, jobs []store.Job, outcomes []error)
 		}
 	}
 	if len(finished) > 0 {
-		if _, err := e.store.Finish(ctx, finished); err != nil {
+		if _, err := FinishHeld(ctx, e.db, finished); err != nil {
 			e.inDoubt.add(jobs)
 			return fmt.Errorf("finish jobs: %w", err)
 		}
 	}
 	if len(released) > 0 {
-		if err := e.store.Release(ctx, released, e.clock.Now().Add(pauseFor)); err != nil {
+		if err := Release(ctx, e.db, released, e.clock.Now().Add(pauseFor)); err != nil {
 			e.inDoubt.add(released)
 			return fmt.Errorf("release jobs: %w", err)
 		}

@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services/jobs"
-	"tidings/services/store"
 )
 
 // blocking is a kind whose jobs tell when they begin and wait for leave to end.
 func blocking(name string) (kind jobs.Kind, begun, leave chan struct{}) {
 	begun, leave = make(chan struct{}), make(chan struct{})
-	return does(name, func(context.Context, store.Job) error {
+	return does(name, func(context.Context, jobs.Job) error {
 		close(begun)
 		<-leave
 		return nil
@@ -37,7 +36,7 @@ func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 	for range 3 {
 		n.clock.advance(15 * time.Millisecond)
 		until(t, "the lease is renewed", func() bool {
-			ended, err := n.store.Overdue(t.Context(), n.Kinds(), n.clock.Now().Add(lease-time.Microsecond), 1)
+			ended, err := jobs.Overdue(t.Context(), n.db, n.Kinds(), n.clock.Now().Add(lease-time.Microsecond), 1)
 			return err == nil && len(ended) == 0
 		})
 	}

@@ -12,8 +12,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
 	"tidings/services/redis"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // hall is boards on real engines, and the node that serves them.
@@ -140,8 +140,8 @@ func TestBoardsWithoutRedis(t *testing.T) {
 // A page does not wait for a list of replays that takes long: it comes from the facts and says so, and the list is made.
 func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 	for name, pair := range map[string]fanouttest.Options{
-		"embedded":   {SQL: storetest.SQLite(t), Redis: "embedded"},
-		"production": {SQL: storetest.Postgres(t)},
+		"embedded":   {SQL: sqltest.SQLite(t), Redis: "embedded"},
+		"production": {SQL: sqltest.Postgres(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var hold atomic.Bool // the next list that is made

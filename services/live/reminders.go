@@ -6,6 +6,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -20,7 +21,8 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 	}
 	return &jobs.Command{
 		Name: name, Actor: user,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			show, err := tx.VisibleShow(ctx, user, "showId", id)
 			if err != nil {
 				return nil, err
@@ -65,7 +67,7 @@ func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show 
 	if err != nil {
 		return false, err
 	}
-	return true, tx.Enqueue(ctx, told)
+	return true, jobs.Enqueue(ctx, tx.Tx, told)
 }
 
 // Reminds says of which of some shows a user wants to be told.
@@ -76,7 +78,7 @@ func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []ser
 // Shows reads shows as they are now; with facts from SQL, when memory may not know of a change that was just made.
 func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) (map[services.PostID]services.Show, error) {
 	if facts {
-		return s.store.Shows(ctx, ids)
+		return store.Shows(ctx, s.store.DB.Runner, ids)
 	}
 	return s.shows.Shows(ctx, ids)
 }

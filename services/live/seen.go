@@ -6,6 +6,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -24,11 +25,12 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 	}
 	return &jobs.Command{
 		Name: "markLiveBoardSeen", Actor: viewer,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			if _, err := tx.RaisePosition(ctx, viewer, store.LiveBoard, "", services.PostID(session.Version)); err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, fanout.LiveSeenJob(viewer))
+			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.LiveSeenJob(viewer))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectLiveSeen(ctx, viewer) },
 	}, nil

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -15,12 +17,13 @@ import (
 func (s *Service) Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command {
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			show, err := services.ScheduleShow(tx.NewID(s.ids), host, draft, s.now(tx))
 			if err != nil {
 				return nil, err
 			}
-			if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+			if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 				return nil, err
 			}
 			upcoming, err := tx.CountUpcoming(ctx, host, services.MaxUpcomingShows)
@@ -87,9 +90,10 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 	transition func(show services.Show, now time.Time) (services.Show, bool, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: host,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			// Before the show: everybody who changes one takes the two locks in this order.
-			if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+			if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 				return nil, err
 			}
 			before, err := tx.ShowForUpdate(ctx, id)

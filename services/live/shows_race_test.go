@@ -10,13 +10,13 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // Many tell of one show at once: each move is made once, in an order of versions without gaps, and nobody is refused.
 func TestManyTellOfOneShowAtOnce(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)})
+	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
 	s := newStage(w)
 	host := w.Users(1)[0]
 	for range 10 {
@@ -56,7 +56,7 @@ func TestManyTellOfOneShowAtOnce(t *testing.T) {
 
 // Users want to be reminded while the show starts: whoever was early enough is told, whoever was not is refused.
 func TestRemindersBesideTheStart(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)})
+	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
 	s := newStage(w)
 	users := w.Users(9)
 	host, fans := users[0], users[1:]

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
@@ -49,7 +50,7 @@ func (s stage) schedule(host services.UserID) services.PostID {
 
 func (s stage) show(id services.PostID) services.Show {
 	s.TB.Helper()
-	shows, err := s.Store.Shows(s.TB.Context(), []services.PostID{id})
+	shows, err := store.Shows(s.TB.Context(), s.Store.DB.Runner, []services.PostID{id})
 	s.Must(err)
 	return shows[id]
 }
@@ -57,7 +58,7 @@ func (s stage) show(id services.PostID) services.Show {
 // logged are the changes of shows that the log has.
 func (s stage) logged() (changes []mirror.ShowChange) {
 	s.TB.Helper()
-	entries, err := s.Store.LogAfter(s.TB.Context(), mirror.LogShow, 0, 1000)
+	entries, err := changelog.LogAfter(s.TB.Context(), s.Store.DB, mirror.LogShow, 0, 1000)
 	s.Must(err)
 	for _, entry := range entries {
 		change, err := mirror.ParseShowChange(entry)

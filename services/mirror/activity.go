@@ -54,6 +54,6 @@ func (a *Activity) load(ctx context.Context) error {
 
 // AppendActivityChange writes into the log that the thresholds were set, in the transaction that sets them.
 func AppendActivityChange(ctx context.Context, tx *store.Tx) error {
-	_, err := changelog.Append(ctx, tx, LogActivity, "", struct{}{})
+	_, err := changelog.Append(ctx, tx.Tx, LogActivity, "", struct{}{})
 	return err
 }

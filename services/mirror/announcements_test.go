@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -139,7 +140,7 @@ func TestNoticesFollowTheLog(t *testing.T) {
 	turn(1) // the first state is news
 	turn(1)
 	e.notices = store.Notices{At: noon, Stamp: 7, Dots: []services.RaisedDot{{Name: "shop", Raises: []services.DotRaise{{At: 7}}}}}
-	e.log = append(e.log, store.LogEntry{Kind: LogNotice, Version: 1, Key: "shop"})
+	e.log = append(e.log, changelog.Entry{Kind: LogNotice, Version: 1, Key: "shop"})
 	e.sqlDown = errors.New("away")
 	if _, err := m.Log.RunOnce(t.Context()); err == nil || told != 1 {
 		t.Fatalf("the log was read without SQL: %v", err)

@@ -6,16 +6,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tidings/services/changelog"
 	"tidings/services/mirror"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
 
 // What is written into the log is what every node reads from it.
 func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
-		s := storetest.Open(t, store.Config{URL: url})
+		s := storetest.Open(t, sql.Config{URL: url})
 		pulls := []mirror.PullChange{{Author: 7}, {Author: 7, Post: 1 << 62}, {Author: 1<<32 - 1, Post: 1<<63 - 1, Deleted: true}}
 		fanouts := []mirror.FanoutChange{
 			{InFlightFanout: store.InFlightFanout{Post: 1 << 62, Author: 7}},
@@ -60,9 +63,9 @@ func appendAll(ctx context.Context, tx *store.Tx, pulls []mirror.PullChange, fan
 	return nil
 }
 
-func logged(t *testing.T, s *store.Store, kind string) []store.LogEntry {
+func logged(t *testing.T, s *store.Store, kind string) []changelog.Entry {
 	t.Helper()
-	entries, err := s.LogAfter(t.Context(), kind, 0, 100)
+	entries, err := changelog.LogAfter(t.Context(), s.DB, kind, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +73,7 @@ func logged(t *testing.T, s *store.Store, kind string) []store.LogEntry {
 }
 
 func TestAnEntryThatIsNoneIsAnError(t *testing.T) {
-	broken := store.LogEntry{Kind: mirror.LogPull, Version: 3, Payload: []byte("{")}
+	broken := changelog.Entry{Kind: mirror.LogPull, Version: 3, Payload: []byte("{")}
 	if _, err := mirror.ParsePullChange(broken); err == nil {
 		t.Error("a broken change of pulled posts was read")
 	}

@@ -35,7 +35,7 @@ type FanoutChange struct {
 
 // Append writes the change into the log, in the transaction of the fact.
 func (c FanoutChange) Append(ctx context.Context, tx *store.Tx) error {
-	_, err := changelog.Append(ctx, tx, LogFanout, c.Post.String(), c)
+	_, err := changelog.Append(ctx, tx.Tx, LogFanout, c.Post.String(), c)
 	return err
 }
 

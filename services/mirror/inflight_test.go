@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -34,11 +35,11 @@ func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 		m.inFlightAre(t, "after a turn", want...)
 	}
 	turn(3)
-	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 1, Payload: []byte(`{"Post":2,"Author":8}`)},
-		store.LogEntry{Kind: LogFanout, Version: 2, Payload: []byte(`{"Post":5,"Author":8}`)})
+	e.log = append(e.log, changelog.Entry{Kind: LogFanout, Version: 1, Payload: []byte(`{"Post":2,"Author":8}`)},
+		changelog.Entry{Kind: LogFanout, Version: 2, Payload: []byte(`{"Post":5,"Author":8}`)})
 	turn(2, 3, 5)
-	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 3, Payload: []byte(`{"Post":3,"Author":7,"ended":true}`)},
-		store.LogEntry{Kind: LogFanout, Version: 4, Payload: []byte(`{`)})
+	e.log = append(e.log, changelog.Entry{Kind: LogFanout, Version: 3, Payload: []byte(`{"Post":3,"Author":7,"ended":true}`)},
+		changelog.Entry{Kind: LogFanout, Version: 4, Payload: []byte(`{`)})
 	turn(2, 5)
 }
 
@@ -73,7 +74,7 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	if s.inFlightAre(t, "one is done", 5); e.sqlPosts != read {
 		t.Errorf("%d posts were read again", e.sqlPosts-read)
 	}
-	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 1, Payload: []byte(`{"post":5,"author":15}`)})
+	e.log = append(e.log, changelog.Entry{Kind: LogFanout, Version: 1, Payload: []byte(`{"post":5,"author":15}`)})
 	s.run(t)
 	s.inFlightAre(t, "one that is on its way is listed once", 5)
 	waits(6)

@@ -14,7 +14,6 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
 // keptByDefault is how many posts, and people, a node remembers.
@@ -39,7 +38,6 @@ type Redis interface {
 }
 
 var _ Redis = (*rdb.Projections)(nil)
-var _ Facts = (*store.Store)(nil)
 
 // Config is what the memories of a node need.
 type Config struct {

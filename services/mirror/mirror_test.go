@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -19,7 +20,7 @@ type engines struct {
 	posts    map[services.PostID]services.Post
 	users    map[services.UserID]services.User
 	copied   map[services.PostID]services.Post
-	log      []store.LogEntry
+	log      []changelog.Entry
 	heads    map[services.ConversationID]store.Head
 	activity services.ActivityThresholds
 	sqlDown  error
@@ -112,9 +113,9 @@ func (e *engines) UserIDs(_ context.Context, keys []string) (map[string]services
 	return found, e.sqlDown
 }
 
-func (e *engines) LogAfter(_ context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error) {
+func (e *engines) LogAfter(_ context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
 	e.sqlLogs++
-	var after []store.LogEntry
+	var after []changelog.Entry
 	for _, entry := range e.log {
 		if entry.Kind == kind && entry.Version > version && len(after) < limit {
 			after = append(after, entry)
@@ -212,7 +213,7 @@ func TestReadSaysThatSQLIsAway(t *testing.T) {
 func TestTheLogTakesOutWhatChanged(t *testing.T) {
 	e := newEngines()
 	e.posts[1], e.posts[2] = post(1, 1), post(2, 1)
-	e.log = []store.LogEntry{{Kind: LogPost, Version: 1, At: at(1), Key: services.PostID(9).String()}}
+	e.log = []changelog.Entry{{Kind: LogPost, Version: 1, At: at(1), Key: services.PostID(9).String()}}
 	m := newMirror(e)
 	if changes, err := m.Log.RunOnce(t.Context()); changes != 0 || err != nil {
 		t.Fatalf("the first turn found %d changes, %v: memory was empty", changes, err)
@@ -221,7 +222,7 @@ func TestTheLogTakesOutWhatChanged(t *testing.T) {
 	deleted := post(1, 5)
 	deleted.Deleted = true
 	e.posts[1] = deleted
-	e.log = append(e.log, store.LogEntry{Kind: LogPost, Version: 2, At: at(5), Key: services.PostID(1).String()})
+	e.log = append(e.log, changelog.Entry{Kind: LogPost, Version: 2, At: at(5), Key: services.PostID(1).String()})
 	if changes, err := m.Log.RunOnce(t.Context()); changes != 1 || err != nil {
 		t.Fatalf("%d changes, %v", changes, err)
 	}
@@ -249,7 +250,7 @@ func TestProfilesFollowTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "new", UpdatedAt: at(2)}
-	e.log = append(e.log, store.LogEntry{Kind: LogProfile, Version: 1, At: at(2), Key: UserIDText(7)})
+	e.log = append(e.log, changelog.Entry{Kind: LogProfile, Version: 1, At: at(2), Key: UserIDText(7)})
 	if _, err := m.Log.RunOnce(t.Context()); err != nil || name() != "new" {
 		t.Errorf("the name is %q, %v", name(), err)
 	}
@@ -284,7 +285,7 @@ func TestAGapInTheLogEmptiesMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
-	e.log = []store.LogEntry{{Kind: LogPost, Version: 50, At: at(9), Key: services.PostID(2).String()}}
+	e.log = []changelog.Entry{{Kind: LogPost, Version: 50, At: at(9), Key: services.PostID(2).String()}}
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}

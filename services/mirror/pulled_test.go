@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -64,7 +65,7 @@ func (s *stage) change(author services.UserID, post services.PostID, deleted boo
 	s.e.pulled[author] = known
 	change := PullChange{Author: author, Post: post, Deleted: deleted}
 	payload := []byte(`{"author":` + UserIDText(author) + `,"post":` + digits(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
-	s.e.log = append(s.e.log, store.LogEntry{Kind: LogPull, Version: s.head, At: at, Payload: payload})
+	s.e.log = append(s.e.log, changelog.Entry{Kind: LogPull, Version: s.head, At: at, Payload: payload})
 	return ownChange{change, s.head}
 }
 

@@ -48,12 +48,12 @@ func (c *ShowChange) AppendTexts(ctx context.Context, tx *store.Tx) error {
 }
 
 func (c *ShowChange) append(ctx context.Context, tx *store.Tx, entry showEntry) (uint64, error) {
-	return changelog.Append(ctx, tx, LogShow, c.Show.ID.String(), entry)
+	return changelog.Append(ctx, tx.Tx, LogShow, c.Show.ID.String(), entry)
 }
 
 // AppendShowsReload says in the log that many shows changed at once: every node reads all of them anew.
 func AppendShowsReload(ctx context.Context, tx *store.Tx) (version uint64, err error) {
-	return tx.AppendLog(ctx, LogShow, "", nil)
+	return changelog.AppendLog(ctx, tx.Tx, LogShow, "", nil)
 }
 
 // ParseShowChange reads an entry of the kind LogShow with a key.

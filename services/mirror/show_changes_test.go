@@ -7,7 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/mirror"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -24,9 +27,9 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 	live.Status, live.StartedAt, live.LiveStamp, live.Version = services.ShowLive, at, 77, 1
 	again.Title, again.Version = "another", 2
 	over.Status, over.EndedAt, over.ReplayURL, over.Pull, over.Version = services.ShowReplay, at, "https://example.org/r", true, 2
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
-		s := storetest.Open(t, store.Config{URL: url})
+		s := storetest.Open(t, sql.Config{URL: url})
 		changes := []mirror.ShowChange{{Show: planned}, {Show: live, Live: true}, {Show: again}, {Show: over, Live: true}}
 		var reload uint64
 		err := s.Write(ctx, func(tx *store.Tx) (err error) {
@@ -59,7 +62,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 				t.Errorf("entry %d has the key %s and the versions %d and %d, want %+v", i, entries[i].Key, read.Show.Version, read.Show.LiveVersion, want)
 			}
 		}
-		if _, err := mirror.ParseShowChange(store.LogEntry{Kind: mirror.LogShow, Version: 3, Payload: []byte("{")}); err == nil {
+		if _, err := mirror.ParseShowChange(changelog.Entry{Kind: mirror.LogShow, Version: 3, Payload: []byte("{")}); err == nil {
 			t.Error("a broken change of a show was read")
 		}
 	})

@@ -11,6 +11,8 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/mirror"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -31,7 +33,7 @@ func (h *hosting) change(before, after services.Show) services.Show {
 	h.now = h.now.Add(time.Minute)
 	after.UpdatedAt = h.now
 	err := h.Write(ctx, func(tx *store.Tx) error {
-		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
 		if _, err := tx.PutHost(ctx, after.Host); err != nil {
@@ -80,11 +82,11 @@ func boards(m *mirror.Shows, version uint64) (all boardAt) {
 // A node that starts late reads from SQL what another one has followed by the log: every board of every version, and counts
 // with the same versions.
 func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		h := &hosting{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}
-		h.Store = storetest.Open(t, store.Config{URL: url, Clock: h})
+		h.Store = storetest.Open(t, sql.Config{URL: url, Clock: h})
 		node := func() *mirror.Shows {
-			return mirror.NewShows(changelog.New(changelog.Config{Log: h.Store, Logger: slog.New(slog.DiscardHandler), Clock: h}), h.Store, 0)
+			return mirror.NewShows(changelog.New(changelog.Config{Log: mirror.SQL{Store: h.Store}, Logger: slog.New(slog.DiscardHandler), Clock: h}), mirror.SQL{Store: h.Store}, 0)
 		}
 		early := node()
 		catchUp := func(m *mirror.Shows, version uint64) {

@@ -81,7 +81,7 @@ func (h *history) write() {
 func (h *history) imported() {
 	s := h.s
 	s.head++
-	s.log = append(s.log, store.LogEntry{Kind: LogShow, Version: s.head, At: s.now})
+	s.log = append(s.log, changelog.Entry{Kind: LogShow, Version: s.head, At: s.now})
 	for range rapid.IntRange(0, 3).Draw(h.r, "imported") {
 		h.nextID++
 		one := services.Show{

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -106,7 +107,7 @@ func (s *showSQL) append(key string, entry any) {
 		panic(err)
 	}
 	s.head++
-	s.log = append(s.log, store.LogEntry{Kind: LogShow, Version: s.head, At: s.now, Key: key, Payload: payload})
+	s.log = append(s.log, changelog.Entry{Kind: LogShow, Version: s.head, At: s.now, Key: key, Payload: payload})
 }
 
 func (s *showSQL) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
@@ -118,11 +119,11 @@ func (s *showSQL) LogHead(ctx context.Context, kind string) (head, oldest uint64
 	return s.head, 0, s.sqlDown
 }
 
-func (s *showSQL) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error) {
+func (s *showSQL) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
 	if kind == LogShow {
 		s.between("log")
 		if s.unclear.CompareAndSwap(true, false) {
-			return []store.LogEntry{{Kind: kind, Version: version + 1}}, nil
+			return []changelog.Entry{{Kind: kind, Version: version + 1}}, nil
 		}
 	}
 	return s.engines.LogAfter(ctx, kind, version, limit)

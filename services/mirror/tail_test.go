@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/changelog"
 )
 
 func (e *engines) LogHeads(context.Context) (map[string]uint64, error) {
@@ -39,12 +39,12 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	}
 	tail("nothing new", 0, 1, 0, 0)
 	e.posts[1] = post(1, 5)
-	e.log = append(e.log, store.LogEntry{Kind: LogPost, Version: 1, At: at(5), Key: services.PostID(1).String()})
+	e.log = append(e.log, changelog.Entry{Kind: LogPost, Version: 1, At: at(5), Key: services.PostID(1).String()})
 	tail("a changed post", 1, 1, 1, 0)
 	if got := read(t, m, 1)[1]; !got.UpdatedAt.Equal(at(5)) {
 		t.Errorf("the post is the one of %s", got.UpdatedAt)
 	}
-	e.log = append(e.log, store.LogEntry{Kind: LogNotice, Version: 1, At: at(6)})
+	e.log = append(e.log, changelog.Entry{Kind: LogNotice, Version: 1, At: at(6)})
 	tail("a notice, which is loaded", 0, 1, 2, 1)
 	tail("nothing new again", 0, 1, 0, 0)
 	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")

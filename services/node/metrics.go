@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -104,7 +105,7 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	waiting, dead, oldest, err := c.store.JobCounts(ctx)
+	waiting, dead, oldest, err := jobs.JobCounts(ctx, c.store.DB)
 	if err != nil {
 		return
 	}

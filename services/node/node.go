@@ -34,6 +34,7 @@ import (
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/social"
+	"tidings/services/sql"
 	"tidings/services/store"
 	"tidings/services/views"
 	"tidings/transport"
@@ -123,7 +124,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.keyFlag(), err)
 	}
-	if s.Store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
+	if s.Store, err = store.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
 	ages, _ := services.ParseSourceExpiry(cfg.BadgeExpiry) // checked with the settings
@@ -182,10 +183,10 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	sessions := live.SessionLives * s.Config.BoardSessionFor // how long one lives at most
 	s.Memory = mirror.New(mirror.Config{
-		Facts: s.Store, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
+		Facts: mirror.SQL{Store: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
 		ShowHistory: sessions + time.Hour, // clocks differ
 	})
-	s.Jobs = jobs.New(jobs.Config{Store: s.Store, Clock: s.clock, Log: s.Log})
+	s.Jobs = jobs.New(jobs.Config{DB: s.Store.DB, Clock: s.clock, Log: s.Log})
 	carrying := fanout.Config{
 		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, Announcements: s.Memory.Announcements, ShowMemory: s.Memory.Shows, Clock: s.clock, IDs: ids, Log: s.Log, ActiveFor: s.Config.ActiveFor,
 		IdleAfter: s.Config.IdleAfter, Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers}, MuteMentions: s.Config.MuteMentions, Expiry: ages,
@@ -231,7 +232,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 			Store: s.Store, Conversations: s.Memory.Conversations, Fanout: s.Fanout, Clock: s.clock, MaxGroup: s.Config.MaxGroup,
 			MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 		}),
-		Badge: s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Store, Clock: s.clock, Log: s.Log,
+		Badge: s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}
 }
 

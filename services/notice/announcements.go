@@ -49,7 +49,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		}
 		if !a.StartsAt.After(tx.Now) {
 			a.Position = stamp
-		} else if err := tx.Enqueue(ctx, fanout.StartJob(a)); err != nil {
+		} else if err := jobs.Enqueue(ctx, tx.Tx, fanout.StartJob(a)); err != nil {
 			return "", "", err
 		}
 		if err := tx.InsertAnnouncement(ctx, a); err != nil {
@@ -91,7 +91,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 			return "", "", err
 		}
 		if a.Position == 0 && !a.OverAt(tx.Now) {
-			if err := tx.Enqueue(ctx, fanout.StartJob(a)); err != nil {
+			if err := jobs.Enqueue(ctx, tx.Tx, fanout.StartJob(a)); err != nil {
 				return "", "", err
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -50,7 +51,8 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *store
 	var stamp uint64
 	return &jobs.Command{
 		Name: name,
-		Apply: func(ctx context.Context, tx *store.Tx) (_ []string, err error) {
+		Apply: func(ctx context.Context, in *sql.Tx) (_ []string, err error) {
+			tx := store.In(in)
 			if stamp, err = tx.NextNotice(ctx); err != nil {
 				return nil, err
 			}
@@ -143,11 +145,12 @@ func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Co
 func (s *Service) own(name string, user services.UserID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			if err := change(ctx, tx); err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, fanout.NoticesJob(user))
+			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.NoticesJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectNotices(ctx, user) },
 	}

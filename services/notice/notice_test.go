@@ -147,7 +147,7 @@ func TestTheStartIsIdempotent(t *testing.T) {
 		n.do(n.MarkRead(user, UpTo{}), nil)
 		for _, id := range []services.PostID{twice, gone, off, 99} {
 			n.Write(func(ctx context.Context, tx *store.Tx) error {
-				return tx.Enqueue(ctx, fanout.StartJob(services.Announcement{ID: id, StartsAt: soon}))
+				return jobs.Enqueue(ctx, tx.Tx, fanout.StartJob(services.Announcement{ID: id, StartsAt: soon}))
 			})
 		}
 		n.Work(n.World.Fanout)

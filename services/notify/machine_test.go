@@ -46,7 +46,7 @@ func (p *panel) happens(c store.Cause, change func(ctx context.Context, tx *stor
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, job)
+		return jobs.Enqueue(ctx, tx.Tx, job)
 	})
 	p.told = append(p.told, c)
 }
@@ -97,7 +97,7 @@ func (p *panel) turnBlock() {
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.ActorJob(p.me, actor))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.ActorJob(p.me, actor))
 	})
 	if p.blocks[actor] = !p.blocks[actor]; p.blocks[actor] {
 		p.stands[follow] = false
@@ -125,7 +125,7 @@ func (p *panel) turnHide() {
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.ActorJob(p.me, actor))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.ActorJob(p.me, actor))
 	})
 	if p.hides[hide] = !p.hides[hide]; p.hides[hide] && kind == services.Block {
 		p.stands[follow] = false

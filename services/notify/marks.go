@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -17,11 +18,12 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 	var states []store.NotificationState
 	return &jobs.Command{
 		Name: name, Actor: user,
-		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
+		Apply: func(ctx context.Context, in *sql.Tx) (ids []string, err error) {
+			tx := store.In(in)
 			if states, ids, err = write(ctx, tx); err != nil {
 				return nil, err
 			}
-			return ids, tx.Enqueue(ctx, fanout.CountsJob(user))
+			return ids, jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectStates(ctx, states) },
 	}

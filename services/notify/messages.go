@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -73,7 +74,8 @@ func (s *Messages) Send(m NewMessage) (*jobs.Command, error) {
 	}
 	return &jobs.Command{
 		Name: "sendSiteMessage",
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			numbers, err := tx.EnsureUsers(ctx, m.To)
 			if err != nil {
 				return nil, err
@@ -82,11 +84,11 @@ func (s *Messages) Send(m NewMessage) (*jobs.Command, error) {
 			if err := tx.InsertSiteMessage(ctx, message, ""); err != nil {
 				return nil, err
 			}
-			jobs, err := fanout.DeliverJobs(message.ID, recipients(m.To, numbers))
+			queued, err := fanout.DeliverJobs(message.ID, recipients(m.To, numbers))
 			if err != nil {
 				return nil, err
 			}
-			return []string{message.GlobalID()}, tx.Enqueue(ctx, jobs...)
+			return []string{message.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, queued...)
 		},
 	}, nil
 }
@@ -119,7 +121,8 @@ func (s *Messages) Edit(id services.PostID, title, content *string) (*jobs.Comma
 	}
 	return &jobs.Command{
 		Name: "editSiteMessage",
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			return nil, tx.EditSiteMessage(ctx, id, title, content)
 		},
 	}, nil
@@ -188,11 +191,12 @@ func (s *Messages) mark(name string, user services.UserID, change func(context.C
 	var states []store.MessageState
 	return &jobs.Command{
 		Name: name, Actor: user,
-		Apply: func(ctx context.Context, tx *store.Tx) (_ []string, err error) {
+		Apply: func(ctx context.Context, in *sql.Tx) (_ []string, err error) {
+			tx := store.In(in)
 			if states, err = change(ctx, tx); err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, fanout.MessagesJob(user))
+			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.MessagesJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectMessageStates(ctx, states) },
 	}

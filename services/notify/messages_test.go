@@ -9,7 +9,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 // box is the site messages of one node on real engines.
@@ -43,7 +43,7 @@ func (b box) send(m NewMessage) services.PostID {
 // What was answered is on disk: nothing is delivered yet, and everybody gets it all the same, once, whichever of several
 // nodes does which part.
 func TestSeveralNodesDeliverAMessage(t *testing.T) {
-	b := newBox(fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)}))
+	b := newBox(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
 	const readers = 3000
 	keys := keysTo(readers)
 	id := b.send(NewMessage{Title: "to many", To: append(keys, keys[:100]...)})

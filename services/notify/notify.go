@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -64,7 +65,8 @@ func (s *Service) Unlike(user services.UserID, post services.PostID) *jobs.Comma
 func (s *Service) command(name string, user services.UserID, id services.PostID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			post, err := tx.VisiblePost(ctx, user, "postId", id)
 			if err != nil {
 				return nil, err
@@ -80,7 +82,7 @@ func (s *Service) command(name string, user services.UserID, id services.PostID,
 			if err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, job)
+			return nil, jobs.Enqueue(ctx, tx.Tx, job)
 		},
 	}
 }

@@ -176,7 +176,7 @@ func TestADeletedPostIsNeitherLikedNorCounted(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return tx.Enqueue(ctx, job, fanout.RemoveJob(post))
+			return jobs.Enqueue(ctx, tx.Tx, job, fanout.RemoveJob(post))
 		})
 		n.Quiet(n.Fanout)
 		n.wants(author, "one of two posts deleted", 1)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -39,7 +40,7 @@ func (n node) likeHeldBack(liker services.UserID, posts []services.PostID) {
 	n.TB.Helper()
 	n.Quiet(n.Fanout)
 	n.Must(n.do(n.service.Like(liker, posts[0])))
-	held, err := n.Store.Claim(n.TB.Context(), []string{"notify"}, 1, time.Minute)
+	held, err := jobs.Claim(n.TB.Context(), n.Store.DB, []string{"notify"}, 1, time.Minute)
 	if n.Must(err); len(held) != 1 {
 		n.TB.Fatalf("%d jobs were held back, want 1", len(held))
 	}

@@ -10,8 +10,9 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // oneOfEach are the lines of an import in which each host has one show of each status.
@@ -35,7 +36,7 @@ func oneOfEach(hosts []string, now time.Time) (keys []string, lines string) {
 // those of a host with many followers; in the end every follower's document, board, number and list of replays is right, and a
 // session of before has none of the shows.
 func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.Chunk = 3 }})
 		im := newImporter(t, w.Store)
 		const hosts = 12
@@ -59,7 +60,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 		im.now = w.Clock.Now()
 		keys, lines := oneOfEach(names, im.now)
 		im.mustShows(ImportOptions{File: im.file("f.jsonl", lines)})
-		if waits, _, _, err := w.Store.JobCounts(t.Context()); err != nil || waits != 2*hosts+1 {
+		if waits, _, _, err := jobs.JobCounts(t.Context(), w.Store.DB); err != nil || waits != 2*hosts+1 {
 			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
 		}
 		w.Quiet(w.Fanout)

@@ -6,6 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -181,11 +182,11 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 			for i, key := range row.To {
 				users[i] = numbers[key]
 			}
-			jobs, err := fanout.DeliverJobs(row.message, users)
+			queued, err := fanout.DeliverJobs(row.message, users)
 			if err != nil {
 				return err
 			}
-			if err := tx.Enqueue(ctx, jobs...); err != nil {
+			if err := jobs.Enqueue(ctx, tx.Tx, queued...); err != nil {
 				return err
 			}
 		}

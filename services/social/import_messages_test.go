@@ -11,8 +11,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 var messageTypes = []string{"general", "offer"}
@@ -58,7 +58,7 @@ func given(t *testing.T, w *fanouttest.World, keys ...string) map[string]string 
 
 // A file is sent once to everyone, however often it is imported, whole or broken off, on both engines.
 func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		file := im.file("spring.jsonl", spring)

@@ -14,6 +14,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 	"tidings/tests/histories"
@@ -68,7 +70,7 @@ const archive = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body":"
 // What is imported has its own time and order, its kind, and a place in feeds; nobody is notified of any of it. A second
 // import changes nothing but for what has no key.
 func TestImportedPosts(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		file := im.file("archive.jsonl", archive)
@@ -129,7 +131,7 @@ func TestBrokenImportOfPostsGoesOn(t *testing.T) {
 			fmt.Fprintf(&text, `{"key":"x%d","author":"a1","at":"2026-01-30T09:00:00Z","body":"bad","parent":"none"}`+"\n", i)
 		}
 	}
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
 		counter := &breaking{Store: whole.db}
 		want, err := whole.posts(counter, ImportOptions{File: whole.file("f.jsonl", text.String()), Batch: 7})
@@ -138,7 +140,7 @@ func TestBrokenImportOfPostsGoesOn(t *testing.T) {
 		}
 		wantBad := whole.read(want.BadFile)
 		for n := range 2 * counter.writes {
-			im := newImporter(t, storetest.Open(t, store.Config{URL: url}))
+			im := newImporter(t, storetest.Open(t, sql.Config{URL: url}))
 			// The database is one for all on PostgreSQL: keys of posts and users are of this run.
 			mine := strings.NewReplacer(`"key":"`, fmt.Sprintf(`"key":"r%d.`, n)).Replace(text.String())
 			opts := ImportOptions{File: im.file("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
@@ -279,8 +281,8 @@ func (p *publishing) NewestPostsAt(ctx context.Context, moments []services.PostI
 }
 
 func TestPostsArePublishedMeanwhile(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
-		im := newImporter(t, storetest.Open(t, store.Config{URL: url}))
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		im := newImporter(t, storetest.Open(t, sql.Config{URL: url}))
 		var text strings.Builder
 		for i := range 100 {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -61,7 +63,7 @@ func longFile() (text string, keys []string) {
 // ends: the same follows, and every bad line put aside once.
 func TestBrokenImportGoesOn(t *testing.T) {
 	text, keys := longFile()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
 		counter := &breaking{Store: whole.db}
 		want, err := whole.run(counter, ImportOptions{File: whole.file("f.csv", text), Batch: 7})
@@ -69,7 +71,7 @@ func TestBrokenImportGoesOn(t *testing.T) {
 		if err != nil || want.New != 40 || want.Bad != 10 || len(wantPairs) != 40 || counter.writes < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 		}
-		im := newImporter(t, storetest.Open(t, store.Config{URL: url}))
+		im := newImporter(t, storetest.Open(t, sql.Config{URL: url}))
 		for n := range 2 * counter.writes {
 			db := &breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}
 			prefix := fmt.Sprintf("run%d.", n)
@@ -237,7 +239,7 @@ func TestImportChild(t *testing.T) {
 	if !asked {
 		return
 	}
-	db, err := store.Open(t.Context(), store.Config{URL: url})
+	db, err := store.Open(t.Context(), sql.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +250,7 @@ func TestImportChild(t *testing.T) {
 // An import that is killed with kill -9 goes on after its last commit.
 func TestKilledImportGoesOn(t *testing.T) {
 	text, keys := longFile()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		dir := t.TempDir()
 		path := dir + "/f.csv"
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -277,7 +279,7 @@ func TestKilledImportGoesOn(t *testing.T) {
 		if err := child.Wait(); err == nil || last != "commit 3 <nil>" {
 			t.Fatalf("the child ended by itself: %v, %q, %s", err, last, fault.String())
 		}
-		im := newImporter(t, storetest.Open(t, store.Config{URL: url}))
+		im := newImporter(t, storetest.Open(t, sql.Config{URL: url}))
 		before := len(im.pairs(keys...))
 		if before == 0 || before == 40 {
 			t.Fatalf("%d of 40 follows are in when the import is killed", before)

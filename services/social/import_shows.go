@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -157,7 +159,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 	if len(planned) == 0 {
 		return nil
 	}
-	if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+	if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 		return err
 	}
 	hosts := make([]services.UserID, len(planned))
@@ -186,11 +188,11 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 	if err != nil {
 		return err
 	}
-	jobs, err := showJobs(planned, unnamed)
+	queued, err := showJobs(planned, unnamed)
 	if err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, jobs...)
+	return jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
 // place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and says which
@@ -228,8 +230,8 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.I
 }
 
 // showJobs name new hosts, close what nobody tells of any more, and bring replays into the lists of followers.
-func showJobs(planned []store.ImportedShow, unnamed map[services.UserID]bool) ([]store.NewJob, error) {
-	jobs, err := fanout.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
+func showJobs(planned []store.ImportedShow, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
+	queued, err := fanout.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {
 		return nil, err
 	}
@@ -237,13 +239,13 @@ func showJobs(planned []store.ImportedShow, unnamed map[services.UserID]bool) ([
 	for _, show := range planned {
 		switch {
 		case show.Status == services.ShowUpcoming || show.Status == services.ShowLive:
-			jobs = append(jobs, fanout.CloseJob(show.ID, time.Time{})) // which looks when that is
+			queued = append(queued, fanout.CloseJob(show.ID, time.Time{})) // which looks when that is
 		case show.Status == services.ShowReplay && show.Version > 0 && !show.Pull:
 			over[show.Host] = true
 		}
 	}
 	for _, host := range slices.Sorted(maps.Keys(over)) {
-		jobs = append(jobs, fanout.ReplaysJob(host))
+		queued = append(queued, fanout.ReplaysJob(host))
 	}
-	return jobs, nil
+	return queued, nil
 }

@@ -14,8 +14,9 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 func (im *importer) shows(db ShowStore, opts ImportOptions) (ImportReport, error) {
@@ -91,7 +92,7 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]service
 // What is imported has its own times, and is on boards: those of new hosts as soon as their followers' documents name them,
 // those of others at once. What is over is in the lists of replays. A second import changes nothing.
 func TestImportedShows(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		file := im.file("season.jsonl.gz", zip(t, season))
@@ -167,7 +168,7 @@ func TestImportedShows(t *testing.T) {
 // A live show that is imported went live with the import: it counts for those who followed its host by then, of a host who
 // never had a show and of one who had, and not for those who follow later.
 func TestAnImportedLiveShowCounts(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		reader, late := w.Users(1)[0], w.Users(1)[0]
@@ -318,7 +319,7 @@ func TestBrokenImportOfShowsGoesOn(t *testing.T) {
 		if got.Bad != 3 || im.read(got.BadFile) != wantBad || !slices.Equal(lines, wantLines) {
 			t.Errorf("run %d: %+v\n%s\n%s", n, got, im.read(got.BadFile), strings.Join(lines, "\n"))
 		}
-		if waiting, _, _, err := im.db.JobCounts(t.Context()); err != nil || waiting < 33 {
+		if waiting, _, _, err := jobs.JobCounts(t.Context(), im.db.DB); err != nil || waiting < 33 {
 			t.Errorf("run %d: %d jobs, %v", n, waiting, err)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -38,7 +40,7 @@ func newImporter(t *testing.T, db *store.Store) *importer {
 }
 
 func sqliteImporter(t *testing.T) *importer {
-	return newImporter(t, storetest.Open(t, store.Config{URL: storetest.SQLite(t)}))
+	return newImporter(t, storetest.Open(t, sql.Config{URL: sqltest.SQLite(t)}))
 }
 
 func (im *importer) Now() time.Time { return im.now }

@@ -14,8 +14,8 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 )
 
@@ -29,7 +29,7 @@ type crowd struct {
 	t       *rapid.T
 	readers []services.UserID
 	authors []services.UserID
-	told    []store.NewJob // jobs that there ever were
+	told    []jobs.NewJob // jobs that there ever were
 
 	since   map[couple]services.PostID
 	muted   map[couple]time.Time // the zero time for ever
@@ -183,7 +183,7 @@ func (c *crowd) look() {
 			if _, err := tx.RaisePosition(ctx, reader, store.HomePage, "", upTo); err != nil {
 				return err
 			}
-			return tx.Enqueue(ctx, fanout.SeenJob(reader))
+			return jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(reader))
 		})
 		c.seen[reader] = max(c.seen[reader], upTo)
 	}
@@ -192,13 +192,13 @@ func (c *crowd) look() {
 // again tells a second time, at some time soon, of something that was told before.
 func (c *crowd) again() {
 	of := of(c, c.muted)
-	jobs := []store.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), fanout.ActorJob(of.reader, of.author)}
+	queued := []jobs.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), fanout.ActorJob(of.reader, of.author)}
 	if len(c.told) > 0 {
-		jobs = append(jobs, rapid.SampledFrom(c.told).Draw(c.t, "told"))
+		queued = append(queued, rapid.SampledFrom(c.told).Draw(c.t, "told"))
 	}
-	job := rapid.SampledFrom(jobs).Draw(c.t, "job")
+	job := rapid.SampledFrom(queued).Draw(c.t, "job")
 	job.NotBefore = c.Clock.Now().Add(time.Duration(rapid.IntRange(0, 5).Draw(c.t, "seconds")) * time.Second)
-	c.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, job) })
+	c.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, job) })
 }
 
 // some does a part of what is due.
@@ -259,7 +259,7 @@ func TestPeopleAgainstModel(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		histories.Fewer(t, 3)
-		checkPeople(t, fanouttest.Options{SQL: storetest.Postgres(t)})
+		checkPeople(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
 	})
 }
 

@@ -266,7 +266,7 @@ func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, 
 		case stepEnd:
 			cmd = re.service.End(show.Host, show.ID, time.Time{}, row.ReplayURL)
 		}
-		_, err := cmd.Apply(ctx, tx)
+		_, err := cmd.Apply(ctx, tx.Tx)
 		return err
 	}
 	key := re.opts.Prefix + row.Host
@@ -279,7 +279,7 @@ func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, 
 	if soonest := tx.Now.Add(time.Second); plan.Before(soonest) {
 		plan = soonest
 	}
-	ids, err := re.service.Schedule(numbers[key], services.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan}).Apply(ctx, tx)
+	ids, err := re.service.Schedule(numbers[key], services.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan}).Apply(ctx, tx.Tx)
 	if err != nil {
 		return err
 	}

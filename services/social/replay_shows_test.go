@@ -10,9 +10,11 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -20,8 +22,9 @@ import (
 type telling struct{ w *fanouttest.World }
 
 func (s telling) Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command {
-	return &jobs.Command{Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+	return &jobs.Command{Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+		tx := store.In(in)
+		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return nil, err
 		}
 		show, err := services.ScheduleShow(s.w.IDs.Next(), host, draft, tx.Now)
@@ -34,8 +37,9 @@ func (s telling) Schedule(host services.UserID, draft services.ShowDraft) *jobs.
 }
 
 func (s telling) change(id services.PostID, transition func(services.Show, time.Time) (services.Show, bool, error)) *jobs.Command {
-	return &jobs.Command{Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+	return &jobs.Command{Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+		tx := store.In(in)
+		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return nil, err
 		}
 		before, err := tx.ShowForUpdate(ctx, id)

@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -27,18 +28,19 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 	mute := services.Restriction{Kind: services.Mute, Owner: muter, Other: muted, Until: until}
 	return &jobs.Command{
 		Name: "mute", Actor: muter,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			if !until.IsZero() && !until.After(tx.Now) {
 				return nil, services.Errorf(services.Invalid, "until: %s is past: it is %s", moment(until), moment(tx.Now))
 			}
 			if _, err := s.restrict(ctx, tx, mute, s.maxMutes); err != nil {
 				return nil, err
 			}
-			left := []store.NewJob{fanout.FollowJob(muter, muted)}
+			left := []jobs.NewJob{fanout.FollowJob(muter, muted)}
 			if !until.IsZero() {
 				left = append(left, fanout.MuteEndJob(muter, muted, until))
 			}
-			return nil, tx.Enqueue(ctx, left...)
+			return nil, jobs.Enqueue(ctx, tx.Tx, left...)
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
 	}
@@ -51,7 +53,8 @@ func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.0
 func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unmute", Actor: muter,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			return nil, s.unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted}, fanout.FollowJob(muter, muted))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
@@ -63,12 +66,13 @@ func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "hideFrom", Actor: author,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
 			if _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
+			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
 		},
 	}
 }
@@ -77,7 +81,8 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unhideFrom", Actor: author,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
 			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
 		},
@@ -93,7 +98,8 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	var closed services.ConversationID
 	return &jobs.Command{
 		Name: "block", Actor: blocker,
-		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
+		Apply: func(ctx context.Context, in *sql.Tx) (ids []string, err error) {
+			tx := store.In(in)
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
 			if ended, err = s.restrict(ctx, tx, block, s.maxBlocks); err != nil {
 				return nil, err
@@ -107,11 +113,11 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 			if closed, left, err = tx.CloseDirect(ctx, blocker, blocked); err != nil {
 				return nil, err
 			}
-			jobs := []store.NewJob{fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker)}
+			queued := []jobs.NewJob{fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker)}
 			for _, user := range left {
-				jobs = append(jobs, fanout.MemberJob(closed, user))
+				queued = append(queued, fanout.MemberJob(closed, user))
 			}
-			return nil, tx.Enqueue(ctx, jobs...)
+			return nil, jobs.Enqueue(ctx, tx.Tx, queued...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			for _, edge := range ended {
@@ -136,7 +142,8 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unblock", Actor: blocker,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
 			return nil, s.unrestrict(ctx, tx, block, fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker))
 		},
@@ -170,7 +177,7 @@ func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restric
 }
 
 // unrestrict takes it away, and leaves the jobs that bring views in line.
-func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, left ...store.NewJob) error {
+func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, left ...jobs.NewJob) error {
 	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
 		return err
 	}
@@ -181,7 +188,7 @@ func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restr
 	if err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, left...)
+	return jobs.Enqueue(ctx, tx.Tx, left...)
 }
 
 // mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND while the followee blocks the follower, as for

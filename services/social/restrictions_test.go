@@ -272,7 +272,7 @@ func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 				if i%2 == 1 {
 					cmd = n.service.Unfollow(reader, author)
 				}
-				if _, err := cmd.Apply(ctx, tx); err != nil {
+				if _, err := cmd.Apply(ctx, tx.Tx); err != nil {
 					return err
 				}
 			}
@@ -281,7 +281,7 @@ func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 		if waiting, _ := n.Jobs(); waiting < 2*rounds {
 			t.Fatalf("%d jobs wait", waiting)
 		}
-		claimed, err := n.Store.Claim(t.Context(), []string{"follow"}, 1000, time.Second)
+		claimed, err := jobs.Claim(t.Context(), n.Store.DB, []string{"follow"}, 1000, time.Second)
 		if len(claimed) != 1 || err != nil {
 			t.Fatalf("%d jobs are left, %v", len(claimed), err)
 		}

@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -154,7 +156,8 @@ func (s *Service) Remembered(key string) (number services.UserID, ok bool) {
 func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "follow", Actor: follower,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			if follower == followee {
 				return nil, services.Errorf(services.Invalid, "userId: one cannot follow oneself")
 			}
@@ -191,14 +194,15 @@ func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.User
 	if err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, fanout.FollowJob(follower, followee), told, fanout.ModeJob(followee, tx.Now))
+	return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(follower, followee), told, fanout.ModeJob(followee, tx.Now))
 }
 
 // Unfollow is the command by which a follow ends, and stops notifying. Without a follow it changes nothing.
 func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unfollow", Actor: follower,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			deleted, err := tx.DeleteFollow(ctx, follower, followee)
 			if err != nil {
 				return nil, err
@@ -229,15 +233,16 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 	var changedAt time.Time
 	return &jobs.Command{
 		Name: "setProfile", Actor: user,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			changedAt = tx.Now
 			if err := tx.SetProfile(ctx, user, name, avatarURL); err != nil {
 				return nil, err
 			}
-			if _, err := tx.AppendLog(ctx, mirror.LogProfile, mirror.UserIDText(user), nil); err != nil {
+			if _, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogProfile, mirror.UserIDText(user), nil); err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, fanout.ProfileJob(user))
+			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error {
 			s.people.Changed(user, changedAt)

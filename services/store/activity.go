@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	readActivity = newStatement("read the activity thresholds",
+	readActivity = sql.NewStatement("read the activity thresholds",
 		`SELECT idle_us, dormant_us, away_before, by_admin FROM activity_thresholds WHERE name = $1`)
 
-	lockActivity = newStatement("lock the activity thresholds",
+	lockActivity = sql.NewStatement("lock the activity thresholds",
 		`SELECT idle_us, dormant_us, away_before, by_admin FROM activity_thresholds WHERE name = $1 {for update}`)
 
-	setActivity = newStatement("set the activity thresholds", `INSERT INTO activity_thresholds (name, idle_us, dormant_us, away_before, by_admin)
+	setActivity = sql.NewStatement("set the activity thresholds", `INSERT INTO activity_thresholds (name, idle_us, dormant_us, away_before, by_admin)
 		VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (name) DO UPDATE SET idle_us = excluded.idle_us, dormant_us = excluded.dormant_us,
 			away_before = excluded.away_before, by_admin = excluded.by_admin`)
@@ -33,14 +34,14 @@ func (r *activityRow) fields() []any { return []any{&r.idle, &r.dormant, &r.away
 
 func (r *activityRow) thresholds() services.ActivityThresholds {
 	return services.ActivityThresholds{
-		IdleAfter: time.Duration(r.idle) * time.Microsecond, DormantAfter: time.Duration(r.dormant) * time.Microsecond, AwayBefore: fromMicros(r.awayBefore),
+		IdleAfter: time.Duration(r.idle) * time.Microsecond, DormantAfter: time.Duration(r.dormant) * time.Microsecond, AwayBefore: sql.FromMicros(r.awayBefore),
 	}
 }
 
 // ActivityThresholds are the thresholds that hold for all nodes. set is false before the first node has started.
 func (s *Store) ActivityThresholds(ctx context.Context) (thresholds services.ActivityThresholds, set bool, err error) {
 	var row activityRow
-	set, err = s.one(ctx, readActivity, []any{thresholdsOfUsers}, row.fields()...)
+	set, err = s.One(ctx, readActivity, []any{thresholdsOfUsers}, row.fields()...)
 	return row.thresholds(), set, err
 }
 
@@ -48,13 +49,13 @@ func (s *Store) ActivityThresholds(ctx context.Context) (thresholds services.Act
 // says that an admin has set them.
 func (tx *Tx) ActivityThresholdsForUpdate(ctx context.Context) (thresholds services.ActivityThresholds, set, byAdmin bool, err error) {
 	var row activityRow
-	set, err = tx.one(ctx, lockActivity, []any{thresholdsOfUsers}, row.fields()...)
+	set, err = tx.One(ctx, lockActivity, []any{thresholdsOfUsers}, row.fields()...)
 	return row.thresholds(), set, row.byAdmin, err
 }
 
 // SetActivityThresholds sets the thresholds for all nodes.
 func (tx *Tx) SetActivityThresholds(ctx context.Context, thresholds services.ActivityThresholds, byAdmin bool) error {
-	_, err := tx.run(ctx, setActivity, thresholdsOfUsers, thresholds.IdleAfter.Microseconds(), thresholds.DormantAfter.Microseconds(),
-		micros(thresholds.AwayBefore), byAdmin)
+	_, err := tx.Run(ctx, setActivity, thresholdsOfUsers, thresholds.IdleAfter.Microseconds(), thresholds.DormantAfter.Microseconds(),
+		sql.Micros(thresholds.AwayBefore), byAdmin)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // never is the end of an announcement that has none.
@@ -22,29 +23,29 @@ const inList = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM
 
 var (
 	// A stamp is odd: an announcement ends at a whole millisecond, and no version can mean both that and a change.
-	raiseNoticeClock = newStatement("raise the notice clock", `UPDATE counters
+	raiseNoticeClock = sql.NewStatement("raise the notice clock", `UPDATE counters
 		SET value = (CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END) | 1 WHERE name = 'notices' RETURNING value`)
 
-	noticeHead = newStatement("read the notice clock", `SELECT value FROM counters WHERE name = 'notices'`)
+	noticeHead = sql.NewStatement("read the notice clock", `SELECT value FROM counters WHERE name = 'notices'`)
 
-	insertAnnouncement = newStatement("insert an announcement", `INSERT INTO announcements
+	insertAnnouncement = sql.NewStatement("insert an announcement", `INSERT INTO announcements
 		(id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING`)
 
-	updateAnnouncement = newStatement("update an announcement", `UPDATE announcements
+	updateAnnouncement = sql.NewStatement("update an announcement", `UPDATE announcements
 		SET title = $2, content = $3, segments = $4, updated_at = $5, starts_at = $6, ends_at = $7, position = $8, withdrawn = $9 WHERE id = $1`)
 
-	lockAnnouncement = newStatement("lock an announcement", announcementColumns+`WHERE id = $1 {for update}`)
+	lockAnnouncement = sql.NewStatement("lock an announcement", announcementColumns+`WHERE id = $1 {for update}`)
 
-	announcementsByID = newStatement("announcements by id", announcementColumns+`WHERE {in id $1 BIGINT}`)
+	announcementsByID = sql.NewStatement("announcements by id", announcementColumns+`WHERE {in id $1 BIGINT}`)
 
 	// What is beyond the newest that are not over is found in one walk along them.
-	trimAnnouncements = newStatement("trim the list of announcements", `UPDATE counters SET value = beyond.position
+	trimAnnouncements = sql.NewStatement("trim the list of announcements", `UPDATE counters SET value = beyond.position
 		FROM (SELECT position FROM announcements WHERE `+inList+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond
 		WHERE name = 'announcement_floor'`)
 
 	// One statement reads one moment: the stamp and the version are those of the very list and dots beside them.
-	readNotices = newStatement("notices", `
+	readNotices = sql.NewStatement("notices", `
 SELECT 0 AS kind, '' AS name, (SELECT value FROM counters WHERE name = 'notices') AS a,
 	(SELECT count(*) FROM announcements WHERE position > 0 AND ends_at <= $1) AS b,
 	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogNotice+`'), 0) AS c, 0 AS d, 0 AS e
@@ -61,13 +62,13 @@ ORDER BY kind, name, b DESC`)
 // last. Until this
 // transaction ends all others that change an announcement or raise a dot wait, so that stamps appear in their order.
 func (tx *Tx) NextNotice(ctx context.Context) (stamp uint64, err error) {
-	_, err = tx.one(ctx, raiseNoticeClock, []any{tx.Now}, &stamp)
+	_, err = tx.One(ctx, raiseNoticeClock, []any{tx.Now}, &stamp)
 	return stamp, err
 }
 
 // InsertAnnouncement writes an announcement down. CONFLICT when the id is taken.
 func (tx *Tx) InsertAnnouncement(ctx context.Context, a services.Announcement) error {
-	inserted, err := tx.run(ctx, insertAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.CreatedAt, a.UpdatedAt,
+	inserted, err := tx.Run(ctx, insertAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.CreatedAt, a.UpdatedAt,
 		a.StartsAt, endMicros(a.EndsAt), int64(a.Position), a.Withdrawn)
 	if err == nil && inserted == 0 {
 		err = services.Errorf(services.Conflict, "the announcement id %s is taken", a.ID)
@@ -77,7 +78,7 @@ func (tx *Tx) InsertAnnouncement(ctx context.Context, a services.Announcement) e
 
 // UpdateAnnouncement writes everything of an announcement but its id and its birth.
 func (tx *Tx) UpdateAnnouncement(ctx context.Context, a services.Announcement) error {
-	_, err := tx.run(ctx, updateAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.UpdatedAt,
+	_, err := tx.Run(ctx, updateAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.UpdatedAt,
 		a.StartsAt, endMicros(a.EndsAt), int64(a.Position), a.Withdrawn)
 	return err
 }
@@ -85,14 +86,14 @@ func (tx *Tx) UpdateAnnouncement(ctx context.Context, a services.Announcement) e
 // TrimAnnouncements lets what is beyond the newest keep fall out of the list for good: those that are over or withdrawn do
 // not count among them. The caller holds the notice clock.
 func (tx *Tx) TrimAnnouncements(ctx context.Context, keep int) error {
-	_, err := tx.run(ctx, trimAnnouncements, tx.Now, keep)
+	_, err := tx.Run(ctx, trimAnnouncements, tx.Now, keep)
 	return err
 }
 
 // AnnouncementForUpdate reads an announcement that nobody else changes until this transaction ends. NOT_FOUND when
 // there is none.
 func (tx *Tx) AnnouncementForUpdate(ctx context.Context, id services.PostID) (services.Announcement, error) {
-	found, err := tx.announcements(ctx, lockAnnouncement, id)
+	found, err := announcements(ctx, tx.Tx.Runner, lockAnnouncement, id)
 	if err != nil {
 		return services.Announcement{}, err
 	}
@@ -105,28 +106,28 @@ func (tx *Tx) AnnouncementForUpdate(ctx context.Context, id services.PostID) (se
 
 // NoticeHead is the last stamp of the notice clock.
 func (tx *Tx) NoticeHead(ctx context.Context) (stamp uint64, err error) {
-	_, err = tx.one(ctx, noticeHead, nil, &stamp)
+	_, err = tx.One(ctx, noticeHead, nil, &stamp)
 	return stamp, err
 }
 
 // Announcements gives announcements by their ids, within the transaction.
 func (tx *Tx) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
-	return tx.announcements(ctx, announcementsByID, ids)
+	return announcements(ctx, tx.Tx.Runner, announcementsByID, ids)
 }
 
 // Announcements gives announcements by their ids, whatever their state. An id that nothing has is absent.
 func (s *Store) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
-	return s.announcements(ctx, announcementsByID, ids)
+	return announcements(ctx, s.DB.Runner, announcementsByID, ids)
 }
 
-func (r runner) announcements(ctx context.Context, st statement, which any) (map[services.PostID]services.Announcement, error) {
+func announcements(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[services.PostID]services.Announcement, error) {
 	found := make(map[services.PostID]services.Announcement)
-	err := r.each(ctx, st, []any{which}, func(scan func(...any) error) error {
+	err := r.Each(ctx, st, []any{which}, func(scan func(...any) error) error {
 		var a services.Announcement
 		var segments, created, updated, starts, ends int64
 		err := scan(&a.ID, &a.Title, &a.Content, &segments, &created, &updated, &starts, &ends, &a.Position, &a.Withdrawn)
-		a.Segments, a.CreatedAt, a.UpdatedAt = services.SegmentBits(segments), fromMicros(created), fromMicros(updated)
-		a.StartsAt, a.EndsAt = fromMicros(starts), endTime(ends)
+		a.Segments, a.CreatedAt, a.UpdatedAt = services.SegmentBits(segments), sql.FromMicros(created), sql.FromMicros(updated)
+		a.StartsAt, a.EndsAt = sql.FromMicros(starts), endTime(ends)
 		found[a.ID] = a
 		return err
 	})
@@ -148,8 +149,8 @@ type Notices struct {
 
 // Notices reads what all users share, as one moment had it, and without what is over.
 func (s *Store) Notices(ctx context.Context) (Notices, error) {
-	n := Notices{At: s.now()}
-	err := s.each(ctx, readNotices, []any{n.At, int64(never)}, func(scan func(...any) error) error {
+	n := Notices{At: s.Now()}
+	err := s.Each(ctx, readNotices, []any{n.At, int64(never)}, func(scan func(...any) error) error {
 		var kind, a, b, c, d, e int64
 		var name string
 		if err := scan(&kind, &name, &a, &b, &c, &d, &e); err != nil {
@@ -160,10 +161,10 @@ func (s *Store) Notices(ctx context.Context) (Notices, error) {
 			n.Stamp, n.Ended, n.Version = uint64(a), uint64(b), uint64(c)
 		case 1:
 			n.Announcements = append(n.Announcements, services.Announcement{
-				ID: services.PostID(a), Position: uint64(b), Segments: services.SegmentBits(c), EndsAt: endTime(d), UpdatedAt: fromMicros(e),
+				ID: services.PostID(a), Position: uint64(b), Segments: services.SegmentBits(c), EndsAt: endTime(d), UpdatedAt: sql.FromMicros(e),
 			})
 		case 2:
-			n.HiddenEnds = append(n.HiddenEnds, fromMicros(b))
+			n.HiddenEnds = append(n.HiddenEnds, sql.FromMicros(b))
 		default:
 			if len(n.Dots) == 0 || n.Dots[len(n.Dots)-1].Name != name {
 				n.Dots = append(n.Dots, services.RaisedDot{Name: name})
@@ -180,12 +181,12 @@ func endMicros(end time.Time) int64 {
 	if end.IsZero() {
 		return never
 	}
-	return micros(end)
+	return sql.Micros(end)
 }
 
 func endTime(us int64) time.Time {
 	if us == never {
 		return time.Time{}
 	}
-	return fromMicros(us)
+	return sql.FromMicros(us)
 }

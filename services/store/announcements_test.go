@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -155,7 +156,7 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 		waiting := b.announcement(9)
 		waiting.StartsAt, waiting.EndsAt = b.clock.Now().Add(time.Second), b.clock.Now().Add(time.Minute)
 		b.write(func(tx *store.Tx) error {
-			_, err := tx.AppendLog(b.ctx, store.LogNotice, "withdrawn", nil)
+			_, err := changelog.AppendLog(b.ctx, tx.Tx, store.LogNotice, "withdrawn", nil)
 			return errors.Join(err, tx.UpdateAnnouncement(b.ctx, withdrawn), tx.InsertAnnouncement(b.ctx, waiting))
 		})
 		hidden := b.notices()

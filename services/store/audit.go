@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // auditUsers names the one row: the audit of users.
@@ -15,20 +16,20 @@ const auditUsers = "users"
 const maxAuditSpan = 10_000
 
 var (
-	auditState = newStatement("the audit's state", `SELECT visited, lap_at, lease_until, (SELECT value FROM counters WHERE name = 'users')
+	auditState = sql.NewStatement("the audit's state", `SELECT visited, lap_at, lease_until, (SELECT value FROM counters WHERE name = 'users')
 		FROM audit WHERE name = $1`)
 
-	auditRange = newStatement("active users of a range", `SELECT number FROM users
+	auditRange = sql.NewStatement("active users of a range", `SELECT number FROM users
 		WHERE number > $1 AND number <= $2 AND seen_at >= $3 ORDER BY number LIMIT $4`)
 
-	takeAudit = newStatement("take the audit's lease", `UPDATE audit SET token = $2, lease_until = $3, lap_at = $4
+	takeAudit = sql.NewStatement("take the audit's lease", `UPDATE audit SET token = $2, lease_until = $3, lap_at = $4
 		WHERE name = $1 AND visited = $5 AND lap_at = $6 AND lease_until <= $7`)
 
-	passAudit = newStatement("pass the audit on", `UPDATE audit SET visited = $3, lap_at = $4, token = '', lease_until = 0 WHERE name = $1 AND token = $2`)
+	passAudit = sql.NewStatement("pass the audit on", `UPDATE audit SET visited = $3, lap_at = $4, token = '', lease_until = 0 WHERE name = $1 AND token = $2`)
 
-	lastJob = newStatement("the last job", `SELECT COALESCE(max(id), 0) FROM jobs`)
+	lastJob = sql.NewStatement("the last job", `SELECT COALESCE(max(id), 0) FROM jobs`)
 
-	jobUpTo = newStatement("a job of before", `SELECT id FROM jobs WHERE id <= $1 AND due_at <= $2 ORDER BY id LIMIT 1`)
+	jobUpTo = sql.NewStatement("a job of before", `SELECT id FROM jobs WHERE id <= $1 AND due_at <= $2 ORDER BY id LIMIT 1`)
 )
 
 // AuditTurn is the next users of an audit, held under a lease: nobody else looks at them meanwhile.
@@ -54,31 +55,31 @@ type AuditPace struct {
 // evenly over its time. Without a turn it says when to ask again.
 func (s *Store) TakeAuditTurn(ctx context.Context, pace AuditPace) (turn AuditTurn, taken bool, next time.Time, err error) {
 	var visited, lapAt, leaseUntil, total int64
-	if _, err := s.one(ctx, auditState, []any{auditUsers}, &visited, &lapAt, &leaseUntil, &total); err != nil {
+	if _, err := s.One(ctx, auditState, []any{auditUsers}, &visited, &lapAt, &leaseUntil, &total); err != nil {
 		return turn, false, next, err
 	}
-	now := s.now()
+	now := s.Now()
 	began := lapAt
 	if lapAt == 0 {
-		lapAt = micros(now)
+		lapAt = sql.Micros(now)
 	}
-	due := fromMicros(lapAt).Add(share(pace.Lap, visited, total))
-	if held := fromMicros(leaseUntil); held.After(due) {
+	due := sql.FromMicros(lapAt).Add(share(pace.Lap, visited, total))
+	if held := sql.FromMicros(leaseUntil); held.After(due) {
 		due = held
 	}
 	if due.After(now) {
 		return turn, false, due, nil
 	}
-	turn = AuditTurn{token: rand.Text(), lapAt: lapAt, Lap: now.Sub(fromMicros(lapAt))}
+	turn = AuditTurn{token: rand.Text(), lapAt: lapAt, Lap: now.Sub(sql.FromMicros(lapAt))}
 	if turn.Users, turn.visited, err = s.auditRange(ctx, visited, total, pace); err != nil {
 		return turn, false, next, err
 	}
 	if turn.visited >= total { // the last ones: the next lap follows
 		turn.visited = 0
-		turn.lapAt = max(lapAt+pace.Lap.Microseconds(), micros(now))
+		turn.lapAt = max(lapAt+pace.Lap.Microseconds(), sql.Micros(now))
 	}
 	err = s.Write(ctx, func(tx *Tx) error {
-		changed, err := tx.run(ctx, takeAudit, auditUsers, turn.token, tx.Now.Add(pace.Lease), lapAt, visited, began, now)
+		changed, err := tx.Run(ctx, takeAudit, auditUsers, turn.token, tx.Now.Add(pace.Lease), lapAt, visited, began, now)
 		taken = changed == 1
 		return err
 	})
@@ -96,7 +97,7 @@ func share(lap time.Duration, visited, total int64) time.Duration {
 // auditRange lists the next active users, and up to which number that is all of them.
 func (s *Store) auditRange(ctx context.Context, after, total int64, pace AuditPace) (users []services.UserID, upTo int64, err error) {
 	upTo = min(after+maxAuditSpan, total)
-	err = s.each(ctx, auditRange, []any{after, upTo, pace.ActiveSince, pace.Limit}, func(scan func(...any) error) error {
+	err = s.Each(ctx, auditRange, []any{after, upTo, pace.ActiveSince, pace.Limit}, func(scan func(...any) error) error {
 		var user services.UserID
 		err := scan(&user)
 		users = append(users, user)
@@ -111,14 +112,14 @@ func (s *Store) auditRange(ctx context.Context, after, total int64, pace AuditPa
 // PassAuditTurn says that the users of a turn were visited. Nothing happens when the lease was lost.
 func (s *Store) PassAuditTurn(ctx context.Context, turn AuditTurn) error {
 	return s.Write(ctx, func(tx *Tx) error {
-		_, err := tx.run(ctx, passAudit, auditUsers, turn.token, turn.visited, turn.lapAt)
+		_, err := tx.Run(ctx, passAudit, auditUsers, turn.token, turn.visited, turn.lapAt)
 		return err
 	})
 }
 
 // LastJob is the number of the last job there is, 0 when there is none: jobs that are made later have greater ones.
 func (s *Store) LastJob(ctx context.Context) (id int64, err error) {
-	_, err = s.one(ctx, lastJob, nil, &id)
+	_, err = s.One(ctx, lastJob, nil, &id)
 	return id, err
 }
 
@@ -126,5 +127,5 @@ func (s *Store) LastJob(ctx context.Context) (id int64, err error) {
 // is planned for later does not count.
 func (s *Store) JobWaits(ctx context.Context, upTo int64, dueBy time.Time) (waits bool, err error) {
 	var id int64
-	return s.one(ctx, jobUpTo, []any{upTo, dueBy}, &id)
+	return s.One(ctx, jobUpTo, []any{upTo, dueBy}, &id)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -213,23 +214,23 @@ func TestJobsOfBefore(t *testing.T) {
 		if waits(last()) {
 			b.t.Error("of nothing something waits")
 		}
-		b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: "k", Key: "1"}) })
+		b.write(func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: "k", Key: "1"}) })
 		before := last()
 		b.write(func(tx *store.Tx) error {
-			return tx.Enqueue(b.ctx, store.NewJob{Kind: "k", Key: "2", NotBefore: b.clock.Now().Add(time.Hour)})
+			return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: "k", Key: "2", NotBefore: b.clock.Now().Add(time.Hour)})
 		})
 		if !waits(before) || !waits(last()) {
 			b.t.Error("a job that is due is not waited for")
 		}
-		jobs := must(b.Claim(b.ctx, []string{"k"}, 10, 30*time.Second))(b.t)
+		queued := must(jobs.Claim(b.ctx, b.Store.DB, []string{"k"}, 10, 30*time.Second))(b.t)
 		if !waits(before) {
 			b.t.Error("a job that is leased is not waited for")
 		}
-		must(b.Finish(b.ctx, jobs))(b.t)
+		must(jobs.FinishHeld(b.ctx, b.Store.DB, queued))(b.t)
 		if waits(before) || waits(last()) {
 			b.t.Error("it is done, and the other is for later")
 		}
-		b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: "k", Key: "3"}) })
+		b.write(func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: "k", Key: "3"}) })
 		if waits(before) || !waits(last()) {
 			b.t.Error("a later job is taken for one of before")
 		}

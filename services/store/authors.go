@@ -2,45 +2,45 @@ package store
 
 import (
 	"context"
-	"database/sql"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 const authorColumns = `SELECT author, followers, counted_at, mode, pinned, pull, unnamed, ver FROM authors `
 
 var (
-	authorMode = newStatement("an author's mode", `SELECT mode FROM authors WHERE author = $1`)
+	authorMode = sql.NewStatement("an author's mode", `SELECT mode FROM authors WHERE author = $1`)
 
-	authorsByNumber = newStatement("authors by number", authorColumns+`WHERE {in author $1 BIGINT}`)
+	authorsByNumber = sql.NewStatement("authors by number", authorColumns+`WHERE {in author $1 BIGINT}`)
 
-	lockAuthor = newStatement("lock an author", authorColumns+`WHERE author = $1 {for update}`)
+	lockAuthor = sql.NewStatement("lock an author", authorColumns+`WHERE author = $1 {for update}`)
 
-	ensureAuthor = newStatement("ensure an author", `INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
+	ensureAuthor = sql.NewStatement("ensure an author", `INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
 		VALUES ($1, 0, 0, 0, NULL, FALSE, 0, 0) ON CONFLICT (author) DO NOTHING`)
 
-	putAuthor = newStatement("put an author", `INSERT INTO authors AS a (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
+	putAuthor = sql.NewStatement("put an author", `INSERT INTO authors AS a (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
 		ON CONFLICT (author) DO UPDATE SET followers = excluded.followers, counted_at = excluded.counted_at, mode = excluded.mode,
 			pinned = excluded.pinned, pull = excluded.pull, unnamed = excluded.unnamed, ver = a.ver + 1
 		RETURNING ver`)
 
-	lowerUnnamed = newStatement("end a chunk of an author", `UPDATE authors SET unnamed = unnamed - 1, ver = ver + 1
+	lowerUnnamed = sql.NewStatement("end a chunk of an author", `UPDATE authors SET unnamed = unnamed - 1, ver = ver + 1
 		WHERE author = $1 AND unnamed > 0 RETURNING unnamed`)
 
-	authorsAfter = newStatement("authors with a row", `SELECT author FROM authors WHERE author > $1 ORDER BY author LIMIT $2`)
+	authorsAfter = sql.NewStatement("authors with a row", `SELECT author FROM authors WHERE author > $1 ORDER BY author LIMIT $2`)
 
-	authorsOfMany = newStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
+	authorsOfMany = sql.NewStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
 		GROUP BY followee HAVING count(*) >= $2 ORDER BY followee LIMIT $3`)
 
-	pullAuthors = newStatement("pull authors", `SELECT author FROM authors WHERE pull AND author > $1 ORDER BY author LIMIT $2`)
+	pullAuthors = sql.NewStatement("pull authors", `SELECT author FROM authors WHERE pull AND author > $1 ORDER BY author LIMIT $2`)
 
-	countFollowers = newStatement("count followers",
+	countFollowers = sql.NewStatement("count followers",
 		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE followee = $1 LIMIT $2) AS counted`)
 
-	readThresholds = newStatement("read the thresholds", `SELECT big, huge FROM fanout_thresholds WHERE name = $1`)
+	readThresholds = sql.NewStatement("read the thresholds", `SELECT big, huge FROM fanout_thresholds WHERE name = $1`)
 
-	setThresholds = newStatement("set the thresholds", `INSERT INTO fanout_thresholds (name, big, huge) VALUES ($1, $2, $3)
+	setThresholds = sql.NewStatement("set the thresholds", `INSERT INTO fanout_thresholds (name, big, huge) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET big = excluded.big, huge = excluded.huge`)
 )
 
@@ -49,20 +49,20 @@ const thresholdsOfAuthors = "authors"
 
 // AuthorMode is how an author's posts are carried now: one look-up, whatever his audience.
 func (tx *Tx) AuthorMode(ctx context.Context, author services.UserID) (mode services.AuthorMode, err error) {
-	_, err = tx.one(ctx, authorMode, []any{author}, &mode)
+	_, err = tx.One(ctx, authorMode, []any{author}, &mode)
 	return mode, err
 }
 
 // AuthorMode is how an author's posts are carried now.
 func (s *Store) AuthorMode(ctx context.Context, author services.UserID) (mode services.AuthorMode, err error) {
-	_, err = s.one(ctx, authorMode, []any{author}, &mode)
+	_, err = s.One(ctx, authorMode, []any{author}, &mode)
 	return mode, err
 }
 
 // Authors gives authors by their numbers. Who is small and was never more is absent.
 func (s *Store) Authors(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.Author, error) {
 	authors := make(map[services.UserID]services.Author, len(numbers))
-	err := s.each(ctx, authorsByNumber, []any{numbers}, func(scan func(...any) error) error {
+	err := s.Each(ctx, authorsByNumber, []any{numbers}, func(scan func(...any) error) error {
 		author, err := scanAuthor(scan)
 		authors[author.Number] = author
 		return err
@@ -72,10 +72,10 @@ func (s *Store) Authors(ctx context.Context, numbers []services.UserID) (map[ser
 
 // AuthorForUpdate reads an author who cannot change until this transaction ends, and gives him a row if he has none.
 func (tx *Tx) AuthorForUpdate(ctx context.Context, number services.UserID) (author services.Author, err error) {
-	if _, err := tx.run(ctx, ensureAuthor, number); err != nil {
+	if _, err := tx.Run(ctx, ensureAuthor, number); err != nil {
 		return author, err
 	}
-	err = tx.each(ctx, lockAuthor, []any{number}, func(scan func(...any) error) (err error) {
+	err = tx.Each(ctx, lockAuthor, []any{number}, func(scan func(...any) error) (err error) {
 		author, err = scanAuthor(scan)
 		return err
 	})
@@ -87,7 +87,7 @@ func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	var counted int64
 	err = scan(&author.Number, &author.Followers, &counted, &author.Mode, &pinned, &author.Pull, &author.Unnamed, &author.Version)
 	if counted > 0 {
-		author.CountedAt = fromMicros(counted)
+		author.CountedAt = sql.FromMicros(counted)
 	}
 	if pinned.Valid {
 		mode := services.AuthorMode(pinned.Int64)
@@ -104,10 +104,10 @@ func (tx *Tx) PutAuthor(ctx context.Context, author services.Author) (version ui
 	}
 	counted := int64(0)
 	if !author.CountedAt.IsZero() {
-		counted = micros(author.CountedAt)
+		counted = sql.Micros(author.CountedAt)
 	}
 	pull := author.Pull || author.Mode == services.AuthorHuge
-	_, err = tx.one(ctx, putAuthor, []any{author.Number, author.Followers, counted, int64(author.Mode), pinned, pull, author.Unnamed}, &version)
+	_, err = tx.One(ctx, putAuthor, []any{author.Number, author.Followers, counted, int64(author.Mode), pinned, pull, author.Unnamed}, &version)
 	return version, err
 }
 
@@ -115,7 +115,7 @@ func (tx *Tx) PutAuthor(ctx context.Context, author services.Author) (version ui
 // was the last.
 func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserID) (last bool, err error) {
 	var left int
-	found, err := tx.one(ctx, lowerUnnamed, []any{author}, &left)
+	found, err := tx.One(ctx, lowerUnnamed, []any{author}, &left)
 	return found && left == 0, err
 }
 
@@ -123,13 +123,13 @@ func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserID) (last 
 // followers above 0, whom at least so many follow. It reads every follow there is.
 func (s *Store) AuthorsToLookAt(ctx context.Context, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
-		return s.numbers(ctx, authorsOfMany, after, followers, limit)
+		return numbers(ctx, s.DB.Runner, authorsOfMany, after, followers, limit)
 	}
-	return s.numbers(ctx, authorsAfter, after, limit)
+	return numbers(ctx, s.DB.Runner, authorsAfter, after, limit)
 }
 
-func (r runner) numbers(ctx context.Context, st statement, args ...any) (numbers []services.UserID, err error) {
-	err = r.each(ctx, st, args, func(scan func(...any) error) error {
+func numbers(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (numbers []services.UserID, err error) {
+	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		var number services.UserID
 		err := scan(&number)
 		numbers = append(numbers, number)
@@ -141,23 +141,23 @@ func (r runner) numbers(ctx context.Context, st statement, args ...any) (numbers
 // PullAuthors lists the authors whom their followers' documents name, by their numbers, those greater than after, at
 // most limit. Nobody else has pulled posts.
 func (s *Store) PullAuthors(ctx context.Context, after services.UserID, limit int) ([]services.UserID, error) {
-	return s.numbers(ctx, pullAuthors, after, limit)
+	return numbers(ctx, s.DB.Runner, pullAuthors, after, limit)
 }
 
 // CountFollowers says how many follow an author, counting no further than limit.
 func (s *Store) CountFollowers(ctx context.Context, author services.UserID, limit int) (count int, err error) {
-	_, err = s.one(ctx, countFollowers, []any{author, limit}, &count)
+	_, err = s.One(ctx, countFollowers, []any{author, limit}, &count)
 	return count, err
 }
 
 // Thresholds are the thresholds that an admin has set; set is false while nobody has.
 func (s *Store) Thresholds(ctx context.Context) (thresholds services.Thresholds, set bool, err error) {
-	set, err = s.one(ctx, readThresholds, []any{thresholdsOfAuthors}, &thresholds.Big, &thresholds.Huge)
+	set, err = s.One(ctx, readThresholds, []any{thresholdsOfAuthors}, &thresholds.Big, &thresholds.Huge)
 	return thresholds, set, err
 }
 
 // SetThresholds sets the thresholds for all nodes.
 func (tx *Tx) SetThresholds(ctx context.Context, thresholds services.Thresholds) error {
-	_, err := tx.run(ctx, setThresholds, thresholdsOfAuthors, thresholds.Big, thresholds.Huge)
+	_, err := tx.Run(ctx, setThresholds, thresholdsOfAuthors, thresholds.Big, thresholds.Huge)
 	return err
 }

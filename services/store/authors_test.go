@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -166,20 +169,20 @@ func TestAuthorsToLookAt(t *testing.T) {
 
 func TestJobCountsOfSomeKinds(t *testing.T) {
 	each(t, func(b *bundle) {
-		waiting, oldest, err := b.JobCountsOf(b.ctx, []string{"a", "b"})
+		waiting, oldest, err := jobs.JobCountsOf(b.ctx, b.Store.DB, []string{"a", "b"})
 		if waiting != 0 || !oldest.IsZero() || err != nil {
 			b.t.Fatalf("%d wait, the oldest since %v, %v", waiting, oldest, err)
 		}
 		began := b.clock.Now()
 		for _, kind := range []string{"a", "b", "c", "a"} {
-			b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: kind}) })
+			b.write(func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: kind}) })
 			b.clock.advance(time.Second)
 		}
-		waiting, oldest, err = b.JobCountsOf(b.ctx, []string{"b", "a"})
+		waiting, oldest, err = jobs.JobCountsOf(b.ctx, b.Store.DB, []string{"b", "a"})
 		if waiting != 3 || !oldest.Equal(began) || err != nil {
 			b.t.Errorf("%d wait, the oldest since %v, %v", waiting, oldest, err)
 		}
-		_, oldest, err = b.JobCountsOf(b.ctx, []string{"c"})
+		_, oldest, err = jobs.JobCountsOf(b.ctx, b.Store.DB, []string{"c"})
 		if !oldest.Equal(began.Add(2*time.Second)) || err != nil {
 			b.t.Errorf("the oldest since %v, %v", oldest, err)
 		}
@@ -188,10 +191,10 @@ func TestJobCountsOfSomeKinds(t *testing.T) {
 
 // Whoever counts what an operation asks of SQL is told of each statement, of reads and of writes.
 func TestTraceNamesEachStatement(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		var mu sync.Mutex
 		var told []string
-		s := storetest.Open(t, store.Config{URL: url, Trace: func(statement string) {
+		s := storetest.Open(t, sql.Config{URL: url, Trace: func(statement string) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, statement)

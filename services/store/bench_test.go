@@ -9,14 +9,17 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
 
 // eachEngine runs a benchmark on both engines, each time on a new database.
 func eachEngine(b *testing.B, run func(b *testing.B, s *store.Store)) {
-	b.Run("sqlite", func(b *testing.B) { run(b, storetest.Open(b, store.Config{URL: storetest.SQLite(b)})) })
-	b.Run("postgres", func(b *testing.B) { run(b, storetest.Open(b, store.Config{URL: storetest.Postgres(b)})) })
+	b.Run("sqlite", func(b *testing.B) { run(b, storetest.Open(b, sql.Config{URL: sqltest.SQLite(b)})) })
+	b.Run("postgres", func(b *testing.B) { run(b, storetest.Open(b, sql.Config{URL: sqltest.Postgres(b)})) })
 }
 
 // BenchmarkWrite publishes posts from some callers at once. Where they share the wait for the disk, more callers
@@ -36,7 +39,7 @@ func BenchmarkWrite(b *testing.B) {
 							if err := tx.InsertPost(ctx, services.Post{ID: id, Author: 1, Kind: services.PostKindPost, Body: "hello"}); err != nil {
 								return err
 							}
-							return tx.Enqueue(ctx, store.NewJob{Kind: "fan-out", Key: id.String(), Payload: []byte("{}")})
+							return jobs.Enqueue(ctx, tx.Tx, jobs.NewJob{Kind: "fan-out", Key: id.String(), Payload: []byte("{}")})
 						})
 						if err != nil {
 							b.Error(err)

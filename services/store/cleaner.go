@@ -6,26 +6,27 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // cleanerRedis names the one row: the cleaner of Redis.
 const cleanerRedis = "redis"
 
 var (
-	cleanerState = newStatement("the cleaner's state", `SELECT place, freed, began_at, token, lease_until, done_at, done_freed FROM cleaner WHERE name = $1`)
+	cleanerState = sql.NewStatement("the cleaner's state", `SELECT place, freed, began_at, token, lease_until, done_at, done_freed FROM cleaner WHERE name = $1`)
 
-	takeCleaner = newStatement("take the cleaner's lease", `UPDATE cleaner SET token = $2, lease_until = $3, place = $4, freed = $5, began_at = $6
+	takeCleaner = sql.NewStatement("take the cleaner's lease", `UPDATE cleaner SET token = $2, lease_until = $3, place = $4, freed = $5, began_at = $6
 		WHERE name = $1 AND token = $7 AND lease_until <= $8`)
 
-	passCleaner = newStatement("pass the cleaner on", `UPDATE cleaner SET place = $3, freed = $4, token = '', lease_until = 0
+	passCleaner = sql.NewStatement("pass the cleaner on", `UPDATE cleaner SET place = $3, freed = $4, token = '', lease_until = 0
 		WHERE name = $1 AND token = $2`)
 
-	endCleaner = newStatement("end a run of the cleaner", `UPDATE cleaner SET place = '', freed = '', token = '', lease_until = 0, done_at = $3, done_freed = $4
+	endCleaner = sql.NewStatement("end a run of the cleaner", `UPDATE cleaner SET place = '', freed = '', token = '', lease_until = 0, done_at = $3, done_freed = $4
 		WHERE name = $1 AND token = $2`)
 
-	askCleaner = newStatement("ask for a run of the cleaner", `UPDATE cleaner SET began_at = 0 WHERE name = $1 AND place = ''`)
+	askCleaner = sql.NewStatement("ask for a run of the cleaner", `UPDATE cleaner SET began_at = 0 WHERE name = $1 AND place = ''`)
 
-	lastVisits = newStatement("last visits", `SELECT number, seen_at FROM users WHERE {in number $1 BIGINT}`)
+	lastVisits = sql.NewStatement("last visits", `SELECT number, seen_at FROM users WHERE {in number $1 BIGINT}`)
 )
 
 // CleanerTurn is a part of a run of the cleaner, held under a lease: nobody else cleans meanwhile.
@@ -52,19 +53,19 @@ func (s *Store) TakeCleanerTurn(ctx context.Context, every, lease time.Duration)
 	var token string
 	var beganAt, leaseUntil, doneAt int64
 	var doneFreed string
-	if _, err := s.one(ctx, cleanerState, []any{cleanerRedis}, &turn.Place, &turn.Freed, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
+	if _, err := s.One(ctx, cleanerState, []any{cleanerRedis}, &turn.Place, &turn.Freed, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
 		return turn, false, err
 	}
-	now := s.now()
-	if fromMicros(leaseUntil).After(now) || turn.Place == "" && fromMicros(beganAt).Add(every).After(now) {
+	now := s.Now()
+	if sql.FromMicros(leaseUntil).After(now) || turn.Place == "" && sql.FromMicros(beganAt).Add(every).After(now) {
 		return turn, false, nil
 	}
 	if turn.Place == "" {
-		turn.Place, beganAt = CleanerStart, micros(now)
+		turn.Place, beganAt = CleanerStart, sql.Micros(now)
 	}
 	turn.token = rand.Text()
 	err = s.Write(ctx, func(tx *Tx) error {
-		changed, err := tx.run(ctx, takeCleaner, cleanerRedis, turn.token, tx.Now.Add(lease), turn.Place, turn.Freed, beganAt, token, now)
+		changed, err := tx.Run(ctx, takeCleaner, cleanerRedis, turn.token, tx.Now.Add(lease), turn.Place, turn.Freed, beganAt, token, now)
 		taken = changed == 1
 		return err
 	})
@@ -78,9 +79,9 @@ func (s *Store) PassCleanerTurn(ctx context.Context, turn CleanerTurn, ended boo
 		var changed int
 		var err error
 		if ended {
-			changed, err = tx.run(ctx, endCleaner, cleanerRedis, turn.token, tx.Now, turn.Freed)
+			changed, err = tx.Run(ctx, endCleaner, cleanerRedis, turn.token, tx.Now, turn.Freed)
 		} else {
-			changed, err = tx.run(ctx, passCleaner, cleanerRedis, turn.token, turn.Place, turn.Freed)
+			changed, err = tx.Run(ctx, passCleaner, cleanerRedis, turn.token, turn.Place, turn.Freed)
 		}
 		held = changed == 1
 		return err
@@ -91,7 +92,7 @@ func (s *Store) PassCleanerTurn(ctx context.Context, turn CleanerTurn, ended boo
 // AskForCleaning lets the next run begin at once, unless one is under way.
 func (s *Store) AskForCleaning(ctx context.Context) error {
 	return s.Write(ctx, func(tx *Tx) error {
-		_, err := tx.run(ctx, askCleaner, cleanerRedis)
+		_, err := tx.Run(ctx, askCleaner, cleanerRedis)
 		return err
 	})
 }
@@ -100,9 +101,9 @@ func (s *Store) AskForCleaning(ctx context.Context) error {
 func (s *Store) CleanerRun(ctx context.Context) (run CleanerRun, err error) {
 	var place, freed, token string
 	var beganAt, leaseUntil, doneAt int64
-	_, err = s.one(ctx, cleanerState, []any{cleanerRedis}, &place, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.Freed)
+	_, err = s.One(ctx, cleanerState, []any{cleanerRedis}, &place, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.Freed)
 	if doneAt > 0 {
-		run.EndedAt = fromMicros(doneAt)
+		run.EndedAt = sql.FromMicros(doneAt)
 	}
 	run.Running = place != "" || beganAt == 0
 	return run, err
@@ -111,12 +112,12 @@ func (s *Store) CleanerRun(ctx context.Context) (run CleanerRun, err error) {
 // LastVisits says when users were seen last, the zero time of who never was. A number that nobody has is absent.
 func (s *Store) LastVisits(ctx context.Context, users []services.UserID) (map[services.UserID]time.Time, error) {
 	visits := make(map[services.UserID]time.Time, len(users))
-	err := s.each(ctx, lastVisits, []any{users}, func(scan func(...any) error) error {
+	err := s.Each(ctx, lastVisits, []any{users}, func(scan func(...any) error) error {
 		var user services.UserID
 		var at int64
 		err := scan(&user, &at)
 		if visits[user] = (time.Time{}); at > 0 {
-			visits[user] = fromMicros(at)
+			visits[user] = sql.FromMicros(at)
 		}
 		return err
 	})

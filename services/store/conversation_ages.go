@@ -5,21 +5,22 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	sentAt = newStatement("when messages were sent", `SELECT c.i, m.sent_at
+	sentAt = sql.NewStatement("when messages were sent", `SELECT c.i, m.sent_at
 		FROM {rows $1 i BIGINT, conversation BIGINT, number BIGINT} AS c CROSS JOIN conversation_messages m
 		WHERE m.conversation = c.conversation AND m.number = c.number`)
 
 	// What it counts are ranges of the indexes that recountMember uses.
-	countAbove = newStatement("count members above a message", `SELECT c.i,
+	countAbove = sql.NewStatement("count members above a message", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.author = c.user_number AND m.number > c.number) +
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number AND m.recalled_at > 0 AND m.author <> c.user_number),
 	(SELECT count(*) FROM conversation_mentions m WHERE m.conversation = c.conversation AND m.user_number = c.user_number AND m.number > c.number)
 		FROM {rows $1 i BIGINT, conversation BIGINT, user_number BIGINT, number BIGINT} AS c`)
 
-	countWaiting = newStatement("count what waits since a time", `SELECT c.i,
+	countWaiting = sql.NewStatement("count what waits since a time", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number
 		AND m.sent_at >= c.since AND m.author <> c.user_number AND m.recalled_at = 0),
 	(SELECT count(*) FROM conversation_mentions n CROSS JOIN conversation_messages m WHERE n.conversation = c.conversation
@@ -31,18 +32,18 @@ var (
 
 // SentAt reads when messages were sent; the zero time of one that never was.
 func (s *Store) SentAt(ctx context.Context, ids []services.MessageID) ([]time.Time, error) {
-	asked, times := make(rows, len(ids)), make([]time.Time, len(ids))
+	asked, times := make(sql.Rows, len(ids)), make([]time.Time, len(ids))
 	for i, id := range ids {
 		asked[i] = []any{i, int64(id.Conversation()), id.Number()}
 	}
 	if len(asked) == 0 {
 		return times, nil
 	}
-	return times, s.each(ctx, sentAt, []any{asked}, func(scan func(...any) error) error {
+	return times, s.Each(ctx, sentAt, []any{asked}, func(scan func(...any) error) error {
 		var i int
 		var at int64
 		err := scan(&i, &at)
-		times[i] = fromMicros(at)
+		times[i] = sql.FromMicros(at)
 		return err
 	})
 }
@@ -77,11 +78,11 @@ func (s *Store) ReadAs(ctx context.Context, states []services.Membership, number
 	if len(states) == 0 {
 		return nil
 	}
-	asked := make(rows, len(states))
+	asked := make(sql.Rows, len(states))
 	for i, state := range states {
 		asked[i] = []any{i, int64(state.Conversation), int64(state.User), numbers[i]}
 	}
-	return s.each(ctx, countAbove, []any{asked}, func(scan func(...any) error) error {
+	return s.Each(ctx, countAbove, []any{asked}, func(scan func(...any) error) error {
 		var i int
 		var skipped, mentions int64
 		err := scan(&i, &skipped, &mentions)
@@ -98,19 +99,19 @@ type Waiting struct {
 
 // CountWaiting counts, message by message, what waits above the positions of states of what was sent at times or later.
 func (s *Store) CountWaiting(ctx context.Context, states []services.Membership, since []time.Time) ([]Waiting, error) {
-	asked, counts := make(rows, len(states)), make([]Waiting, len(states))
+	asked, counts := make(sql.Rows, len(states)), make([]Waiting, len(states))
 	for i, state := range states {
-		asked[i] = []any{i, int64(state.Conversation), int64(state.User), state.Base, micros(since[i])}
+		asked[i] = []any{i, int64(state.Conversation), int64(state.User), state.Base, sql.Micros(since[i])}
 	}
 	if len(asked) == 0 {
 		return counts, nil
 	}
-	return counts, s.each(ctx, countWaiting, []any{asked}, func(scan func(...any) error) error {
+	return counts, s.Each(ctx, countWaiting, []any{asked}, func(scan func(...any) error) error {
 		var i int
 		var one Waiting
 		var oldest int64
 		err := scan(&i, &one.Unread, &one.Mentions, &oldest)
-		one.Oldest = fromMicros(oldest)
+		one.Oldest = sql.FromMicros(oldest)
 		counts[i] = one
 		return err
 	})

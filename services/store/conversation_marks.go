@@ -2,36 +2,36 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	putMember = newStatement("put a member", `UPDATE conversation_members
+	putMember = sql.NewStatement("put a member", `UPDATE conversation_members
 		SET base = $3, k = $4, mv = $5, gen = $6, mentions = $7, muted = $8, inside = $9 WHERE conversation = $1 AND user_number = $2`)
 
-	recountMember = newStatement("recount a member", `SELECT
+	recountMember = sql.NewStatement("recount a member", `SELECT
 	(SELECT count(*) FROM conversation_messages WHERE conversation = $1 AND author = $2 AND number > $3) +
 	(SELECT count(*) FROM conversation_messages WHERE conversation = $1 AND number > $3 AND recalled_at > 0 AND author <> $2),
 	(SELECT count(*) FROM conversation_mentions WHERE conversation = $1 AND user_number = $2 AND number > $3)`)
 
-	putLease = newStatement("put a lease", `INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES ($1, $2, $3, $4)
+	putLease = sql.NewStatement("put a lease", `INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (conversation, user_number, device) DO UPDATE SET until_at = excluded.until_at`)
 
-	dropLease = newStatement("drop a lease", `DELETE FROM conversation_leases WHERE conversation = $1 AND user_number = $2 AND device = $3`)
+	dropLease = sql.NewStatement("drop a lease", `DELETE FROM conversation_leases WHERE conversation = $1 AND user_number = $2 AND device = $3`)
 
-	dropEndedLeases = newStatement("drop ended leases", `DELETE FROM conversation_leases
+	dropEndedLeases = sql.NewStatement("drop ended leases", `DELETE FROM conversation_leases
 		WHERE conversation = $1 AND user_number = $2 AND until_at <= $3 RETURNING until_at`)
 
-	openLeases = newStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
+	openLeases = sql.NewStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
 
 	// sent_at rises with number: this walks back over what was sent since.
-	newestUntil = newStatement("newest message until", `SELECT number FROM conversation_messages
+	newestUntil = sql.NewStatement("newest message until", `SELECT number FROM conversation_messages
 		WHERE conversation = $1 AND sent_at <= $2 ORDER BY number DESC LIMIT 1`)
 
-	leasesOfDevice = newStatement("leases of a device", `SELECT conversation FROM conversation_leases WHERE user_number = $1 AND device = $2`)
+	leasesOfDevice = sql.NewStatement("leases of a device", `SELECT conversation FROM conversation_leases WHERE user_number = $1 AND device = $2`)
 )
 
 // put writes a row back; its version rises if it was changed.
@@ -39,14 +39,14 @@ func (tx *Tx) put(ctx context.Context, before, m services.Membership) error {
 	if m == before {
 		return nil
 	}
-	_, err := tx.run(ctx, putMember, m.Conversation, m.User, m.Base, m.K, m.Version+1, m.Gen, m.Mentions, m.Muted, m.Inside)
+	_, err := tx.Run(ctx, putMember, m.Conversation, m.User, m.Base, m.K, m.Version+1, m.Gen, m.Mentions, m.Muted, m.Inside)
 	return err
 }
 
 // moveTo sets a locked row's position and counts anew what lies above it.
 func (tx *Tx) moveTo(ctx context.Context, m *services.Membership, number int64) error {
 	var skipped int64
-	if _, err := tx.one(ctx, recountMember, []any{m.Conversation, m.User, number}, &skipped, &m.Mentions); err != nil {
+	if _, err := tx.One(ctx, recountMember, []any{m.Conversation, m.User, number}, &skipped, &m.Mentions); err != nil {
 		return err
 	}
 	m.Base, m.K = number, -skipped
@@ -138,7 +138,7 @@ func (tx *Tx) Enter(ctx context.Context, id services.ConversationID, user servic
 	if err := tx.moveTo(ctx, &m, m.Head); err != nil {
 		return err
 	}
-	if _, err := tx.run(ctx, putLease, id, user, device, until); err != nil {
+	if _, err := tx.Run(ctx, putLease, id, user, device, until); err != nil {
 		return err
 	}
 	m.Inside = true
@@ -153,17 +153,17 @@ func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user servic
 		return err
 	}
 	before := m
-	if _, err := tx.run(ctx, dropLease, id, user, device); err != nil {
+	if _, err := tx.Run(ctx, dropLease, id, user, device); err != nil {
 		return err
 	}
 	if err := tx.moveTo(ctx, &m, m.Head); err != nil {
 		return err
 	}
 	var first, last sql.NullInt64
-	if _, err := tx.one(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
+	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
 		return err
 	}
-	m.Inside = last.Valid && last.Int64 > micros(tx.Now)
+	m.Inside = last.Valid && last.Int64 > sql.Micros(tx.Now)
 	return tx.put(ctx, before, m)
 }
 
@@ -178,7 +178,7 @@ func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user se
 		return next, err
 	}
 	var ended int64
-	err = tx.each(ctx, dropEndedLeases, []any{id, user, tx.Now}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, dropEndedLeases, []any{id, user, tx.Now}, func(scan func(...any) error) error {
 		var until int64
 		err := scan(&until)
 		ended = max(ended, until)
@@ -188,18 +188,18 @@ func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user se
 		return next, err
 	}
 	var first, last sql.NullInt64
-	if _, err := tx.one(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
+	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
 		return next, err
 	}
 	if first.Valid {
-		return fromMicros(first.Int64), nil
+		return sql.FromMicros(first.Int64), nil
 	}
 	if !m.Inside || ended == 0 {
 		return next, nil
 	}
 	before := m
 	var newest int64
-	if _, err := tx.one(ctx, newestUntil, []any{id, ended}, &newest); err != nil {
+	if _, err := tx.One(ctx, newestUntil, []any{id, ended}, &newest); err != nil {
 		return next, err
 	}
 	if newest > m.Base {
@@ -213,7 +213,7 @@ func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user se
 
 // LeasesOf lists the conversations that a user's device is inside of.
 func (s *Store) LeasesOf(ctx context.Context, user services.UserID, device string) (ids []services.ConversationID, err error) {
-	err = s.each(ctx, leasesOfDevice, []any{user, device}, func(scan func(...any) error) error {
+	err = s.Each(ctx, leasesOfDevice, []any{user, device}, func(scan func(...any) error) error {
 		var id services.ConversationID
 		err := scan(&id)
 		ids = append(ids, id)

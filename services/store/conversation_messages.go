@@ -6,36 +6,37 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	nextNumber = newStatement("next message number", `UPDATE conversations SET head = head + 1,
+	nextNumber = sql.NewStatement("next message number", `UPDATE conversations SET head = head + 1,
 			last_at = CASE WHEN $2 > last_at THEN $2 ELSE last_at + 1 END,
 			in_before = CASE WHEN minute = $3 THEN in_before WHEN minute = $3 - 1 THEN in_minute ELSE 0 END,
 			in_minute = CASE WHEN minute = $3 THEN in_minute + 1 ELSE 1 END, minute = $3
 		WHERE id = $1 RETURNING `+conversationColumns)
 
-	appendMessage = newStatement("insert a message", `INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at)
+	appendMessage = sql.NewStatement("insert a message", `INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at)
 		VALUES ($1, $2, $3, $4, $5, 0)`)
 
-	mentionMembers = newStatement("mention members", `UPDATE conversation_members SET mentions = mentions + 1, mv = mv + 1
+	mentionMembers = sql.NewStatement("mention members", `UPDATE conversation_members SET mentions = mentions + 1, mv = mv + 1
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0 AND user_number <> $3 RETURNING user_number`)
 
-	insertMentions = newInsertion("insert mentions", "conversation_mentions", "conversation BIGINT, user_number BIGINT, number BIGINT", "")
+	insertMentions = sql.NewInsertion("insert mentions", "conversation_mentions", "conversation BIGINT, user_number BIGINT, number BIGINT", "")
 
-	lockMessage = newStatement("lock a message", `SELECT author, sent_at, recalled_at FROM conversation_messages
+	lockMessage = sql.NewStatement("lock a message", `SELECT author, sent_at, recalled_at FROM conversation_messages
 		WHERE conversation = $1 AND number = $2 {for update}`)
 
-	recallMessage = newStatement("recall a message", `UPDATE conversation_messages SET body = '', recalled_at = $3 WHERE conversation = $1 AND number = $2`)
+	recallMessage = sql.NewStatement("recall a message", `UPDATE conversation_messages SET body = '', recalled_at = $3 WHERE conversation = $1 AND number = $2`)
 
-	revise = newStatement("revise a conversation", `UPDATE conversations SET revision = revision + 1 WHERE id = $1`)
+	revise = sql.NewStatement("revise a conversation", `UPDATE conversations SET revision = revision + 1 WHERE id = $1`)
 
-	dropMentions = newStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND number = $2 RETURNING user_number`)
+	dropMentions = sql.NewStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND number = $2 RETURNING user_number`)
 
-	unmentionMembers = newStatement("unmention members", `UPDATE conversation_members SET mentions = mentions - 1
+	unmentionMembers = sql.NewStatement("unmention members", `UPDATE conversation_members SET mentions = mentions - 1
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND base < $3 AND left_at = 0`)
 
-	lowerMembers = newStatement("lower members", `UPDATE conversation_members SET k = k - 1, mv = mv + 1
+	lowerMembers = sql.NewStatement("lower members", `UPDATE conversation_members SET k = k - 1, mv = mv + 1
 		WHERE conversation = $1 AND base < $2 AND left_at = 0 AND user_number <> $3`)
 )
 
@@ -43,8 +44,8 @@ var (
 // users mentioned those count who are members, not the author, and not parted from them by a block. NOT_FOUND or CONFLICT when he is no member.
 func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message services.Message, c services.Conversation, reached []services.UserID, err error) {
 	found := false
-	minute := micros(tx.Now) / time.Minute.Microseconds()
-	err = tx.each(ctx, nextNumber, []any{id, tx.Now, minute}, func(scan func(...any) error) error {
+	minute := sql.Micros(tx.Now) / time.Minute.Microseconds()
+	err = tx.Each(ctx, nextNumber, []any{id, tx.Now, minute}, func(scan func(...any) error) error {
 		found = true
 		c, err = scanConversation(scan)
 		return err
@@ -63,7 +64,7 @@ func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, autho
 		return message, c, nil, err
 	}
 	message = services.Message{ID: services.NewMessageID(id, c.Head), Author: author, Body: body, SentAt: c.LastAt}
-	if _, err := tx.run(ctx, appendMessage, id, c.Head, author, body, c.LastAt); err != nil {
+	if _, err := tx.Run(ctx, appendMessage, id, c.Head, author, body, c.LastAt); err != nil {
 		return message, c, nil, err
 	}
 	before := m
@@ -92,7 +93,7 @@ func (tx *Tx) mention(ctx context.Context, message services.Message, users []ser
 	for i, user := range reached {
 		list[i] = []any{int64(conversation), user, number}
 	}
-	_, err = tx.insert(ctx, insertMentions, list)
+	_, err = tx.Insert(ctx, insertMentions, list)
 	return reached, err
 }
 
@@ -109,7 +110,7 @@ func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author s
 	}
 	var writer services.UserID
 	var sent, at int64
-	found, err := tx.one(ctx, lockMessage, []any{conversation, number}, &writer, &sent, &at)
+	found, err := tx.One(ctx, lockMessage, []any{conversation, number}, &writer, &sent, &at)
 	switch {
 	case err != nil:
 		return c, false, err
@@ -120,10 +121,10 @@ func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author s
 	case at > 0:
 		return c, false, nil
 	}
-	if _, err := tx.run(ctx, recallMessage, conversation, number, tx.Now); err != nil {
+	if _, err := tx.Run(ctx, recallMessage, conversation, number, tx.Now); err != nil {
 		return c, false, err
 	}
-	if _, err := tx.run(ctx, revise, conversation); err != nil {
+	if _, err := tx.Run(ctx, revise, conversation); err != nil {
 		return c, false, err
 	}
 	c.Revision++
@@ -132,10 +133,10 @@ func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author s
 		return c, false, err
 	}
 	if len(mentioned) > 0 { // the version rises below
-		if _, err := tx.run(ctx, unmentionMembers, conversation, mentioned, number); err != nil {
+		if _, err := tx.Run(ctx, unmentionMembers, conversation, mentioned, number); err != nil {
 			return c, false, err
 		}
 	}
-	_, err = tx.run(ctx, lowerMembers, conversation, number, author)
+	_, err = tx.Run(ctx, lowerMembers, conversation, number, author)
 	return c, true, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 const (
@@ -17,16 +18,16 @@ const (
 )
 
 var (
-	insertConversation = newStatement("insert a conversation", `INSERT INTO conversations
+	insertConversation = sql.NewStatement("insert a conversation", `INSERT INTO conversations
 		(id, kind, pair, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before)
 		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)  // see insertUsers
 
-	conversationByPair = newStatement("a direct conversation", `SELECT id FROM conversations WHERE pair = $1`)
+	conversationByPair = sql.NewStatement("a direct conversation", `SELECT id FROM conversations WHERE pair = $1`)
 
-	lockConversation = newStatement("lock a conversation", `SELECT `+conversationColumns+` FROM conversations WHERE id = $1 {for update}`)
+	lockConversation = sql.NewStatement("lock a conversation", `SELECT `+conversationColumns+` FROM conversations WHERE id = $1 {for update}`)
 
 	// A row that was left keeps its version and generation, so that whoever knows the old one takes the new one for newer.
-	addMembers = newStatement("add members", `
+	addMembers = sql.NewStatement("add members", `
 INSERT INTO conversation_members AS m (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at)
 SELECT DISTINCT CAST($2 AS BIGINT), user_number, CAST($3 AS BIGINT), 0, 1, 0, 0, FALSE, FALSE, CAST($4 AS BIGINT), 0
 FROM {rows $1 user_number BIGINT} AS c WHERE TRUE ORDER BY user_number
@@ -34,20 +35,20 @@ ON CONFLICT (conversation, user_number) DO UPDATE SET base = excluded.base, k = 
 	muted = FALSE, inside = FALSE, joined_at = excluded.joined_at, left_at = 0
 WHERE m.left_at > 0 RETURNING user_number`)
 
-	leaveMembers = newStatement("take members out", `UPDATE conversation_members SET left_at = $3, mv = mv + 1, inside = FALSE
+	leaveMembers = sql.NewStatement("take members out", `UPDATE conversation_members SET left_at = $3, mv = mv + 1, inside = FALSE
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0 RETURNING user_number`)
 
-	dropLeases = newStatement("end the leases of members", `DELETE FROM conversation_leases WHERE conversation = $1 AND {in user_number $2 BIGINT}`)
+	dropLeases = sql.NewStatement("end the leases of members", `DELETE FROM conversation_leases WHERE conversation = $1 AND {in user_number $2 BIGINT}`)
 
-	isDirect = newStatement("whether a conversation is direct", `SELECT kind = 'DIRECT' FROM conversations WHERE id = $1`)
+	isDirect = sql.NewStatement("whether a conversation is direct", `SELECT kind = 'DIRECT' FROM conversations WHERE id = $1`)
 
-	countMembers = newStatement("count members", `UPDATE conversations SET members = members + $2, revision = revision + 1 WHERE id = $1`)
+	countMembers = sql.NewStatement("count members", `UPDATE conversations SET members = members + $2, revision = revision + 1 WHERE id = $1`)
 
-	setWay = newStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
+	setWay = sql.NewStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
 
-	lockMember = newStatement("lock a member", `SELECT left_at FROM conversation_members WHERE conversation = $1 AND user_number = $2 {for update}`)
+	lockMember = sql.NewStatement("lock a member", `SELECT left_at FROM conversation_members WHERE conversation = $1 AND user_number = $2 {for update}`)
 
-	lockedMember = newStatement("a locked member", `SELECT `+membershipColumns+`
+	lockedMember = sql.NewStatement("a locked member", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
 )
 
@@ -63,13 +64,13 @@ type NewConversation struct {
 // once for its two: created is false when there is one, which may be closed.
 func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (id services.ConversationID, created bool, err error) {
 	// The counter's lock also keeps two of the same pair apart.
-	if _, err := tx.run(ctx, lockCounter, "conversations"); err != nil {
+	if _, err := tx.Run(ctx, lockCounter, "conversations"); err != nil {
 		return 0, false, err
 	}
 	var pair any
 	if wanted.Kind == services.DirectConversation {
 		name := pairName(wanted.Members[0], wanted.Members[1])
-		found, err := tx.one(ctx, conversationByPair, []any{name}, &id)
+		found, err := tx.One(ctx, conversationByPair, []any{name}, &id)
 		if err != nil || found {
 			return id, false, err
 		}
@@ -80,7 +81,7 @@ func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (i
 		return 0, false, err
 	}
 	id = services.ConversationID(last)
-	if _, err := tx.run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.Now); err != nil {
+	if _, err := tx.Run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.Now); err != nil {
 		return 0, false, err
 	}
 	_, err = tx.AddMembers(ctx, services.Conversation{ID: id}, wanted.Members)
@@ -93,7 +94,7 @@ func pairName(a, b services.UserID) string { return fmt.Sprintf("%d/%d", min(a, 
 // CloseDirect takes both out of the DIRECT conversation of two, if there is one, and answers who was in it. Making it
 // again opens it again.
 func (tx *Tx) CloseDirect(ctx context.Context, a, b services.UserID) (id services.ConversationID, left []services.UserID, err error) {
-	found, err := tx.one(ctx, conversationByPair, []any{pairName(a, b)}, &id)
+	found, err := tx.One(ctx, conversationByPair, []any{pairName(a, b)}, &id)
 	if err != nil || !found {
 		return 0, nil, err
 	}
@@ -108,7 +109,7 @@ func (tx *Tx) CloseDirect(ctx context.Context, a, b services.UserID) (id service
 // is none.
 func (tx *Tx) LockConversation(ctx context.Context, id services.ConversationID) (conversation services.Conversation, err error) {
 	found := false
-	err = tx.each(ctx, lockConversation, []any{id}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, lockConversation, []any{id}, func(scan func(...any) error) error {
 		found = true
 		conversation, err = scanConversation(scan)
 		return err
@@ -127,14 +128,14 @@ func NoConversation(id services.ConversationID) error {
 func scanConversation(scan func(...any) error, more ...any) (c services.Conversation, err error) {
 	var last int64
 	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.Head, &last, &c.Members, &c.Way, &c.WayVersion, &c.Revision, &c.PerMinute}, more...)...)
-	c.LastAt = fromMicros(last)
+	c.LastAt = sql.FromMicros(last)
 	return c, err
 }
 
 // AddMembers lets users into a locked conversation and answers who was not a member before. They have read everything
 // that is there.
 func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []services.UserID) (added []services.UserID, err error) {
-	list := make(rows, len(users))
+	list := make(sql.Rows, len(users))
 	for i, user := range users {
 		list[i] = []any{user}
 	}
@@ -142,7 +143,7 @@ func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []s
 	if err != nil || len(added) == 0 {
 		return nil, err
 	}
-	_, err = tx.run(ctx, countMembers, c.ID, len(added))
+	_, err = tx.Run(ctx, countMembers, c.ID, len(added))
 	return added, err
 }
 
@@ -152,21 +153,21 @@ func (tx *Tx) RemoveMembers(ctx context.Context, id services.ConversationID, use
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}
-	if _, err := tx.run(ctx, dropLeases, id, left); err != nil {
+	if _, err := tx.Run(ctx, dropLeases, id, left); err != nil {
 		return nil, err
 	}
-	_, err = tx.run(ctx, countMembers, id, -len(left))
+	_, err = tx.Run(ctx, countMembers, id, -len(left))
 	return left, err
 }
 
 // SetWay changes how a conversation's unread are counted, unless it was changed since it was read: false.
 func (tx *Tx) SetWay(ctx context.Context, c services.Conversation, way services.CountingWay) (bool, error) {
-	changed, err := tx.run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
+	changed, err := tx.Run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
 	return changed > 0, err
 }
 
-func (tx *Tx) numbers(ctx context.Context, st statement, args ...any) (users []services.UserID, err error) {
-	err = tx.each(ctx, st, args, func(scan func(...any) error) error {
+func (tx *Tx) numbers(ctx context.Context, st sql.Statement, args ...any) (users []services.UserID, err error) {
+	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var user services.UserID
 		err := scan(&user)
 		users = append(users, user)
@@ -179,7 +180,7 @@ func (tx *Tx) numbers(ctx context.Context, st statement, args ...any) (users []s
 // NOT_FOUND for who never was a member, CONFLICT for who has left.
 func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user services.UserID) (m services.Membership, err error) {
 	var left int64
-	found, err := tx.one(ctx, lockMember, []any{id, user}, &left)
+	found, err := tx.One(ctx, lockMember, []any{id, user}, &left)
 	if err == nil && !found {
 		err = NoConversation(id)
 	}
@@ -187,7 +188,7 @@ func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user s
 		return m, err
 	}
 	// Whoever waited for the lock has the new row and an old head; a second statement reads both as they are now.
-	err = tx.each(ctx, lockedMember, []any{id, user}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, lockedMember, []any{id, user}, func(scan func(...any) error) error {
 		m, err = scanMembership(scan)
 		return err
 	})
@@ -201,7 +202,7 @@ func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user s
 // is told of.
 func (tx *Tx) hasLeft(ctx context.Context, id services.ConversationID) error {
 	var direct bool
-	if _, err := tx.one(ctx, isDirect, []any{id}, &direct); err != nil {
+	if _, err := tx.One(ctx, isDirect, []any{id}, &direct); err != nil {
 		return err
 	}
 	if direct {

@@ -6,29 +6,30 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // everyone stands for a segment where a dot is raised for all.
 const everyone = -1
 
 var (
-	countDots = newStatement("count dots", `SELECT count(DISTINCT dot), COALESCE(max(CASE WHEN dot = $1 THEN 1 ELSE 0 END), 0) FROM dot_raises`)
+	countDots = sql.NewStatement("count dots", `SELECT count(DISTINCT dot), COALESCE(max(CASE WHEN dot = $1 THEN 1 ELSE 0 END), 0) FROM dot_raises`)
 
-	raiseDots = newStatement("raise a dot", `INSERT INTO dot_raises (dot, segment, raised_at)
+	raiseDots = sql.NewStatement("raise a dot", `INSERT INTO dot_raises (dot, segment, raised_at)
 		SELECT dot, segment, raised_at FROM {rows $1 dot TEXT, segment BIGINT, raised_at BIGINT} AS r WHERE TRUE
 		ON CONFLICT (dot, segment) DO UPDATE SET raised_at = excluded.raised_at`)
 
-	clearDot = newStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
+	clearDot = sql.NewStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), value FROM counters
 		WHERE name = 'notices' AND EXISTS (SELECT 1 FROM dot_raises WHERE dot = CAST($2 AS TEXT))
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
 		RETURNING seen`)
 
-	segmentBits = newStatement("segments", `SELECT name, bit FROM segments WHERE {in name $1 TEXT}`)
+	segmentBits = sql.NewStatement("segments", `SELECT name, bit FROM segments WHERE {in name $1 TEXT}`)
 
-	insertSegments = newInsertion("insert segments", "segments", "name TEXT, bit BIGINT", "ON CONFLICT DO NOTHING")
+	insertSegments = sql.NewInsertion("insert segments", "segments", "name TEXT, bit BIGINT", "ON CONFLICT DO NOTHING")
 
-	setSegments = newStatement("set a user's segments", `INSERT INTO user_segments AS s (user_number, ver, segments) VALUES ($1, $2, $3)
+	setSegments = sql.NewStatement("set a user's segments", `INSERT INTO user_segments AS s (user_number, ver, segments) VALUES ($1, $2, $3)
 		ON CONFLICT (user_number) DO UPDATE SET segments = excluded.segments, ver = CASE WHEN s.segments = excluded.segments THEN s.ver
 			WHEN excluded.ver > s.ver THEN excluded.ver ELSE s.ver + 1 END
 		RETURNING ver`)
@@ -38,20 +39,20 @@ var (
 // services.MaxDots others. The caller holds the notice clock.
 func (tx *Tx) RaiseDot(ctx context.Context, name string, target services.SegmentBits, stamp uint64) error {
 	var dots, known int
-	if _, err := tx.one(ctx, countDots, []any{name}, &dots, &known); err != nil {
+	if _, err := tx.One(ctx, countDots, []any{name}, &dots, &known); err != nil {
 		return err
 	}
 	if known == 0 && dots >= services.MaxDots {
 		return services.Errorf(services.Conflict, "name: %s would be dot %d, up to %d are allowed", services.Quote(name), dots+1, services.MaxDots)
 	}
-	var raised rows
+	var raised sql.Rows
 	for rest := uint64(target); rest != 0; rest &= rest - 1 {
 		raised = append(raised, []any{name, bits.TrailingZeros64(rest), stamp})
 	}
 	if target == 0 {
-		raised = rows{{name, everyone, stamp}}
+		raised = sql.Rows{{name, everyone, stamp}}
 	}
-	_, err := tx.run(ctx, raiseDots, raised)
+	_, err := tx.Run(ctx, raiseDots, raised)
 	return err
 }
 
@@ -66,7 +67,7 @@ func targetOf(segment int64) services.SegmentBits {
 // ClearDot notes that a user has seen a dot as it is now, and answers the stamp up to which he has. NOT_FOUND when the
 // dot was never raised.
 func (tx *Tx) ClearDot(ctx context.Context, user services.UserID, name string) (seen uint64, err error) {
-	found, err := tx.one(ctx, clearDot, []any{user, name}, &seen)
+	found, err := tx.One(ctx, clearDot, []any{user, name}, &seen)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
 	}
@@ -76,15 +77,15 @@ func (tx *Tx) ClearDot(ctx context.Context, user services.UserID, name string) (
 // SegmentBits gives the bits of segments by their names, and the next bit to each that is mentioned for the first time.
 // CONFLICT, naming it, when one would be more than services.MaxSegments.
 func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.SegmentBits, error) {
-	known, err := tx.segmentBits(ctx, names)
+	known, err := readSegmentBits(ctx, tx.Tx.Runner, names)
 	if err != nil || len(known) == len(names) {
 		return union(known), err
 	}
-	if _, err := tx.run(ctx, lockCounter, "segments"); err != nil {
+	if _, err := tx.Run(ctx, lockCounter, "segments"); err != nil {
 		return 0, err
 	}
 	// Whoever had the lock before may have given some of them meanwhile.
-	if known, err = tx.segmentBits(ctx, names); err != nil {
+	if known, err = readSegmentBits(ctx, tx.Tx.Runner, names); err != nil {
 		return 0, err
 	}
 	var lacking []string
@@ -108,16 +109,16 @@ func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.Segment
 		known[name] = 1 << given
 		given++
 	}
-	_, err = tx.insert(ctx, insertSegments, fresh)
+	_, err = tx.Insert(ctx, insertSegments, fresh)
 	return union(known), err
 }
 
-func (r runner) segmentBits(ctx context.Context, names []string) (map[string]services.SegmentBits, error) {
+func readSegmentBits(ctx context.Context, r sql.Runner, names []string) (map[string]services.SegmentBits, error) {
 	found := make(map[string]services.SegmentBits, len(names))
 	if len(names) == 0 {
 		return found, nil
 	}
-	err := r.each(ctx, segmentBits, []any{names}, func(scan func(...any) error) error {
+	err := r.Each(ctx, segmentBits, []any{names}, func(scan func(...any) error) error {
 		var name string
 		var bit int64
 		err := scan(&name, &bit)
@@ -136,6 +137,6 @@ func union(known map[string]services.SegmentBits) (all services.SegmentBits) {
 
 // SetSegments says which segments a user belongs to, and no others, and answers the version of that.
 func (tx *Tx) SetSegments(ctx context.Context, user services.UserID, segments services.SegmentBits) (version uint64, err error) {
-	_, err = tx.one(ctx, setSegments, []any{user, tx.Now, int64(segments)}, &version)
+	_, err = tx.One(ctx, setSegments, []any{user, tx.Now, int64(segments)}, &version)
 	return version, err
 }

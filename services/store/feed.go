@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // The sources of a feed: of each author whom the reader follows the posts that are pushed, and of who has any those that
@@ -63,23 +64,23 @@ SELECT count(*) FROM (
 ) AS counted`
 
 var (
-	homeFeed = newStatement("home feed", `WITH `+ofAll+newestOfSources(""))
+	homeFeed = sql.NewStatement("home feed", `WITH `+ofAll+newestOfSources(""))
 
-	inboxFeed = newStatement("home feed of an inbox", `WITH `+ofInbox+newestOfSources(""))
+	inboxFeed = sql.NewStatement("home feed of an inbox", `WITH `+ofInbox+newestOfSources(""))
 
-	unreadFeed = newStatement("new posts of a home feed", `WITH `+ofAll+newestOfSources(counting))
+	unreadFeed = sql.NewStatement("new posts of a home feed", `WITH `+ofAll+newestOfSources(counting))
 
-	newestOfFeed = newStatement("newest post of a home feed", `WITH `+ofAll+`
+	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+ofAll+`
 SELECT COALESCE(max(newest), 0) FROM (
 	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND `+feedPost+` ORDER BY id DESC LIMIT 1) AS newest
 	FROM sources a
 ) AS of_each`)
 
-	countNew = newStatement("count new posts", `WITH `+ofAll+countOfSources)
+	countNew = sql.NewStatement("count new posts", `WITH `+ofAll+countOfSources)
 
-	countPushed = newStatement("count new posts of an inbox", `WITH `+ofInbox+countOfSources)
+	countPushed = sql.NewStatement("count new posts of an inbox", `WITH `+ofInbox+countOfSources)
 
-	newestCounting = newStatement("newest counting post of an inbox", `
+	newestCounting = sql.NewStatement("newest counting post of an inbox", `
 SELECT COALESCE(max(newest), 0) FROM (
 	SELECT (SELECT id FROM posts WHERE author = f.followee AND NOT pull AND id > f.since AND id <= $2 AND `+feedPost+`
 		ORDER BY id DESC LIMIT 1) AS newest
@@ -96,7 +97,7 @@ func (s *Store) HomeFeed(ctx context.Context, reader services.UserID, before ser
 
 // NewestOfFeed is the newest post that HomeFeed lists now, 0 when it lists none.
 func (tx *Tx) NewestOfFeed(ctx context.Context, reader services.UserID) (newest services.PostID, err error) {
-	_, err = tx.one(ctx, newestOfFeed, []any{reader}, &newest)
+	_, err = tx.One(ctx, newestOfFeed, []any{reader}, &newest)
 	return newest, err
 }
 
@@ -111,12 +112,12 @@ func (s *Store) UnreadFeed(ctx context.Context, reader services.UserID, seen ser
 }
 
 // feed reads entries by a statement whose third parameter is the limit; more are those after it.
-func (s *Store) feed(ctx context.Context, st statement, limit int, reader services.UserID, before services.PostID, more ...any) ([]services.FeedEntry, error) {
+func (s *Store) feed(ctx context.Context, st sql.Statement, limit int, reader services.UserID, before services.PostID, more ...any) ([]services.FeedEntry, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
 	var entries []services.FeedEntry
-	err := s.each(ctx, st, append([]any{reader, before, limit}, more...), func(scan func(...any) error) error {
+	err := s.Each(ctx, st, append([]any{reader, before, limit}, more...), func(scan func(...any) error) error {
 		var entry services.FeedEntry
 		err := scan(&entry.Post, &entry.Author, &entry.Counts)
 		entries = append(entries, entry)
@@ -129,20 +130,20 @@ func (s *Store) feed(ctx context.Context, st statement, limit int, reader servic
 // after the follow, not deleted. 0 when there is none.
 func (s *Store) NewestCounting(ctx context.Context, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	var newest services.PostID
-	_, err := s.one(ctx, newestCounting, []any{reader, upTo}, &newest)
+	_, err := s.One(ctx, newestCounting, []any{reader, upTo}, &newest)
 	return newest, err
 }
 
 // CountPushed says how many of the posts that CountNew counts are in the reader's inbox: the pushed ones.
 func (s *Store) CountPushed(ctx context.Context, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
-	_, err := s.one(ctx, countPushed, []any{reader, seen, limit}, &count)
+	_, err := s.One(ctx, countPushed, []any{reader, seen, limit}, &count)
 	return count, err
 }
 
 // CountNew says how many posts after seen count for the reader, counting no further than limit.
 func (s *Store) CountNew(ctx context.Context, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
-	_, err := s.one(ctx, countNew, []any{reader, seen, limit}, &count)
+	_, err := s.One(ctx, countNew, []any{reader, seen, limit}, &count)
 	return count, err
 }

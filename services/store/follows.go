@@ -5,24 +5,25 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	insertFollows = newInsertion("insert follows", "follows", "follower BIGINT, followee BIGINT, since BIGINT, shown BOOLEAN",
+	insertFollows = sql.NewInsertion("insert follows", "follows", "follower BIGINT, followee BIGINT, since BIGINT, shown BOOLEAN",
 		"ON CONFLICT (follower, followee) DO NOTHING")
 
-	deleteFollow = newStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
+	deleteFollow = sql.NewStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
 
-	countFollowees = newStatement("count followees",
+	countFollowees = sql.NewStatement("count followees",
 		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted`)
 
-	oneEdge = newStatement("a follow", `SELECT since FROM follows WHERE follower = $1 AND followee = $2 AND shown`)
+	oneEdge = sql.NewStatement("a follow", `SELECT since FROM follows WHERE follower = $1 AND followee = $2 AND shown`)
 
-	edgesTo = newStatement("follows of one user", `SELECT follower, since FROM follows WHERE followee = $2 AND {in follower $1 BIGINT} AND shown`)
+	edgesTo = sql.NewStatement("follows of one user", `SELECT follower, since FROM follows WHERE followee = $2 AND {in follower $1 BIGINT} AND shown`)
 
-	edgesFrom = newStatement("follows by one user", `SELECT followee, since FROM follows WHERE follower = $1 AND {in followee $2 BIGINT} AND shown`)
+	edgesFrom = sql.NewStatement("follows by one user", `SELECT followee, since FROM follows WHERE follower = $1 AND {in followee $2 BIGINT} AND shown`)
 
-	followersOf = newStatement("followers", `SELECT f.follower, f.since
+	followersOf = sql.NewStatement("followers", `SELECT f.follower, f.since
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE f.followee = $1 AND f.follower > $2 AND f.shown AND u.seen_at >= $3
 		ORDER BY f.follower LIMIT $4`)
@@ -37,7 +38,7 @@ func (tx *Tx) InsertFollow(ctx context.Context, edge services.Edge) (created boo
 
 // DeleteFollow makes one user follow another no longer. false when he did not. Of a host it is noted: see NoteUnfollow.
 func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.UserID) (deleted bool, err error) {
-	changed, err := tx.run(ctx, deleteFollow, follower, followee)
+	changed, err := tx.Run(ctx, deleteFollow, follower, followee)
 	if err != nil || changed == 0 {
 		return false, err
 	}
@@ -47,7 +48,7 @@ func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.User
 // CountFollowees says how many a user follows, counting no further than limit.
 func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserID, limit int) (int, error) {
 	var count int
-	_, err := tx.one(ctx, countFollowees, []any{follower, limit}, &count)
+	_, err := tx.One(ctx, countFollowees, []any{follower, limit}, &count)
 	return count, err
 }
 
@@ -64,13 +65,13 @@ func (tx *Tx) ImportFollows(ctx context.Context, edges []services.Edge) (inserte
 			all = append(all, []any{edge.Follower, edge.Followee, edge.Since, !is.unshown})
 		}
 	}
-	return tx.insert(ctx, insertFollows, all)
+	return tx.Insert(ctx, insertFollows, all)
 }
 
 // Edge tells whether one user follows another and is shown his posts, and since which post they count.
 func (s *Store) Edge(ctx context.Context, follower, followee services.UserID) (services.Edge, bool, error) {
 	edge := services.Edge{Follower: follower, Followee: followee}
-	found, err := s.one(ctx, oneEdge, []any{follower, followee}, &edge.Since)
+	found, err := s.One(ctx, oneEdge, []any{follower, followee}, &edge.Since)
 	if err != nil || !found {
 		return services.Edge{}, false, err
 	}
@@ -80,7 +81,7 @@ func (s *Store) Edge(ctx context.Context, follower, followee services.UserID) (s
 // Edges tells which of some users follow one user and are shown his posts. Who does not is absent.
 func (s *Store) Edges(ctx context.Context, followers []services.UserID, followee services.UserID) (map[services.UserID]services.Edge, error) {
 	edges := make(map[services.UserID]services.Edge, len(followers))
-	err := s.each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
+	err := s.Each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
 		edge := services.Edge{Followee: followee}
 		err := scan(&edge.Follower, &edge.Since)
 		edges[edge.Follower] = edge
@@ -92,7 +93,7 @@ func (s *Store) Edges(ctx context.Context, followers []services.UserID, followee
 // EdgesFrom tells whom of some users one user follows and is shown. Whom he does not is absent.
 func (s *Store) EdgesFrom(ctx context.Context, follower services.UserID, followees []services.UserID) (map[services.UserID]services.Edge, error) {
 	edges := make(map[services.UserID]services.Edge, len(followees))
-	err := s.each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
+	err := s.Each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
 		edge := services.Edge{Follower: follower}
 		err := scan(&edge.Followee, &edge.Since)
 		edges[edge.Followee] = edge
@@ -105,7 +106,7 @@ func (s *Store) EdgesFrom(ctx context.Context, follower services.UserID, followe
 // only who was seen at activeSince or later. The zero time asks for everyone.
 func (s *Store) Followers(ctx context.Context, followee, after services.UserID, limit int, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
-	err := s.each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {
+	err := s.Each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {
 		edge := services.Edge{Followee: followee}
 		err := scan(&edge.Follower, &edge.Since)
 		edges = append(edges, edge)

@@ -4,26 +4,29 @@ import (
 	"errors"
 	"testing"
 
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
 // Jobs of one group that are committed together are one, without those of a part that failed.
 func TestGroupedJobsAreOne(t *testing.T) {
 	each(t, func(b *bundle) {
-		grouped := func(kind, group, name string) store.NewJob {
-			return store.NewJob{Kind: kind, Group: group, Payload: []byte(name)}
+		grouped := func(kind, group, name string) jobs.NewJob {
+			return jobs.NewJob{Kind: kind, Group: group, Payload: []byte(name)}
 		}
 		broken := errors.New("broken")
 		errs := b.WriteAll(b.ctx, []func(*store.Tx) error{
-			func(tx *store.Tx) error { return tx.Enqueue(b.ctx, grouped("a", "1", "one"), grouped("a", "2", "two")) },
 			func(tx *store.Tx) error {
-				if err := tx.Enqueue(b.ctx, grouped("a", "1", "never"), job("nor this", "")); err != nil {
+				return jobs.Enqueue(b.ctx, tx.Tx, grouped("a", "1", "one"), grouped("a", "2", "two"))
+			},
+			func(tx *store.Tx) error {
+				if err := jobs.Enqueue(b.ctx, tx.Tx, grouped("a", "1", "never"), job("nor this", "")); err != nil {
 					return err
 				}
 				return broken
 			},
 			func(tx *store.Tx) error {
-				return tx.Enqueue(b.ctx, job("by itself", ""), grouped("a", "1", "three"), grouped("b", "1", "four"), grouped("a", "1", "five"))
+				return jobs.Enqueue(b.ctx, tx.Tx, job("by itself", ""), grouped("a", "1", "three"), grouped("b", "1", "four"), grouped("a", "1", "five"))
 			},
 		})
 		if errs[0] != nil || !errors.Is(errs[1], broken) || errs[2] != nil {
@@ -34,7 +37,7 @@ func TestGroupedJobsAreOne(t *testing.T) {
 		b.enqueue(grouped("a", "1", "alone"))
 		equal(b.t, names(b.claim(10, "a")), []string{"alone"})
 		if errs := b.WriteAll(b.ctx, []func(*store.Tx) error{func(tx *store.Tx) error {
-			_ = tx.Enqueue(b.ctx, grouped("a", "1", "undone")) // it never fails: the job is added later
+			_ = jobs.Enqueue(b.ctx, tx.Tx, grouped("a", "1", "undone")) // it never fails: the job is added later
 			return broken
 		}}); !errors.Is(errs[0], broken) {
 			b.t.Errorf("a part alone: %v", errs)
@@ -51,7 +54,7 @@ func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 				if _, err := tx.EnsureUsers(b.ctx, []string{key}); err != nil {
 					return err
 				}
-				return tx.Enqueue(b.ctx, store.NewJob{Kind: "a", Group: "1", Payload: []byte(key)})
+				return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: "a", Group: "1", Payload: []byte(key)})
 			}
 		}
 		noQueue := func(tx *store.Tx) error { return tx.Exec(b.ctx, "ALTER TABLE jobs RENAME TO gone") }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -45,13 +47,13 @@ type bundle struct {
 // each runs a test on both engines, on a new database with a standing clock.
 func each(t *testing.T, test func(b *bundle)) {
 	t.Helper()
-	storetest.EachURL(t, func(t *testing.T, url string) { test(newBundle(t, url)) })
+	sqltest.EachURL(t, func(t *testing.T, url string) { test(newBundle(t, url)) })
 }
 
 func newBundle(t *testing.T, url string) *bundle {
 	t.Helper()
 	c := newClock()
-	return &bundle{storetest.Open(t, store.Config{URL: url, Clock: c}), t, t.Context(), c, url}
+	return &bundle{storetest.Open(t, sql.Config{URL: url, Clock: c}), t, t.Context(), c, url}
 }
 
 // write runs one transaction that must succeed.

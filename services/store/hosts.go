@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // hostEdges are the follows of hosts by the reader $1, who is shown them.
@@ -14,99 +15,99 @@ const hostEdges = `
 		AND EXISTS (SELECT 1 FROM hosts WHERE hosts.host = follows.followee)`
 
 var (
-	insertHost = newStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, live_ver) VALUES ($1, FALSE, 0, 0)
+	insertHost = sql.NewStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, live_ver) VALUES ($1, FALSE, 0, 0)
 		ON CONFLICT (host) DO NOTHING`)
 
-	oneHost = newStatement("a host", `SELECT named FROM hosts WHERE host = $1`)
+	oneHost = sql.NewStatement("a host", `SELECT named FROM hosts WHERE host = $1`)
 
-	beginHostChunks = newStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
+	beginHostChunks = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
 		WHERE host = $1 AND NOT named AND unnamed = 0`)
 
-	lowerHostUnnamed = newStatement("end a chunk of a host", `UPDATE hosts SET unnamed = unnamed - 1
+	lowerHostUnnamed = sql.NewStatement("end a chunk of a host", `UPDATE hosts SET unnamed = unnamed - 1
 		WHERE host = $1 AND NOT named AND unnamed > 0 RETURNING unnamed`)
 
-	nameHost = newStatement("name a host", `UPDATE hosts SET named = TRUE, unnamed = 0 WHERE host = $1`)
+	nameHost = sql.NewStatement("name a host", `UPDATE hosts SET named = TRUE, unnamed = 0 WHERE host = $1`)
 
-	nameHosts = newStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
+	nameHosts = sql.NewStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
 
-	followersOfHosts = newStatement("followers of hosts", `SELECT f.followee, f.follower, f.since
+	followersOfHosts = sql.NewStatement("followers of hosts", `SELECT f.followee, f.follower, f.since
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE {in f.followee $1 BIGINT} AND f.shown AND u.seen_at >= $2`)
 
-	manyFollow = newStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
+	manyFollow = sql.NewStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
 		WHERE EXISTS (SELECT 1 FROM follows f WHERE f.followee = h.host LIMIT 1 OFFSET $2)`)
 
 	// A statement for each partial index of shows.
-	publishActive = newStatement("publish active shows", `UPDATE shows SET ver = $2, live_ver = CASE WHEN status = 1 THEN CAST($2 AS BIGINT) ELSE live_ver END
+	publishActive = sql.NewStatement("publish active shows", `UPDATE shows SET ver = $2, live_ver = CASE WHEN status = 1 THEN CAST($2 AS BIGINT) ELSE live_ver END
 		WHERE {in host $1 BIGINT} AND status < 2 AND ver = 0 RETURNING host, status`)
 
-	publishReplays = newStatement("publish replays", `UPDATE shows SET ver = $2
+	publishReplays = sql.NewStatement("publish replays", `UPDATE shows SET ver = $2
 		WHERE {in host $1 BIGINT} AND status = 2 AND ver = 0 RETURNING id, host, pull`)
 
-	unpublishedShows = newStatement("shows that no board has yet", `SELECT * FROM (
+	unpublishedShows = sql.NewStatement("shows that no board has yet", `SELECT * FROM (
 	`+showColumns+`shows s WHERE s.host = $1 AND s.status < 2 AND s.ver = 0
 	UNION ALL `+showColumns+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0
 ) AS s ORDER BY id`)
 
-	setHostVersion = newStatement("set a host's version", `UPDATE hosts SET live_ver = $2 WHERE host = $1`)
+	setHostVersion = sql.NewStatement("set a host's version", `UPDATE hosts SET live_ver = $2 WHERE host = $1`)
 
-	setHostVersions = newStatement("set the versions of hosts", `UPDATE hosts SET live_ver = $2 WHERE {in host $1 BIGINT}`)
+	setHostVersions = sql.NewStatement("set the versions of hosts", `UPDATE hosts SET live_ver = $2 WHERE {in host $1 BIGINT}`)
 
-	hostVersions = newStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
+	hostVersions = sql.NewStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
 		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
 
-	hostsBy = newStatement("hosts of a reader", hostEdges+` ORDER BY followee`)
+	hostsBy = sql.NewStatement("hosts of a reader", hostEdges+` ORDER BY followee`)
 
-	noteUnfollow = newStatement("note the end of a follow", `INSERT INTO past_follows (follower, followee, until_at)
+	noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO past_follows (follower, followee, until_at)
 		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
 		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
 
-	unfollowedSince = newStatement("whether a follow has ended lately", `
+	unfollowedSince = sql.NewStatement("whether a follow has ended lately", `
 SELECT 1 FROM past_follows WHERE follower = $1 AND followee = $2 AND until_at >= $3
 UNION ALL SELECT 1 FROM follows WHERE follower = $1 AND followee = $2 AND NOT shown LIMIT 1`)
 
-	forgetPastFollows = newStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
+	forgetPastFollows = sql.NewStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
 )
 
 // PutHost notes that somebody has a show; created says that it is his first.
 func (tx *Tx) PutHost(ctx context.Context, host services.UserID) (created bool, err error) {
-	inserted, err := tx.run(ctx, insertHost, host)
+	inserted, err := tx.Run(ctx, insertHost, host)
 	return inserted > 0, err
 }
 
 // Host says whether somebody ever had a show, and whether all documents of their followers name them.
 func (tx *Tx) Host(ctx context.Context, host services.UserID) (known, named bool, err error) {
-	known, err = tx.one(ctx, oneHost, []any{host}, &named)
+	known, err = tx.One(ctx, oneHost, []any{host}, &named)
 	return known, named, err
 }
 
 // IsHost says whether somebody ever had a show, and whether all documents of his followers name him.
 func (s *Store) IsHost(ctx context.Context, host services.UserID) (known, named bool, err error) {
-	known, err = s.one(ctx, oneHost, []any{host}, &named)
+	known, err = s.One(ctx, oneHost, []any{host}, &named)
 	return known, named, err
 }
 
 // BeginHostChunks notes in how many chunks of followers documents are to name a host. It is begun once: false when it was, or
 // when they name him.
 func (tx *Tx) BeginHostChunks(ctx context.Context, host services.UserID, chunks int) (begun bool, err error) {
-	changed, err := tx.run(ctx, beginHostChunks, host, chunks)
+	changed, err := tx.Run(ctx, beginHostChunks, host, chunks)
 	return changed > 0, err
 }
 
 // EndHostChunk notes that the documents of one more chunk of a host's followers name him, and answers whether it was the last.
 func (tx *Tx) EndHostChunk(ctx context.Context, host services.UserID) (last bool, err error) {
 	var left int
-	found, err := tx.one(ctx, lowerHostUnnamed, []any{host}, &left)
+	found, err := tx.One(ctx, lowerHostUnnamed, []any{host}, &left)
 	return found && left == 0, err
 }
 
 // PublishShows notes that all documents name a host, and lists his shows that no board has yet and that were not cancelled, by
 // their ids. The caller has locked the log of shows, and puts them onto boards in this transaction.
 func (tx *Tx) PublishShows(ctx context.Context, host services.UserID) ([]services.Show, error) {
-	if _, err := tx.run(ctx, nameHost, host); err != nil {
+	if _, err := tx.Run(ctx, nameHost, host); err != nil {
 		return nil, err
 	}
-	return tx.shows(ctx, unpublishedShows, host)
+	return shows(ctx, tx.Tx.Runner, unpublishedShows, host)
 }
 
 // NameHosts notes that all documents name some hosts and answers those whom not all did, but for those whose followers are
@@ -119,7 +120,7 @@ func (tx *Tx) NameHosts(ctx context.Context, hosts []services.UserID) ([]service
 // log on, which the caller has appended in this transaction. It answers the hosts of whom some replays belong into lists.
 func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserID, version uint64) (listed []services.UserID, err error) {
 	var live []services.UserID
-	err = tx.each(ctx, publishActive, []any{hosts, int64(version)}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, publishActive, []any{hosts, int64(version)}, func(scan func(...any) error) error {
 		var host services.UserID
 		var status int64
 		err := scan(&host, &status)
@@ -131,11 +132,11 @@ func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserID, version u
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.run(ctx, setHostVersions, live, int64(version)); err != nil {
+	if _, err := tx.Run(ctx, setHostVersions, live, int64(version)); err != nil {
 		return nil, err
 	}
 	var formers [][]any
-	err = tx.each(ctx, publishReplays, []any{hosts, int64(version)}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, publishReplays, []any{hosts, int64(version)}, func(scan func(...any) error) error {
 		var show services.PostID
 		var host services.UserID
 		var pull bool
@@ -149,25 +150,25 @@ func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserID, version u
 	if err != nil {
 		return nil, err
 	}
-	_, err = tx.insert(ctx, importFormers, formers)
+	_, err = tx.Insert(ctx, importFormers, formers)
 	slices.Sort(listed)
 	return slices.Compact(listed), err
 }
 
 // ManyFollow says which of some hosts more users follow than a number, whether they were seen lately or not.
 func (s *Store) ManyFollow(ctx context.Context, hosts []services.UserID, followers int) ([]services.UserID, error) {
-	list := make(rows, len(hosts))
+	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host}
 	}
-	return s.numbers(ctx, manyFollow, list, followers)
+	return numbers(ctx, s.DB.Runner, manyFollow, list, followers)
 }
 
 // FollowersOfHosts lists all followers of some hosts who are shown their shows, in no order: only who was seen at activeSince or
 // later.
 func (s *Store) FollowersOfHosts(ctx context.Context, hosts []services.UserID, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
-	err := s.each(ctx, followersOfHosts, []any{hosts, activeSince}, func(scan func(...any) error) error {
+	err := s.Each(ctx, followersOfHosts, []any{hosts, activeSince}, func(scan func(...any) error) error {
 		var edge services.Edge
 		err := scan(&edge.Followee, &edge.Follower, &edge.Since)
 		edges = append(edges, edge)
@@ -179,14 +180,14 @@ func (s *Store) FollowersOfHosts(ctx context.Context, hosts []services.UserID, a
 // SetHostVersion notes the version of the log of shows at which other shows of a host are live than before. The caller has
 // appended it in this transaction, so that versions only rise.
 func (tx *Tx) SetHostVersion(ctx context.Context, host services.UserID, version uint64) error {
-	_, err := tx.run(ctx, setHostVersion, host, int64(version))
+	_, err := tx.Run(ctx, setHostVersion, host, int64(version))
 	return err
 }
 
 // HostVersions lists the versions of hosts by their numbers, those greater than after, at most limit.
 func (s *Store) HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error) {
 	var list []HostVersion
-	err := s.each(ctx, hostVersions, []any{after, limit}, func(scan func(...any) error) error {
+	err := s.Each(ctx, hostVersions, []any{after, limit}, func(scan func(...any) error) error {
 		var one HostVersion
 		err := scan(&one.Host, &one.Version, &one.Pulls)
 		list = append(list, one)
@@ -199,7 +200,7 @@ func (s *Store) HostVersions(ctx context.Context, after services.UserID, limit i
 // board has.
 func (s *Store) HostsBy(ctx context.Context, reader services.UserID) ([]services.Edge, error) {
 	var edges []services.Edge
-	err := s.each(ctx, hostsBy, []any{reader}, func(scan func(...any) error) error {
+	err := s.Each(ctx, hostsBy, []any{reader}, func(scan func(...any) error) error {
 		edge := services.Edge{Follower: reader}
 		err := scan(&edge.Followee, &edge.Since)
 		edges = append(edges, edge)
@@ -211,7 +212,7 @@ func (s *Store) HostsBy(ctx context.Context, reader services.UserID) ([]services
 // NoteUnfollow notes that the follow of a host ends now: what the follower's board showed last may be his. Of whoever is no
 // host nothing is noted.
 func (tx *Tx) NoteUnfollow(ctx context.Context, follower, followee services.UserID) error {
-	_, err := tx.run(ctx, noteUnfollow, follower, followee, tx.Now)
+	_, err := tx.Run(ctx, noteUnfollow, follower, followee, tx.Now)
 	return err
 }
 
@@ -219,7 +220,7 @@ func (tx *Tx) NoteUnfollow(ctx context.Context, follower, followee services.User
 // has ended, or it stands and is not shown any more.
 func (s *Store) UnfollowedSince(ctx context.Context, follower, followee services.UserID, since time.Time) (bool, error) {
 	var is int
-	return s.one(ctx, unfollowedSince, []any{follower, followee, since}, &is)
+	return s.One(ctx, unfollowedSince, []any{follower, followee, since}, &is)
 }
 
 // ForgetPastFollows drops the ends of follows from before a time and says how many: no session is that old.

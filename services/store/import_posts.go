@@ -4,22 +4,23 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // Two statements, because a list of parents cannot hold null.
 var (
-	importPosts = newInsertion("import posts", "posts",
+	importPosts = sql.NewInsertion("import posts", "posts",
 		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, import_key TEXT", "ON CONFLICT DO NOTHING")
 
-	importAnswers = newInsertion("import answers", "posts",
+	importAnswers = sql.NewInsertion("import answers", "posts",
 		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, import_key TEXT, parent BIGINT", "ON CONFLICT DO NOTHING")
 
-	importedPosts = newStatement("imported posts", `SELECT import_key, id, author, kind, deleted_at IS NOT NULL FROM posts
+	importedPosts = sql.NewStatement("imported posts", `SELECT import_key, id, author, kind, deleted_at IS NOT NULL FROM posts
 		WHERE {in import_key $1 TEXT} AND import_key <> ''`)
 
-	newestPost = newStatement("the newest post", `SELECT COALESCE(max(id), 0) FROM posts`)
+	newestPost = sql.NewStatement("the newest post", `SELECT COALESCE(max(id), 0) FROM posts`)
 
-	newestPostsAt = newStatement("the newest posts of moments", `SELECT moment,
+	newestPostsAt = sql.NewStatement("the newest posts of moments", `SELECT moment,
 		(SELECT max(id) FROM posts WHERE id >= moment AND id < moment + $2) FROM {rows $1 moment BIGINT} AS moments
 		WHERE EXISTS (SELECT 1 FROM posts WHERE id >= moment AND id < moment + $2)`)
 )
@@ -42,10 +43,10 @@ func (tx *Tx) ImportPosts(ctx context.Context, posts []ImportedPost) (inserted i
 			answers = append(answers, append(row, post.Parent))
 		}
 	}
-	if inserted, err = tx.insert(ctx, importPosts, plain); err != nil {
+	if inserted, err = tx.Insert(ctx, importPosts, plain); err != nil {
 		return inserted, err
 	}
-	more, err := tx.insert(ctx, importAnswers, answers)
+	more, err := tx.Insert(ctx, importAnswers, answers)
 	return inserted + more, err
 }
 
@@ -56,7 +57,7 @@ func (s *Store) ImportedPosts(ctx context.Context, keys []string) (map[string]se
 	if len(keys) == 0 {
 		return posts, nil
 	}
-	err := s.each(ctx, importedPosts, []any{keys}, func(scan func(...any) error) error {
+	err := s.Each(ctx, importedPosts, []any{keys}, func(scan func(...any) error) error {
 		var key string
 		var post services.Post
 		err := scan(&key, &post.ID, &post.Author, &post.Kind, &post.Deleted)
@@ -68,7 +69,7 @@ func (s *Store) ImportedPosts(ctx context.Context, keys []string) (map[string]se
 
 // NewestPost is the greatest id of a post there is, 0 when there is none.
 func (s *Store) NewestPost(ctx context.Context) (newest services.PostID, err error) {
-	_, err = s.one(ctx, newestPost, nil, &newest)
+	_, err = s.One(ctx, newestPost, nil, &newest)
 	return newest, err
 }
 
@@ -79,11 +80,11 @@ func (s *Store) NewestPostsAt(ctx context.Context, moments []services.PostID) (m
 	if len(moments) == 0 {
 		return newest, nil
 	}
-	asked := make(rows, len(moments))
+	asked := make(sql.Rows, len(moments))
 	for i, moment := range moments {
 		asked[i] = []any{moment}
 	}
-	err := s.each(ctx, newestPostsAt, []any{asked, int64(services.PostsAMillisecond)}, func(scan func(...any) error) error {
+	err := s.Each(ctx, newestPostsAt, []any{asked, int64(services.PostsAMillisecond)}, func(scan func(...any) error) error {
 		var moment, id services.PostID
 		err := scan(&moment, &id)
 		newest[moment] = id

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 const importedShow = `id BIGINT, import_key TEXT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
@@ -12,23 +13,23 @@ const importedShow = `id BIGINT, import_key TEXT, host BIGINT, title TEXT, cover
 
 // A statement for each status, because a list of times cannot hold null.
 var (
-	importShows = map[services.ShowStatus]insertion{
-		services.ShowUpcoming:  newInsertion("import upcoming shows", "shows", importedShow, "ON CONFLICT DO NOTHING"),
-		services.ShowLive:      newInsertion("import live shows", "shows", importedShow+", started_at BIGINT", "ON CONFLICT DO NOTHING"),
-		services.ShowReplay:    newInsertion("import replays", "shows", importedShow+", started_at BIGINT, ended_at BIGINT", "ON CONFLICT DO NOTHING"),
-		services.ShowCancelled: newInsertion("import cancelled shows", "shows", importedShow+", cancelled_at BIGINT", "ON CONFLICT DO NOTHING"),
+	importShows = map[services.ShowStatus]sql.Insertion{
+		services.ShowUpcoming:  sql.NewInsertion("import upcoming shows", "shows", importedShow, "ON CONFLICT DO NOTHING"),
+		services.ShowLive:      sql.NewInsertion("import live shows", "shows", importedShow+", started_at BIGINT", "ON CONFLICT DO NOTHING"),
+		services.ShowReplay:    sql.NewInsertion("import replays", "shows", importedShow+", started_at BIGINT, ended_at BIGINT", "ON CONFLICT DO NOTHING"),
+		services.ShowCancelled: sql.NewInsertion("import cancelled shows", "shows", importedShow+", cancelled_at BIGINT", "ON CONFLICT DO NOTHING"),
 	}
 
-	importFormers = newInsertion("note that imported shows stood nowhere", "show_history",
+	importFormers = sql.NewInsertion("note that imported shows stood nowhere", "show_history",
 		"show BIGINT, ver BIGINT, until_ver BIGINT, until_at BIGINT, host BIGINT, status BIGINT, score BIGINT", "ON CONFLICT DO NOTHING")
 
-	importHosts = newInsertion("import hosts", "hosts", "host BIGINT, named BOOLEAN, unnamed BIGINT, live_ver BIGINT", "ON CONFLICT (host) DO NOTHING")
+	importHosts = sql.NewInsertion("import hosts", "hosts", "host BIGINT, named BOOLEAN, unnamed BIGINT, live_ver BIGINT", "ON CONFLICT (host) DO NOTHING")
 
-	unnamedHosts = newStatement("hosts whom not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
+	unnamedHosts = sql.NewStatement("hosts whom not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
 
-	importedShows = newStatement("imported shows", `SELECT s.import_key, `+showColumnsOf+`shows s WHERE {in s.import_key $1 TEXT} AND s.import_key <> ''`)
+	importedShows = sql.NewStatement("imported shows", `SELECT s.import_key, `+showColumnsOf+`shows s WHERE {in s.import_key $1 TEXT} AND s.import_key <> ''`)
 
-	nameImportedShow = newStatement("name an imported show", `UPDATE shows SET import_key = $2 WHERE id = $1`)
+	nameImportedShow = sql.NewStatement("name an imported show", `UPDATE shows SET import_key = $2 WHERE id = $1`)
 )
 
 // ImportedShow is a show with the host application's own name for it.
@@ -44,11 +45,11 @@ func (tx *Tx) ImportHosts(ctx context.Context, hosts []services.UserID) (unnamed
 	for i, host := range hosts {
 		list[i] = []any{host, false, int64(0), int64(0)}
 	}
-	if _, err := tx.insert(ctx, importHosts, list); err != nil {
+	if _, err := tx.Insert(ctx, importHosts, list); err != nil {
 		return nil, err
 	}
 	unnamed = map[services.UserID]bool{}
-	err = tx.each(ctx, unnamedHosts, []any{hosts}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, unnamedHosts, []any{hosts}, func(scan func(...any) error) error {
 		var host services.UserID
 		err := scan(&host)
 		unnamed[host] = true
@@ -81,12 +82,12 @@ func (tx *Tx) ImportShows(ctx context.Context, shows []ImportedShow) (inserted i
 		}
 	}
 	for _, status := range services.ShowStatuses {
-		more, err := tx.insert(ctx, importShows[status], byStatus[status])
+		more, err := tx.Insert(ctx, importShows[status], byStatus[status])
 		if inserted += more; err != nil {
 			return inserted, err
 		}
 	}
-	_, err = tx.insert(ctx, importFormers, formers)
+	_, err = tx.Insert(ctx, importFormers, formers)
 	return inserted, err
 }
 
@@ -97,7 +98,7 @@ func stoodNowhere(show services.PostID, host services.UserID, until uint64, at t
 
 // NameImportedShow gives a show the name that an import knows it by.
 func (tx *Tx) NameImportedShow(ctx context.Context, id services.PostID, importKey string) error {
-	_, err := tx.run(ctx, nameImportedShow, id, importKey)
+	_, err := tx.Run(ctx, nameImportedShow, id, importKey)
 	return err
 }
 
@@ -107,7 +108,7 @@ func (s *Store) ImportedShows(ctx context.Context, keys []string) (map[string]se
 	if len(keys) == 0 {
 		return shows, nil
 	}
-	err := s.each(ctx, importedShows, []any{keys}, func(scan func(...any) error) error {
+	err := s.Each(ctx, importedShows, []any{keys}, func(scan func(...any) error) error {
 		var key string
 		show, err := scanShow(func(columns ...any) error { return scan(append([]any{&key}, columns...)...) })
 		shows[key] = show

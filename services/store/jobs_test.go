@@ -8,38 +8,39 @@ import (
 	"testing"
 	"time"
 
+	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 const lease = 30 * time.Second
 
-func (b *bundle) enqueue(jobs ...store.NewJob) {
+func (b *bundle) enqueue(queued ...jobs.NewJob) {
 	b.t.Helper()
-	b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, jobs...) })
+	b.write(func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, queued...) })
 }
 
-func (b *bundle) claim(limit int, kinds ...string) []store.Job {
+func (b *bundle) claim(limit int, kinds ...string) []jobs.Job {
 	b.t.Helper()
-	return must(b.Claim(b.ctx, kinds, limit, lease))(b.t)
+	return must(jobs.Claim(b.ctx, b.Store.DB, kinds, limit, lease))(b.t)
 }
 
 // names are the payloads of jobs.
-func names(jobs []store.Job) (list []string) {
-	for _, job := range jobs {
+func names(queued []jobs.Job) (list []string) {
+	for _, job := range queued {
 		list = append(list, string(job.Payload))
 	}
 	return list
 }
 
 // job is one of kind "a" whose payload is its name.
-func job(name, key string) store.NewJob {
-	return store.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
+func job(name, key string) jobs.NewJob {
+	return jobs.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
 }
 
 func (b *bundle) counts(waiting, dead int) {
 	b.t.Helper()
-	w, d, _, err := b.JobCounts(b.ctx)
+	w, d, _, err := jobs.JobCounts(b.ctx, b.Store.DB)
 	if err != nil || w != waiting || d != dead {
 		b.t.Fatalf("%d jobs wait and %d are dead (%v), want %d and %d", w, d, err, waiting, dead)
 	}
@@ -49,20 +50,20 @@ func TestJobs(t *testing.T) {
 	each(t, func(b *bundle) {
 		equal(b.t, len(b.claim(10, "a")), 0)
 		made := b.clock.Now()
-		b.enqueue(store.NewJob{Kind: "a", Key: "k", Payload: []byte{0, 255, 1}}, store.NewJob{Kind: "b"})
+		b.enqueue(jobs.NewJob{Kind: "a", Key: "k", Payload: []byte{0, 255, 1}}, jobs.NewJob{Kind: "b"})
 		b.clock.advance(time.Second)
-		jobs := b.claim(10, "a", "b", "c")
-		equal(b.t, len(jobs), 2)
-		if jobs[0].Token == "" || jobs[0].ID == jobs[1].ID {
-			b.t.Errorf("the jobs are %v", jobs)
+		queued := b.claim(10, "a", "b", "c")
+		equal(b.t, len(queued), 2)
+		if queued[0].Token == "" || queued[0].ID == queued[1].ID {
+			b.t.Errorf("the jobs are %v", queued)
 		}
-		equal(b.t, jobs[0], store.Job{ID: jobs[0].ID, Kind: "a", Key: "k", Payload: []byte{0, 255, 1}, Token: jobs[0].Token, CreatedAt: made})
+		equal(b.t, queued[0], jobs.Job{ID: queued[0].ID, Kind: "a", Key: "k", Payload: []byte{0, 255, 1}, Token: queued[0].Token, CreatedAt: made})
 		equal(b.t, len(b.claim(10, "a", "b")), 0)
-		waiting, dead, oldest, err := b.JobCounts(b.ctx)
+		waiting, dead, oldest, err := jobs.JobCounts(b.ctx, b.Store.DB)
 		equal(b.t, []any{waiting, dead, oldest, err}, []any{2, 0, made, error(nil)})
-		equal(b.t, must(b.Finish(b.ctx, jobs))(b.t), 2)
-		equal(b.t, must(b.Finish(b.ctx, jobs))(b.t), 0)
-		waiting, dead, oldest, err = b.JobCounts(b.ctx)
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.Store.DB, queued))(b.t), 2)
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.Store.DB, queued))(b.t), 0)
+		waiting, dead, oldest, err = jobs.JobCounts(b.ctx, b.Store.DB)
 		equal(b.t, []any{waiting, dead, oldest, err}, []any{0, 0, time.Time{}, error(nil)})
 	})
 }
@@ -70,7 +71,7 @@ func TestJobs(t *testing.T) {
 func TestClaimTakesTheLongestDueOfItsKinds(t *testing.T) {
 	each(t, func(b *bundle) {
 		at := func(kind, name string, after time.Duration) {
-			b.enqueue(store.NewJob{Kind: kind, Payload: []byte(name), NotBefore: b.clock.Now().Add(after)})
+			b.enqueue(jobs.NewJob{Kind: kind, Payload: []byte(name), NotBefore: b.clock.Now().Add(after)})
 		}
 		at("a", "3", 3*time.Second)
 		at("b", "1", time.Second)
@@ -89,7 +90,7 @@ func TestClaimTakesTheLongestDueOfItsKinds(t *testing.T) {
 
 func TestClaimIsDueAtTheVeryMoment(t *testing.T) {
 	each(t, func(b *bundle) {
-		b.enqueue(store.NewJob{Kind: "a", NotBefore: b.clock.Now().Add(time.Second)})
+		b.enqueue(jobs.NewJob{Kind: "a", NotBefore: b.clock.Now().Add(time.Second)})
 		b.clock.advance(time.Second - time.Microsecond)
 		equal(b.t, len(b.claim(1, "a")), 0)
 		b.clock.advance(time.Microsecond)
@@ -102,13 +103,13 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 		b.enqueue(job("held", "x"))
 		held := b.claim(1, "a")
 		b.enqueue(job("1", "x"), job("2", ""), job("3", "y"), job("4", "x"), job("5", ""), job("6", "x"))
-		b.enqueue(store.NewJob{Kind: "b", Key: "x", Payload: []byte("7")})
-		b.enqueue(store.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
-		jobs := b.claim(10, "a", "b")
-		equal(b.t, names(jobs), []string{"6", "2", "3", "5", "7"}) // the last, in the place of the first
-		b.counts(7, 0)                                             // with the held one and the later one
-		equal(b.t, must(b.Finish(b.ctx, held))(b.t), 1)
-		equal(b.t, must(b.Finish(b.ctx, jobs))(b.t), 5)
+		b.enqueue(jobs.NewJob{Kind: "b", Key: "x", Payload: []byte("7")})
+		b.enqueue(jobs.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
+		queued := b.claim(10, "a", "b")
+		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // the last, in the place of the first
+		b.counts(7, 0)                                               // with the held one and the later one
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.Store.DB, held))(b.t), 1)
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.Store.DB, queued))(b.t), 5)
 		b.clock.advance(time.Hour)
 		equal(b.t, names(b.claim(10, "a", "b")), []string{"later"})
 	})
@@ -123,11 +124,11 @@ func TestLeaseEndsAndTheLateHolderHasNoEffect(t *testing.T) {
 		b.clock.advance(time.Microsecond)
 		now := b.claim(10, "a")
 		equal(b.t, names(now), []string{"1", "2"})
-		equal(b.t, must(b.Finish(b.ctx, late))(b.t), 0)
-		if err := errors.Join(b.Release(b.ctx, late, b.clock.Now()), b.Extend(b.ctx, late, 10*time.Hour)); err != nil {
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.Store.DB, late))(b.t), 0)
+		if err := errors.Join(jobs.Release(b.ctx, b.Store.DB, late, b.clock.Now()), jobs.Extend(b.ctx, b.Store.DB, late, 10*time.Hour)); err != nil {
 			b.t.Fatal(err)
 		}
-		dead, err := b.Fail(b.ctx, late[0], errMine, b.clock.Now(), 1)
+		dead, err := jobs.Fail(b.ctx, b.Store.DB, late[0], errMine, b.clock.Now(), 1)
 		equal(b.t, []any{dead, err}, []any{false, error(nil)})
 		equal(b.t, len(b.claim(10, "a")), 0)
 		b.counts(2, 0)
@@ -135,12 +136,12 @@ func TestLeaseEndsAndTheLateHolderHasNoEffect(t *testing.T) {
 		for i := range late {
 			late[i].Token = ""
 		}
-		equal(b.t, must(b.Finish(b.ctx, late))(b.t), 0)
-		if err := b.Release(b.ctx, now, b.clock.Now()); err != nil {
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.Store.DB, late))(b.t), 0)
+		if err := jobs.Release(b.ctx, b.Store.DB, now, b.clock.Now()); err != nil {
 			b.t.Fatal(err)
 		}
-		equal(b.t, must(b.Finish(b.ctx, late))(b.t), 0)
-		dead, err = b.Fail(b.ctx, late[0], errMine, b.clock.Now(), 1)
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.Store.DB, late))(b.t), 0)
+		dead, err = jobs.Fail(b.ctx, b.Store.DB, late[0], errMine, b.clock.Now(), 1)
 		equal(b.t, []any{dead, err}, []any{false, error(nil)})
 		b.counts(2, 0)
 	})
@@ -148,7 +149,7 @@ func TestLeaseEndsAndTheLateHolderHasNoEffect(t *testing.T) {
 
 // SQLite serves one process: when it begins, every lease is of a dead one. On PostgreSQL it may be another node's.
 func TestLeasesOfADeadProcess(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		before := newBundle(t, url)
 		before.enqueue(job("1", ""))
 		held := before.claim(1, "a")
@@ -158,29 +159,29 @@ func TestLeasesOfADeadProcess(t *testing.T) {
 		}
 		after := newBundle(t, url)
 		want := 0
-		if after.Dialect() == "sqlite" {
+		if after.DialectName() == "sqlite" {
 			want = 1
 		}
 		for _, want := range []int{want, 0} {
-			freed, left, err := after.FreeOwnJobs(after.ctx, 10)
-			equal(t, []any{freed, left, err}, []any{want, []store.Job(nil), error(nil)})
+			freed, left, err := jobs.FreeOwnJobs(after.ctx, after.Store.DB, 10)
+			equal(t, []any{freed, left, err}, []any{want, []jobs.Job(nil), error(nil)})
 			equal(t, len(after.claim(1, "a")), want) // what this process holds from then on stays its own
 		}
-		equal(t, must(after.Finish(after.ctx, held))(t), 1-want)
+		equal(t, must(jobs.FinishHeld(after.ctx, after.Store.DB, held))(t), 1-want)
 	})
 }
 
 func TestExtendAndRelease(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.enqueue(job("1", ""), job("2", ""))
-		jobs := b.claim(10, "a")
+		queued := b.claim(10, "a")
 		b.clock.advance(lease / 2)
-		if err := b.Extend(b.ctx, jobs[:1], lease); err != nil {
+		if err := jobs.Extend(b.ctx, b.Store.DB, queued[:1], lease); err != nil {
 			b.t.Fatal(err)
 		}
 		b.clock.advance(lease / 2)
 		equal(b.t, names(b.claim(10, "a")), []string{"2"})
-		if err := b.Release(b.ctx, jobs[:1], b.clock.Now().Add(time.Second)); err != nil {
+		if err := jobs.Release(b.ctx, b.Store.DB, queued[:1], b.clock.Now().Add(time.Second)); err != nil {
 			b.t.Fatal(err)
 		}
 		equal(b.t, len(b.claim(10, "a")), 0)
@@ -195,16 +196,16 @@ func TestFailTriesAgainAndGivesUp(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.enqueue(job("1", "k"))
 		for try := range 3 {
-			jobs := b.claim(1, "a")
-			equal(b.t, jobs[0].Tries, try)
-			dead, err := b.Fail(b.ctx, jobs[0], fmt.Errorf("try %d: %w", try, errMine), b.clock.Now().Add(time.Minute), 3)
+			queued := b.claim(1, "a")
+			equal(b.t, queued[0].Tries, try)
+			dead, err := jobs.Fail(b.ctx, b.Store.DB, queued[0], fmt.Errorf("try %d: %w", try, errMine), b.clock.Now().Add(time.Minute), 3)
 			equal(b.t, []any{dead, err}, []any{try == 2, error(nil)})
 			equal(b.t, len(b.claim(1, "a")), 0)
 			b.clock.advance(time.Minute)
 		}
 		b.counts(0, 1)
 		equal(b.t, len(b.claim(1, "a")), 0)
-		buried := must(b.Query(b.ctx, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
+		buried := must(b.Lines(b.ctx, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
 		equal(b.t, buried, []string{"a k 3 try 2: mine"})
 	})
 }
@@ -215,13 +216,13 @@ var errLost = errors.New("a lease was lost")
 func TestSplitIsAtomic(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.enqueue(job("whole", "k"))
-		split := func(jobs []store.Job) error {
+		split := func(queued []jobs.Job) error {
 			return b.Write(b.ctx, func(tx *store.Tx) error {
-				if err := tx.Enqueue(b.ctx, job("part 1", ""), job("part 2", "")); err != nil {
+				if err := jobs.Enqueue(b.ctx, tx.Tx, job("part 1", ""), job("part 2", "")); err != nil {
 					return err
 				}
-				n, err := tx.FinishJobs(b.ctx, jobs)
-				if err == nil && n < len(jobs) {
+				n, err := jobs.FinishInTx(b.ctx, tx.Tx, queued)
+				if err == nil && n < len(queued) {
 					err = errLost
 				}
 				return err
@@ -243,7 +244,7 @@ func TestSplitIsAtomic(t *testing.T) {
 
 func TestJobsOfAnUndoneWriteAreNot(t *testing.T) {
 	each(t, func(b *bundle) {
-		err := b.Write(b.ctx, func(tx *store.Tx) error { return errors.Join(tx.Enqueue(b.ctx, job("1", "")), errMine) })
+		err := b.Write(b.ctx, func(tx *store.Tx) error { return errors.Join(jobs.Enqueue(b.ctx, tx.Tx, job("1", "")), errMine) })
 		if !errors.Is(err, errMine) {
 			b.t.Fatal(err)
 		}
@@ -254,12 +255,12 @@ func TestJobsOfAnUndoneWriteAreNot(t *testing.T) {
 // Several claim at once until nothing is left: every job is had once.
 func TestClaimAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
-		const jobs, workers = 300, 6
+		const queued, workers = 300, 6
 		var want []string
-		for n := range jobs {
+		for n := range queued {
 			name := fmt.Sprintf("%03d", n)
 			want = append(want, name)
-			b.enqueue(store.NewJob{Kind: []string{"a", "b"}[n%2], Payload: []byte(name)})
+			b.enqueue(jobs.NewJob{Kind: []string{"a", "b"}[n%2], Payload: []byte(name)})
 		}
 		var mu sync.Mutex
 		var got []string
@@ -267,20 +268,20 @@ func TestClaimAtOnce(t *testing.T) {
 		for range workers {
 			all.Go(func() {
 				for {
-					claimed, err := b.Claim(b.ctx, []string{"a", "b"}, 7, lease)
+					claimed, err := jobs.Claim(b.ctx, b.Store.DB, []string{"a", "b"}, 7, lease)
 					if err != nil {
 						b.t.Error(err)
 						return
 					}
 					if len(claimed) > 0 {
-						n, err := b.Finish(b.ctx, claimed)
+						n, err := jobs.FinishHeld(b.ctx, b.Store.DB, claimed)
 						if err != nil || n != len(claimed) {
 							b.t.Errorf("%d of %d were finished: %v", n, len(claimed), err)
 						}
 					}
 					mu.Lock()
 					got = append(got, names(claimed)...)
-					done := len(got) >= jobs
+					done := len(got) >= queued
 					mu.Unlock()
 					if done {
 						return
@@ -299,23 +300,23 @@ func TestOneKeyIsServedFromManyWrites(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range 50 {
 			all.Go(func() {
-				if err := b.Write(b.ctx, func(tx *store.Tx) error { return tx.Enqueue(b.ctx, job(fmt.Sprint(n), "k")) }); err != nil {
+				if err := b.Write(b.ctx, func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, job(fmt.Sprint(n), "k")) }); err != nil {
 					b.t.Error(err)
 				}
 			})
 		}
 		all.Wait()
-		last := must(b.Query(b.ctx, "SELECT max(id) FROM jobs"))(b.t)
-		jobs := b.claim(100, "a")
-		equal(b.t, len(jobs), 1)
-		equal(b.t, fmt.Sprint(jobs[0].ID), last[0])
+		last := must(b.Lines(b.ctx, "SELECT max(id) FROM jobs"))(b.t)
+		queued := b.claim(100, "a")
+		equal(b.t, len(queued), 1)
+		equal(b.t, fmt.Sprint(queued[0].ID), last[0])
 		b.counts(1, 0)
 	})
 }
 
 func TestWaitingKeys(t *testing.T) {
 	each(t, func(b *bundle) {
-		key := func(kind, key string) store.NewJob { return store.NewJob{Kind: kind, Key: key} }
+		key := func(kind, key string) jobs.NewJob { return jobs.NewJob{Kind: kind, Key: key} }
 		b.enqueue(key("a", "2"), key("a", "3"), key("b", "other"))
 		b.clock.advance(time.Second)
 		made := b.clock.Now()
@@ -323,12 +324,12 @@ func TestWaitingKeys(t *testing.T) {
 		first := b.claim(1, "a")
 		b.clock.advance(time.Second)
 		b.enqueue(key("a", "young"))
-		list := func(limit int) []string { return must(b.WaitingKeys(b.ctx, "a", made, limit))(b.t) }
+		list := func(limit int) []string { return must(jobs.WaitingKeys(b.ctx, b.Store.DB, "a", made, limit))(b.t) }
 		equal(b.t, list(10), []string{"3", "4", "2", "2"}) // what is held is due again at the end of its lease
 		equal(b.t, list(2), []string{"3", "4"})
-		equal(b.t, must(b.Finish(b.ctx, first))(b.t), 1)
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.Store.DB, first))(b.t), 1)
 		equal(b.t, list(10), []string{"3", "4", "2"})
-		equal(b.t, len(must(b.WaitingKeys(b.ctx, "c", made, 10))(b.t)), 0)
+		equal(b.t, len(must(jobs.WaitingKeys(b.ctx, b.Store.DB, "c", made, 10))(b.t)), 0)
 	})
 }
 
@@ -337,11 +338,11 @@ func TestPlannedJobsAreNotOld(t *testing.T) {
 	each(t, func(b *bundle) {
 		now := b.clock.Now().UTC().Truncate(time.Microsecond)
 		enqueue := func(due time.Time) {
-			b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: "a", NotBefore: due}) })
+			b.write(func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: "a", NotBefore: due}) })
 		}
 		oldest := func() time.Time {
 			b.t.Helper()
-			_, _, oldest, err := b.JobCounts(b.ctx)
+			_, _, oldest, err := jobs.JobCounts(b.ctx, b.Store.DB)
 			if err != nil {
 				b.t.Fatal(err)
 			}
@@ -351,7 +352,7 @@ func TestPlannedJobsAreNotOld(t *testing.T) {
 		equal(b.t, oldest(), now.Add(time.Hour))
 		enqueue(now.Add(-time.Hour))
 		equal(b.t, oldest(), now)
-		_, oldestOf, err := b.JobCountsOf(b.ctx, []string{"a"})
+		_, oldestOf, err := jobs.JobCountsOf(b.ctx, b.Store.DB, []string{"a"})
 		equal(b.t, []any{oldestOf, err}, []any{now, error(nil)})
 	})
 }

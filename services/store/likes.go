@@ -5,23 +5,24 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	insertLike = newStatement("insert a like", `INSERT INTO likes (post, liker, liked_at) VALUES ($1, $2, $3) ON CONFLICT (post, liker) DO NOTHING`)
+	insertLike = sql.NewStatement("insert a like", `INSERT INTO likes (post, liker, liked_at) VALUES ($1, $2, $3) ON CONFLICT (post, liker) DO NOTHING`)
 
-	deleteLike = newStatement("delete a like", `DELETE FROM likes WHERE post = $1 AND liker = $2`)
+	deleteLike = sql.NewStatement("delete a like", `DELETE FROM likes WHERE post = $1 AND liker = $2`)
 )
 
 // InsertLike makes a user like a post, at a time. false when they do already. It does not look whether the post stands:
 // see PostForShare.
 func (tx *Tx) InsertLike(ctx context.Context, post services.PostID, liker services.UserID, at time.Time) (bool, error) {
-	changed, err := tx.run(ctx, insertLike, post, liker, at)
+	changed, err := tx.Run(ctx, insertLike, post, liker, at)
 	return changed > 0, err
 }
 
 // DeleteLike takes a like back. false when there was none.
 func (tx *Tx) DeleteLike(ctx context.Context, post services.PostID, liker services.UserID) (bool, error) {
-	changed, err := tx.run(ctx, deleteLike, post, liker)
+	changed, err := tx.Run(ctx, deleteLike, post, liker)
 	return changed > 0, err
 }

@@ -9,18 +9,23 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
 func (b *bundle) appendLog(kind, key string) (version uint64) {
 	b.t.Helper()
-	b.write(func(tx *store.Tx) (err error) { version, err = tx.AppendLog(b.ctx, kind, key, []byte(key)); return err })
+	b.write(func(tx *store.Tx) (err error) {
+		version, err = changelog.AppendLog(b.ctx, tx.Tx, kind, key, []byte(key))
+		return err
+	})
 	return version
 }
 
 func (b *bundle) logHead(kind string) []uint64 {
 	b.t.Helper()
-	head, oldest, err := b.LogHead(b.ctx, kind)
+	head, oldest, err := changelog.LogHead(b.ctx, b.Store.DB, kind)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -34,19 +39,19 @@ func TestLog(t *testing.T) {
 		equal(b.t, b.appendLog("mode", "b"), uint64(2))
 		equal(b.t, b.appendLog("post", "c"), uint64(1))
 		err := b.Write(b.ctx, func(tx *store.Tx) error {
-			_, err := tx.AppendLog(b.ctx, "mode", "undone", nil)
+			_, err := changelog.AppendLog(b.ctx, tx.Tx, "mode", "undone", nil)
 			return errors.Join(err, errMine)
 		})
 		if !errors.Is(err, errMine) {
 			b.t.Fatal(err)
 		}
 		equal(b.t, b.appendLog("mode", "d"), uint64(3)) // no gap
-		entry := func(version uint64, key string) store.LogEntry {
-			return store.LogEntry{Kind: "mode", Version: version, At: b.clock.Now(), Key: key, Payload: []byte(key)}
+		entry := func(version uint64, key string) changelog.Entry {
+			return changelog.Entry{Kind: "mode", Version: version, At: b.clock.Now(), Key: key, Payload: []byte(key)}
 		}
-		equal(b.t, must(b.LogAfter(b.ctx, "mode", 0, 10))(b.t), []store.LogEntry{entry(1, "a"), entry(2, "b"), entry(3, "d")})
-		equal(b.t, must(b.LogAfter(b.ctx, "mode", 1, 1))(b.t), []store.LogEntry{entry(2, "b")})
-		equal(b.t, len(must(b.LogAfter(b.ctx, "mode", 3, 10))(b.t)), 0)
+		equal(b.t, must(changelog.LogAfter(b.ctx, b.Store.DB, "mode", 0, 10))(b.t), []changelog.Entry{entry(1, "a"), entry(2, "b"), entry(3, "d")})
+		equal(b.t, must(changelog.LogAfter(b.ctx, b.Store.DB, "mode", 1, 1))(b.t), []changelog.Entry{entry(2, "b")})
+		equal(b.t, len(must(changelog.LogAfter(b.ctx, b.Store.DB, "mode", 3, 10))(b.t)), 0)
 		equal(b.t, b.logHead("mode"), []uint64{3, 1})
 	})
 }
@@ -56,7 +61,7 @@ func TestTheGrowthOfTheLogIsTold(t *testing.T) {
 	each(t, func(b *bundle) {
 		told := 0
 		b.OnSignal(func() {
-			head, _, err := b.LogHead(b.ctx, "mode")
+			head, _, err := changelog.LogHead(b.ctx, b.Store.DB, "mode")
 			if err != nil || head == 0 {
 				b.t.Errorf("told before the commit: head %d, %v", head, err)
 			}
@@ -64,14 +69,14 @@ func TestTheGrowthOfTheLogIsTold(t *testing.T) {
 		})
 		b.appendLog("mode", "a")
 		equal(b.t, told, 1)
-		appendOne := func(tx *store.Tx) error { _, err := tx.AppendLog(b.ctx, "mode", "b", nil); return err }
+		appendOne := func(tx *store.Tx) error { _, err := changelog.AppendLog(b.ctx, tx.Tx, "mode", "b", nil); return err }
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, []func(*store.Tx) error{appendOne, func(*store.Tx) error { return nil }, appendOne})...), nil)
 		equal(b.t, told, 2)
 		b.write(func(tx *store.Tx) error { _, err := tx.PutHost(b.ctx, 7); return err })
 		equal(b.t, told, 2)
-		equal(b.t, must(b.LogHeads(b.ctx))(b.t), map[string]uint64{"mode": 3})
+		equal(b.t, must(changelog.LogHeads(b.ctx, b.Store.DB))(b.t), map[string]uint64{"mode": 3})
 		b.appendLog("post", "c")
-		equal(b.t, must(b.LogHeads(b.ctx))(b.t), map[string]uint64{"mode": 3, "post": 1})
+		equal(b.t, must(changelog.LogHeads(b.ctx, b.Store.DB))(b.t), map[string]uint64{"mode": 3, "post": 1})
 	})
 }
 
@@ -86,7 +91,7 @@ func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
 		b.appendLog("post", "old")
 		b.appendLog("post", "newest")
 		trim := func(minutes int) int {
-			return must(b.TrimLog(b.ctx, start.Add(time.Duration(minutes)*time.Minute)))(b.t)
+			return must(changelog.TrimLog(b.ctx, b.Store.DB, start.Add(time.Duration(minutes)*time.Minute)))(b.t)
 		}
 		equal(b.t, trim(0), 0)
 		equal(b.t, trim(6), 2) // "0" and, of the posts, "old"; "5" follows "10", which stays
@@ -96,7 +101,7 @@ func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
 		equal(b.t, b.logHead("mode"), []uint64{6, 4})
 		equal(b.t, trim(10000), 2)
 		equal(b.t, b.logHead("mode"), []uint64{6, 6})
-		equal(b.t, must(b.LogAfter(b.ctx, "mode", 5, 10))(b.t)[0].Key, "30")
+		equal(b.t, must(changelog.LogAfter(b.ctx, b.Store.DB, "mode", 5, 10))(b.t)[0].Key, "30")
 		equal(b.t, b.appendLog("mode", "next"), uint64(7))
 	})
 }
@@ -111,7 +116,7 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 			all.Go(func() {
 				for n := range entries {
 					err := b.Write(b.ctx, func(tx *store.Tx) error {
-						_, err := tx.AppendLog(b.ctx, "mode", fmt.Sprint(writer, n), nil)
+						_, err := changelog.AppendLog(b.ctx, tx.Tx, "mode", fmt.Sprint(writer, n), nil)
 						for range writer { // some take longer than others
 							_, err2 := tx.CountFollowees(b.ctx, 1, 1)
 							err = errors.Join(err, err2)
@@ -126,7 +131,7 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 		}
 		last := uint64(0)
 		eventually(b.t, "every entry is read", func() bool {
-			for _, entry := range must(b.LogAfter(b.ctx, "mode", last, 1000))(b.t) {
+			for _, entry := range must(changelog.LogAfter(b.ctx, b.Store.DB, "mode", last, 1000))(b.t) {
 				if entry.Version != last+1 {
 					b.t.Fatalf("after version %d comes %d", last, entry.Version)
 				}
@@ -141,11 +146,11 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 func TestIdempotencyKeys(t *testing.T) {
 	each(t, func(b *bundle) {
 		remember := func(scope, key string, hash []byte, ids ...string) error {
-			return b.Write(b.ctx, func(tx *store.Tx) error { return tx.Remember(b.ctx, scope, key, hash, ids) })
+			return b.Write(b.ctx, func(tx *store.Tx) error { return jobs.Remember(b.ctx, tx.Tx, scope, key, hash, ids) })
 		}
 		recall := func(scope, key string) (hash []byte, ids []string, found bool) {
 			b.write(func(tx *store.Tx) error {
-				had, known, err := tx.Recall(b.ctx, scope, key)
+				had, known, err := jobs.Recall(b.ctx, tx.Tx, scope, key)
 				hash, ids, found = had.BodyHash, had.IDs, known
 				return err
 			})
@@ -161,10 +166,10 @@ func TestIdempotencyKeys(t *testing.T) {
 		hash, ids, found = recall("bob", "k")
 		equal(b.t, []any{bytes.Equal(hash, nil), len(ids), found}, []any{true, 0, true})
 
-		b.clock.advance(store.IdempotencyFor - time.Microsecond)
+		b.clock.advance(jobs.IdempotencyFor - time.Microsecond)
 		err := remember("alice", "k", []byte{2}, "post:3")
 		coded(b.t, err, services.Unavailable)
-		if !errors.Is(err, store.ErrRemembered) {
+		if !errors.Is(err, jobs.ErrRemembered) {
 			b.t.Errorf("the error is %v", err)
 		}
 		_, _, found = recall("alice", "k")
@@ -179,9 +184,9 @@ func TestIdempotencyKeys(t *testing.T) {
 		hash, ids, found = recall("alice", "k")
 		equal(b.t, []any{hash, ids, found}, []any{[]byte{2}, []string{"post:3"}, true})
 
-		equal(b.t, must(b.ForgetIdempotencyKeys(b.ctx, b.clock.Now()))(b.t), 1) // bob's
-		equal(b.t, must(b.ForgetIdempotencyKeys(b.ctx, b.clock.Now().Add(1)))(b.t), 0)
-		equal(b.t, must(b.ForgetIdempotencyKeys(b.ctx, b.clock.Now().Add(time.Second)))(b.t), 1)
+		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.Store.DB, b.clock.Now()))(b.t), 1) // bob's
+		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.Store.DB, b.clock.Now().Add(1)))(b.t), 0)
+		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.Store.DB, b.clock.Now().Add(time.Second)))(b.t), 1)
 	})
 }
 
@@ -194,15 +199,15 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 		for n := range requests {
 			all.Go(func() {
 				err := b.Write(b.ctx, func(tx *store.Tx) error {
-					err := tx.Remember(b.ctx, "alice", "k", nil, nil)
-					if errors.Is(err, store.ErrRemembered) {
-						had, found, err := tx.Recall(b.ctx, "alice", "k")
+					err := jobs.Remember(b.ctx, tx.Tx, "alice", "k", nil, nil)
+					if errors.Is(err, jobs.ErrRemembered) {
+						had, found, err := jobs.Recall(b.ctx, tx.Tx, "alice", "k")
 						answers[n] = fmt.Sprint(had.IDs, found)
 						return err
 					}
 					id := services.PostID(100 + n)
 					answers[n] = fmt.Sprint([]string{id.String()}, true)
-					return errors.Join(err, put(b.ctx, id)(tx), tx.RememberMade(b.ctx, "alice", "k", []string{id.String()}))
+					return errors.Join(err, put(b.ctx, id)(tx), jobs.RememberMade(b.ctx, tx.Tx, "alice", "k", []string{id.String()}))
 				})
 				if err != nil {
 					b.t.Error(err)

@@ -14,6 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -33,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 func child(task, url string) error {
-	s, err := store.Open(context.Background(), store.Config{URL: url})
+	s, err := store.Open(context.Background(), sql.Config{URL: url})
 	if err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func child(task, url string) error {
 					if err := tx.InsertPost(context.Background(), services.Post{ID: id, Author: 1, Kind: services.PostKindPost, Body: "b"}); err != nil {
 						return err
 					}
-					return tx.Enqueue(context.Background(), store.NewJob{Kind: "post", Key: id.String()})
+					return jobs.Enqueue(context.Background(), tx.Tx, jobs.NewJob{Kind: "post", Key: id.String()})
 				})
 				if err != nil {
 					fmt.Println(err)

@@ -2,53 +2,53 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	membershipsOf = newStatement("memberships in a conversation", `SELECT `+membershipColumns+`
+	membershipsOf = sql.NewStatement("memberships in a conversation", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m
 		WHERE cv.id = $1 AND m.conversation = $1 AND {in m.user_number $2 BIGINT}`)
 
-	activeMemberships = newStatement("memberships of the active", `SELECT `+membershipColumns+`
+	activeMemberships = sql.NewStatement("memberships of the active", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m JOIN users u ON u.number = m.user_number
 		WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number > $2 AND u.seen_at >= $3
 		ORDER BY m.user_number LIMIT $4`)
 
-	membershipsOfUser = newStatement("memberships of a user", `SELECT `+membershipColumns+`
+	membershipsOfUser = sql.NewStatement("memberships of a user", `SELECT `+membershipColumns+`
 		FROM conversation_members m CROSS JOIN conversations cv
 		WHERE m.user_number = $1 AND m.conversation > $2 AND cv.id = m.conversation AND (m.left_at = 0 OR m.left_at > $3)
 		ORDER BY m.conversation LIMIT $4`)
 
-	headsOf = newStatement("heads of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
+	headsOf = sql.NewStatement("heads of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
 
-	conversationsOf = newStatement("conversations of a user", `SELECT `+conversationColumns+`, `+membershipColumns+`
+	conversationsOf = sql.NewStatement("conversations of a user", `SELECT `+conversationColumns+`, `+membershipColumns+`
 		FROM conversation_members m CROSS JOIN conversations cv
 		WHERE m.user_number = $1 AND cv.id = m.conversation AND m.left_at = 0 AND (cv.last_at < $2 OR cv.last_at = $2 AND cv.id < $3)
 		ORDER BY cv.last_at DESC, cv.id DESC LIMIT $4`)
 
-	conversationsByID = newStatement("conversations by id", `SELECT `+conversationColumns+`, `+membershipColumns+`
+	conversationsByID = sql.NewStatement("conversations by id", `SELECT `+conversationColumns+`, `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m
 		WHERE {in cv.id $2 BIGINT} AND m.conversation = cv.id AND m.user_number = $1 AND m.left_at = 0`)
 
-	membersOf = newStatement("members of conversations", `SELECT c.i, (
+	membersOf = sql.NewStatement("members of conversations", `SELECT c.i, (
 		SELECT string_agg(CAST(page.user_number AS TEXT), ',') FROM (
 			SELECT m.user_number FROM conversation_members m
 			WHERE m.conversation = c.conversation AND m.user_number > c.past AND m.left_at = 0 ORDER BY m.user_number LIMIT $2
 		) AS page)
 		FROM {rows $1 i BIGINT, conversation BIGINT, past BIGINT} AS c`)
 
-	conversationMessagesByID = newStatement("messages by id", `SELECT m.conversation, m.number, m.author, m.body, m.sent_at, m.recalled_at
+	conversationMessagesByID = sql.NewStatement("messages by id", `SELECT m.conversation, m.number, m.author, m.body, m.sent_at, m.recalled_at
 		FROM {rows $1 conversation BIGINT, low BIGINT, high BIGINT} AS c CROSS JOIN conversation_messages m
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high`)
 
-	mentionsOf = newStatement("mentions of messages", `SELECT m.conversation, m.number, m.user_number
+	mentionsOf = sql.NewStatement("mentions of messages", `SELECT m.conversation, m.number, m.user_number
 		FROM {rows $1 conversation BIGINT, low BIGINT, high BIGINT} AS c CROSS JOIN conversation_mentions m
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high ORDER BY m.conversation, m.number, m.user_number`)
 )
@@ -80,8 +80,8 @@ func (s *Store) MembershipsOf(ctx context.Context, user services.UserID, after s
 	return s.memberships(ctx, membershipsOfUser, user, after, leftSince, limit)
 }
 
-func (s *Store) memberships(ctx context.Context, st statement, args ...any) (list []services.Membership, err error) {
-	err = s.each(ctx, st, args, func(scan func(...any) error) error {
+func (s *Store) memberships(ctx context.Context, st sql.Statement, args ...any) (list []services.Membership, err error) {
+	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
 		m, err := scanMembership(scan)
 		list = append(list, m)
 		return err
@@ -91,11 +91,11 @@ func (s *Store) memberships(ctx context.Context, st statement, args ...any) (lis
 
 // Heads reads how far conversations have come. One that is not there is absent.
 func (s *Store) Heads(ctx context.Context, ids []services.ConversationID) (heads []Head, err error) {
-	err = s.each(ctx, headsOf, []any{ids}, func(scan func(...any) error) error {
+	err = s.Each(ctx, headsOf, []any{ids}, func(scan func(...any) error) error {
 		var head Head
 		var at int64
 		err := scan(&head.Conversation, &head.Number, &at, &head.Way, &head.Revision)
-		head.At = fromMicros(at)
+		head.At = sql.FromMicros(at)
 		heads = append(heads, head)
 		return err
 	})
@@ -113,8 +113,8 @@ func (s *Store) Conversations(ctx context.Context, user services.UserID, ids []s
 	return s.conversationStates(ctx, conversationsByID, user, ids)
 }
 
-func (s *Store) conversationStates(ctx context.Context, st statement, args ...any) (list []services.ConversationState, err error) {
-	err = s.each(ctx, st, args, func(scan func(...any) error) error {
+func (s *Store) conversationStates(ctx context.Context, st sql.Statement, args ...any) (list []services.ConversationState, err error) {
+	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
 		var state services.ConversationState
 		m := &state.Own
 		state.Conversation, err = scanConversation(scan, &m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions,
@@ -127,13 +127,13 @@ func (s *Store) conversationStates(ctx context.Context, st statement, args ...an
 
 // MembersOf lists pages of members, all by one query.
 func (s *Store) MembersOf(ctx context.Context, pages []services.MembersPage) (map[services.MembersPage][]services.UserID, error) {
-	asked, longest := make(rows, len(pages)), 0
+	asked, longest := make(sql.Rows, len(pages)), 0
 	for i, page := range pages {
 		asked[i] = []any{i, int64(page.Conversation), int64(page.After)}
 		longest = max(longest, page.Size)
 	}
 	found := make(map[services.MembersPage][]services.UserID, len(pages))
-	err := s.each(ctx, membersOf, []any{asked, longest}, func(scan func(...any) error) error {
+	err := s.Each(ctx, membersOf, []any{asked, longest}, func(scan func(...any) error) error {
 		var i int
 		var joined sql.NullString
 		if err := scan(&i, &joined); err != nil || !joined.Valid {
@@ -167,7 +167,7 @@ func (s *Store) Messages(ctx context.Context, ids []services.MessageID) (map[ser
 // Mentioned reads whom messages mention, of those who are or were members.
 func (s *Store) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
 	found := map[services.MessageID][]services.UserID{}
-	err := s.each(ctx, mentionsOf, []any{messageRows(ids)}, func(scan func(...any) error) error {
+	err := s.Each(ctx, mentionsOf, []any{messageRows(ids)}, func(scan func(...any) error) error {
 		var conversation services.ConversationID
 		var number int64
 		var user services.UserID
@@ -180,7 +180,7 @@ func (s *Store) Mentioned(ctx context.Context, ids []services.MessageID) (map[se
 }
 
 // messageRows are ranges of the messages with some ids: pages of conversations are one each.
-func messageRows(ids []services.MessageID) (ranges rows) {
+func messageRows(ids []services.MessageID) (ranges sql.Rows) {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
 	for i, id := range ids {
@@ -193,13 +193,13 @@ func messageRows(ids []services.MessageID) (ranges rows) {
 	return ranges
 }
 
-func (s *Store) conversationMessages(ctx context.Context, st statement, args ...any) (list []services.Message, err error) {
-	err = s.each(ctx, st, args, func(scan func(...any) error) error {
+func (s *Store) conversationMessages(ctx context.Context, st sql.Statement, args ...any) (list []services.Message, err error) {
+	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
 		var message services.Message
 		var conversation services.ConversationID
 		var number, sent, recalled int64
 		err := scan(&conversation, &number, &message.Author, &message.Body, &sent, &recalled)
-		message.ID, message.SentAt, message.Recalled = services.NewMessageID(conversation, number), fromMicros(sent), recalled > 0
+		message.ID, message.SentAt, message.Recalled = services.NewMessageID(conversation, number), sql.FromMicros(sent), recalled > 0
 		list = append(list, message)
 		return err
 	})

@@ -3,11 +3,11 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"slices"
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // MessageState is the absolute state of one type of site messages of one user: whoever has a lower version has an
@@ -32,52 +32,52 @@ type MessageMark struct {
 }
 
 var (
-	insertMessage = newStatement("insert a site message", `
+	insertMessage = sql.NewStatement("insert a site message", `
 INSERT INTO site_messages (id, import_key, type, title, content, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6)`)
 
-	editMessage = newStatement("edit a site message", `
+	editMessage = sql.NewStatement("edit a site message", `
 UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = COALESCE(CAST($3 AS TEXT), content), updated_at = $4 WHERE id = $1`)
 
-	messageType = newStatement("the type of a site message", `SELECT type FROM site_messages WHERE id = $1`)
+	messageType = sql.NewStatement("the type of a site message", `SELECT type FROM site_messages WHERE id = $1`)
 
-	messageByKey = newStatement("a site message by its key", `
+	messageByKey = sql.NewStatement("a site message by its key", `
 SELECT id, type, title, content FROM site_messages WHERE import_key = $1 AND import_key <> ''`)
 
 	// An upsert locks the row whether it is there or not, in the order of the rows given.
-	lockMessageStates = newStatement("lock states of site messages", `
+	lockMessageStates = sql.NewStatement("lock states of site messages", `
 INSERT INTO site_message_state AS s (user_number, type, ver)
 SELECT user_number, type, 0 FROM {rows $1 n BIGINT, user_number BIGINT, type TEXT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (user_number, type) DO UPDATE SET ver = s.ver`)
 
-	lockMessageTypes = newStatement("lock a user's states of site messages", `
+	lockMessageTypes = sql.NewStatement("lock a user's states of site messages", `
 SELECT type FROM site_message_state WHERE user_number = $1 AND {in type $2 TEXT} ORDER BY type {for update}`)
 
-	messageHolders = newStatement("recipients of a site message", `
+	messageHolders = sql.NewStatement("recipients of a site message", `
 SELECT user_number FROM site_message_recipients WHERE message = $1 AND {in user_number $2 BIGINT}`)
 
-	insertRecipients = newInsertion("insert recipients", "site_message_recipients", "user_number BIGINT, message BIGINT, type TEXT", "")
+	insertRecipients = sql.NewInsertion("insert recipients", "site_message_recipients", "user_number BIGINT, message BIGINT, type TEXT", "")
 
-	typesOfMessages = newStatement("types of a user's site messages", `
+	typesOfMessages = sql.NewStatement("types of a user's site messages", `
 SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in message $2 BIGINT}`)
 
-	readMessages = newStatement("mark site messages read", `
+	readMessages = sql.NewStatement("mark site messages read", `
 UPDATE site_message_recipients SET read_at = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL AND unread_gen <= $4 RETURNING type`)
 
-	unreadMessages = newStatement("mark site messages unread", `
+	unreadMessages = sql.NewStatement("mark site messages unread", `
 UPDATE site_message_recipients SET read_at = NULL, unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NOT NULL RETURNING type`)
 
-	readMessageTypes = newStatement("mark site messages of types read", `
+	readMessageTypes = sql.NewStatement("mark site messages of types read", `
 UPDATE site_message_recipients SET read_at = $4 WHERE user_number = $1 AND {in type $2 TEXT} AND message <= $3 AND read_at IS NULL AND unread_gen <= $5 RETURNING type`)
 
-	keepMessagesUnread = newStatement("keep site messages unread", `
+	keepMessagesUnread = sql.NewStatement("keep site messages unread", `
 UPDATE site_message_recipients SET unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL`)
 
-	nextMessageGen = newStatement("next generation of site messages", `
+	nextMessageGen = sql.NewStatement("next generation of site messages", `
 INSERT INTO site_message_gens AS g (user_number, gen) VALUES ($1, 1) ON CONFLICT (user_number) DO UPDATE SET gen = g.gen + 1 RETURNING gen`)
 
-	messageGen = newStatement("generation of site messages", `SELECT gen FROM site_message_gens WHERE user_number = $1`)
+	messageGen = sql.NewStatement("generation of site messages", `SELECT gen FROM site_message_gens WHERE user_number = $1`)
 
-	raiseMessageVersions = newStatement("raise versions of site messages", `
+	raiseMessageVersions = sql.NewStatement("raise versions of site messages", `
 UPDATE site_message_state AS s SET ver = s.ver + 1
 FROM {rows $1 user_number BIGINT, type TEXT} AS c WHERE s.user_number = c.user_number AND s.type = c.type`)
 )
@@ -85,20 +85,20 @@ FROM {rows $1 user_number BIGINT, type TEXT} AS c WHERE s.user_number = c.user_n
 // InsertSiteMessage adds a message that nobody has yet: see DeliverSiteMessage. importKey is the name that an import
 // gave it, "" for none; a name that is taken is an error.
 func (tx *Tx) InsertSiteMessage(ctx context.Context, m services.SiteMessage, importKey string) error {
-	_, err := tx.run(ctx, insertMessage, m.ID, importKey, m.Type, m.Title, m.Content, tx.Now)
+	_, err := tx.Run(ctx, insertMessage, m.ID, importKey, m.Type, m.Title, m.Content, tx.Now)
 	return err
 }
 
 // SiteMessageByKey finds a message by the name that an import gave it: its id, type, title and content.
 func (s *Store) SiteMessageByKey(ctx context.Context, importKey string) (m services.SiteMessage, found bool, err error) {
-	found, err = s.one(ctx, messageByKey, []any{importKey}, &m.ID, &m.Type, &m.Title, &m.Content)
+	found, err = s.One(ctx, messageByKey, []any{importKey}, &m.ID, &m.Type, &m.Title, &m.Content)
 	return m, found, err
 }
 
 // EditSiteMessage changes the text for everyone who has the message, and nobody's read state; nil leaves a text.
 // NOT_FOUND when there is none.
 func (tx *Tx) EditSiteMessage(ctx context.Context, id services.PostID, title, content *string) error {
-	changed, err := tx.run(ctx, editMessage, id, optional(title), optional(content), tx.Now)
+	changed, err := tx.Run(ctx, editMessage, id, optional(title), optional(content), tx.Now)
 	if err == nil && changed == 0 {
 		err = noSiteMessage("id", id)
 	}
@@ -113,7 +113,7 @@ func noSiteMessage(field string, id services.PostID) error {
 // states of all users named, in the order of their numbers, so that a delivery that is repeated tells them again.
 func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users []services.UserID) ([]MessageState, error) {
 	var kind string
-	found, err := tx.one(ctx, messageType, []any{id}, &kind)
+	found, err := tx.One(ctx, messageType, []any{id}, &kind)
 	if err != nil || len(users) == 0 {
 		return nil, err
 	}
@@ -121,16 +121,16 @@ func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users 
 		return nil, noSiteMessage("id", id)
 	}
 	users = slices.Compact(slices.Sorted(slices.Values(users))) // one order of locks for everybody
-	lock, boxes := make(rows, len(users)), make(rows, len(users))
+	lock, boxes := make(sql.Rows, len(users)), make(sql.Rows, len(users))
 	for i, user := range users {
 		lock[i], boxes[i] = []any{i, user, kind}, []any{user, kind}
 	}
-	if _, err := tx.run(ctx, lockMessageStates, lock); err != nil {
+	if _, err := tx.Run(ctx, lockMessageStates, lock); err != nil {
 		return nil, err
 	}
 	// Under the locks nobody else gives or takes a message of this type.
 	has := map[services.UserID]bool{}
-	err = tx.each(ctx, messageHolders, []any{id, users}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, messageHolders, []any{id, users}, func(scan func(...any) error) error {
 		var user services.UserID
 		err := scan(&user)
 		has[user] = true
@@ -140,27 +140,27 @@ func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users 
 		return nil, err
 	}
 	var fresh [][]any
-	var changed rows
+	var changed sql.Rows
 	for _, user := range users {
 		if !has[user] {
 			fresh = append(fresh, []any{user, id, kind})
 			changed = append(changed, []any{user, kind})
 		}
 	}
-	if _, err := tx.insert(ctx, insertRecipients, fresh); err != nil {
+	if _, err := tx.Insert(ctx, insertRecipients, fresh); err != nil {
 		return nil, err
 	}
 	if err := tx.raiseMessageVersions(ctx, changed); err != nil {
 		return nil, err
 	}
-	return tx.messageStates(ctx, messageStatesOf, boxes)
+	return messageStates(ctx, tx.Tx.Runner, messageStatesOf, boxes)
 }
 
-func (tx *Tx) raiseMessageVersions(ctx context.Context, changed rows) error {
+func (tx *Tx) raiseMessageVersions(ctx context.Context, changed sql.Rows) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	_, err := tx.run(ctx, raiseMessageVersions, changed)
+	_, err := tx.Run(ctx, raiseMessageVersions, changed)
 	return err
 }
 
@@ -187,11 +187,11 @@ func (tx *Tx) MarkSiteMessagesUnread(ctx context.Context, user services.UserID, 
 		return nil, err
 	}
 	var gen int64
-	if _, err := tx.one(ctx, nextMessageGen, []any{user}, &gen); err != nil {
+	if _, err := tx.One(ctx, nextMessageGen, []any{user}, &gen); err != nil {
 		return nil, err
 	}
 	// What is unread already is to stay so as well, and its number does not change.
-	if _, err := tx.run(ctx, keepMessagesUnread, user, ids, gen); err != nil {
+	if _, err := tx.Run(ctx, keepMessagesUnread, user, ids, gen); err != nil {
 		return nil, err
 	}
 	return tx.markMessages(ctx, user, ids, unreadMessages, gen)
@@ -199,11 +199,11 @@ func (tx *Tx) MarkSiteMessagesUnread(ctx context.Context, user services.UserID, 
 
 // SiteMessageGen is a user's generation of site messages: read before a list, it stands for what that shows.
 func (s *Store) SiteMessageGen(ctx context.Context, user services.UserID) (gen uint64, err error) {
-	_, err = s.one(ctx, messageGen, []any{user}, &gen)
+	_, err = s.One(ctx, messageGen, []any{user}, &gen)
 	return gen, err
 }
 
-func (tx *Tx) markMessages(ctx context.Context, user services.UserID, ids []services.PostID, st statement, more ...any) ([]MessageState, error) {
+func (tx *Tx) markMessages(ctx context.Context, user services.UserID, ids []services.PostID, st sql.Statement, more ...any) ([]MessageState, error) {
 	types, err := tx.typesOfMessages(ctx, "ids", user, ids)
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (tx *Tx) markMessages(ctx context.Context, user services.UserID, ids []serv
 // typesOfMessages lists the types of some messages, all of which the user must have.
 func (tx *Tx) typesOfMessages(ctx context.Context, field string, user services.UserID, ids []services.PostID) (types []string, err error) {
 	has := map[services.PostID]bool{}
-	err = tx.each(ctx, typesOfMessages, []any{user, ids}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, typesOfMessages, []any{user, ids}, func(scan func(...any) error) error {
 		var id services.PostID
 		var kind string
 		err := scan(&id, &kind)
@@ -235,9 +235,9 @@ func (tx *Tx) typesOfMessages(ctx context.Context, field string, user services.U
 
 // changeMessages runs an update of a user's rows, which answers their types, under the locks of all types that it
 // may touch. What the user has no state of he has no message of.
-func (tx *Tx) changeMessages(ctx context.Context, user services.UserID, types []string, st statement, args ...any) ([]MessageState, error) {
-	var boxes rows
-	err := tx.each(ctx, lockMessageTypes, []any{user, types}, func(scan func(...any) error) error {
+func (tx *Tx) changeMessages(ctx context.Context, user services.UserID, types []string, st sql.Statement, args ...any) ([]MessageState, error) {
+	var boxes sql.Rows
+	err := tx.Each(ctx, lockMessageTypes, []any{user, types}, func(scan func(...any) error) error {
 		var kind string
 		err := scan(&kind)
 		boxes = append(boxes, []any{user, kind})
@@ -247,7 +247,7 @@ func (tx *Tx) changeMessages(ctx context.Context, user services.UserID, types []
 		return nil, err
 	}
 	changed := map[string]bool{}
-	err = tx.each(ctx, st, args, func(scan func(...any) error) error {
+	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var kind string
 		err := scan(&kind)
 		changed[kind] = true
@@ -256,7 +256,7 @@ func (tx *Tx) changeMessages(ctx context.Context, user services.UserID, types []
 	if err != nil {
 		return nil, err
 	}
-	var raise rows
+	var raise sql.Rows
 	for _, box := range boxes {
 		if changed[box[1].(string)] {
 			raise = append(raise, box)
@@ -265,7 +265,7 @@ func (tx *Tx) changeMessages(ctx context.Context, user services.UserID, types []
 	if err := tx.raiseMessageVersions(ctx, raise); err != nil {
 		return nil, err
 	}
-	return tx.messageStates(ctx, messageStatesOf, boxes)
+	return messageStates(ctx, tx.Tx.Runner, messageStatesOf, boxes)
 }
 
 // sortStates brings states into the order of users and types.
@@ -279,5 +279,5 @@ func readAt(us sql.NullInt64) time.Time {
 	if !us.Valid {
 		return time.Time{}
 	}
-	return fromMicros(us.Int64)
+	return sql.FromMicros(us.Int64)
 }

@@ -2,9 +2,9 @@ package store
 
 import (
 	"context"
-	"database/sql"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // unreadMessageDays counts the unread of states s by the day of the message, which its id begins with, from
@@ -17,46 +17,46 @@ const (
 const messageColumns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
 
 var (
-	messageStatesOf = newStatement("states of site messages", `
+	messageStatesOf = sql.NewStatement("states of site messages", `
 SELECT `+unreadMessageDays+`
 FROM {rows $1 user_number BIGINT, type TEXT} AS c CROSS JOIN site_message_state s LEFT JOIN `+unreadMessageRows+`
 WHERE s.user_number = c.user_number AND s.type = c.type GROUP BY 1, 2, 3, 4`)
 
-	messageStatesOfUser = newStatement("states of a user's site messages", `
+	messageStatesOfUser = sql.NewStatement("states of a user's site messages", `
 SELECT `+unreadMessageDays+` FROM site_message_state s LEFT JOIN `+unreadMessageRows+` WHERE s.user_number = $1 GROUP BY 1, 2, 3, 4`)
 
-	messagesOf = newStatement("a user's site messages", `
+	messagesOf = sql.NewStatement("a user's site messages", `
 SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT}
 ORDER BY h.message DESC LIMIT $4`)
 
-	unreadMessagesOf = newStatement("a user's unread site messages", `
+	unreadMessagesOf = sql.NewStatement("a user's unread site messages", `
 SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT} AND h.read_at IS NULL
 ORDER BY h.message DESC LIMIT $4`)
 
-	messagesByID = newStatement("a user's site messages by id", `
+	messagesByID = sql.NewStatement("a user's site messages by id", `
 SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
 
-	oneMessage = newStatement("a site message", `SELECT `+messageColumns+` FROM site_messages m WHERE m.id = $1`)
+	oneMessage = sql.NewStatement("a site message", `SELECT `+messageColumns+` FROM site_messages m WHERE m.id = $1`)
 
-	countReads = newStatement("count reads of a site message", `
+	countReads = sql.NewStatement("count reads of a site message", `
 SELECT count(*), count(read_at) FROM site_message_recipients WHERE message = $1`)
 )
 
 // MessageStates reads a user's states, one for each type of which he ever got a message, in the order of the types.
 func (s *Store) MessageStates(ctx context.Context, user services.UserID) ([]MessageState, error) {
-	return s.messageStates(ctx, messageStatesOfUser, user)
+	return messageStates(ctx, s.DB.Runner, messageStatesOfUser, user)
 }
 
-func (r runner) messageStates(ctx context.Context, st statement, which any) (states []MessageState, err error) {
+func messageStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) (states []MessageState, err error) {
 	type box struct {
 		user services.UserID
 		kind string
 	}
 	places := map[box]int{}
-	err = r.each(ctx, st, []any{which}, func(scan func(...any) error) error {
+	err = r.Each(ctx, st, []any{which}, func(scan func(...any) error) error {
 		var state MessageState
 		var day sql.NullInt64 // null where nothing is unread
 		var unread int
@@ -98,13 +98,13 @@ func (s *Store) SiteMessagesByID(ctx context.Context, user services.UserID, ids 
 	return byID, err
 }
 
-func (s *Store) messages(ctx context.Context, st statement, args ...any) (list []services.SiteMessage, err error) {
-	err = s.each(ctx, st, args, func(scan func(...any) error) error {
+func (s *Store) messages(ctx context.Context, st sql.Statement, args ...any) (list []services.SiteMessage, err error) {
+	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
 		var m services.SiteMessage
 		var created, updated int64
 		var read sql.NullInt64
 		err := scan(&m.ID, &m.Type, &m.Title, &m.Content, &created, &updated, &read)
-		m.CreatedAt, m.UpdatedAt, m.ReadAt = fromMicros(created), fromMicros(updated), readAt(read)
+		m.CreatedAt, m.UpdatedAt, m.ReadAt = sql.FromMicros(created), sql.FromMicros(updated), readAt(read)
 		list = append(list, m)
 		return err
 	})
@@ -116,14 +116,14 @@ func (s *Store) messages(ctx context.Context, st statement, args ...any) (list [
 func (s *Store) SiteMessage(ctx context.Context, id services.PostID) (report services.SiteMessageReport, err error) {
 	var created, updated int64
 	m := &report.Message
-	found, err := s.one(ctx, oneMessage, []any{id}, &m.ID, &m.Type, &m.Title, &m.Content, &created, &updated)
+	found, err := s.One(ctx, oneMessage, []any{id}, &m.ID, &m.Type, &m.Title, &m.Content, &created, &updated)
 	if err == nil && !found {
 		err = noSiteMessage("id", id)
 	}
 	if err != nil {
 		return report, err
 	}
-	m.CreatedAt, m.UpdatedAt = fromMicros(created), fromMicros(updated)
-	_, err = s.one(ctx, countReads, []any{id}, &report.Recipients, &report.ReadCount)
+	m.CreatedAt, m.UpdatedAt = sql.FromMicros(created), sql.FromMicros(updated)
+	_, err = s.One(ctx, countReads, []any{id}, &report.Recipients, &report.ReadCount)
 	return report, err
 }

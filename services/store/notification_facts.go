@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // causeFacts are the statements that say which causes of a category the facts support, with the time of each. named
@@ -11,7 +12,7 @@ import (
 // (recipient, subject). A time is microseconds, or an id that was made then. With each stands whether it does not count all
 // the same: because its recipient blocks its actor, or may not see what the actor published.
 type causeFacts struct {
-	named, ofSubject statement
+	named, ofSubject sql.Statement
 	byID             bool // the time is an id
 }
 
@@ -43,13 +44,13 @@ func unseen(author string) string {
 // Of three tables joined at once PostgreSQL may look the likes up by their post alone: hence MATERIALIZED.
 var factsByCategory = map[services.Category]causeFacts{
 	services.CategoryLike: {
-		named: newStatement("likes that notify", `
+		named: sql.NewStatement("likes that notify", `
 WITH liked AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor, l.liked_at FROM `+namedCauses+` CROSS JOIN likes l
 	WHERE l.post = c.subject AND l.liker = c.actor AND c.object = 0 AND `+othersLike+`
 )
 SELECT c.recipient, c.subject, c.actor, 0, c.liked_at, `+blocking("c.actor")+` FROM liked c CROSS JOIN posts p WHERE `+ownPost),
-		ofSubject: newStatement("all likes of posts that notify", `
+		ofSubject: sql.NewStatement("all likes of posts that notify", `
 WITH own AS MATERIALIZED (
 	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
 )
@@ -57,13 +58,13 @@ SELECT c.recipient, c.subject, l.liker, 0, l.liked_at, `+blocking("l.liker")+` F
 	},
 	services.CategoryComment: {
 		byID: true,
-		named: newStatement("comments that notify", `
+		named: sql.NewStatement("comments that notify", `
 WITH answers AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor, c.object FROM `+namedCauses+` CROSS JOIN posts o
 	WHERE o.id = c.object AND o.parent = c.subject AND o.author = c.actor AND `+othersAnswer+`
 )
 SELECT c.recipient, c.subject, c.actor, c.object, c.object, `+unseen("c.actor")+` FROM answers c CROSS JOIN posts p WHERE `+ownPost),
-		ofSubject: newStatement("all comments on posts that notify", `
+		ofSubject: sql.NewStatement("all comments on posts that notify", `
 WITH own AS MATERIALIZED (
 	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
 )
@@ -71,14 +72,14 @@ SELECT c.recipient, c.subject, o.author, o.id, o.id, `+unseen("o.author")+` FROM
 	},
 	services.CategoryMention: {
 		byID: true,
-		named: newStatement("mentions that notify", `
+		named: sql.NewStatement("mentions that notify", `
 WITH mentioned AS MATERIALIZED (
 	SELECT c.recipient, c.actor, m.post FROM `+namedCauses+` CROSS JOIN mentions m
 	WHERE m.post = c.subject AND m.mentioned = c.recipient AND c.object = 0
 )
 SELECT c.recipient, p.id, p.author, 0, p.id, `+unseen("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
-		ofSubject: newStatement("mentions in posts that notify", `
+		ofSubject: sql.NewStatement("mentions in posts that notify", `
 WITH mentioned AS MATERIALIZED (
 	SELECT c.recipient, m.post FROM `+namedSubjects+` CROSS JOIN mentions m WHERE m.post = c.subject AND m.mentioned = c.recipient
 )
@@ -87,22 +88,22 @@ SELECT c.recipient, p.id, p.author, 0, p.id, `+unseen("p.author")+` FROM mention
 	},
 	services.CategoryFollow: {
 		byID: true,
-		named: newStatement("follows that notify", `
+		named: sql.NewStatement("follows that notify", `
 SELECT c.recipient, c.subject, f.follower, 0, f.since, `+blocking("f.follower")+` FROM `+namedCauses+` CROSS JOIN follows f
 WHERE f.follower = c.actor AND f.followee = c.recipient AND c.subject = 0 AND c.object = 0 AND f.follower <> f.followee`),
-		ofSubject: newStatement("all follows that notify", `
+		ofSubject: sql.NewStatement("all follows that notify", `
 SELECT c.recipient, c.subject, f.follower, 0, f.since, `+blocking("f.follower")+` FROM `+namedSubjects+` CROSS JOIN follows f
 WHERE f.followee = c.recipient AND c.subject = 0 AND f.follower <> f.followee`),
 	},
 	services.CategoryReminder: {
-		named: newStatement("reminders that notify", `
+		named: sql.NewStatement("reminders that notify", `
 WITH wanted AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor FROM `+namedCauses+` CROSS JOIN reminders m
 	WHERE m.show = c.subject AND m.user_number = c.recipient AND c.object = 0
 )
 SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+unseen("s.host")+` FROM wanted c CROSS JOIN shows s
 WHERE s.id = c.subject AND s.host = c.actor AND s.started_at IS NOT NULL`),
-		ofSubject: newStatement("reminders of shows that notify", `
+		ofSubject: sql.NewStatement("reminders of shows that notify", `
 WITH wanted AS MATERIALIZED (
 	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN reminders m WHERE m.show = c.subject AND m.user_number = c.recipient
 )
@@ -117,11 +118,11 @@ SELECT n.recipient, n.category, n.subject, n.actor, n.object, n.place, n.bucket,
 WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject`
 
 var (
-	heldNamed = newStatement("causes known", `
+	heldNamed = sql.NewStatement("causes known", `
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS named)`+
 		heldCauses+` AND n.actor = c.actor AND n.object = c.object`)
 
-	heldOfSubject = newStatement("all causes known of subjects", `
+	heldOfSubject = sql.NewStatement("all causes known of subjects", `
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS named)`+heldCauses)
 )
 
@@ -141,7 +142,7 @@ type support struct {
 
 // supported answers which of the causes the facts support now.
 func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support, error) {
-	named, subjects := map[services.Category]rows{}, map[services.Category]rows{}
+	named, subjects := map[services.Category]sql.Rows{}, map[services.Category]sql.Rows{}
 	for _, c := range causes {
 		if c.Actor == 0 {
 			subjects[c.Category] = append(subjects[c.Category], []any{c.Recipient, c.Subject})
@@ -150,16 +151,16 @@ func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support,
 		}
 	}
 	supported := make(map[Cause]support, len(causes))
-	read := func(category services.Category, facts causeFacts, st statement, list rows) error {
+	read := func(category services.Category, facts causeFacts, st sql.Statement, list sql.Rows) error {
 		if len(list) == 0 {
 			return nil
 		}
-		return tx.each(ctx, st, []any{list}, func(scan func(...any) error) error {
+		return tx.Each(ctx, st, []any{list}, func(scan func(...any) error) error {
 			c := Cause{Category: category}
 			var is support
 			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
 			if facts.byID {
-				is.at = micros(services.PostID(is.at).Moment())
+				is.at = sql.Micros(services.PostID(is.at).Moment())
 			}
 			supported[c] = is
 			return err
@@ -178,7 +179,7 @@ func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support,
 
 // known answers what is noted of the causes, standing or not.
 func (tx *Tx) known(ctx context.Context, causes []Cause) (map[Cause]held, error) {
-	var named, subjects rows
+	var named, subjects sql.Rows
 	for _, c := range causes {
 		if c.Actor == 0 {
 			subjects = append(subjects, []any{c.Recipient, c.Category, c.Subject})
@@ -187,11 +188,11 @@ func (tx *Tx) known(ctx context.Context, causes []Cause) (map[Cause]held, error)
 		}
 	}
 	known := make(map[Cause]held, len(causes))
-	read := func(st statement, list rows) error {
+	read := func(st sql.Statement, list sql.Rows) error {
 		if len(list) == 0 {
 			return nil
 		}
-		return tx.each(ctx, st, []any{list}, func(scan func(...any) error) error {
+		return tx.Each(ctx, st, []any{list}, func(scan func(...any) error) error {
 			var c Cause
 			var h held
 			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor, &c.Object, &h.place, &h.bucket, &h.standing)

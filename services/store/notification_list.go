@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // NotificationFilter says which of a list's notifications are wanted.
@@ -56,12 +57,12 @@ FROM ranges w CROSS JOIN notification_groups g
 WHERE g.recipient = $1 AND g.category = w.category AND (%[2]sg.at, g.subject) < ($3, w.below) AND %[2]sg.at >= w.bound AND %[1]s
 ORDER BY g.at DESC, g.category DESC, g.subject DESC LIMIT $5`
 
-var listBy = map[NotificationFilter]statement{
-	AllNotifications:    newStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
-	UnreadNotifications: newStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
+var listBy = map[NotificationFilter]sql.Statement{
+	AllNotifications:    sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
+	UnreadNotifications: sql.NewStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
 	// The unseen are the range of notification_groups_unread that is counted, and few: they are sorted. In the order of the list
 	// they stand among all that was seen and never read.
-	UnseenNotifications: newStatement("list unseen notifications", fmt.Sprintf(listText,
+	UnseenNotifications: sql.NewStatement("list unseen notifications", fmt.Sprintf(listText,
 		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`, "+")),
 }
 
@@ -72,25 +73,25 @@ func groupOf(alias string) string { return alias + fmt.Sprintf(inGroup, alias) }
 var (
 	// In every category but comments an actor has one cause in a group; among comments the actors of the newest 64 are
 	// looked at.
-	sampleActors = newStatement("sample the actors of notifications", `
+	sampleActors = sql.NewStatement("sample the actors of notifications", `
 SELECT c.i, n.actor FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.category = 'COMMENT'
 	THEN (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 63)
 	ELSE (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 7) END, 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
-	countActors = newStatement("count the actors of notifications", `
+	countActors = sql.NewStatement("count the actors of notifications", `
 SELECT c.i, count(DISTINCT n.actor) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` GROUP BY c.i`)
 
-	headOf = newStatement("the generation and the last place of notifications", `
+	headOf = sql.NewStatement("the generation and the last place of notifications", `
 SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		SELECT (SELECT g.newest FROM notification_groups g WHERE g.recipient = $1 AND g.category = c.category AND g.newest > g.read_to
 			ORDER BY g.newest DESC LIMIT 1) AS last
 		FROM {rows $2 category TEXT} AS c) AS unread), 0)
 FROM notification_heads h WHERE h.recipient = $1`)
 
-	groupAt = newStatement("notifications with their places", `
+	groupAt = sql.NewStatement("notifications with their places", `
 SELECT n.place, g.category, g.subject, g.bucket, g.newest, g.at, g.read_to, g.causes,
 	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)
 FROM notification_causes n CROSS JOIN notification_groups g
@@ -114,8 +115,8 @@ func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
 
 // ranges are the categories of the query: the oldest bucket of each that counts, and below which subject it goes on among
 // what happened at the time of Before.
-func (q NotificationQuery) ranges(today int64) rows {
-	wanted := make(rows, len(q.Categories))
+func (q NotificationQuery) ranges(today int64) sql.Rows {
+	wanted := make(sql.Rows, len(q.Categories))
 	for i, category := range q.Categories {
 		below := services.PostID(0)
 		switch {
@@ -133,12 +134,12 @@ func (q NotificationQuery) ranges(today int64) rows {
 // it is of a later one. So is the place that arrived last: whatever has it, or one before it, is at or below the first of the list,
 // and a mark that was made by looking at the list reaches that far.
 func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page NotificationPage, err error) {
-	categories := make(rows, len(q.Categories))
+	categories := make(sql.Rows, len(q.Categories))
 	for i, category := range q.Categories {
 		categories[i] = []any{category}
 	}
 	var last services.PostID
-	if _, err := s.one(ctx, headOf, []any{q.User, categories}, &page.Gen, &last); err != nil {
+	if _, err := s.One(ctx, headOf, []any{q.User, categories}, &page.Gen, &last); err != nil {
 		return page, err
 	}
 	if len(q.Categories) == 0 || q.Limit <= 0 {
@@ -146,7 +147,7 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	}
 	before := int64(math.MaxInt64)
 	if !q.Before.At.IsZero() {
-		before = micros(q.Before.At)
+		before = sql.Micros(q.Before.At)
 	}
 	most := q.Limit
 	if q.Each {
@@ -154,7 +155,7 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	}
 	var groups []listed
 	of := map[services.Category]int{}
-	err = s.each(ctx, listBy[q.Filter], []any{q.User, q.ranges(s.today()), before, q.Limit + 1, most + len(q.Categories)}, func(scan func(...any) error) error {
+	err = s.Each(ctx, listBy[q.Filter], []any{q.User, q.ranges(s.today()), before, q.Limit + 1, most + len(q.Categories)}, func(scan func(...any) error) error {
 		l, err := scanListed(scan)
 		if of[l.category]++; of[l.category] > q.Limit || len(groups) == most {
 			page.More = true
@@ -168,7 +169,7 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	}
 	if len(groups) > 0 {
 		end := groups[len(groups)-1]
-		page.Next = services.NotificationPosition{At: fromMicros(end.at), Category: end.category, Subject: end.subject}
+		page.Next = services.NotificationPosition{At: sql.FromMicros(end.at), Category: end.category, Subject: end.subject}
 	}
 	page.Notifications, err = s.describe(ctx, q.User, groups, q.Expiry)
 	if q.Before.At.IsZero() && len(page.Notifications) > 0 {
@@ -189,7 +190,7 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, places []services.PostID, expiry services.Expiry) ([]services.Notification, error) {
 	asked := map[group][]services.PostID{}
 	var groups []listed
-	err := s.each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
+	err := s.Each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
 		var place services.PostID
 		l, err := scanListed(scan, &place)
 		if asked[l.group] == nil {
@@ -218,7 +219,7 @@ func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, place
 
 // describe adds the people in each group. One whose last cause was undone meanwhile is left out.
 func (s *Store) describe(ctx context.Context, user services.UserID, groups []listed, expiry services.Expiry) ([]services.Notification, error) {
-	var all, commented rows
+	var all, commented sql.Rows
 	list := make([]services.Notification, len(groups))
 	today := s.today()
 	for i, g := range groups {
@@ -230,14 +231,14 @@ func (s *Store) describe(ctx context.Context, user services.UserID, groups []lis
 		unseen := g.newest > g.seen && g.newest > g.readTo
 		older := unseen && g.bucket/bucketsPerDay < expiry.OldestDay(g.category, today)
 		list[i] = services.Notification{
-			Place: g.newest, Category: g.category, Subject: g.subject, At: fromMicros(g.at), Actors: g.causes,
+			Place: g.newest, Category: g.category, Subject: g.subject, At: sql.FromMicros(g.at), Actors: g.causes,
 			Seen: !unseen, Read: g.newest <= g.readTo, Older: older,
 		}
 	}
 	if len(groups) == 0 {
 		return nil, nil
 	}
-	err := s.each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
+	err := s.Each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
 		var i int
 		var actor services.UserID
 		if err := scan(&i, &actor); err != nil {
@@ -250,7 +251,7 @@ func (s *Store) describe(ctx context.Context, user services.UserID, groups []lis
 		return nil
 	})
 	if err == nil && len(commented) > 0 {
-		err = s.each(ctx, countActors, []any{user, commented}, func(scan func(...any) error) error {
+		err = s.Each(ctx, countActors, []any{user, commented}, func(scan func(...any) error) error {
 			var i, actors int
 			err := scan(&i, &actors)
 			list[i].Actors = actors
@@ -261,4 +262,4 @@ func (s *Store) describe(ctx context.Context, user services.UserID, groups []lis
 }
 
 // today is the day of now, since 1970.
-func (s *Store) today() int64 { return bucketOf(micros(s.now())) / bucketsPerDay }
+func (s *Store) today() int64 { return bucketOf(sql.Micros(s.Now())) / bucketsPerDay }

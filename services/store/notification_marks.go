@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // UndoWithin is how long "mark all read" can be undone.
@@ -36,26 +37,26 @@ WHERE recipient = $1 AND {in category $2 TEXT} AND %s AND read_to < $3 AND unrea
 RETURNING category`
 
 var (
-	groupsAt = newStatement("notifications by place", `
+	groupsAt = sql.NewStatement("notifications by place", `
 SELECT n.category, n.subject, n.bucket, n.place, g.newest FROM notification_causes n CROSS JOIN notification_groups g
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
 	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)
 
 	// An undo gives back no more than was not read by itself since.
-	readGroups = newStatement("read notifications", `
+	readGroups = sql.NewStatement("read notifications", `
 UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.place ELSE read_to END,
 	undo_to = CASE WHEN undo_to < c.place THEN c.place ELSE undo_to END
 FROM `+groupRows+` WHERE `+ofGroup+` AND unread_gen <= $3 AND (read_to < c.place OR undo_to < c.place AND undo <> 0)
 RETURNING notification_groups.category`)
 
-	readUnread = newStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
-	readUndone = newStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
+	readUnread = sql.NewStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
+	readUndone = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
 
-	unreadGroup = newStatement("mark a notification unread", `
+	unreadGroup = sql.NewStatement("mark a notification unread", `
 UPDATE notification_groups SET read_to = 0, undo = 0, unread_gen = $3
 FROM `+groupRows+` WHERE `+ofGroup+` RETURNING notification_groups.category`)
 
-	undoRead = newStatement("undo that all was read", `
+	undoRead = sql.NewStatement("undo that all was read", `
 UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHERE recipient = $1 AND undo = $2 RETURNING category`)
 )
 
@@ -73,8 +74,8 @@ func (tx *Tx) lockAll(ctx context.Context, user services.UserID, categories []se
 }
 
 // change runs a statement that answers the categories of what it changed, and raises their versions later.
-func (b *boxes) change(ctx context.Context, user services.UserID, st statement, args ...any) (changed int, err error) {
-	err = b.tx.each(ctx, st, args, func(scan func(...any) error) error {
+func (b *boxes) change(ctx context.Context, user services.UserID, st sql.Statement, args ...any) (changed int, err error) {
+	err = b.tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		box := inbox{recipient: user}
 		if err := scan(&box.category); err != nil {
 			return err
@@ -96,7 +97,7 @@ func (tx *Tx) checkPlace(ctx context.Context, user services.UserID, h *head, upT
 	if upTo > h.place {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", id)
 	}
-	places, err := tx.groupsAt(ctx, user, []services.PostID{upTo})
+	places, err := readGroupsAt(ctx, tx.Tx.Runner, user, []services.PostID{upTo})
 	if err == nil && len(places) == 0 {
 		err = services.Errorf(services.NotFound, "upTo: %s is not a notification of yours", id)
 	}
@@ -109,9 +110,9 @@ type placed struct {
 	newest services.PostID
 }
 
-func (r runner) groupsAt(ctx context.Context, user services.UserID, places []services.PostID) (map[services.PostID]placed, error) {
+func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, places []services.PostID) (map[services.PostID]placed, error) {
 	found := make(map[services.PostID]placed, len(places))
-	err := r.each(ctx, groupsAt, []any{user, places}, func(scan func(...any) error) error {
+	err := r.Each(ctx, groupsAt, []any{user, places}, func(scan func(...any) error) error {
 		p := placed{group: group{inbox: inbox{recipient: user}}}
 		var place services.PostID
 		err := scan(&p.category, &p.subject, &p.bucket, &place, &p.newest)
@@ -157,7 +158,7 @@ func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read 
 		}
 		return b.save(ctx)
 	}
-	places, err := tx.groupsAt(ctx, user, read.IDs)
+	places, err := readGroupsAt(ctx, tx.Tx.Runner, user, read.IDs)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read 
 		}
 		reach[p.group] = max(reach[p.group], id)
 	}
-	list := make(rows, 0, len(groups))
+	list := make(sql.Rows, 0, len(groups))
 	for _, g := range groups {
 		list = append(list, []any{g.category, g.subject, g.bucket, reach[g]})
 	}
@@ -192,7 +193,7 @@ func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read
 	for i, category := range read.Categories {
 		categories[i] = string(category)
 	}
-	for _, st := range []statement{readUnread, readUndone} {
+	for _, st := range []sql.Statement{readUnread, readUndone} {
 		n, err := b.change(ctx, user, st, user, categories, upTo, int64(undo), int64(read.Gen))
 		if err != nil {
 			return 0, err
@@ -214,11 +215,11 @@ func (tx *Tx) ReadAllNotifications(ctx context.Context, user services.UserID, up
 		return nil, time.Time{}, err
 	}
 	if changed > 0 {
-		h.undo, h.undoAt, h.changed = h.undo+1, micros(tx.Now), true
+		h.undo, h.undoAt, h.changed = h.undo+1, sql.Micros(tx.Now), true
 	}
 	var until time.Time
-	if h.undoAt != 0 && !tx.Now.After(fromMicros(h.undoAt).Add(UndoWithin)) {
-		until = fromMicros(h.undoAt).Add(UndoWithin)
+	if h.undoAt != 0 && !tx.Now.After(sql.FromMicros(h.undoAt).Add(UndoWithin)) {
+		until = sql.FromMicros(h.undoAt).Add(UndoWithin)
 	}
 	states, err := b.save(ctx)
 	return states, until, err
@@ -235,7 +236,7 @@ func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserID
 		return nil, services.Errorf(services.Conflict, "undo: there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or place",
 			int(UndoWithin.Seconds()))
 	}
-	if ago := tx.Now.Sub(fromMicros(h.undoAt)); ago > UndoWithin {
+	if ago := tx.Now.Sub(sql.FromMicros(h.undoAt)); ago > UndoWithin {
 		return nil, services.Errorf(services.Conflict, "undo: markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(UndoWithin.Seconds()))
 	}
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
@@ -252,7 +253,7 @@ func (tx *Tx) UnreadNotification(ctx context.Context, user services.UserID, id s
 	if err != nil {
 		return nil, err
 	}
-	places, err := tx.groupsAt(ctx, user, []services.PostID{id})
+	places, err := readGroupsAt(ctx, tx.Tx.Runner, user, []services.PostID{id})
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +262,7 @@ func (tx *Tx) UnreadNotification(ctx context.Context, user services.UserID, id s
 		return nil, services.Errorf(services.NotFound, "id: %s is not a notification of yours", services.GlobalID(services.NotificationType, id.String()))
 	}
 	h.gen, h.changed = h.gen+1, true
-	list := rows{{p.category, p.subject, p.bucket, 0}}
+	list := sql.Rows{{p.category, p.subject, p.bucket, 0}}
 	if _, err := b.change(ctx, user, unreadGroup, user, list, int64(h.gen)); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // Cause names why a notification may stand: an actor did something with a subject of the recipient's. Actor 0 is
@@ -52,42 +53,42 @@ const standingOf = ` FROM notification_causes n
 
 var (
 	// An upsert locks the row whether it is there or not, in the order of the rows given.
-	lockHeads = newStatement("lock notification heads", `
+	lockHeads = sql.NewStatement("lock notification heads", `
 INSERT INTO notification_heads AS h (recipient, head, gen, undo, undo_at)
 SELECT recipient, 0, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (recipient) DO UPDATE SET head = h.head
 RETURNING recipient, head, gen, undo, undo_at`)
 
-	setHeads = newStatement("set notification heads", `
+	setHeads = sql.NewStatement("set notification heads", `
 UPDATE notification_heads SET head = c.head, gen = c.gen, undo = c.undo, undo_at = c.undo_at
 FROM {rows $1 recipient BIGINT, head BIGINT, gen BIGINT, undo BIGINT, undo_at BIGINT} AS c
 WHERE notification_heads.recipient = c.recipient`)
 
-	ensureStates = newStatement("read notification states", `
+	ensureStates = sql.NewStatement("read notification states", `
 INSERT INTO notification_state AS s (recipient, category, ver, head, seen)
 SELECT recipient, category, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT, category TEXT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (recipient, category) DO UPDATE SET ver = s.ver
 RETURNING recipient, category, head, seen`)
 
-	raiseVersions = newStatement("raise notification versions", `
+	raiseVersions = sql.NewStatement("raise notification versions", `
 UPDATE notification_state AS s SET ver = s.ver + 1, head = c.head, seen = c.seen
 FROM {rows $1 recipient BIGINT, category TEXT, head BIGINT, seen BIGINT} AS c
 WHERE s.recipient = c.recipient AND s.category = c.category`)
 
-	insertCauses = newInsertion("insert causes", "notification_causes",
+	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
 		"recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT, place BIGINT, bucket BIGINT, at BIGINT, standing BOOLEAN", "")
 
-	causesOfActor = newStatement("causes of an actor", `SELECT category, subject, object FROM notification_causes
+	causesOfActor = sql.NewStatement("causes of an actor", `SELECT category, subject, object FROM notification_causes
 		WHERE recipient = $1 AND actor = $2 AND (category, subject, object) > (CAST($3 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS BIGINT))
 		ORDER BY category, subject, object LIMIT $6`)
 
-	lowerCauses = newStatement("lower causes", `UPDATE notification_causes SET standing = FALSE FROM `+causeRows+` WHERE `+ofCause)
+	lowerCauses = sql.NewStatement("lower causes", `UPDATE notification_causes SET standing = FALSE FROM `+causeRows+` WHERE `+ofCause)
 
-	restoreCauses = newStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
+	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
 
 	// The newest, by arrival and by time, is looked up, since the one before may have been undone; how many is moved, since
 	// counting them would cost what a post has ever been liked.
-	moveGroups = newStatement("move notification groups", `
+	moveGroups = sql.NewStatement("move notification groups", `
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
 SELECT recipient, category, subject, bucket, top, COALESCE((SELECT n.place`+standingOf+`
 		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+standingOf+`
@@ -176,7 +177,7 @@ func (tx *Tx) ApplyCausesOf(ctx context.Context, recipient, actor services.UserI
 		return nil, last, false, err
 	}
 	var causes []Cause
-	err = tx.each(ctx, causesOfActor, []any{recipient, actor, after.Category, after.Subject, after.Object, limit}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, causesOfActor, []any{recipient, actor, after.Category, after.Subject, after.Object, limit}, func(scan func(...any) error) error {
 		c := Cause{Recipient: recipient, Actor: actor}
 		err := scan(&c.Category, &c.Subject, &c.Object)
 		causes = append(causes, c)
@@ -198,14 +199,14 @@ func (tx *Tx) lockBoxes(ctx context.Context, named []inbox) (*boxes, error) {
 	if len(b.order) == 0 {
 		return b, nil
 	}
-	var recipients, inboxes rows
+	var recipients, inboxes sql.Rows
 	for i, box := range b.order {
 		if i == 0 || b.order[i-1].recipient != box.recipient {
 			recipients = append(recipients, []any{i, box.recipient})
 		}
 		inboxes = append(inboxes, []any{i, box.recipient, box.category})
 	}
-	err := tx.each(ctx, lockHeads, []any{recipients}, func(scan func(...any) error) error {
+	err := tx.Each(ctx, lockHeads, []any{recipients}, func(scan func(...any) error) error {
 		var recipient services.UserID
 		var h head
 		err := scan(&recipient, &h.place, &h.gen, &h.undo, &h.undoAt)
@@ -215,7 +216,7 @@ func (tx *Tx) lockBoxes(ctx context.Context, named []inbox) (*boxes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b, tx.each(ctx, ensureStates, []any{inboxes}, func(scan func(...any) error) error {
+	return b, tx.Each(ctx, ensureStates, []any{inboxes}, func(scan func(...any) error) error {
 		var box inbox
 		var m mark
 		err := scan(&box.recipient, &box.category, &m.head, &m.seen)
@@ -250,7 +251,7 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 		}
 		moved[g].top, moved[g].causes = max(moved[g].top, place), moved[g].causes+by
 	}
-	var lowered, restored rows
+	var lowered, restored sql.Rows
 	for c, h := range known {
 		is, holds := supported[c]
 		if holds = holds && !is.hidden; h.standing && !holds {
@@ -276,11 +277,11 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 		}
 	}
 	for _, change := range []struct {
-		statement
-		rows
+		sql.Statement
+		sql.Rows
 	}{{lowerCauses, lowered}, {restoreCauses, restored}} {
-		if len(change.rows) > 0 {
-			if _, err := b.tx.run(ctx, change.statement, change.rows); err != nil {
+		if len(change.Rows) > 0 {
+			if _, err := b.tx.Run(ctx, change.Statement, change.Rows); err != nil {
 				return err
 			}
 		}
@@ -310,7 +311,7 @@ func (b *boxes) insert(ctx context.Context, placed []raised) error {
 	for i, r := range placed {
 		fresh[i] = []any{r.Recipient, r.Category, r.Subject, r.Actor, r.Object, r.place, bucketOf(r.at), r.at, r.standing}
 	}
-	_, err := b.tx.insert(ctx, insertCauses, fresh)
+	_, err := b.tx.Insert(ctx, insertCauses, fresh)
 	return err
 }
 
@@ -318,17 +319,17 @@ func (b *boxes) moveGroups(ctx context.Context, moved map[group]*moves) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	list := make(rows, 0, len(moved))
+	list := make(sql.Rows, 0, len(moved))
 	for g, by := range moved {
 		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.top, by.causes})
 	}
-	_, err := b.tx.run(ctx, moveGroups, list)
+	_, err := b.tx.Run(ctx, moveGroups, list)
 	return err
 }
 
 // save writes what changed of the inboxes and reads their states.
 func (b *boxes) save(ctx context.Context) ([]NotificationState, error) {
-	var heads, marks rows
+	var heads, marks sql.Rows
 	for recipient, h := range b.heads {
 		if h.changed {
 			heads = append(heads, []any{recipient, h.place, h.gen, h.undo, h.undoAt})
@@ -340,11 +341,11 @@ func (b *boxes) save(ctx context.Context) ([]NotificationState, error) {
 		}
 	}
 	for _, change := range []struct {
-		statement
-		rows
+		sql.Statement
+		sql.Rows
 	}{{setHeads, heads}, {raiseVersions, marks}} {
-		if len(change.rows) > 0 {
-			if _, err := b.tx.run(ctx, change.statement, change.rows); err != nil {
+		if len(change.Rows) > 0 {
+			if _, err := b.tx.Run(ctx, change.Statement, change.Rows); err != nil {
 				return nil, err
 			}
 		}

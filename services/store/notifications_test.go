@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 const like = services.CategoryLike
@@ -241,7 +241,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 		all.Wait()
 		for n := services.UserID(1); n <= recipients; n++ {
 			state := must(b.NotificationStates(b.ctx, n))(b.t)[0]
-			causes := must(b.Query(b.ctx, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.t)
+			causes := must(b.Lines(b.ctx, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.t)
 			if state.Version != workers*rounds || len(causes) != workers*rounds || state.Days[0] != 1 {
 				b.t.Errorf("user %d has %d places and the state %+v", n, len(causes), state)
 			}
@@ -251,8 +251,8 @@ func TestApplyCausesAtOnce(t *testing.T) {
 
 // A recount reads what is unseen: it names no table that it would walk through.
 func TestRecountReadsTheUnseenAlone(t *testing.T) {
-	b := newBundle(t, storetest.SQLite(t))
-	plan := b.plan("statesByUser")
+	b := newBundle(t, sqltest.SQLite(t))
+	plan := b.plan("notification states of a user")
 	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
 		t.Errorf("the plan is %q", plan)
 	}

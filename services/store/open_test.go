@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -32,8 +35,8 @@ func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
 
 func TestDialectAndPing(t *testing.T) {
 	each(t, func(b *bundle) {
-		if !strings.HasSuffix(b.t.Name(), b.Dialect()) {
-			b.t.Errorf("the dialect is %s", b.Dialect())
+		if !strings.HasSuffix(b.t.Name(), b.DialectName()) {
+			b.t.Errorf("the dialect is %s", b.DialectName())
 		}
 		if err := b.Ping(b.ctx); err != nil {
 			b.t.Error(err)
@@ -79,12 +82,12 @@ func TestOpenErrors(t *testing.T) {
 		{"BadEscape", "postgres://user:ses%zzame@localhost/db", "not well formed", services.Invalid},
 		{"BadParameter", "postgres://localhost/db?password=sesame&sslmode=perhaps", "sslmode must be one of disable, allow, prefer", services.Invalid},
 		{"Refused", "postgres://user:sesame@" + refusingAddress(t) + "/tidings", "database tidings of user user at 127.0.0.1", services.Unavailable},
-		{"NoSuchDatabase", strings.Replace(storetest.Postgres(t), "/test_", "/nothing_", 1), "does not exist (3D000)", services.Unavailable},
+		{"NoSuchDatabase", strings.Replace(sqltest.Postgres(t), "/test_", "/nothing_", 1), "does not exist (3D000)", services.Unavailable},
 		{"NoSuchCertificate", "postgres://user:sesame@localhost/db?sslmode=verify-ca&sslrootcert=/nowhere", "the file that sslrootcert names", services.Invalid},
-		{"NoSuchUser", withUser(storetest.Postgres(t), "somebody:sesame"), `role "somebody" does not exist`, services.Unavailable},
+		{"NoSuchUser", withUser(sqltest.Postgres(t), "somebody:sesame"), `role "somebody" does not exist`, services.Unavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := store.Open(t.Context(), store.Config{URL: c.url})
+			s, err := store.Open(t.Context(), sql.Config{URL: c.url})
 			if s != nil {
 				t.Error("there is a store with the error")
 			}
@@ -123,18 +126,18 @@ func TestFailedOpenLeavesTheFileFree(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("x", 8192)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + path})
+	_, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + path})
 	coded(t, err, services.Invalid)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Open(t, store.Config{URL: "sqlite:" + path})
+	storetest.Open(t, sql.Config{URL: "sqlite:" + path})
 }
 
 func TestFileNamesAreTakenAsTheyAre(t *testing.T) {
 	for _, name := range []string{"a b.db", "50%.db", "what?.db", "a#b.db", "ü.db"} {
 		path := filepath.Join(t.TempDir(), name)
-		storetest.Open(t, store.Config{URL: "sqlite:" + path})
+		storetest.Open(t, sql.Config{URL: "sqlite:" + path})
 		if _, err := os.Stat(path); err != nil {
 			t.Error(err)
 		}
@@ -142,15 +145,15 @@ func TestFileNamesAreTakenAsTheyAre(t *testing.T) {
 }
 
 func TestTablesOfANewerProgramAreLeftAlone(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
-		s := storetest.Open(t, store.Config{URL: url})
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		s := storetest.Open(t, sql.Config{URL: url})
 		err := s.Write(t.Context(), func(tx *store.Tx) error {
 			return tx.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)")
 		})
 		if err := errors.Join(err, s.Close()); err != nil {
 			t.Fatal(err)
 		}
-		_, err = store.Open(t.Context(), store.Config{URL: url})
+		_, err = store.Open(t.Context(), sql.Config{URL: url})
 		coded(t, err, services.Conflict)
 		if !strings.Contains(err.Error(), "99999") {
 			t.Errorf("the error does not name the version: %v", err)
@@ -159,8 +162,8 @@ func TestTablesOfANewerProgramAreLeftAlone(t *testing.T) {
 }
 
 func TestSecondProcessIsRefused(t *testing.T) {
-	url := storetest.SQLite(t)
-	storetest.Open(t, store.Config{URL: url})
+	url := sqltest.SQLite(t)
+	storetest.Open(t, sql.Config{URL: url})
 	for name, refused := range map[string]string{"InThisProcess": openHere(t, url), "InAnother": openElsewhere(t, url)} {
 		file := strings.TrimPrefix(url, "sqlite:")
 		if !strings.Contains(refused, string(services.Conflict)) || !strings.Contains(refused, file) || !strings.Contains(refused, "process") {
@@ -170,7 +173,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 }
 
 func openHere(t *testing.T, url string) string {
-	_, err := store.Open(t.Context(), store.Config{URL: url})
+	_, err := store.Open(t.Context(), sql.Config{URL: url})
 	return string(services.CodeOf(err)) + " " + err.Error()
 }
 
@@ -184,18 +187,18 @@ func openElsewhere(t *testing.T, url string) string {
 }
 
 func TestAnsweredWritesSurviveKill(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
-		storetest.Open(t, store.Config{URL: url}).Close() // the tables are made by a process that lives
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		storetest.Open(t, sql.Config{URL: url}).Close() // the tables are made by a process that lives
 		cmd, out := startChild(t, "write", url)
 		acks := readAcks(t, cmd, out, 500)
-		surviving(t, storetest.Open(t, store.Config{URL: url}), acks)
+		surviving(t, storetest.Open(t, sql.Config{URL: url}), acks)
 	})
 }
 
 func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
-	server := storetest.NewServer(t)
+	server := sqltest.NewServer(t)
 	url := server.Database(t)
-	storetest.Open(t, store.Config{URL: url}).Close()
+	storetest.Open(t, sql.Config{URL: url}).Close()
 	_, out := startChild(t, "write", url)
 	var acks []services.PostID
 	for len(acks) < 300 {
@@ -215,7 +218,7 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 		acks = append(acks, id)
 	}
 	server.Start(t)
-	surviving(t, storetest.Open(t, store.Config{URL: url}), acks)
+	surviving(t, storetest.Open(t, sql.Config{URL: url}), acks)
 }
 
 // surviving checks that every post that was answered is there with its job, and that no job stands without its post.
@@ -228,7 +231,7 @@ func surviving(t *testing.T, s *store.Store, acks []services.PostID) {
 		}
 	}
 	all := must(s.AuthorPosts(t.Context(), 1, 1<<30))(t)
-	waiting, _, _, err := s.JobCounts(t.Context())
+	waiting, _, _, err := jobs.JobCounts(t.Context(), s.DB)
 	if err != nil || waiting != len(all) {
 		t.Errorf("%d posts have %d jobs (%v)", len(all), waiting, err)
 	}
@@ -236,7 +239,7 @@ func surviving(t *testing.T, s *store.Store, acks []services.PostID) {
 }
 
 func TestDatabaseAwayAndBack(t *testing.T) {
-	server := storetest.NewServer(t)
+	server := sqltest.NewServer(t)
 	b := newBundle(t, server.Database(t))
 	b.users("alice")
 	server.Stop()
@@ -244,7 +247,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	coded(t, err, services.Unavailable)
 	_, err = b.Users(b.ctx, []services.UserID{1})
 	coded(t, err, services.Unavailable)
-	_, err = b.Claim(b.ctx, []string{"any"}, 1, 1)
+	_, err = jobs.Claim(b.ctx, b.Store.DB, []string{"any"}, 1, 1)
 	coded(t, err, services.Unavailable)
 	coded(t, b.Ping(b.ctx), services.Unavailable)
 	server.Start(t)
@@ -261,7 +264,7 @@ func TestAFileThatIsNoDatabaseIsLeftAlone(t *testing.T) {
 	if err := os.WriteFile(path, []byte("root:x:0:0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + path})
+	_, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + path})
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), path) {
 		t.Errorf("opened, or refused with %v", err)
 	}
@@ -292,7 +295,7 @@ func TestDatabaseFilesArePrivate(t *testing.T) {
 	}
 	open := func() *store.Store {
 		t.Helper()
-		s, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + path})
+		s, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + path})
 		if err != nil {
 			t.Fatal(err)
 		}

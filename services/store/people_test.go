@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -178,7 +179,7 @@ func TestImportFollows(t *testing.T) {
 		}
 		old, _, err := b.Edge(b.ctx, 1, 2)
 		equal(b.t, must(old, err)(b.t).Since, services.PostID(5))
-		if waiting, _, _, err := b.JobCounts(b.ctx); waiting != 0 || err != nil {
+		if waiting, _, _, err := jobs.JobCounts(b.ctx, b.Store.DB); waiting != 0 || err != nil {
 			b.t.Errorf("an import made %d jobs (%v)", waiting, err)
 		}
 	})

@@ -4,35 +4,36 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 const policyColumns = `SELECT ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE user_number = $1`
 
 var (
-	bearPolicy = newStatement("make a display policy", `INSERT INTO display_policies
+	bearPolicy = sql.NewStatement("make a display policy", `INSERT INTO display_policies
 		(user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east) VALUES ($1, 0, 0, 0, 0, 0, 0)
 		ON CONFLICT (user_number) DO NOTHING`)
 
-	lockPolicy = newStatement("lock a display policy", policyColumns+` {for update}`)
+	lockPolicy = sql.NewStatement("lock a display policy", policyColumns+` {for update}`)
 
-	onePolicy = newStatement("a display policy", policyColumns)
+	onePolicy = sql.NewStatement("a display policy", policyColumns)
 
-	setPolicy = newStatement("set a display policy", `UPDATE display_policies
+	setPolicy = sql.NewStatement("set a display policy", `UPDATE display_policies
 		SET ver = $2, out_of_total = $3, as_dot = $4, quiet_from = $5, quiet_to = $6, offset_east = $7 WHERE user_number = $1`)
 
-	oneGroupPolicy = newStatement("a group policy", `SELECT policy FROM group_policies WHERE user_number = $1`)
+	oneGroupPolicy = sql.NewStatement("a group policy", `SELECT policy FROM group_policies WHERE user_number = $1`)
 
-	setGroupPolicy = newStatement("set a group policy", `INSERT INTO group_policies (user_number, policy) VALUES ($1, $2)
+	setGroupPolicy = sql.NewStatement("set a group policy", `INSERT INTO group_policies (user_number, policy) VALUES ($1, $2)
 		ON CONFLICT (user_number) DO UPDATE SET policy = excluded.policy`)
 )
 
 // ChangePolicy changes how a user wants his badges shown, one change after the other, and answers what stands. The
 // version rises by one with each. An error of change leaves all as it was.
 func (tx *Tx) ChangePolicy(ctx context.Context, user services.UserID, change func(*services.DisplayPolicy) error) (services.DisplayPolicy, error) {
-	if _, err := tx.run(ctx, bearPolicy, user); err != nil {
+	if _, err := tx.Run(ctx, bearPolicy, user); err != nil {
 		return services.DisplayPolicy{}, err
 	}
-	policy, err := tx.policy(ctx, lockPolicy, user)
+	policy, err := policy(ctx, tx.Tx.Runner, lockPolicy, user)
 	if err != nil {
 		return policy, err
 	}
@@ -40,19 +41,19 @@ func (tx *Tx) ChangePolicy(ctx context.Context, user services.UserID, change fun
 		return policy, err
 	}
 	policy.Version++
-	_, err = tx.run(ctx, setPolicy, user, int64(policy.Version), int64(services.PackSources(policy.OutOfTotal)),
+	_, err = tx.Run(ctx, setPolicy, user, int64(policy.Version), int64(services.PackSources(policy.OutOfTotal)),
 		int64(services.PackSources(policy.AsDot)), policy.QuietFrom, policy.QuietTo, policy.OffsetEast)
 	return policy, err
 }
 
 // Policy is how a user wants his badges shown; the standard, with version 0, when he never said.
 func (s *Store) Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error) {
-	return s.policy(ctx, onePolicy, user)
+	return policy(ctx, s.DB.Runner, onePolicy, user)
 }
 
-func (r runner) policy(ctx context.Context, st statement, user services.UserID) (policy services.DisplayPolicy, err error) {
+func policy(ctx context.Context, r sql.Runner, st sql.Statement, user services.UserID) (policy services.DisplayPolicy, err error) {
 	var out, dots int64
-	_, err = r.one(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
+	_, err = r.One(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
 	policy.OutOfTotal, policy.AsDot = services.UnpackSources(uint64(out)), services.UnpackSources(uint64(dots))
 	return policy, err
 }
@@ -60,12 +61,12 @@ func (r runner) policy(ctx context.Context, st statement, user services.UserID) 
 // GroupPolicy is who may add a user to groups and rooms.
 func (s *Store) GroupPolicy(ctx context.Context, user services.UserID) (services.GroupPolicy, error) {
 	policy := services.AddedByEveryone
-	_, err := s.one(ctx, oneGroupPolicy, []any{user}, &policy)
+	_, err := s.One(ctx, oneGroupPolicy, []any{user}, &policy)
 	return policy, err
 }
 
 // SetGroupPolicy sets who may add a user to groups and rooms.
 func (tx *Tx) SetGroupPolicy(ctx context.Context, user services.UserID, policy services.GroupPolicy) error {
-	_, err := tx.run(ctx, setGroupPolicy, user, policy)
+	_, err := tx.Run(ctx, setGroupPolicy, user, policy)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // HomePage is the view code of the home feed; its view id is "".
@@ -13,15 +14,15 @@ const HomePage = "home_page"
 const LiveBoard = "live_board"
 
 var (
-	raisePosition = newStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
+	raisePosition = sql.NewStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
 		VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET last_access_at = excluded.last_access_at,
 			position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
 		RETURNING position`)
 
-	onePosition = newStatement("a position", `SELECT position FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
+	onePosition = sql.NewStatement("a position", `SELECT position FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
 
-	positionsOf = newStatement("positions of a user", `SELECT view_code, position FROM user_access_log
+	positionsOf = sql.NewStatement("positions of a user", `SELECT view_code, position FROM user_access_log
 		WHERE user_number = $1 AND {in view_code $2 TEXT} AND view_id = ''`)
 )
 
@@ -29,21 +30,21 @@ var (
 // what stands.
 func (tx *Tx) RaisePosition(ctx context.Context, user services.UserID, viewCode, viewID string, position services.PostID) (services.PostID, error) {
 	var stands services.PostID
-	_, err := tx.one(ctx, raisePosition, []any{user, viewCode, viewID, position, tx.Now}, &stands)
+	_, err := tx.One(ctx, raisePosition, []any{user, viewCode, viewID, position, tx.Now}, &stands)
 	return stands, err
 }
 
 // Position is how far a user has looked in a view; 0 when he never did.
 func (s *Store) Position(ctx context.Context, user services.UserID, viewCode, viewID string) (services.PostID, error) {
 	var position services.PostID
-	_, err := s.one(ctx, onePosition, []any{user, viewCode, viewID}, &position)
+	_, err := s.One(ctx, onePosition, []any{user, viewCode, viewID}, &position)
 	return position, err
 }
 
 // Positions is how far a user has looked in some views whose id is ""; those that he never looked at are absent.
 func (s *Store) Positions(ctx context.Context, user services.UserID, viewCodes ...string) (map[string]services.PostID, error) {
 	positions := make(map[string]services.PostID, len(viewCodes))
-	err := s.each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {
+	err := s.Each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {
 		var code string
 		var position services.PostID
 		err := scan(&code, &position)

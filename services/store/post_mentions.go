@@ -4,14 +4,15 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	insertPostMentions = newInsertion("insert mentions in a post", "mentions", "post BIGINT, mentioned BIGINT", "")
+	insertPostMentions = sql.NewInsertion("insert mentions in a post", "mentions", "post BIGINT, mentioned BIGINT", "")
 
-	deletePostMentions = newStatement("forget who is mentioned in a post", `DELETE FROM mentions WHERE post = $1`)
+	deletePostMentions = sql.NewStatement("forget who is mentioned in a post", `DELETE FROM mentions WHERE post = $1`)
 
-	postMentions = newStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
+	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
 )
 
 // InsertPostMentions notes whom a new post names, each once.
@@ -20,23 +21,23 @@ func (tx *Tx) InsertPostMentions(ctx context.Context, post services.PostID, ment
 	for i, user := range mentioned {
 		all[i] = []any{post, user}
 	}
-	_, err := tx.insert(ctx, insertPostMentions, all)
+	_, err := tx.Insert(ctx, insertPostMentions, all)
 	return err
 }
 
 // PostMentions lists whom a post names, in the order of their numbers.
 func (s *Store) PostMentions(ctx context.Context, post services.PostID) ([]services.UserID, error) {
-	return s.mentions(ctx, post)
+	return mentions(ctx, s.DB.Runner, post)
 }
 
 // PostMentions lists whom a post names, in the order of their numbers.
 func (tx *Tx) PostMentions(ctx context.Context, post services.PostID) ([]services.UserID, error) {
-	return tx.mentions(ctx, post)
+	return mentions(ctx, tx.Tx.Runner, post)
 }
 
-func (r runner) mentions(ctx context.Context, post services.PostID) ([]services.UserID, error) {
+func mentions(ctx context.Context, r sql.Runner, post services.PostID) ([]services.UserID, error) {
 	var mentioned []services.UserID
-	err := r.each(ctx, postMentions, []any{post}, func(scan func(...any) error) error {
+	err := r.Each(ctx, postMentions, []any{post}, func(scan func(...any) error) error {
 		var user services.UserID
 		err := scan(&user)
 		mentioned = append(mentioned, user)

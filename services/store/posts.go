@@ -2,9 +2,9 @@ package store
 
 import (
 	"context"
-	"database/sql"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, deleted_at FROM posts `
@@ -13,26 +13,26 @@ const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, upda
 const feedPost = `deleted_at IS NULL AND NOT off_feed`
 
 var (
-	insertPost = newStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
+	insertPost = sql.NewStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
 
-	deletePost = newStatement("delete a post", `UPDATE posts SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL`)
+	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL`)
 
-	editedPost = newStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
+	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 
 	// A copy goes by the time of the last change: each change has a later one.
-	editPost = newStatement("edit a post", `UPDATE posts SET body = $2,
+	editPost = sql.NewStatement("edit a post", `UPDATE posts SET body = $2,
 		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
 
-	lockPost = newStatement("lock a post", postColumns+`WHERE id = $1 {for share}`)
+	lockPost = sql.NewStatement("lock a post", postColumns+`WHERE id = $1 {for share}`)
 
-	postByID = newStatement("a post", postColumns+`WHERE id = $1`)
+	postByID = sql.NewStatement("a post", postColumns+`WHERE id = $1`)
 
-	postsByID = newStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
+	postsByID = sql.NewStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
 
-	greatestPost = newStatement("greatest post", `SELECT COALESCE(max(id), 0) FROM posts`)
+	greatestPost = sql.NewStatement("greatest post", `SELECT COALESCE(max(id), 0) FROM posts`)
 
-	authorPosts = newStatement("an author's posts", `SELECT id FROM posts
+	authorPosts = sql.NewStatement("an author's posts", `SELECT id FROM posts
 		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
 )
 
@@ -44,7 +44,7 @@ func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error {
 		updated = tx.Now
 	}
 	parent := sql.NullInt64{Int64: int64(post.Parent), Valid: post.Parent != 0}
-	inserted, err := tx.run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pull, post.Body, updated)
+	inserted, err := tx.Run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pull, post.Body, updated)
 	if err == nil && inserted == 0 {
 		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
 	}
@@ -55,7 +55,7 @@ func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error {
 // would be older than what has been seen.
 func (tx *Tx) NewIDAfterPosts(ctx context.Context, ids *services.IDClock) (services.PostID, error) {
 	var greatest services.PostID
-	if _, err := tx.one(ctx, greatestPost, nil, &greatest); err != nil {
+	if _, err := tx.One(ctx, greatestPost, nil, &greatest); err != nil {
 		return 0, err
 	}
 	ids.Observe(greatest)
@@ -64,14 +64,14 @@ func (tx *Tx) NewIDAfterPosts(ctx context.Context, ids *services.IDClock) (servi
 
 // GreatestPost is the greatest id of all posts, 0 when there is none.
 func (s *Store) GreatestPost(ctx context.Context) (greatest services.PostID, err error) {
-	_, err = s.one(ctx, greatestPost, nil, &greatest)
+	_, err = s.One(ctx, greatestPost, nil, &greatest)
 	return greatest, err
 }
 
 // DeletePost takes a post out of everything; its row stays. It returns the post as it is now. deleted is false when
 // it was gone already; NOT_FOUND when there never was one.
 func (tx *Tx) DeletePost(ctx context.Context, id services.PostID) (post services.Post, deleted bool, err error) {
-	changed, err := tx.run(ctx, deletePost, id, tx.Now)
+	changed, err := tx.Run(ctx, deletePost, id, tx.Now)
 	if err != nil {
 		return post, false, err
 	}
@@ -87,10 +87,10 @@ func (tx *Tx) PostForUpdate(ctx context.Context, id services.PostID) (services.P
 
 // EditPost changes the body of a post, which stays in its place, and whom it mentions, and returns the post as it is now.
 func (tx *Tx) EditPost(ctx context.Context, id services.PostID, body string, mentioned []services.UserID) (services.Post, error) {
-	if _, err := tx.run(ctx, editPost, id, body, tx.Now); err != nil {
+	if _, err := tx.Run(ctx, editPost, id, body, tx.Now); err != nil {
 		return services.Post{}, err
 	}
-	if _, err := tx.run(ctx, deletePostMentions, id); err != nil {
+	if _, err := tx.Run(ctx, deletePostMentions, id); err != nil {
 		return services.Post{}, err
 	}
 	if err := tx.InsertPostMentions(ctx, id, mentioned); err != nil {
@@ -110,9 +110,9 @@ func (tx *Tx) Post(ctx context.Context, id services.PostID) (services.Post, erro
 	return tx.post(ctx, postByID, id)
 }
 
-func (tx *Tx) post(ctx context.Context, st statement, id services.PostID) (post services.Post, err error) {
+func (tx *Tx) post(ctx context.Context, st sql.Statement, id services.PostID) (post services.Post, err error) {
 	found := false
-	err = tx.each(ctx, st, []any{id}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, st, []any{id}, func(scan func(...any) error) error {
 		found = true
 		post, err = scanPost(scan)
 		return err
@@ -126,7 +126,7 @@ func (tx *Tx) post(ctx context.Context, st statement, id services.PostID) (post 
 // Posts gives posts by their ids, the deleted ones too. An id that nothing has is absent.
 func (s *Store) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {
 	posts := make(map[services.PostID]services.Post, len(ids))
-	err := s.each(ctx, postsByID, []any{ids}, func(scan func(...any) error) error {
+	err := s.Each(ctx, postsByID, []any{ids}, func(scan func(...any) error) error {
 		post, err := scanPost(scan)
 		posts[post.ID] = post
 		return err
@@ -139,14 +139,14 @@ func scanPost(scan func(...any) error) (post services.Post, err error) {
 	var updated int64
 	var parent, deleted sql.NullInt64
 	err = scan(&post.ID, &post.Author, &post.Kind, &parent, &post.OffFeed, &post.Pull, &post.Body, &updated, &deleted)
-	post.Parent, post.UpdatedAt, post.Deleted = services.PostID(parent.Int64), fromMicros(updated), deleted.Valid
+	post.Parent, post.UpdatedAt, post.Deleted = services.PostID(parent.Int64), sql.FromMicros(updated), deleted.Valid
 	return post, err
 }
 
 // AuthorPosts lists an author's posts that are pushed into his followers' inboxes, the newest first, at most limit.
 func (s *Store) AuthorPosts(ctx context.Context, author services.UserID, limit int) ([]services.PostID, error) {
 	var ids []services.PostID
-	err := s.each(ctx, authorPosts, []any{author, limit}, func(scan func(...any) error) error {
+	err := s.Each(ctx, authorPosts, []any{author, limit}, func(scan func(...any) error) error {
 		var id services.PostID
 		err := scan(&id)
 		ids = append(ids, id)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 func TestPosts(t *testing.T) {
@@ -80,7 +80,7 @@ func TestPostForShare(t *testing.T) {
 // Who has read a post for sharing commits before it can be deleted; otherwise a like and a deletion that do not
 // see each other could both pass.
 func TestPostForShareHoldsOffDeletion(t *testing.T) {
-	b := newBundle(t, storetest.Postgres(t))
+	b := newBundle(t, sqltest.Postgres(t))
 	b.post(1, 5)
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	letGo := sync.OnceFunc(func() { close(gate) })
@@ -100,7 +100,7 @@ func TestPostForShareHoldsOffDeletion(t *testing.T) {
 		deleted <- b.Write(b.ctx, func(tx *store.Tx) error { _, _, err := tx.DeletePost(b.ctx, 5); return err })
 	}()
 	eventually(t, "the deletion waits for the row", func() bool {
-		return len(must(b.Query(b.ctx, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"))(t)) == 1
+		return len(must(b.Lines(b.ctx, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"))(t)) == 1
 	})
 	letGo()
 	if err := errors.Join(<-done, <-deleted); err != nil {
@@ -153,7 +153,7 @@ func TestPositionsOnlyGrow(t *testing.T) {
 		equal(b.t, must(b.Position(b.ctx, 2, store.HomePage, ""))(b.t), services.PostID(0))
 		equal(b.t, must(b.Position(b.ctx, 1, store.HomePage, "x"))(b.t), services.PostID(0))
 		equal(b.t, must(b.Position(b.ctx, 1, "topic", ""))(b.t), services.PostID(0))
-		rows := must(b.Query(b.ctx, "SELECT last_access_at - $1 FROM user_access_log", b.clock.Now()))(b.t)
+		rows := must(b.Lines(b.ctx, "SELECT last_access_at - $1 FROM user_access_log", b.clock.Now()))(b.t)
 		equal(b.t, rows, []string{"0"}) // a late report is an access too
 	})
 }

@@ -2,16 +2,16 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
 	// Of each author one entry more than asked for: it is the floor of the others. One statement reads one moment: the version
 	// is that of the very posts beside it.
-	pulledPosts = newStatement("pulled posts", `
+	pulledPosts = sql.NewStatement("pulled posts", `
 SELECT p.author, p.id, 0 FROM {rows $1 author BIGINT} AS a CROSS JOIN posts p
 WHERE p.author = a.author AND p.pull AND `+feedPost+` AND p.id >= COALESCE((SELECT id FROM posts
 	WHERE posts.author = a.author AND pull AND `+feedPost+` ORDER BY id DESC LIMIT 1 OFFSET $2), 0)
@@ -19,14 +19,14 @@ UNION ALL
 SELECT author, 0, pulled_ver FROM authors WHERE {in author $3 BIGINT}
 ORDER BY 1, 2`)
 
-	setPulledVersion = newStatement("set the version of an author's pulled posts", `UPDATE authors SET pulled_ver = $2 WHERE author = $1`)
+	setPulledVersion = sql.NewStatement("set the version of an author's pulled posts", `UPDATE authors SET pulled_ver = $2 WHERE author = $1`)
 
-	pulledBy = newStatement("pull authors of a reader", `SELECT followee, since FROM follows
+	pulledBy = sql.NewStatement("pull authors of a reader", `SELECT followee, since FROM follows
 		WHERE follower = $1 AND followee <> $1 AND shown
 			AND COALESCE((SELECT pull FROM authors WHERE authors.author = follows.followee), FALSE)
 		ORDER BY followee`)
 
-	authorPulls = newStatement("whether an author is a pull author", `SELECT pull FROM authors WHERE author = $1`)
+	authorPulls = sql.NewStatement("whether an author is a pull author", `SELECT pull FROM authors WHERE author = $1`)
 )
 
 // PulledPosts are an author's newest pulled posts.
@@ -39,18 +39,18 @@ type PulledPosts struct {
 // SetPulledVersion notes the version of the log at which an author's pulled posts changed. The caller has appended it in this
 // transaction, so that versions only rise.
 func (tx *Tx) SetPulledVersion(ctx context.Context, author services.UserID, version uint64) error {
-	_, err := tx.run(ctx, setPulledVersion, author, int64(version))
+	_, err := tx.Run(ctx, setPulledVersion, author, int64(version))
 	return err
 }
 
 // PulledPosts gives the newest pulled posts of authors, at most limit of each. Who never had a mode other than small is absent.
 func (s *Store) PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
-	list := make(rows, len(authors))
+	list := make(sql.Rows, len(authors))
 	for i, author := range authors {
 		list[i] = []any{author}
 	}
 	found := make(map[services.UserID]PulledPosts)
-	err := s.each(ctx, pulledPosts, []any{list, limit, authors}, func(scan func(...any) error) error {
+	err := s.Each(ctx, pulledPosts, []any{list, limit, authors}, func(scan func(...any) error) error {
 		var author services.UserID
 		var post services.PostID
 		var version uint64
@@ -76,7 +76,7 @@ func (s *Store) PulledPosts(ctx context.Context, authors []services.UserID, limi
 // PulledBy lists the pull authors whom a reader follows and is shown, by their numbers: what his document names.
 func (s *Store) PulledBy(ctx context.Context, reader services.UserID) ([]services.Edge, error) {
 	var edges []services.Edge
-	err := s.each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
+	err := s.Each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
 		edge := services.Edge{Follower: reader}
 		err := scan(&edge.Followee, &edge.Since)
 		edges = append(edges, edge)
@@ -87,7 +87,7 @@ func (s *Store) PulledBy(ctx context.Context, reader services.UserID) ([]service
 
 // Pulls says whether an author is one whom his followers' documents name.
 func (s *Store) Pulls(ctx context.Context, author services.UserID) (pulls bool, err error) {
-	_, err = s.one(ctx, authorPulls, []any{author}, &pulls)
+	_, err = s.One(ctx, authorPulls, []any{author}, &pulls)
 	return pulls, err
 }
 
@@ -98,51 +98,51 @@ type InFlightFanout struct {
 }
 
 var (
-	insertFanout = newStatement("begin a fan-out", `INSERT INTO fanouts (post, author, chunks, began_at) VALUES ($1, $2, $3, $4)
+	insertFanout = sql.NewStatement("begin a fan-out", `INSERT INTO fanouts (post, author, chunks, began_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (post) DO NOTHING`)
 
-	lowerFanout = newStatement("end a chunk of a fan-out", `UPDATE fanouts SET chunks = chunks - 1 WHERE post = $1 RETURNING chunks`)
+	lowerFanout = sql.NewStatement("end a chunk of a fan-out", `UPDATE fanouts SET chunks = chunks - 1 WHERE post = $1 RETURNING chunks`)
 
-	resizeFanout = newStatement("change the chunks of a fan-out", `UPDATE fanouts SET chunks = $2 WHERE post = $1`)
+	resizeFanout = sql.NewStatement("change the chunks of a fan-out", `UPDATE fanouts SET chunks = $2 WHERE post = $1`)
 
-	deleteFanout = newStatement("end a fan-out", `DELETE FROM fanouts WHERE post = $1`)
+	deleteFanout = sql.NewStatement("end a fan-out", `DELETE FROM fanouts WHERE post = $1`)
 
-	inFlightFanouts = newStatement("unfinished fan-outs", `SELECT post, author FROM fanouts ORDER BY post`)
+	inFlightFanouts = sql.NewStatement("unfinished fan-outs", `SELECT post, author FROM fanouts ORDER BY post`)
 
-	oldestFanout = newStatement("the oldest fan-out", `SELECT min(began_at) FROM fanouts`)
+	oldestFanout = sql.NewStatement("the oldest fan-out", `SELECT min(began_at) FROM fanouts`)
 
-	forgetFanouts = newStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1`)
+	forgetFanouts = sql.NewStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1`)
 )
 
 // BeginFanout notes that a post is on its way in so many chunks. Said again it changes nothing.
 func (tx *Tx) BeginFanout(ctx context.Context, fanout InFlightFanout, chunks int) error {
-	_, err := tx.run(ctx, insertFanout, fanout.Post, fanout.Author, chunks, tx.Now)
+	_, err := tx.Run(ctx, insertFanout, fanout.Post, fanout.Author, chunks, tx.Now)
 	return err
 }
 
 // EndChunk notes that a chunk of a fan-out is done, and answers how many are left. With the last one the fan-out is
 // forgotten; -1 says that it was forgotten before.
 func (tx *Tx) EndChunk(ctx context.Context, post services.PostID) (left int, err error) {
-	found, err := tx.one(ctx, lowerFanout, []any{post}, &left)
+	found, err := tx.One(ctx, lowerFanout, []any{post}, &left)
 	if err != nil || !found {
 		return -1, err
 	}
 	if left <= 0 {
-		_, err = tx.run(ctx, deleteFanout, post)
+		_, err = tx.Run(ctx, deleteFanout, post)
 	}
 	return max(left, 0), err
 }
 
 // ResizeFanout sets how many chunks of a fan-out are left. One that was forgotten stays so.
 func (tx *Tx) ResizeFanout(ctx context.Context, post services.PostID, chunks int) error {
-	_, err := tx.run(ctx, resizeFanout, post, chunks)
+	_, err := tx.Run(ctx, resizeFanout, post, chunks)
 	return err
 }
 
 // InFlightFanouts lists the posts that are on their way in more than one chunk, the oldest first.
 func (s *Store) InFlightFanouts(ctx context.Context) ([]InFlightFanout, error) {
 	var list []InFlightFanout
-	err := s.each(ctx, inFlightFanouts, nil, func(scan func(...any) error) error {
+	err := s.Each(ctx, inFlightFanouts, nil, func(scan func(...any) error) error {
 		var one InFlightFanout
 		err := scan(&one.Post, &one.Author)
 		list = append(list, one)
@@ -154,7 +154,7 @@ func (s *Store) InFlightFanouts(ctx context.Context) ([]InFlightFanout, error) {
 // ForgetFanouts drops fan-outs that began before a time and says how many: a chunk of theirs is dead.
 func (s *Store) ForgetFanouts(ctx context.Context, before time.Time) (forgotten int, err error) {
 	err = s.Write(ctx, func(tx *Tx) error {
-		forgotten, err = tx.run(ctx, forgetFanouts, before)
+		forgotten, err = tx.Run(ctx, forgetFanouts, before)
 		return err
 	})
 	return forgotten, err
@@ -163,8 +163,8 @@ func (s *Store) ForgetFanouts(ctx context.Context, before time.Time) (forgotten 
 // OldestFanout is when the oldest of InFlightFanouts began; the zero time when there is none.
 func (s *Store) OldestFanout(ctx context.Context) (began time.Time, err error) {
 	var at sql.NullInt64
-	if _, err = s.one(ctx, oldestFanout, nil, &at); err == nil && at.Valid {
-		began = fromMicros(at.Int64)
+	if _, err = s.One(ctx, oldestFanout, nil, &at); err == nil && at.Valid {
+		began = sql.FromMicros(at.Int64)
 	}
 	return began, err
 }

@@ -8,20 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // A database without room says so from its first refusal on. What writes nothing, and what fails for reasons of its own,
 // neither raises nor ends it: only a write that is on disk again does.
 func TestADatabaseWithoutRoomRefusesWrites(t *testing.T) {
-	b := newBundle(t, storetest.SQLite(t))
+	b := newBundle(t, sqltest.SQLite(t))
 	limit := func(pages string) {
 		b.write(func(tx *store.Tx) error {
-			_, err := tx.Query(b.ctx, "PRAGMA max_page_count = "+pages)
+			_, err := tx.Lines(b.ctx, "PRAGMA max_page_count = "+pages)
 			return err
 		})
 	}
@@ -42,7 +41,7 @@ func TestADatabaseWithoutRoomRefusesWrites(t *testing.T) {
 	if err := b.CheckWrites(ended); err != nil {
 		t.Errorf("while all is well it is not tried at all: %v", err)
 	}
-	limit(must(b.Query(b.ctx, "PRAGMA page_count"))(t)[0])
+	limit(must(b.Lines(b.ctx, "PRAGMA page_count"))(t)[0])
 	coded(t, b.Write(b.ctx, big), services.Unavailable)
 	want(true, "without room")
 	b.write(func(*store.Tx) error { return nil })
@@ -77,12 +76,12 @@ func TestWhatRefusesWrites(t *testing.T) {
 		want bool
 	}{
 		{nil, false}, {errMine, false}, {context.DeadlineExceeded, false},
-		{&pgconn.PgError{Code: "53100"}, true}, {&pgconn.PgError{Code: "25006"}, true}, {&pgconn.PgError{Code: "58030"}, true},
-		{&pgconn.PgError{Code: "53300"}, false}, {&pgconn.PgError{Code: "40001"}, false}, {&pgconn.PgError{Code: "57P01"}, false},
+		{sqltest.PostgresError("53100", ""), true}, {sqltest.PostgresError("25006", ""), true}, {sqltest.PostgresError("58030", ""), true},
+		{sqltest.PostgresError("53300", ""), false}, {sqltest.PostgresError("40001", ""), false}, {sqltest.PostgresError("57P01", ""), false},
 		{errors.New("write tidings.db-wal: file too large"), true},
 	} {
-		for _, err := range []error{c.err, store.Fault("test", c.err)} {
-			if got := store.RefusesWrites(err); got != c.want {
+		for _, err := range []error{c.err, sql.Fault("test", c.err)} {
+			if got := sql.Refused(err); got != c.want {
 				t.Errorf("%v: %v, want %v", fmt.Sprint(err), got, c.want)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // pushedReplay is what replay lists hold of a host. Its columns and those of pulledReplay are the index shows_replays; pull is
@@ -15,17 +16,17 @@ const (
 )
 
 var (
-	hostReplays = newStatement("replays of a host", showColumns+`shows s WHERE s.host = $1 AND `+pushedReplay+`
+	hostReplays = sql.NewStatement("replays of a host", showColumns+`shows s WHERE s.host = $1 AND `+pushedReplay+`
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT $2`)
 
-	pulledReplays = newStatement("pulled replays", showColumns+`{rows $1 host BIGINT} AS a CROSS JOIN shows s
+	pulledReplays = sql.NewStatement("pulled replays", showColumns+`{rows $1 host BIGINT} AS a CROSS JOIN shows s
 WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.ended_at FROM shows s
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
 ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 
 	// It is put together as a home feed is: see newestOfSources. Places are times here, so that some of the same time as the
 	// last are read to no end.
-	replaysFeed = newStatement("replays of followed hosts", `
+	replaysFeed = sql.NewStatement("replays of followed hosts", `
 WITH edges AS MATERIALIZED (`+hostEdges+`), page AS MATERIALIZED (
 	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges
 ), marks AS MATERIALIZED (
@@ -48,17 +49,17 @@ ORDER BY s.ended_at DESC, s.id DESC LIMIT $4`)
 
 // HostReplays lists the replays of a host that are in his followers' lists, the newest end first, at most limit.
 func (s *Store) HostReplays(ctx context.Context, host services.UserID, limit int) ([]services.Show, error) {
-	return s.shows(ctx, hostReplays, host, limit)
+	return shows(ctx, s.DB.Runner, hostReplays, host, limit)
 }
 
 // PulledReplays lists the newest replays of hosts that are in nobody's list, at most limit of each host: by host, the newest
 // end first.
 func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error) {
-	list := make(rows, len(hosts))
+	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host}
 	}
-	found, err := s.shows(ctx, pulledReplays, list, max(0, limit-1))
+	found, err := shows(ctx, s.DB.Runner, pulledReplays, list, max(0, limit-1))
 	kept, of := found[:0], 0
 	for i, show := range found { // several may have the time of the last
 		if of++; i == 0 || found[i-1].Host != show.Host {
@@ -81,5 +82,5 @@ func (s *Store) ReplaysFeed(ctx context.Context, reader services.UserID, before 
 	if before.Replay {
 		ended, id = before.Score*1000, before.ID
 	}
-	return s.shows(ctx, replaysFeed, reader, ended, id, limit)
+	return shows(ctx, s.DB.Runner, replaysFeed, reader, ended, id, limit)
 }

@@ -2,51 +2,51 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // Between two users there are the two edges of their follows, and what either has put between them. All of it is one
 // thing, for which the row of the follower is the lock: who follows takes it lightly, side by side with others who do,
 // and who mutes, blocks or hides takes it alone. So shown is right when either has committed.
 var (
-	lockUsers = newStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
+	lockUsers = sql.NewStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
 
-	holdUsers = newStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
+	holdUsers = sql.NewStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
 
 	// A row for every block, mute and hiding that concerns a follow.
-	restrictionsBetween = newStatement("restrictions between users", `
+	restrictionsBetween = sql.NewStatement("restrictions between users", `
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 follower BIGINT, followee BIGINT} AS named)
 SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocker = c.follower AND blocked = c.followee
 UNION ALL SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocker = c.followee AND blocked = c.follower
 UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN mutes WHERE muter = c.follower AND muted = c.followee
 UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN hides WHERE author = c.followee AND hides.follower = c.follower`)
 
-	showFollow = newStatement("show a follow", `
+	showFollow = sql.NewStatement("show a follow", `
 UPDATE follows SET shown = 0 = (SELECT count(*) FROM mutes WHERE muter = $1 AND muted = $2) + (SELECT count(*) FROM hides WHERE author = $2 AND follower = $1)
 WHERE follower = $1 AND followee = $2`)
 
-	insertMute = newStatement("insert a mute", `INSERT INTO mutes (muter, muted, made, until) VALUES ($1, $2, $3, $4)
+	insertMute = sql.NewStatement("insert a mute", `INSERT INTO mutes (muter, muted, made, until) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (muter, muted) DO UPDATE SET until = excluded.until`)
 
-	oneMute = newStatement("a mute", `SELECT until FROM mutes WHERE muter = $1 AND muted = $2`)
+	oneMute = sql.NewStatement("a mute", `SELECT until FROM mutes WHERE muter = $1 AND muted = $2`)
 )
 
 // restrictionTable has the statements of one kind. Owner and other are $1 and $2 everywhere.
 type restrictionTable struct {
-	insert, delete, count, list statement
+	insert, delete, count, list sql.Statement
 }
 
 func newRestrictionTable(table, owner, other, until string) restrictionTable {
 	return restrictionTable{
-		insert: newStatement("insert into "+table, fmt.Sprintf(`INSERT INTO %[1]s (%[2]s, %[3]s, made) VALUES ($1, $2, $3)
+		insert: sql.NewStatement("insert into "+table, fmt.Sprintf(`INSERT INTO %[1]s (%[2]s, %[3]s, made) VALUES ($1, $2, $3)
 			ON CONFLICT (%[2]s, %[3]s) DO NOTHING`, table, owner, other)),
-		delete: newStatement("delete from "+table, fmt.Sprintf(`DELETE FROM %s WHERE %s = $1 AND %s = $2`, table, owner, other)),
-		count:  newStatement("count "+table, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s = $1 LIMIT $2) AS counted`, table, owner)),
-		list: newStatement("list "+table, fmt.Sprintf(`SELECT %[3]s, made, %[4]s FROM %[1]s
+		delete: sql.NewStatement("delete from "+table, fmt.Sprintf(`DELETE FROM %s WHERE %s = $1 AND %s = $2`, table, owner, other)),
+		count:  sql.NewStatement("count "+table, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s = $1 LIMIT $2) AS counted`, table, owner)),
+		list: sql.NewStatement("list "+table, fmt.Sprintf(`SELECT %[3]s, made, %[4]s FROM %[1]s
 			WHERE %[2]s = $1 AND made < $2 ORDER BY made DESC LIMIT $3`, table, owner, other, until)),
 	}
 }
@@ -69,7 +69,7 @@ type standing struct {
 // between reads what stands against follows, none of which changes until this transaction ends.
 func (tx *Tx) between(ctx context.Context, edges []services.Edge) (map[pair]standing, error) {
 	followers := make([]services.UserID, 0, len(edges))
-	list := make(rows, len(edges))
+	list := make(sql.Rows, len(edges))
 	for i, edge := range edges {
 		if len(followers) == 0 || followers[len(followers)-1] != edge.Follower {
 			followers = append(followers, edge.Follower)
@@ -80,7 +80,7 @@ func (tx *Tx) between(ctx context.Context, edges []services.Edge) (map[pair]stan
 		return nil, err
 	}
 	found := map[pair]standing{}
-	err := tx.each(ctx, restrictionsBetween, []any{list}, func(scan func(...any) error) error {
+	err := tx.Each(ctx, restrictionsBetween, []any{list}, func(scan func(...any) error) error {
 		var of pair
 		var block bool
 		err := scan(&of.follower, &of.followee, &block)
@@ -93,11 +93,11 @@ func (tx *Tx) between(ctx context.Context, edges []services.Edge) (map[pair]stan
 }
 
 // lock locks users' rows, in the order of their numbers. SQLite has one writer.
-func (tx *Tx) lock(ctx context.Context, st statement, users []services.UserID) error {
-	if tx.dialect == sqlite {
+func (tx *Tx) lock(ctx context.Context, st sql.Statement, users []services.UserID) error {
+	if tx.Dialect == sql.SQLite {
 		return nil
 	}
-	_, err := tx.run(ctx, st, users) // nobody has to know what it finds
+	_, err := tx.Run(ctx, st, users) // nobody has to know what it finds
 	return err
 }
 
@@ -124,17 +124,17 @@ type Restricted struct {
 func (tx *Tx) Restrict(ctx context.Context, r services.Restriction) (put Restricted, err error) {
 	if r.Kind == services.Mute {
 		var had, until int64
-		stood, err := tx.one(ctx, oneMute, []any{r.Owner, r.Other}, &had)
+		stood, err := tx.One(ctx, oneMute, []any{r.Owner, r.Other}, &had)
 		if err != nil {
 			return put, err
 		}
 		if !r.Until.IsZero() {
-			until = micros(r.Until)
+			until = sql.Micros(r.Until)
 		}
-		_, err = tx.run(ctx, insertMute, r.Owner, r.Other, r.Made, until)
+		_, err = tx.Run(ctx, insertMute, r.Owner, r.Other, r.Made, until)
 		return Restricted{Created: !stood, Changed: stood && had != until}, tx.show(ctx, r, err)
 	}
-	changed, err := tx.run(ctx, restrictionTables[r.Kind].insert, r.Owner, r.Other, r.Made)
+	changed, err := tx.Run(ctx, restrictionTables[r.Kind].insert, r.Owner, r.Other, r.Made)
 	if r.Kind == services.Hide {
 		return Restricted{Created: changed > 0}, tx.show(ctx, r, err)
 	}
@@ -154,7 +154,7 @@ func (tx *Tx) Restrict(ctx context.Context, r services.Restriction) (put Restric
 // Unrestrict takes away what a user has put between himself and another, under LockRestrictions. false when there was
 // nothing of that kind.
 func (tx *Tx) Unrestrict(ctx context.Context, r services.Restriction) (ended bool, err error) {
-	changed, err := tx.run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
+	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
 	if r.Kind != services.Block {
 		err = tx.show(ctx, r, err)
 	}
@@ -167,28 +167,28 @@ func (tx *Tx) show(ctx context.Context, r services.Restriction, err error) error
 		return err
 	}
 	edge := r.Edge()
-	_, err = tx.run(ctx, showFollow, edge.Follower, edge.Followee)
+	_, err = tx.Run(ctx, showFollow, edge.Follower, edge.Followee)
 	return err
 }
 
 // MuteUntil is when a mute ends, the zero time for one that lasts. found is false when there is none.
 func (tx *Tx) MuteUntil(ctx context.Context, muter, muted services.UserID) (until time.Time, found bool, err error) {
 	var us int64
-	if found, err = tx.one(ctx, oneMute, []any{muter, muted}, &us); us != 0 {
-		until = fromMicros(us)
+	if found, err = tx.One(ctx, oneMute, []any{muter, muted}, &us); us != 0 {
+		until = sql.FromMicros(us)
 	}
 	return until, found, err
 }
 
 // CountRestrictions says how many of a kind a user has, counting no further than limit.
 func (tx *Tx) CountRestrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, limit int) (count int, err error) {
-	_, err = tx.one(ctx, restrictionTables[kind].count, []any{owner, limit}, &count)
+	_, err = tx.One(ctx, restrictionTables[kind].count, []any{owner, limit}, &count)
 	return count, err
 }
 
 // Blocked says whether one of two users blocks the other, and whether it is the first.
-func (r runner) blocked(ctx context.Context, first, second services.UserID) (blocked, byFirst bool, err error) {
-	err = r.each(ctx, blocksBetween, []any{first, second}, func(scan func(...any) error) error {
+func readBlocked(ctx context.Context, r sql.Runner, first, second services.UserID) (blocked, byFirst bool, err error) {
+	err = r.Each(ctx, blocksBetween, []any{first, second}, func(scan func(...any) error) error {
 		var blocker services.UserID
 		err := scan(&blocker)
 		blocked, byFirst = true, byFirst || blocker == first
@@ -197,19 +197,19 @@ func (r runner) blocked(ctx context.Context, first, second services.UserID) (blo
 	return blocked, byFirst, err
 }
 
-var blockersOf = newStatement("blockers of a user", `SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
+var blockersOf = sql.NewStatement("blockers of a user", `SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
 
-var blocksBetween = newStatement("blocks between two users", `SELECT blocker FROM blocks WHERE blocker = $1 AND blocked = $2
+var blocksBetween = sql.NewStatement("blocks between two users", `SELECT blocker FROM blocks WHERE blocker = $1 AND blocked = $2
 	UNION ALL SELECT blocker FROM blocks WHERE blocker = $2 AND blocked = $1`)
 
 // Blocked says whether one of two users blocks the other, and whether it is the first.
 func (tx *Tx) Blocked(ctx context.Context, first, second services.UserID) (blocked, byFirst bool, err error) {
-	return tx.blocked(ctx, first, second)
+	return readBlocked(ctx, tx.Tx.Runner, first, second)
 }
 
 // Blocked says whether one of two users blocks the other, and whether it is the first.
 func (s *Store) Blocked(ctx context.Context, first, second services.UserID) (blocked, byFirst bool, err error) {
-	return s.blocked(ctx, first, second)
+	return readBlocked(ctx, s.DB.Runner, first, second)
 }
 
 // BlockersOf lists those of some users who block one.
@@ -223,12 +223,12 @@ func (tx *Tx) BlockersOf(ctx context.Context, blocked services.UserID, users []s
 // Restrictions lists what a user has of a kind, the newest first: those made before one, at most limit.
 func (s *Store) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) ([]services.Restriction, error) {
 	var list []services.Restriction
-	err := s.each(ctx, restrictionTables[kind].list, []any{owner, before, limit}, func(scan func(...any) error) error {
+	err := s.Each(ctx, restrictionTables[kind].list, []any{owner, before, limit}, func(scan func(...any) error) error {
 		r := services.Restriction{Kind: kind, Owner: owner}
 		var until sql.NullInt64
 		err := scan(&r.Other, &r.Made, &until)
 		if until.Int64 != 0 {
-			r.Until = fromMicros(until.Int64)
+			r.Until = sql.FromMicros(until.Int64)
 		}
 		list = append(list, r)
 		return err

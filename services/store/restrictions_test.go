@@ -67,7 +67,7 @@ func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
 			}
 			equal(b.t, b.shown(1, 2), false)
 			b.write(func(tx *store.Tx) error {
-				edges := must(tx.Query(b.ctx, "SELECT follower, followee FROM follows ORDER BY follower"))(b.t)
+				edges := must(tx.Lines(b.ctx, "SELECT follower, followee FROM follows ORDER BY follower"))(b.t)
 				equal(b.t, edges, []string{"1 2"})
 				return nil
 			})

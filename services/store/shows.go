@@ -3,12 +3,12 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 const (
@@ -21,41 +21,41 @@ const (
 )
 
 var (
-	insertShow = newStatement("insert a show", `INSERT INTO shows (id, import_key, host, title, cover_url, replay_url, status,
+	insertShow = sql.NewStatement("insert a show", `INSERT INTO shows (id, import_key, host, title, cover_url, replay_url, status,
 		planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING`)
 
-	updateShow = newStatement("update a show", `UPDATE shows SET title = $2, cover_url = $3, replay_url = $4, status = $5,
+	updateShow = sql.NewStatement("update a show", `UPDATE shows SET title = $2, cover_url = $3, replay_url = $4, status = $5,
 		planned_at = $6, started_at = $7, ended_at = $8, cancelled_at = $9, ver = $10, live_ver = $11, live_stamp = $12, pull = $13, updated_at = $14
 		WHERE id = $1`)
 
 	// What is noted already is no error of the statement, for the same reason as in the log.
-	insertFormer = newStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
+	insertFormer = sql.NewStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (show, ver) DO NOTHING`)
 
-	showForUpdate = newStatement("lock a show to change it", showColumns+`shows s WHERE s.id = $1 {for update}`)
+	showForUpdate = sql.NewStatement("lock a show to change it", showColumns+`shows s WHERE s.id = $1 {for update}`)
 
-	showForShare = newStatement("lock a show", showColumns+`shows s WHERE s.id = $1 {for share}`)
+	showForShare = sql.NewStatement("lock a show", showColumns+`shows s WHERE s.id = $1 {for share}`)
 
-	showsByID = newStatement("shows by id", showColumns+`shows s WHERE {in s.id $1 BIGINT}`)
+	showsByID = sql.NewStatement("shows by id", showColumns+`shows s WHERE {in s.id $1 BIGINT}`)
 
-	countUpcoming = newStatement("count upcoming shows",
+	countUpcoming = sql.NewStatement("count upcoming shows",
 		`SELECT count(*) FROM (SELECT 1 FROM shows WHERE host = $1 AND status < 2 AND status = 0 LIMIT $2) AS counted`)
 
-	activeShows = newStatement("active shows", `
+	activeShows = sql.NewStatement("active shows", `
 WITH next AS MATERIALIZED (
 	SELECT s.host FROM shows s WHERE s.host > $1 AND s.status < 2 AND `+onBoards+` GROUP BY s.host ORDER BY s.host LIMIT $2
 )
 `+showColumns+`shows s WHERE s.host > $1 AND s.host <= (SELECT max(host) FROM next) AND s.status < 2 AND `+onBoards+` ORDER BY s.host, s.id`)
 
-	showHistory = newStatement("where shows stood", `SELECT show, host, ver, until_ver, until_at, status, score FROM show_history
+	showHistory = sql.NewStatement("where shows stood", `SELECT show, host, ver, until_ver, until_at, status, score FROM show_history
 		WHERE until_at >= $1 ORDER BY until_at`)
 
-	endedShows = newStatement("shows that ended lately", `
+	endedShows = sql.NewStatement("shows that ended lately", `
 WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 ORDER BY until_at), once AS MATERIALIZED (SELECT DISTINCT show FROM moved)
 `+showColumns+`once CROSS JOIN shows s WHERE s.id = once.show AND s.status >= 2 AND `+onBoards+` ORDER BY s.id`)
 
-	forgetFormer = newStatement("forget where shows stood", `DELETE FROM show_history WHERE until_at < $1`)
+	forgetFormer = sql.NewStatement("forget where shows stood", `DELETE FROM show_history WHERE until_at < $1`)
 )
 
 // numberOf is the number of a status in SQL.
@@ -66,7 +66,7 @@ func numberOf(status services.ShowStatus) int64 {
 // InsertShow writes a show down. importKey is the name that an import gives it, "" for none. CONFLICT when the id or the key
 // is taken.
 func (tx *Tx) InsertShow(ctx context.Context, show services.Show, importKey string) error {
-	inserted, err := tx.run(ctx, insertShow, show.ID, importKey, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
+	inserted, err := tx.Run(ctx, insertShow, show.ID, importKey, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
 	if err == nil && inserted == 0 {
@@ -78,13 +78,13 @@ func (tx *Tx) InsertShow(ctx context.Context, show services.Show, importKey stri
 // UpdateShow writes everything of a show but its id and its host. former is where it stood until now, with the version that it
 // has from now on as its end; nil when it has not moved on any board.
 func (tx *Tx) UpdateShow(ctx context.Context, show services.Show, former *ShowFormer) error {
-	_, err := tx.run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
+	_, err := tx.Run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
 	if err != nil || former == nil {
 		return err
 	}
-	added, err := tx.run(ctx, insertFormer, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
+	added, err := tx.Run(ctx, insertFormer, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
 		numberOf(former.Status), former.Score)
 	if err == nil && added == 0 {
 		err = fmt.Errorf("note where show %s stood: version %d is noted already", former.Show, former.Version)
@@ -94,7 +94,7 @@ func (tx *Tx) UpdateShow(ctx context.Context, show services.Show, former *ShowFo
 
 // orNoTime is a time for a column that may have none.
 func orNoTime(t time.Time) sql.NullInt64 {
-	return sql.NullInt64{Int64: micros(t), Valid: !t.IsZero()}
+	return sql.NullInt64{Int64: sql.Micros(t), Valid: !t.IsZero()}
 }
 
 // ShowForUpdate reads a show that nobody else changes until this transaction ends. The log of shows is locked before: see
@@ -108,8 +108,8 @@ func (tx *Tx) ShowForShare(ctx context.Context, id services.PostID) (services.Sh
 	return tx.oneShow(ctx, showForShare, id)
 }
 
-func (tx *Tx) oneShow(ctx context.Context, st statement, id services.PostID) (services.Show, error) {
-	found, err := tx.shows(ctx, st, id)
+func (tx *Tx) oneShow(ctx context.Context, st sql.Statement, id services.PostID) (services.Show, error) {
+	found, err := shows(ctx, tx.Tx.Runner, st, id)
 	if err == nil && len(found) == 0 {
 		err = services.Errorf(services.NotFound, "there is no %s", services.GlobalID(services.ShowType, id.String()))
 	}
@@ -119,8 +119,8 @@ func (tx *Tx) oneShow(ctx context.Context, st statement, id services.PostID) (se
 	return found[0], nil
 }
 
-func (r runner) shows(ctx context.Context, st statement, args ...any) (shows []services.Show, err error) {
-	err = r.each(ctx, st, args, func(scan func(...any) error) error {
+func shows(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (shows []services.Show, err error) {
+	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		show, err := scanShow(scan)
 		shows = append(shows, show)
 		return err
@@ -137,7 +137,7 @@ func scanShow(scan func(...any) error) (show services.Show, err error) {
 	if err != nil {
 		return show, err
 	}
-	show.Status, show.PlannedAt, show.UpdatedAt = services.ShowStatuses[status], fromMicros(planned), fromMicros(updated)
+	show.Status, show.PlannedAt, show.UpdatedAt = services.ShowStatuses[status], sql.FromMicros(planned), sql.FromMicros(updated)
 	show.StartedAt, show.EndedAt, show.CancelledAt = timeOrNone(started), timeOrNone(ended), timeOrNone(cancelled)
 	return show, nil
 }
@@ -146,12 +146,12 @@ func timeOrNone(us sql.NullInt64) time.Time {
 	if !us.Valid {
 		return time.Time{}
 	}
-	return fromMicros(us.Int64)
+	return sql.FromMicros(us.Int64)
 }
 
 // Shows gives shows by their ids, whatever their status. An id that nothing has is absent.
-func (r runner) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
-	list, err := r.shows(ctx, showsByID, ids)
+func Shows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]services.Show, error) {
+	list, err := shows(ctx, r, showsByID, ids)
 	found := make(map[services.PostID]services.Show, len(list))
 	for _, show := range list {
 		found[show.ID] = show
@@ -161,26 +161,26 @@ func (r runner) Shows(ctx context.Context, ids []services.PostID) (map[services.
 
 // CountUpcoming says how many shows of a host are upcoming, counting no further than limit.
 func (tx *Tx) CountUpcoming(ctx context.Context, host services.UserID, limit int) (count int, err error) {
-	_, err = tx.one(ctx, countUpcoming, []any{host, limit}, &count)
+	_, err = tx.One(ctx, countUpcoming, []any{host, limit}, &count)
 	return count, err
 }
 
 // ActiveShows lists the upcoming and live shows that boards have, of the next hosts after one by their numbers, at most limit
 // hosts: those of one host are together, by their ids. None are left when it answers none.
 func (s *Store) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]services.Show, error) {
-	return s.shows(ctx, activeShows, after, limit)
+	return shows(ctx, s.DB.Runner, activeShows, after, limit)
 }
 
 // ShowHistory lists where shows stood that have moved since a time, by their ids and versions.
 func (s *Store) ShowHistory(ctx context.Context, since time.Time) ([]ShowFormer, error) {
 	var list []ShowFormer
-	err := s.each(ctx, showHistory, []any{since}, func(scan func(...any) error) error {
+	err := s.Each(ctx, showHistory, []any{since}, func(scan func(...any) error) error {
 		var former ShowFormer
 		var until, status int64
 		if err := scan(&former.Show, &former.Host, &former.Version, &former.Until, &until, &status, &former.Score); err != nil {
 			return err
 		}
-		former.UntilAt, former.Status = fromMicros(until), services.ShowStatuses[status]
+		former.UntilAt, former.Status = sql.FromMicros(until), services.ShowStatuses[status]
 		list = append(list, former)
 		return nil
 	})
@@ -192,7 +192,7 @@ func (s *Store) ShowHistory(ctx context.Context, since time.Time) ([]ShowFormer,
 
 // EndedShows lists the replays and cancelled shows of ShowHistory as they are now, by their ids.
 func (s *Store) EndedShows(ctx context.Context, since time.Time) ([]services.Show, error) {
-	return s.shows(ctx, endedShows, since)
+	return shows(ctx, s.DB.Runner, endedShows, since)
 }
 
 // ForgetShowHistory drops where shows stood before a time and says how many rows went: no session is that old.
@@ -200,9 +200,9 @@ func (s *Store) ForgetShowHistory(ctx context.Context, before time.Time) (forgot
 	return s.forget(ctx, forgetFormer, before)
 }
 
-func (s *Store) forget(ctx context.Context, st statement, before time.Time) (forgotten int, err error) {
+func (s *Store) forget(ctx context.Context, st sql.Statement, before time.Time) (forgotten int, err error) {
 	err = s.Write(ctx, func(tx *Tx) error {
-		forgotten, err = tx.run(ctx, st, before)
+		forgotten, err = tx.Run(ctx, st, before)
 		return err
 	})
 	return forgotten, err

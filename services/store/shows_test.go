@@ -10,8 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 )
 
@@ -67,7 +68,9 @@ func TestAShowIsKeptAsItIs(t *testing.T) {
 			PlannedAt: at, UpdatedAt: at.Add(time.Microsecond),
 		}
 		b.show(show)
-		read := func() services.Show { return must(b.Shows(b.ctx, []services.PostID{show.ID, 5}))(b.t)[show.ID] }
+		read := func() services.Show {
+			return must(store.Shows(b.ctx, b.Store.DB.Runner, []services.PostID{show.ID, 5}))(b.t)[show.ID]
+		}
 		equal(b.t, read(), show)
 		show.Title, show.CoverURL, show.ReplayURL, show.Status = "a", "", "https://example.com/r", services.ShowReplay
 		show.PlannedAt, show.StartedAt, show.EndedAt, show.UpdatedAt = at.Add(time.Hour), at, at.Add(time.Second), at.Add(time.Minute)
@@ -104,7 +107,7 @@ func TestShowsAreLocked(t *testing.T) {
 		show := aShow(9, 1, services.ShowLive, 0)
 		b.show(show)
 		b.write(func(tx *store.Tx) error {
-			head, err := tx.LockLog(b.ctx, "show")
+			head, err := changelog.LockLog(b.ctx, tx.Tx, "show")
 			equal(b.t, head, uint64(0))
 			equal(b.t, must(tx.ShowForUpdate(b.ctx, 9))(b.t), show)
 			equal(b.t, must(tx.ShowForShare(b.ctx, 9))(b.t), show)
@@ -116,7 +119,7 @@ func TestShowsAreLocked(t *testing.T) {
 		})
 		b.appendLog("show", "a")
 		b.write(func(tx *store.Tx) error {
-			head, err := tx.LockLog(b.ctx, "show")
+			head, err := changelog.LockLog(b.ctx, tx.Tx, "show")
 			equal(b.t, head, uint64(1))
 			return err
 		})
@@ -126,7 +129,7 @@ func TestShowsAreLocked(t *testing.T) {
 
 // Who has locked a log's head keeps others from appending until he is done, also to a log that has nothing yet.
 func TestALockedLogWaits(t *testing.T) {
-	b := newBundle(t, storetest.Postgres(t))
+	b := newBundle(t, sqltest.Postgres(t))
 	for range 2 { // the first time there is no head
 		locked, done := make(chan struct{}), make(chan uint64)
 		var first uint64
@@ -134,13 +137,13 @@ func TestALockedLogWaits(t *testing.T) {
 			<-locked
 			var version uint64
 			_ = b.Write(b.ctx, func(tx *store.Tx) (err error) {
-				version, err = tx.AppendLog(b.ctx, "show", "second", nil)
+				version, err = changelog.AppendLog(b.ctx, tx.Tx, "show", "second", nil)
 				return err
 			})
 			done <- version
 		}()
 		b.write(func(tx *store.Tx) error {
-			head, err := tx.LockLog(b.ctx, "show")
+			head, err := changelog.LockLog(b.ctx, tx.Tx, "show")
 			if err != nil {
 				return err
 			}
@@ -150,7 +153,7 @@ func TestALockedLogWaits(t *testing.T) {
 				b.t.Error("somebody appended to a log that is locked")
 			case <-time.After(100 * time.Millisecond):
 			}
-			first, err = tx.AppendLog(b.ctx, "show", "first", nil)
+			first, err = changelog.AppendLog(b.ctx, tx.Tx, "show", "first", nil)
 			equal(b.t, first, head+1)
 			return err
 		})

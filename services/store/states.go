@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // NotificationState is the absolute state of one category of one user: whoever has a lower version has an older
@@ -33,13 +34,13 @@ SELECT recipient, category, 0, 0, 0, bucket, count(*) FROM unseen GROUP BY recip
 ORDER BY recipient, category, bucket`
 
 var (
-	statesByInbox = newStatement("notification states", `
+	statesByInbox = sql.NewStatement("notification states", `
 WITH boxes AS MATERIALIZED (
 	SELECT s.* FROM {rows $1 recipient BIGINT, category TEXT} AS c
 	JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 )`+countUnseen)
 
-	statesByUser = newStatement("notification states of a user", `
+	statesByUser = sql.NewStatement("notification states of a user", `
 WITH boxes AS MATERIALIZED (
 	SELECT * FROM notification_state WHERE recipient = $1
 )`+countUnseen)
@@ -48,21 +49,21 @@ WITH boxes AS MATERIALIZED (
 // NotificationStates reads a user's states, one for each category in which there ever was anything, in the order
 // of the categories' names. A category that is absent has never had a notification nor a mark.
 func (s *Store) NotificationStates(ctx context.Context, user services.UserID) ([]NotificationState, error) {
-	return s.states(ctx, statesByUser, user, s.now())
+	return states(ctx, s.DB.Runner, statesByUser, user, s.Now())
 }
 
 func (tx *Tx) statesOf(ctx context.Context, boxes []inbox) ([]NotificationState, error) {
-	list := make(rows, len(boxes))
+	list := make(sql.Rows, len(boxes))
 	for i, box := range boxes {
 		list[i] = []any{box.recipient, box.category}
 	}
-	return tx.states(ctx, statesByInbox, list, tx.Now)
+	return states(ctx, tx.Tx.Runner, statesByInbox, list, tx.Now)
 }
 
-func (r runner) states(ctx context.Context, st statement, which any, now time.Time) ([]NotificationState, error) {
+func states(ctx context.Context, r sql.Runner, st sql.Statement, which any, now time.Time) ([]NotificationState, error) {
 	var states []NotificationState
-	today := bucketOf(micros(now)) / bucketsPerDay
-	err := r.each(ctx, st, []any{which}, func(scan func(...any) error) error {
+	today := bucketOf(sql.Micros(now)) / bucketsPerDay
+	err := r.Each(ctx, st, []any{which}, func(scan func(...any) error) error {
 		read := NotificationState{Day: today}
 		var bucket int64
 		var groups int

@@ -130,7 +130,7 @@ type cellsOf struct {
 }
 
 func (c cellsOf) number(text string, args ...any) (int, error) {
-	lines, err := c.tx.Query(c.ctx, text, args...)
+	lines, err := c.tx.Lines(c.ctx, text, args...)
 	if err != nil || len(lines) == 0 {
 		return -1, err
 	}
@@ -211,7 +211,7 @@ func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 			for _, key := range slices.Sorted(maps.Keys(model)) {
 				lines = append(lines, fmt.Sprint(key, " ", model[key]))
 			}
-			got := must(b.Query(b.ctx, `SELECT k, v FROM cells ORDER BY k`))(b.t)
+			got := must(b.Lines(b.ctx, `SELECT k, v FROM cells ORDER BY k`))(b.t)
 			if !slices.Equal(got, lines) {
 				b.t.Fatalf("batch %d,\n%v\nleaves %q, want %q", batch, programs, got, lines)
 			}

@@ -10,18 +10,19 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // follower appends to a log what it found as the log's head, and so says whether it saw all that was before it.
 func (b *bundle) follower(kind string) func(*store.Tx) error {
 	return func(tx *store.Tx) error {
-		head, err := tx.LockLog(b.ctx, kind)
+		head, err := changelog.LockLog(b.ctx, tx.Tx, kind)
 		if err != nil {
 			return err
 		}
-		_, err = tx.AppendLog(b.ctx, kind, fmt.Sprint(head), nil)
+		_, err = changelog.AppendLog(b.ctx, tx.Tx, kind, fmt.Sprint(head), nil)
 		return err
 	}
 }
@@ -29,7 +30,7 @@ func (b *bundle) follower(kind string) func(*store.Tx) error {
 // followed checks that each entry of a log names the one before it.
 func (b *bundle) followed(kind string, entries int) {
 	b.t.Helper()
-	list := must(b.LogAfter(b.ctx, kind, 0, entries+1))(b.t)
+	list := must(changelog.LogAfter(b.ctx, b.Store.DB, kind, 0, entries+1))(b.t)
 	equal(b.t, len(list), entries)
 	for _, entry := range list {
 		equal(b.t, entry.Key, fmt.Sprint(entry.Version-1))
@@ -95,7 +96,7 @@ func TestIDsOfABatchRise(t *testing.T) {
 		for i := range fns {
 			fns[i] = func(tx *store.Tx) error {
 				if i%2 == 0 { // these need an answer first
-					if _, err := tx.LockLog(b.ctx, "log"); err != nil {
+					if _, err := changelog.LockLog(b.ctx, tx.Tx, "log"); err != nil {
 						return err
 					}
 				}
@@ -126,7 +127,7 @@ func TestAWriteEndsWithItsTime(t *testing.T) {
 						return err
 					}
 					<-ctx.Done()
-					_, err := tx.LockLog(ctx, "log")
+					_, err := changelog.LockLog(ctx, tx.Tx, "log")
 					return err
 				}
 			}
@@ -150,7 +151,7 @@ func TestAFunctionThatIsNeverTheSameRunsAlone(t *testing.T) {
 		for i := range fns {
 			fns[i] = func(tx *store.Tx) error {
 				runs++
-				if _, err := tx.AppendLog(b.ctx, "runs", fmt.Sprint(runs), nil); err != nil || i%3 > 0 {
+				if _, err := changelog.AppendLog(b.ctx, tx.Tx, "runs", fmt.Sprint(runs), nil); err != nil || i%3 > 0 {
 					return err
 				}
 				return errMine
@@ -162,7 +163,7 @@ func TestAFunctionThatIsNeverTheSameRunsAlone(t *testing.T) {
 				b.t.Errorf("function %d: %v", i, err)
 			}
 		}
-		equal(b.t, len(must(b.LogAfter(b.ctx, "runs", 0, 100))(b.t)), 8)
+		equal(b.t, len(must(changelog.LogAfter(b.ctx, b.Store.DB, "runs", 0, 100))(b.t)), 8)
 		b.followed("log", 2)
 	})
 }
@@ -170,7 +171,7 @@ func TestAFunctionThatIsNeverTheSameRunsAlone(t *testing.T) {
 // Many changes of few shows, each of which draws its version and notes where the show stood, go out together as changes of
 // many shows do: a version that another of them has taken meanwhile does not end a pass.
 func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
-	url, trips := storetest.CountTrips(t, storetest.Postgres(t))
+	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	b := newBundle(t, url)
 	const shows, changes = 12, 60
 	host := b.users("host")[0]
@@ -180,7 +181,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	fns := make([]func(*store.Tx) error, changes)
 	for i := range fns {
 		fns[i] = func(tx *store.Tx) error {
-			if _, err := tx.LockLog(b.ctx, "show"); err != nil {
+			if _, err := changelog.LockLog(b.ctx, tx.Tx, "show"); err != nil {
 				return err
 			}
 			show, err := tx.ShowForUpdate(b.ctx, services.PostID(i%shows+1))
@@ -190,7 +191,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 			if i%7 == 3 { // some are refused
 				return errMine
 			}
-			version, err := tx.AppendLog(b.ctx, "show", fmt.Sprint(i), nil)
+			version, err := changelog.AppendLog(b.ctx, tx.Tx, "show", fmt.Sprint(i), nil)
 			if err != nil {
 				return err
 			}
@@ -211,7 +212,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	if n > most {
 		t.Errorf("%d changes of %d shows took %d round trips, want %d at most", changes, shows, n, most)
 	}
-	for i, entry := range must(b.LogAfter(b.ctx, "show", 0, changes))(t) {
+	for i, entry := range must(changelog.LogAfter(b.ctx, b.Store.DB, "show", 0, changes))(t) {
 		if want := fmt.Sprint(i + (i+3)/6); entry.Key != want {
 			t.Errorf("entry %d is of change %s, want %s", i, entry.Key, want)
 		}

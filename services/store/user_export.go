@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // exported is one type of lines of an export: each row of its statement is one.
 type exported struct {
 	kind   string
 	fields string // NAME FORM, NAME FORM: of the columns, in their order; see exportForms
-	statement
+	sql.Statement
 }
 
 func export(kind, fields, text string) exported {
-	return exported{kind, fields, newStatement("export "+kind, text)}
+	return exported{kind, fields, sql.NewStatement("export "+kind, text)}
 }
 
 // exports are all types of lines, in their order. A user is the parameter $1; others are given by their keys.
@@ -88,7 +89,9 @@ var exportForms = map[string]func(value int64, text string) any{
 	"number": func(value int64, _ string) any { return value },
 	"digits": func(value int64, _ string) any { return fmt.Sprint(value) },
 	"bool":   func(value int64, _ string) any { return value != 0 },
-	"time":   func(value int64, _ string) any { return orNull(fromMicros(value).Format(time.RFC3339Nano), value == 0) },
+	"time": func(value int64, _ string) any {
+		return orNull(sql.FromMicros(value).Format(time.RFC3339Nano), value == 0)
+	},
 	"moment": func(value int64, _ string) any {
 		return orNull(services.PostID(value).Time().Format(time.RFC3339Nano), value == 0)
 	},
@@ -131,7 +134,7 @@ func orNull(text string, nothing bool) any {
 func (s *Store) Export(ctx context.Context, user services.UserID, emit func(line []byte) error) error {
 	for _, table := range exports {
 		var refused error
-		err := s.each(ctx, table.statement, []any{user}, func(scan func(...any) error) error {
+		err := s.Each(ctx, table.Statement, []any{user}, func(scan func(...any) error) error {
 			line, err := table.line(scan)
 			if err == nil {
 				err = emit(line)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // life is something of everything that a user can have: ann's number is 1, bob's 2. Times are microseconds.
@@ -109,7 +109,7 @@ func TestExport(t *testing.T) {
 		b.users("ann", "bob")
 		b.write(func(tx *store.Tx) error {
 			for _, statement := range life {
-				if _, err := tx.Query(b.ctx, statement); err != nil {
+				if _, err := tx.Lines(b.ctx, statement); err != nil {
 					return fmt.Errorf("%.60s: %w", statement, err)
 				}
 			}
@@ -151,10 +151,10 @@ var notExported = map[string]string{
 
 // Whoever makes a table decides whether it belongs into an export.
 func TestEveryTableIsExportedOrNot(t *testing.T) {
-	b := newBundle(t, storetest.SQLite(t))
+	b := newBundle(t, sqltest.SQLite(t))
 	var tables []string
 	b.write(func(tx *store.Tx) (err error) {
-		tables, err = tx.Query(b.ctx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
+		tables, err = tx.Lines(b.ctx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
 		return err
 	})
 	texts := store.ExportTexts()

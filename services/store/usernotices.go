@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // UserNotices is where a user stands in announcements and dots.
@@ -18,85 +19,85 @@ type UserNotices struct {
 // IsNew says whether a user who comes now is new: he has no position, or has neither been seen nor marked anything since
 // dormantBefore.
 func (n UserNotices) IsNew(dormantBefore time.Time) bool {
-	return n.Version == 0 || n.SeenAt.Before(dormantBefore) && n.Version < uint64(micros(dormantBefore))
+	return n.Version == 0 || n.SeenAt.Before(dormantBefore) && n.Version < uint64(sql.Micros(dormantBefore))
 }
 
 // newerVersion is the version after n.ver in a statement whose $2 is now.
 const newerVersion = `CASE WHEN CAST($2 AS BIGINT) > n.ver THEN CAST($2 AS BIGINT) ELSE n.ver + 1 END`
 
 var (
-	resetDormant = newStatement("reset the notices of a dormant user", `UPDATE user_notices AS n SET ver = `+newerVersion+`,
+	resetDormant = sql.NewStatement("reset the notices of a dormant user", `UPDATE user_notices AS n SET ver = `+newerVersion+`,
 			position = CASE WHEN c.value > n.position THEN c.value ELSE n.position END,
 			dots_from = CASE WHEN c.value > n.dots_from THEN c.value ELSE n.dots_from END
 		FROM counters AS c
 		WHERE c.name = 'notices' AND n.user_number = $1 AND n.ver < $3 AND EXISTS (SELECT 1 FROM users WHERE number = $1 AND seen_at < $3)`)
 
-	forgetDots = newStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
+	forgetDots = sql.NewStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
 
 	// An upsert locks the row whether it is there or not.
-	enterNotices = newStatement("enter a user's notices", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
+	enterNotices = sql.NewStatement("enter a user's notices", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET ver = n.ver`)
 
-	raiseRead = newStatement("raise the position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
+	raiseRead = sql.NewStatement("raise the position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET
 			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
 			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
 
-	userNotices = newStatement("a user's notices", `
+	userNotices = sql.NewStatement("a user's notices", `
 SELECT 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE user_number = $1
 UNION ALL SELECT 1, '', ver, segments, 0 FROM user_segments WHERE user_number = $1
 UNION ALL SELECT 2, '', seen_at, 0, 0 FROM users WHERE number = $1 AND seen_at > 0
 UNION ALL SELECT 3, dot, seen, 0, 0 FROM user_dots WHERE user_number = $1`)
 
-	noticesAfter = newStatement("users with notices", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
+	noticesAfter = sql.NewStatement("users with notices", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
 		WHERE n.user_number > $1 ORDER BY n.user_number LIMIT $2`)
 
 	// Whoever comes back in this moment has a newer version.
-	dropNotices = newStatement("drop notices of dormant users", `DELETE FROM user_notices WHERE {in user_number $1 BIGINT} AND ver < $2 RETURNING user_number`)
+	dropNotices = sql.NewStatement("drop notices of dormant users", `DELETE FROM user_notices WHERE {in user_number $1 BIGINT} AND ver < $2 RETURNING user_number`)
 )
 
 // EnterNotices gives a user who has none a position, the present end of the list, and answers where he stands. Who has
 // neither been seen nor marked anything since dormantBefore is taken for new: call it before MarkActive.
 func (tx *Tx) EnterNotices(ctx context.Context, user services.UserID, dormantBefore time.Time) (UserNotices, error) {
-	reset, err := tx.run(ctx, resetDormant, user, tx.Now, dormantBefore)
+	reset, err := tx.Run(ctx, resetDormant, user, tx.Now, dormantBefore)
 	if err != nil {
 		return UserNotices{}, err
 	}
 	if reset > 0 {
-		if _, err := tx.run(ctx, forgetDots, []services.UserID{user}); err != nil {
+		if _, err := tx.Run(ctx, forgetDots, []services.UserID{user}); err != nil {
 			return UserNotices{}, err
 		}
 	}
-	if _, err := tx.run(ctx, enterNotices, user, tx.Now); err != nil {
+	if _, err := tx.Run(ctx, enterNotices, user, tx.Now); err != nil {
 		return UserNotices{}, err
 	}
-	return tx.userNotices(ctx, user)
+	return readUserNotices(ctx, tx.Tx.Runner, user)
 }
 
 // RaiseAnnouncementsRead moves a user's position in the list, never back, and answers where he stands. Who has no
 // position gets the present end of the list.
 func (tx *Tx) RaiseAnnouncementsRead(ctx context.Context, user services.UserID, position uint64) (UserNotices, error) {
-	if _, err := tx.run(ctx, raiseRead, user, tx.Now, int64(position)); err != nil {
+	if _, err := tx.Run(ctx, raiseRead, user, tx.Now, int64(position)); err != nil {
 		return UserNotices{}, err
 	}
-	return tx.userNotices(ctx, user)
+	return readUserNotices(ctx, tx.Tx.Runner, user)
 }
 
 // UserNotices reads where a user stands. Without a position its version is 0.
 func (s *Store) UserNotices(ctx context.Context, user services.UserID) (UserNotices, error) {
-	return s.userNotices(ctx, user)
+	return readUserNotices(ctx, s.DB.Runner, user)
 }
 
 // UserNotices reads where a user stands. Without a position its version is 0.
 func (tx *Tx) UserNotices(ctx context.Context, user services.UserID) (UserNotices, error) {
-	return tx.userNotices(ctx, user)
+	return readUserNotices(ctx, tx.Tx.Runner, user)
 }
 
-func (r runner) userNotices(ctx context.Context, user services.UserID) (UserNotices, error) {
+func readUserNotices(ctx context.Context, r sql.Runner, user services.UserID) (UserNotices, error) {
 	n := UserNotices{Dots: map[string]uint64{}}
-	err := r.each(ctx, userNotices, []any{user}, func(scan func(...any) error) error {
+	err := r.Each(ctx, userNotices, []any{user}, func(scan func(...any) error) error {
 		var kind, a, b, c int64
 		var dot string
 		err := scan(&kind, &dot, &a, &b, &c)
@@ -106,7 +107,7 @@ func (r runner) userNotices(ctx context.Context, user services.UserID) (UserNoti
 		case 1:
 			n.Segments = services.SegmentState{Version: uint64(a), Bits: uint64(b)}
 		case 2:
-			n.SeenAt = fromMicros(a)
+			n.SeenAt = sql.FromMicros(a)
 		default:
 			n.Dots[dot] = uint64(a)
 		}
@@ -121,10 +122,10 @@ func (r runner) userNotices(ctx context.Context, user services.UserID) (UserNoti
 func (s *Store) DropDormantNotices(ctx context.Context, before time.Time, after services.UserID, limit int) (last services.UserID, dropped int, err error) {
 	looked := 0
 	var dormant []services.UserID
-	err = s.each(ctx, noticesAfter, []any{after, limit}, func(scan func(...any) error) error {
+	err = s.Each(ctx, noticesAfter, []any{after, limit}, func(scan func(...any) error) error {
 		var seen int64
 		err := scan(&last, &seen)
-		if looked++; seen < micros(before) {
+		if looked++; seen < sql.Micros(before) {
 			dormant = append(dormant, last)
 		}
 		return err
@@ -140,7 +141,7 @@ func (s *Store) DropDormantNotices(ctx context.Context, before time.Time, after 
 	}
 	err = s.Write(ctx, func(tx *Tx) error {
 		var gone []services.UserID
-		err := tx.each(ctx, dropNotices, []any{dormant, before}, func(scan func(...any) error) error {
+		err := tx.Each(ctx, dropNotices, []any{dormant, before}, func(scan func(...any) error) error {
 			var user services.UserID
 			err := scan(&user)
 			gone = append(gone, user)
@@ -150,7 +151,7 @@ func (s *Store) DropDormantNotices(ctx context.Context, before time.Time, after 
 			return err
 		}
 		dropped = len(gone)
-		_, err = tx.run(ctx, forgetDots, gone)
+		_, err = tx.Run(ctx, forgetDots, gone)
 		return err
 	})
 	return last, dropped, err

@@ -6,49 +6,50 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	usersByKey = newStatement("users by key", `SELECT key, number FROM users WHERE {in key $1 TEXT}`)
+	usersByKey = sql.NewStatement("users by key", `SELECT key, number FROM users WHERE {in key $1 TEXT}`)
 
-	usersByNumber = newStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
+	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
-	lockCounter = newStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
+	lockCounter = sql.NewStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
 
-	raiseCounter = newStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
+	raiseCounter = sql.NewStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
 
 	// Under the counter's lock there is never a conflict. But in a batch a key may be new to two functions until the next pass.
-	insertUsers = newInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
+	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
-	setProfile = newStatement("set a profile", `UPDATE users
+	setProfile = sql.NewStatement("set a profile", `UPDATE users
 		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url), updated_at = $4
 		WHERE number = $1`)
 
-	activeUsers = newStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
+	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
 	// A visit that goes on is not the visit before.
-	markActive = newStatement("mark users active", `UPDATE users SET seen_at = $2,
+	markActive = sql.NewStatement("mark users active", `UPDATE users SET seen_at = $2,
 		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
 		WHERE {in number $1 BIGINT} AND seen_at < $2`)
 
-	visitedBefore = newStatement("the visit before", `SELECT visited_before FROM users WHERE number = $1`)
+	visitedBefore = sql.NewStatement("the visit before", `SELECT visited_before FROM users WHERE number = $1`)
 )
 
 // EnsureUsers gives the numbers of users, and a number to each that is mentioned for the first time: the next
 // ones from 1 on, in the order of the keys. The keys are taken as they are; see services.CheckUserKey.
 func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
-	numbers, err := tx.userIDs(ctx, keys)
+	numbers, err := userIDs(ctx, tx.Tx.Runner, keys)
 	if err != nil || len(numbers) == len(keys) {
 		return numbers, err
 	}
 	if _, missing := lacking(keys, numbers); !missing {
 		return numbers, nil // a key was given twice
 	}
-	if _, err := tx.run(ctx, lockCounter, "users"); err != nil {
+	if _, err := tx.Run(ctx, lockCounter, "users"); err != nil {
 		return nil, err
 	}
 	// Whoever had the lock before may have numbered some of them meanwhile.
-	if numbers, err = tx.userIDs(ctx, keys); err != nil {
+	if numbers, err = userIDs(ctx, tx.Tx.Runner, keys); err != nil {
 		return nil, err
 	}
 	fresh, _ := lacking(keys, numbers)
@@ -66,13 +67,13 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 		newRows[i] = []any{last, key}
 		numbers[key] = services.UserID(last)
 	}
-	_, err = tx.insert(ctx, insertUsers, newRows)
+	_, err = tx.Insert(ctx, insertUsers, newRows)
 	return numbers, err
 }
 
 // raise adds to a counter and answers what it is then. Others wait until this transaction ends.
 func (tx *Tx) raise(ctx context.Context, counter string, by int) (value int64, err error) {
-	_, err = tx.one(ctx, raiseCounter, []any{counter, by}, &value)
+	_, err = tx.One(ctx, raiseCounter, []any{counter, by}, &value)
 	return value, err
 }
 
@@ -91,7 +92,7 @@ func lacking(keys []string, numbers map[string]services.UserID) (missing []strin
 // SetProfile sets a user's name and the address of his picture; nil leaves either, "" removes it. NOT_FOUND for a
 // number that nobody has.
 func (tx *Tx) SetProfile(ctx context.Context, user services.UserID, name, avatarURL *string) error {
-	changed, err := tx.run(ctx, setProfile, user, optional(name), optional(avatarURL), tx.Now)
+	changed, err := tx.Run(ctx, setProfile, user, optional(name), optional(avatarURL), tx.Now)
 	if err == nil && changed == 0 {
 		err = services.Errorf(services.NotFound, "there is no user with the number %d", user)
 	}
@@ -109,7 +110,7 @@ func optional(text *string) any {
 func (tx *Tx) MarkActive(ctx context.Context, users []services.UserID) error {
 	users = slices.Clone(users)
 	slices.Sort(users) // one order of locks, so that two of these do not block each other
-	_, err := tx.run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
+	_, err := tx.Run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
 	return err
 }
 
@@ -120,25 +121,25 @@ const visitGap = 30 * time.Minute
 // are noted once a day, so that it is a moment of the day on which he was here last.
 func (s *Store) VisitedBefore(ctx context.Context, user services.UserID) (time.Time, error) {
 	var at int64
-	if _, err := s.one(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
+	if _, err := s.One(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
 		return time.Time{}, err
 	}
-	return fromMicros(at), nil
+	return sql.FromMicros(at), nil
 }
 
 // UserIDs gives the numbers of users by their keys. A key that was never mentioned is absent.
 func (s *Store) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
-	return s.userIDs(ctx, keys)
+	return userIDs(ctx, s.DB.Runner, keys)
 }
 
 // UserIDs gives the numbers of users by their keys. A key that was never mentioned is absent.
 func (tx *Tx) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
-	return tx.userIDs(ctx, keys)
+	return userIDs(ctx, tx.Tx.Runner, keys)
 }
 
-func (r runner) userIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
+func userIDs(ctx context.Context, r sql.Runner, keys []string) (map[string]services.UserID, error) {
 	numbers := make(map[string]services.UserID, len(keys))
-	err := r.each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
+	err := r.Each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
 		var key string
 		var number services.UserID
 		err := scan(&key, &number)
@@ -150,16 +151,16 @@ func (r runner) userIDs(ctx context.Context, keys []string) (map[string]services
 
 // Users gives users by their numbers. A number that nobody has is absent.
 func (s *Store) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
-	return s.users(ctx, numbers)
+	return users(ctx, s.DB.Runner, numbers)
 }
 
-func (r runner) users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
+func users(ctx context.Context, r sql.Runner, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	users := make(map[services.UserID]services.User, len(numbers))
-	err := r.each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
+	err := r.Each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
 		var user services.User
 		var updatedAt int64
 		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL, &updatedAt)
-		user.UpdatedAt = fromMicros(updatedAt)
+		user.UpdatedAt = sql.FromMicros(updatedAt)
 		users[user.Number] = user
 		return err
 	})
@@ -169,7 +170,7 @@ func (r runner) users(ctx context.Context, numbers []services.UserID) (map[servi
 // ActiveUsers lists users by their numbers, those greater than after, at most limit: only who was seen at since or later.
 func (s *Store) ActiveUsers(ctx context.Context, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
 	var users []services.UserID
-	err := s.each(ctx, activeUsers, []any{after, since, limit}, func(scan func(...any) error) error {
+	err := s.Each(ctx, activeUsers, []any{after, since, limit}, func(scan func(...any) error) error {
 		var user services.UserID
 		err := scan(&user)
 		users = append(users, user)

@@ -5,21 +5,22 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 var (
-	putViewItem = newStatement("add an item to a view", `
+	putViewItem = sql.NewStatement("add an item to a view", `
 INSERT INTO view_items (view_code, view_id, item, at, standing) VALUES ($1, $2, $3, $4, TRUE)
 ON CONFLICT (view_code, view_id, item) DO UPDATE SET at = excluded.at, standing = TRUE WHERE excluded.at > view_items.at`)
 
-	lowerViewItem = newStatement("remove an item from a view", `
+	lowerViewItem = sql.NewStatement("remove an item from a view", `
 UPDATE view_items SET standing = FALSE WHERE view_code = $1 AND view_id = $2 AND item = $3 RETURNING at`)
 
-	oneViewItem = newStatement("an item of a view", `
+	oneViewItem = sql.NewStatement("an item of a view", `
 SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND item = $3 AND standing`)
 
 	// bound is the at of the last item wanted; those of the same moment come with it.
-	newestViewItems = newStatement("newest items of views", `
+	newestViewItems = sql.NewStatement("newest items of views", `
 WITH bounds AS MATERIALIZED (
 	SELECT c.n, c.code, c.id, COALESCE((SELECT i.at FROM view_items i
 		WHERE i.view_code = c.code AND i.view_id = c.id AND i.standing ORDER BY i.at DESC LIMIT 1 OFFSET $2), 0) AS bound
@@ -32,18 +33,18 @@ WITH bounds AS MATERIALIZED (
 SELECT b.n, b.floor, i.item, i.at FROM floors b CROSS JOIN view_items i
 WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at >= b.bound`)
 
-	countViewItems = newStatement("count new items of views", `
+	countViewItems = sql.NewStatement("count new items of views", `
 SELECT c.n, (SELECT count(*) FROM (SELECT 1 FROM view_items i
 	WHERE i.view_code = c.code AND i.view_id = c.id AND i.standing AND i.at > c.position LIMIT $2) AS counted)
 FROM {rows $1 n BIGINT, code TEXT, id TEXT, position BIGINT} AS c`)
 
-	newestViewItem = newStatement("newest item of a view", `
+	newestViewItem = sql.NewStatement("newest item of a view", `
 SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND standing ORDER BY at DESC LIMIT 1`)
 
-	oneView = newStatement("a view of a user", `
+	oneView = sql.NewStatement("a view of a user", `
 SELECT position, last_access_at FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
 
-	viewsOf = newStatement("views of a user", `
+	viewsOf = sql.NewStatement("views of a user", `
 SELECT view_code, view_id, position, last_access_at FROM user_access_log
 WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3, $4) ORDER BY view_code, view_id LIMIT $5`)
 )
@@ -52,14 +53,14 @@ WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3
 // back only at a later at than it had: a report that is late or repeated does not bring it back. false when nothing
 // changed.
 func (tx *Tx) AddViewItem(ctx context.Context, view services.View, item services.ViewItem) (changed bool, err error) {
-	n, err := tx.run(ctx, putViewItem, view.Code, view.ID, item.Item, item.At)
+	n, err := tx.Run(ctx, putViewItem, view.Code, view.ID, item.Item, item.At)
 	return n > 0, err
 }
 
 // RemoveViewItem takes an item out of a view; again changes nothing. NOT_FOUND when it was never in.
 func (tx *Tx) RemoveViewItem(ctx context.Context, view services.View, item string) error {
 	var at int64
-	found, err := tx.one(ctx, lowerViewItem, []any{view.Code, view.ID, item}, &at)
+	found, err := tx.One(ctx, lowerViewItem, []any{view.Code, view.ID, item}, &at)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "item: there is no %s in the view %s %s", services.Quote(item), view.Code, services.Quote(view.ID))
 	}
@@ -71,28 +72,28 @@ func (tx *Tx) RemoveViewItem(ctx context.Context, view services.View, item strin
 // is after latest, the greatest that a clock can say by now, and beyond the newest item.
 func (tx *Tx) TouchView(ctx context.Context, user services.UserID, view services.View, upTo, latest time.Time) (services.ViewAccess, error) {
 	var newest int64
-	if _, err := tx.one(ctx, newestViewItem, []any{view.Code, view.ID}, &newest); err != nil {
+	if _, err := tx.One(ctx, newestViewItem, []any{view.Code, view.ID}, &newest); err != nil {
 		return services.ViewAccess{}, err
 	}
-	if upTo.After(fromMicros(max(newest, micros(tx.Now), micros(latest)))) {
+	if upTo.After(sql.FromMicros(max(newest, sql.Micros(tx.Now), sql.Micros(latest)))) {
 		return services.ViewAccess{}, services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
 	}
 	if upTo.IsZero() {
-		upTo = fromMicros(newest)
+		upTo = sql.FromMicros(newest)
 	}
 	var stands int64
-	_, err := tx.one(ctx, raisePosition, []any{user, view.Code, view.ID, upTo, tx.Now}, &stands)
-	return services.ViewAccess{View: view, UpTo: fromMicros(stands), LastAccessAt: tx.Now}, err
+	_, err := tx.One(ctx, raisePosition, []any{user, view.Code, view.ID, upTo, tx.Now}, &stands)
+	return services.ViewAccess{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.Now}, err
 }
 
 // Views lists the views of some codes that a user has looked at, in the order of code and id, those after one, at most
 // limit.
 func (s *Store) Views(ctx context.Context, user services.UserID, codes []string, after services.View, limit int) (list []services.ViewAccess, err error) {
-	err = s.each(ctx, viewsOf, []any{user, codes, after.Code, after.ID, limit}, func(scan func(...any) error) error {
+	err = s.Each(ctx, viewsOf, []any{user, codes, after.Code, after.ID, limit}, func(scan func(...any) error) error {
 		var access services.ViewAccess
 		var upTo, last int64
 		err := scan(&access.Code, &access.ID, &upTo, &last)
-		access.UpTo, access.LastAccessAt = fromMicros(upTo), fromMicros(last)
+		access.UpTo, access.LastAccessAt = sql.FromMicros(upTo), sql.FromMicros(last)
 		list = append(list, access)
 		return err
 	})
@@ -102,15 +103,15 @@ func (s *Store) Views(ctx context.Context, user services.UserID, codes []string,
 // View is how far a user has looked at a view; false when he never did.
 func (s *Store) View(ctx context.Context, user services.UserID, view services.View) (access services.ViewAccess, found bool, err error) {
 	var upTo, last int64
-	found, err = s.one(ctx, oneView, []any{user, view.Code, view.ID}, &upTo, &last)
-	return services.ViewAccess{View: view, UpTo: fromMicros(upTo), LastAccessAt: fromMicros(last)}, found, err
+	found, err = s.One(ctx, oneView, []any{user, view.Code, view.ID}, &upTo, &last)
+	return services.ViewAccess{View: view, UpTo: sql.FromMicros(upTo), LastAccessAt: sql.FromMicros(last)}, found, err
 }
 
 // ViewItem is when an item of a view happened; false when it is not in the view, or no longer.
 func (s *Store) ViewItem(ctx context.Context, view services.View, item string) (at time.Time, stands bool, err error) {
 	var us int64
-	stands, err = s.one(ctx, oneViewItem, []any{view.Code, view.ID, item}, &us)
-	return fromMicros(us), stands, err
+	stands, err = s.One(ctx, oneViewItem, []any{view.Code, view.ID, item}, &us)
+	return sql.FromMicros(us), stands, err
 }
 
 // NewestViewItems is the newest items of one view: at least limit where there are as many, and more only where several
@@ -124,20 +125,20 @@ type NewestViewItems struct {
 
 // NewestViewItems reads the newest items of some views, in their order, by one query.
 func (s *Store) NewestViewItems(ctx context.Context, views []services.View, limit int) ([]NewestViewItems, error) {
-	list, newest := make(rows, len(views)), make([]NewestViewItems, len(views))
+	list, newest := make(sql.Rows, len(views)), make([]NewestViewItems, len(views))
 	for i, view := range views {
 		list[i] = []any{i, view.Code, view.ID}
 	}
-	err := s.each(ctx, newestViewItems, []any{list, limit - 1}, func(scan func(...any) error) error {
+	err := s.Each(ctx, newestViewItems, []any{list, limit - 1}, func(scan func(...any) error) error {
 		var n int
 		var floor, at int64
 		var item services.ViewItem
 		if err := scan(&n, &floor, &item.Item, &at); err != nil {
 			return err
 		}
-		item.At = fromMicros(at)
+		item.At = sql.FromMicros(at)
 		if floor >= 0 {
-			newest[n].More, newest[n].Floor = true, fromMicros(floor)
+			newest[n].More, newest[n].Floor = true, sql.FromMicros(floor)
 		}
 		newest[n].Items = append(newest[n].Items, item)
 		return nil
@@ -147,11 +148,11 @@ func (s *Store) NewestViewItems(ctx context.Context, views []services.View, limi
 
 // CountViewItems counts, for each access, the items of its view that are newer, no further than limit, by one query.
 func (s *Store) CountViewItems(ctx context.Context, accesses []services.ViewAccess, limit int) ([]int, error) {
-	list, counts := make(rows, len(accesses)), make([]int, len(accesses))
+	list, counts := make(sql.Rows, len(accesses)), make([]int, len(accesses))
 	for i, access := range accesses {
-		list[i] = []any{i, access.Code, access.ID, micros(access.UpTo)}
+		list[i] = []any{i, access.Code, access.ID, sql.Micros(access.UpTo)}
 	}
-	err := s.each(ctx, countViewItems, []any{list, limit}, func(scan func(...any) error) error {
+	err := s.Each(ctx, countViewItems, []any{list, limit}, func(scan func(...any) error) error {
 		var n, count int
 		err := scan(&n, &count)
 		counts[n] = count

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 )
 
@@ -150,7 +150,7 @@ func TestNewestViewItems(t *testing.T) {
 // Whatever is reported in whatever order, an item stands at its latest time unless it was removed after that.
 func TestViewItemsAreWhatWasReported(t *testing.T) {
 	histories.Fewer(t, 3)
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		b, run := newBundle(t, url), 0
 		rapid.Check(t, func(rt *rapid.T) {
 			run++

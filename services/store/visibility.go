@@ -4,20 +4,21 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // What an author publishes, posts and shows, is hidden from a user while the author hides it from them or blocks them. What
 // is hidden from a user is for them as if it had never been: the same errors, in the same words.
-var hiddenAuthors = newStatement("authors hidden from a viewer", `
+var hiddenAuthors = sql.NewStatement("authors hidden from a viewer", `
 SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
 
-func (r runner) hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
+func hidden(ctx context.Context, r sql.Runner, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	hidden := map[services.UserID]bool{}
 	if len(authors) == 0 || len(authors) == 1 && authors[0] == viewer {
 		return hidden, nil
 	}
-	err := r.each(ctx, hiddenAuthors, []any{viewer, authors}, func(scan func(...any) error) error {
+	err := r.Each(ctx, hiddenAuthors, []any{viewer, authors}, func(scan func(...any) error) error {
 		var author services.UserID
 		err := scan(&author)
 		hidden[author] = true
@@ -28,7 +29,7 @@ func (r runner) hidden(ctx context.Context, viewer services.UserID, authors []se
 
 // Hidden answers which of some authors hide what they publish from a viewer, in one statement; absent means shown.
 func (s *Store) Hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
-	return s.hidden(ctx, viewer, authors)
+	return hidden(ctx, s.DB.Runner, viewer, authors)
 }
 
 // VisiblePost reads the post that a viewer names in an argument, and keeps it from being deleted until this transaction
@@ -74,7 +75,7 @@ func (tx *Tx) visible(ctx context.Context, viewer, author services.UserID, err e
 		return err
 	}
 	if !missing {
-		hidden, err := tx.hidden(ctx, viewer, []services.UserID{author})
+		hidden, err := hidden(ctx, tx.Tx.Runner, viewer, []services.UserID{author})
 		if err != nil {
 			return err
 		}
@@ -92,10 +93,10 @@ SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`
 
 var (
-	blocksWith = newStatement("blocks between a user and others", blocksWithText)
+	blocksWith = sql.NewStatement("blocks between a user and others", blocksWithText)
 
 	// Members of the conversation $3 are not added, so that their policies do not matter.
-	refusesAdder = newStatement("users whom another cannot add", blocksWithText+`
+	refusesAdder = sql.NewStatement("users whom another cannot add", blocksWithText+`
 UNION ALL SELECT p.user_number FROM group_policies p WHERE {in p.user_number $2 BIGINT} AND p.user_number <> $1
 	AND (p.policy = 'NOBODY' OR p.policy = 'WHO_I_FOLLOW' AND NOT EXISTS (SELECT 1 FROM follows f WHERE f.follower = p.user_number AND f.followee = $1))
 	AND NOT EXISTS (SELECT 1 FROM conversation_members m WHERE m.conversation = $3 AND m.user_number = p.user_number AND m.left_at = 0)`)
@@ -117,7 +118,7 @@ func (tx *Tx) RefuseAdder(ctx context.Context, adder services.UserID, id service
 
 // NoUser is services.NoUser for a user whom the caller names and who is there.
 func (tx *Tx) NoUser(ctx context.Context, argument string, user services.UserID) error {
-	users, err := tx.users(ctx, []services.UserID{user})
+	users, err := users(ctx, tx.Tx.Runner, []services.UserID{user})
 	if err != nil {
 		return err
 	}

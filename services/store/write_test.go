@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 var errMine = errors.New("mine")
@@ -80,7 +80,7 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 // A statement that fails must not let a function that ignores it commit half of its work on PostgreSQL, where the
 // transaction is spoilt; SQLite undoes the one statement.
 func TestWriteIgnoredErrorIsNoFalseAnswer(t *testing.T) {
-	url := storetest.Postgres(t)
+	url := sqltest.Postgres(t)
 	b := newBundle(t, url)
 	err := b.Write(b.ctx, func(tx *store.Tx) error {
 		_ = tx.Exec(b.ctx, "SELECT no_such_column")
@@ -144,7 +144,7 @@ func TestWriteWithAnEndedContextDoesNotRun(t *testing.T) {
 
 // Two transactions take two locks in opposite orders: PostgreSQL ends one of them, and it runs again.
 func TestDeadlockIsTriedAgain(t *testing.T) {
-	b := newBundle(t, storetest.Postgres(t))
+	b := newBundle(t, sqltest.Postgres(t))
 	b.users("alice", "bob")
 	name := "name"
 	var both sync.WaitGroup
@@ -175,8 +175,8 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 
 // In a shared transaction the whole is repeated, and what gives way to the end fails alone.
 func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
-	b := newBundle(t, storetest.Postgres(t))
-	deadlock := &pgconn.PgError{Code: "40P01", Message: "deadlock detected"}
+	b := newBundle(t, sqltest.Postgres(t))
+	deadlock := sqltest.PostgresError("40P01", "deadlock detected")
 	runs := 0
 	err := b.Write(b.ctx, func(*store.Tx) error { runs++; return deadlock })
 	if !errors.Is(err, deadlock) || runs != 6 {
@@ -241,19 +241,19 @@ func TestCodesOfFaults(t *testing.T) {
 		{services.Errorf(services.NotFound, "no"), services.NotFound},
 		{context.Canceled, services.Unavailable},
 		{fmt.Errorf("late: %w", context.DeadlineExceeded), services.Unavailable},
-		{&pgconn.PgError{Code: "53300"}, services.Unavailable}, // too many connections
-		{&pgconn.PgError{Code: "53100"}, services.Unavailable}, // the disk is full
-		{&pgconn.PgError{Code: "57P01"}, services.Unavailable}, // an administrator shuts it down
-		{&pgconn.PgError{Code: "57P03"}, services.Unavailable}, // it is starting
-		{&pgconn.PgError{Code: "08006"}, services.Unavailable}, // the connection broke
-		{&pgconn.PgError{Code: "25006"}, services.Unavailable}, // read only
-		{&pgconn.PgError{Code: "40001"}, services.Unavailable}, // still after the retries
-		{&pgconn.PgError{Code: "57014"}, services.Unavailable}, // cancelled
-		{&pgconn.PgError{Code: "23505"}, services.Internal},    // a key is taken: our fault
-		{&pgconn.PgError{Code: "42601"}, services.Internal},    // no SQL: our fault
-		{&pgconn.PgError{}, services.Internal},
+		{sqltest.PostgresError("53300", ""), services.Unavailable}, // too many connections
+		{sqltest.PostgresError("53100", ""), services.Unavailable}, // the disk is full
+		{sqltest.PostgresError("57P01", ""), services.Unavailable}, // an administrator shuts it down
+		{sqltest.PostgresError("57P03", ""), services.Unavailable}, // it is starting
+		{sqltest.PostgresError("08006", ""), services.Unavailable}, // the connection broke
+		{sqltest.PostgresError("25006", ""), services.Unavailable}, // read only
+		{sqltest.PostgresError("40001", ""), services.Unavailable}, // still after the retries
+		{sqltest.PostgresError("57014", ""), services.Unavailable}, // cancelled
+		{sqltest.PostgresError("23505", ""), services.Internal},    // a key is taken: our fault
+		{sqltest.PostgresError("42601", ""), services.Internal},    // no SQL: our fault
+		{sqltest.PostgresError("", ""), services.Internal},
 	} {
-		err := store.Fault("test", c.err)
+		err := sql.Fault("test", c.err)
 		coded(t, err, c.code)
 		if c.err != nil && !errors.Is(err, c.err) {
 			t.Errorf("%v has lost its cause", err)
@@ -263,7 +263,7 @@ func TestCodesOfFaults(t *testing.T) {
 
 // What a function does to its goroutine must not stop the writer for everybody.
 func TestFunctionThatEndsItsGoroutine(t *testing.T) {
-	b := newBundle(t, storetest.SQLite(t))
+	b := newBundle(t, sqltest.SQLite(t))
 	err := b.Write(b.ctx, func(tx *store.Tx) error {
 		if err := put(b.ctx, 1)(tx); err != nil {
 			return err
@@ -317,9 +317,9 @@ func TestTheJobsOfABatchAreDueAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		fns := make([]func(*store.Tx) error, 5)
 		for i := range fns {
-			fns[i] = func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: "k"}) }
+			fns[i] = func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: "k"}) }
 		}
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
-		equal(b.t, len(must(b.Claim(b.ctx, []string{"k"}, 10, time.Second))(b.t)), len(fns))
+		equal(b.t, len(must(jobs.Claim(b.ctx, b.Store.DB, []string{"k"}, 10, time.Second))(b.t)), len(fns))
 	})
 }

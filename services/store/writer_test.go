@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // hold stops in the middle of a write, and with it SQLite's writer, until the returned function lets it go and gives
@@ -55,15 +55,15 @@ func (b *bundle) queue(fns ...func(tx *store.Tx) error) (errs func() []error) {
 }
 
 func TestGroupIsOneTransaction(t *testing.T) {
-	b := newBundle(t, storetest.SQLite(t))
+	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
 	const writes = 20
 	var inside, outside []int
 	var fns []func(*store.Tx) error
 	for id := range services.PostID(writes) {
 		fns = append(fns, func(tx *store.Tx) error {
-			mine, err := tx.Query(b.ctx, "SELECT id FROM posts")
-			others, err2 := b.Query(b.ctx, "SELECT id FROM posts")
+			mine, err := tx.Lines(b.ctx, "SELECT id FROM posts")
+			others, err2 := b.Lines(b.ctx, "SELECT id FROM posts")
 			inside, outside = append(inside, len(mine)), append(outside, len(others))
 			return errors.Join(err, err2, put(b.ctx, id+1)(tx))
 		})
@@ -84,7 +84,7 @@ func TestGroupIsOneTransaction(t *testing.T) {
 }
 
 func TestGroupFailsOneByOne(t *testing.T) {
-	b := newBundle(t, storetest.SQLite(t))
+	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
 	then := func(id services.PostID, and func() error) func(*store.Tx) error {
 		return func(tx *store.Tx) error { return errors.Join(put(b.ctx, id)(tx), and()) }
@@ -109,7 +109,7 @@ func TestGroupFailsOneByOne(t *testing.T) {
 }
 
 func TestCallerWhoGivesUpInTheQueue(t *testing.T) {
-	b := newBundle(t, storetest.SQLite(t))
+	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
 	ctx, cancel := context.WithCancel(b.ctx)
 	ran := false
@@ -135,7 +135,7 @@ func TestCallerWhoGivesUpInTheQueue(t *testing.T) {
 // Once a function runs, its statements and its commit do not end with its caller's context: breaking off one
 // statement would undo the whole group.
 func TestCallerWhoGivesUpTooLate(t *testing.T) {
-	b := newBundle(t, storetest.SQLite(t))
+	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
 	ctx, cancel := context.WithCancel(b.ctx)
 	result := make(chan error)
@@ -167,7 +167,7 @@ func (b *bundle) refused() {
 }
 
 func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
 		b := newBundle(t, url)
 		letGo := b.hold()
 		closed := make(chan error, 1)
@@ -186,7 +186,7 @@ func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
 
 // Of so many writes some are queued and some wait for room in the queue. Each is done, or was refused.
 func TestCloseWaitsForWhatIsQueued(t *testing.T) {
-	url := storetest.SQLite(t)
+	url := sqltest.SQLite(t)
 	b := newBundle(t, url)
 	letGo := b.hold()
 	const writes = 300
@@ -221,11 +221,11 @@ func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 // A full disk makes SQLite give up the whole transaction of a group. Whoever fits in still passes, nobody is told
 // that a write stands that does not, and the writer works on when there is room again.
 func TestFullDisk(t *testing.T) {
-	b := newBundle(t, storetest.SQLite(t))
-	pages := must(b.Query(b.ctx, "PRAGMA page_count"))(t)[0]
+	b := newBundle(t, sqltest.SQLite(t))
+	pages := must(b.Lines(b.ctx, "PRAGMA page_count"))(t)[0]
 	limit := func(pages string) {
 		b.write(func(tx *store.Tx) error {
-			_, err := tx.Query(b.ctx, "PRAGMA max_page_count = "+pages)
+			_, err := tx.Lines(b.ctx, "PRAGMA max_page_count = "+pages)
 			return err
 		})
 	}
@@ -255,9 +255,9 @@ func TestFullDisk(t *testing.T) {
 // While another process has the file's write lock, a caller whose time is over hears that it is, and is not in the way of who
 // can wait.
 func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
-	url := storetest.SQLite(t)
+	url := sqltest.SQLite(t)
 	b := newBundle(t, url)
-	letGo := storetest.LockFile(t, url)
+	letGo := sqltest.LockFile(t, url)
 	timely := func(id services.PostID) {
 		ctx, cancel := context.WithTimeout(b.ctx, 20*time.Millisecond)
 		defer cancel()

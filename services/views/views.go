@@ -15,6 +15,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -89,11 +90,12 @@ func (s *Service) onItem(name string, view services.View, item string, change fu
 	}
 	return &jobs.Command{
 		Name: name,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			if err := change(ctx, tx); err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, job)
+			return nil, jobs.Enqueue(ctx, tx.Tx, job)
 		},
 	}, nil
 }
@@ -113,7 +115,8 @@ func (s *Service) Touch(user services.UserID, view services.View, upTo *time.Tim
 	}
 	return &jobs.Command{
 		Name: "touchView", Actor: user,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
+			tx := store.In(in)
 			_, err := tx.TouchView(ctx, user, view, until, tx.Moment(s.fanout.Now))
 			return nil, err
 		},

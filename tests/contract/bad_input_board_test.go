@@ -7,14 +7,14 @@ import (
 
 	"tidings/services"
 	"tidings/services/live"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
 // Sessions and places of live boards that are none, or somebody else's, are refused with a word on what is wrong; and the
 // session goes on.
 func TestBadPlacesOfABoard(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Follow("alice", "host")
 	n.Follow("bob", "host")
 	var shows []string

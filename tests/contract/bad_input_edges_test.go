@@ -13,7 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"tidings/services/node"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -125,7 +125,7 @@ func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 // the development mode; on sockets too.
 func TestForgedTokens(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
 		cfg.JWTSecret, cfg.JWTAudience = secret, "tidings"
 	}})
 	n.Tail() // ready for sockets

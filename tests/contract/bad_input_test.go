@@ -12,10 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/node"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
 
@@ -31,7 +33,7 @@ var crowdMembers = []string{"alice", "bob", "carol"}
 
 func newCrowd(t *testing.T, change func(*node.Config)) *crowd {
 	t.Helper()
-	c := &crowd{Node: world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: change})}
+	c := &crowd{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: change})}
 	c.Follow("alice", "bob")
 	c.post, c.deleted, c.own = c.Publish("bob", "stays"), c.Publish("bob", "goes"), c.Publish("alice", "hers")
 	c.Must("bob", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": c.deleted}, nil)
@@ -51,10 +53,10 @@ func (c *crowd) facts() map[string]any {
 		}
 		all[name] = fmt.Sprintf("%+v", value)
 	}
-	waiting, dead, _, err := c.Store.JobCounts(ctx)
+	waiting, dead, _, err := jobs.JobCounts(ctx, c.Store.DB)
 	put("jobs", []int{waiting, dead}, err)
 	for _, kind := range []string{mirror.LogPost, mirror.LogProfile, mirror.LogShow} {
-		head, _, err := c.Store.LogHead(ctx, kind)
+		head, _, err := changelog.LogHead(ctx, c.Store.DB, kind)
 		put("log "+kind, head, err)
 	}
 	numbers, err := c.Store.UserIDs(ctx, crowdMembers)

@@ -4,14 +4,14 @@ import (
 	"testing"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
 // Values are taken as the specification coerces them and no other way, in documents and in variables, and the message
 // says what is needed in place of the very value that was sent.
 func TestValuesOfAnotherKind(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	const (
 		whole    = "whole number from -2147483648 to 2147483647"
 		page     = `query($v:Int){viewer{homeFeed(first:$v){edges{node{id}}}}}`
@@ -69,7 +69,7 @@ func TestValuesOfAnotherKind(t *testing.T) {
 
 // A document of several operations is run when it is said which, and else told what is missing.
 func TestWhichOperation(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	const two = `query A{viewer{user{id}}} query B{viewer{user{id}}}`
 	for _, c := range []struct{ body, says string }{
 		{`{"query":` + world.Quoted(two) + `}`, "operationName: the document has 2 operations, so that it must name the one to run"},

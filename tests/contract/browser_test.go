@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 	"tidings/web/browsertest"
 )
@@ -13,7 +13,7 @@ import (
 // The first tour, by a person in a browser: alice watches her badges in one tab, follows bob, and when bob publishes
 // in another tab the badge in the first changes by itself. No request leaves the machine.
 func TestFirstTourInGraphiQL(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: redistest.Redis(t)})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
 	alice := browsertest.New(t)
 	browsertest.Open(alice, t, n.URL, "alice")
 	browsertest.WaitSchema(alice, t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -51,7 +51,7 @@ func wordOf(user string) string { return "canary-" + user }
 
 func newPagers(t *testing.T) *pagers {
 	t.Helper()
-	p := &pagers{Node: world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true}), talks: map[string][]string{}}
+	p := &pagers{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true}), talks: map[string][]string{}}
 	p.shape = shape(p.Node)
 	p.People("alice", "bob")
 	for _, user := range []string{"alice", "bob"} {

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"tidings/services/node"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
 // A body that does not arrive is waited for no longer than the deadline, whatever it is sent to and however it is framed.
 func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
 		cfg.RequestDeadline = 300 * time.Millisecond
 	}})
 	for name, head := range map[string]string{
@@ -47,7 +47,7 @@ func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 
 // The bound of an answer holds for compiled selections as for others.
 func TestCompiledAnswersAreBounded(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.AnswerLimit = 4000 }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.AnswerLimit = 4000 }})
 	n.Publish("bob", strings.Repeat("long ", 999))
 	for _, query := range []string{
 		`{viewer{homeFeed{edges{node{body}}}}}`,                 // compiled
@@ -62,7 +62,7 @@ func TestCompiledAnswersAreBounded(t *testing.T) {
 
 // In production an address has so many connections at a time, and a place comes free with each that is closed.
 func TestConnectionsPerAddress(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
 		cfg.JWTSecret, cfg.ConnectionsPerAddress = world.TestSecret, 3
 	}})
 	healthy := func(conn net.Conn) bool {

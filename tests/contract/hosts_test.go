@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"tidings/services/node"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -26,8 +26,8 @@ func TestDevelopmentModeAnswersToLoopbackNamesOnly(t *testing.T) {
 		return response.StatusCode
 	}
 	paths := []string{"/", "/graphql?query=%7B__typename%7D", "/graphiql", "/healthz", "/readyz", "/metrics"}
-	development := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
-	production := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
+	development := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
+	production := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
 		cfg.JWTSecret = "0123456789abcdef0123456789abcdef"
 	}})
 	for _, path := range paths {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -52,7 +52,7 @@ func TestPagesAreFilledAgain(t *testing.T) {
 		"all but the oldest":  func(i int) bool { return i < 19 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 			visible := deletedFeed(t, n, 20, deleted)
 			for _, first := range []int{1, 2, 3, 7, 100} {
 				var listed []string
@@ -81,7 +81,7 @@ func TestPagesAreFilledAgain(t *testing.T) {
 // Where everything that a feed keeps is deleted at once, the page is empty, ends with RETENTION, and its last id is the
 // place that was looked at and not that of a post that was shown; once the deletions are carried older posts are there.
 func TestFeedOfDeletedPosts(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	visible := deletedFeed(t, n, 325, func(i int) bool { return i < 315 })
 	page := n.Page("reader", 20, "", "")
 	if len(page.Edges) != 0 || page.PageInfo.HasNextPage || page.End == nil || *page.End != "RETENTION" || page.LastID == nil {

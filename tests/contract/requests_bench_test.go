@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -34,7 +34,7 @@ func events(count int, key string) string {
 
 // BenchmarkRequest is one request through the whole handler, without a network: all that the edge adds to an answer is in it.
 func BenchmarkRequest(b *testing.B) {
-	n := world.StartNode(b, world.NodeOptions{Database: storetest.SQLite(b), Redis: "embedded"})
+	n := world.StartNode(b, world.NodeOptions{Database: sqltest.SQLite(b), Redis: "embedded"})
 	n.Follow("alice", "bob")
 	n.Publish("bob", "hello")
 	n.Settle()

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"tidings/services/node"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
 // What the executor would meet as an error on our side is refused before: questions about the schema where they are off,
 // also in a fragment, and a subscription of two fields.
 func TestRootFieldsThatAreRefused(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) { cfg.Introspection = "never" }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) { cfg.Introspection = "never" }})
 	for query, want := range map[string][2]string{
 		`{__schema{queryType{name}}}`:                                   {"FORBIDDEN", "--introspection"},
 		`{a:__type(name:"Post"){name}}`:                                 {"FORBIDDEN", "--introspection"},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 	"tidings/web"
 )
@@ -19,7 +19,7 @@ import (
 // Whatever argument a viewer names a user in: one whom nobody knows is not there, and is not made. The arguments are found
 // by introspection.
 func TestViewersMakeNoUsers(t *testing.T) {
-	s := newSecrets(t, storetest.SQLite(t))
+	s := newSecrets(t, sqltest.SQLite(t))
 	s.owns("sam")
 	named := 0
 	for i, w := range s.others() {
@@ -51,7 +51,7 @@ func TestViewersMakeNoUsers(t *testing.T) {
 // The host application makes users by naming them, a token makes its own, and in development mode those of the tour are
 // there from the start.
 func TestTheHostMakesUsers(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	response, err := http.Get(n.URL + "/graphiql")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestTheHostMakesUsers(t *testing.T) {
 // Somebody who blocks the viewer cannot be told from somebody who is not there, or from anybody else, whatever argument names
 // them, and is not reached: not by a conversation, nor by a mention in one. The other way round it is the same.
 func TestABlockIsNotTold(t *testing.T) {
-	s := newSecrets(t, storetest.SQLite(t))
+	s := newSecrets(t, sqltest.SQLite(t))
 	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
 	s.wantUntold(t, func(blocker string) { s.Must(blocker, block, map[string]any{"v": "user:sam"}, nil) })
 	for _, first := range []string{"sam", "blair"} {
@@ -109,7 +109,7 @@ func TestABlockIsNotTold(t *testing.T) {
 // Nor can somebody be told apart who lets nobody add them to groups, or only those whom they follow.
 func TestAGroupPolicyIsNotTold(t *testing.T) {
 	for _, policy := range []string{"NOBODY", "WHO_I_FOLLOW"} {
-		s := newSecrets(t, storetest.SQLite(t))
+		s := newSecrets(t, sqltest.SQLite(t))
 		refusing := s.wantUntold(t, func(user string) {
 			s.Must(user, `mutation($v:GroupPolicy!){setGroupPolicy(input:{policy:$v}){policy}}`, map[string]any{"v": policy}, nil)
 		})
@@ -171,7 +171,7 @@ func ingestNoUser(w way) any {
 
 // A mention in a group that both are in reaches nobody between whom and its author there is a block.
 func TestAMentionDoesNotReachAcrossABlock(t *testing.T) {
-	s := newSecrets(t, storetest.SQLite(t))
+	s := newSecrets(t, sqltest.SQLite(t))
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}

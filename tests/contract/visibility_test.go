@@ -14,7 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"tidings/services"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -204,7 +204,7 @@ func never(id string) string {
 // Whatever id is sent into whatever argument of the schema: what the viewer may not see answers in the words in which an id
 // answers that nothing has. The arguments are found by introspection, so that a new one is tried without a line here.
 func TestWhatIsHiddenAnswersAsIfItWereNotThere(t *testing.T) {
-	s := newSecrets(t, storetest.SQLite(t))
+	s := newSecrets(t, sqltest.SQLite(t))
 	ways := s.others()
 	if len(ways) < 80 {
 		t.Fatalf("introspection shows %d arguments that take an id", len(ways))
@@ -235,7 +235,7 @@ var taken = regexp.MustCompile("beyond the newest|is not of conversation:|was ne
 
 // Every argument takes an id of some kind: were a request refused for another reason, it would prove nothing.
 func TestEveryArgumentTakesAnID(t *testing.T) {
-	s := newSecrets(t, storetest.SQLite(t))
+	s := newSecrets(t, sqltest.SQLite(t))
 	s.owns("sam")
 	kinds := append(slices.Concat(s.private, s.published), "user:nobody0", "announcement:"+strings.Repeat("0", services.PostIDLetters))
 	for _, w := range s.others() {
@@ -290,7 +290,7 @@ func (s *secrets) owns(as string) {
 
 // What is shown again is there again, and notifies as if it had never been hidden.
 func TestWhatIsShownAgainComesBack(t *testing.T) {
-	s := newSecrets(t, storetest.SQLite(t))
+	s := newSecrets(t, sqltest.SQLite(t))
 	s.Must("dave", `mutation{unhideFrom(input:{userId:"user:hank"}){user{id}} unblock(input:{userId:"user:blair"}){user{id}}}`, nil, nil)
 	s.Settle()
 	for as, want := range map[string]string{"hank": "COMMENT MENTION REMINDER", "blair": "MENTION REMINDER"} {
@@ -321,7 +321,7 @@ func TestWhatIsShownAgainComesBack(t *testing.T) {
 
 // Lists show nothing of it either, nor do the badges count it: what hank and blair were told before is taken back.
 func TestListsShowNothingHidden(t *testing.T) {
-	s := newSecrets(t, storetest.SQLite(t))
+	s := newSecrets(t, sqltest.SQLite(t))
 	for as, words := range map[string][]string{"sam": {privateWord}, "hank": {privateWord, publicWord}, "blair": {privateWord, publicWord}} {
 		for _, field := range s.shape.types["Viewer"].Fields {
 			required := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Type.required() && a.DefaultValue == nil })

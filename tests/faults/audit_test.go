@@ -7,7 +7,7 @@ import (
 
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -15,7 +15,7 @@ import (
 // makes it right, pushes it and counts it, and finds nothing else in a program that is used all the while.
 func TestAuditRepairsAndPushes(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Change: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Change: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})
 	n.Follow("reader", "author")
 	n.Publish("author", "one")
 	n.Publish("author", "two")
@@ -49,7 +49,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 // An operator has one user's badges made anew. Nobody else may, and who was never mentioned is not made by it.
 func TestRecountBadges(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
 	n.Follow("reader", "author")
 	n.Publish("author", "one")
 	n.Settle()

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -22,7 +22,7 @@ const cleanerFields = `{running lastRunAt freed{inboxes entries dormant unknown 
 // metrics. Another application's keys stay, and so do the feeds of who is here.
 func TestRedisIsCleaned(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	state := func() (c cleaner) {
 		t.Helper()
 		var data struct{ Admin struct{ Cleaner cleaner } }

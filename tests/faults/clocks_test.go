@@ -7,16 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"tidings/services/jobs"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
 // clocks are two nodes on one PostgreSQL and one Redis: the clock of one is right, that of the other ahead.
 func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 	t.Helper()
-	database, redis := storetest.Postgres(t), redistest.Redis(t)
+	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string, ahead time.Duration) *world.Node {
 		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Ahead: ahead, Change: func(cfg *node.Config) { cfg.Node = name }})
 	}
@@ -120,7 +121,7 @@ func TestANodeSaysHowFarItsClockIsOff(t *testing.T) {
 // A clock that was ahead and is set back leaves nothing in the future: posts can be marked, sessions of the board go on, shows
 // end, and what is published next comes after what was.
 func TestAClockThatIsSetBackLeavesNothingInTheFuture(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Ahead: 10 * time.Minute})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Ahead: 10 * time.Minute})
 	n.Follow("alice", "bob")
 	var made struct {
 		ScheduleShow struct{ Show struct{ ID string } }
@@ -152,7 +153,7 @@ func TestAClockThatIsSetBackLeavesNothingInTheFuture(t *testing.T) {
 // Where the clocks of all nodes are ahead alike, one learns of it first: what the others make until they do is not of the
 // future for it.
 func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
-	database, redis := storetest.Postgres(t), redistest.Redis(t)
+	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {
 		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, Ahead: 4 * time.Minute, Change: func(cfg *node.Config) { cfg.Node = name }})
 	}
@@ -165,7 +166,7 @@ func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	if err := ignorant.Memory.Shows.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ignorant.Store.Beat(t.Context()); err != nil {
+	if _, err := jobs.Beat(t.Context(), ignorant.Store.DB); err != nil {
 		t.Fatal(err)
 	}
 	if err := knows.Jobs.Heartbeat().RunOnce(t.Context()); err != nil {

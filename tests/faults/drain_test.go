@@ -9,7 +9,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -51,7 +51,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 
 // A job that the database holds up does not hold up the end of the process, and is done by the next one.
 func TestDrainEndsThoughAJobHangs(t *testing.T) {
-	database := storetest.Postgres(t)
+	database := sqltest.Postgres(t)
 	arguments := []string{"--database", database, "--redis", redistest.Redis(t), "--drain", "100ms"}
 	p := world.StartProcess(t, "", arguments...)
 	var data struct {
@@ -73,7 +73,7 @@ func TestDrainEndsThoughAJobHangs(t *testing.T) {
 	if got := likes(); got != 0 {
 		t.Fatalf("at first there are %d likes", got)
 	}
-	release := storetest.Lock(t, database, "notification_causes")
+	release := sqltest.Lock(t, database, "notification_causes")
 	must("fan", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": data.PublishPost.Post.ID}, nil)
 	p.Terminate()
 	if code := p.Exits(goneBy); code != 0 {

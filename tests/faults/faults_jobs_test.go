@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 	"tidings/services/rdb"
 	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 	"tidings/tests/world"
 )
@@ -20,7 +20,7 @@ import (
 // badges and feeds equal the model all the same.
 func TestLateAndRepeatedJobs(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
 	n.Badges("somebody")
 	if got := server.Do("KEYS", "{u*}:b"); len(got.([]any)) == 0 {
 		t.Fatal("documents are not at {u<number>}:b: losing them would prove nothing")

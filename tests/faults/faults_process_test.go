@@ -13,8 +13,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"tidings/services/jobs"
 	"tidings/services/redis/redistest"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -94,8 +95,8 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 		mutation(author, `mutation($key:String){publishPost(input:{body:"late",idempotencyKey:$key}){post{id}}}`, nil)
 	}
 	server.Kill()
-	db := storetest.Open(t, store.Config{URL: "sqlite:" + filepath.Join(server.arguments[1], "tidings.db")})
-	if waiting, dead, _, err := db.JobCounts(t.Context()); err != nil || waiting == 0 || dead > 0 {
+	db := storetest.Open(t, sql.Config{URL: "sqlite:" + filepath.Join(server.arguments[1], "tidings.db")})
+	if waiting, dead, _, err := jobs.JobCounts(t.Context(), db.DB); err != nil || waiting == 0 || dead > 0 {
 		t.Errorf("after the kill %d jobs wait and %d are dead, %v", waiting, dead, err)
 	}
 	if err := db.Close(); err != nil {

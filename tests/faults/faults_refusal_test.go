@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -18,7 +18,7 @@ func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.NewServer(t)
-			n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 			n.Follow("reader", "author")
 			first := n.Publish("author", "one")
 			reads := func(precision string, want int) bool {

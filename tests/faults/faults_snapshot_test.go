@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -12,7 +12,7 @@ import (
 // be believed: not by who reads, not by who watches, not by what is written afterwards.
 func TestRedisComesBackFromAnOlderSnapshot(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	for _, reader := range []string{"watcher", "sleeper", "looker"} {
 		n.Follow(reader, "author")
 	}

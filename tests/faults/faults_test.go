@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -135,7 +135,7 @@ func (w *witness) sees(precision string) {
 // refused, nobody reads a sum that is none, and in the end all is as it was acknowledged.
 func TestFlushesUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	l := newLoad(t, false, func() string { return n.URL })
 	w := newWitness(l, 3)
 	watches := append(l.watchAll(n.URL), world.OpenWatch(t, n.URL, w.name))
@@ -164,7 +164,7 @@ func TestRedisStandsStillUnderLoad(t *testing.T) {
 }
 
 func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	l := newLoad(t, false, func() string { return n.URL })
 	w := newWitness(l, 3)
 	watches := l.watchAll(n.URL)
@@ -186,7 +186,7 @@ func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
 // and mutations whose answers have one's own change in them.
 func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	n.Follow("reader", "author")
 	first := n.Publish("author", "one")
 	server.Kill()

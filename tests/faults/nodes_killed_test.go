@@ -11,6 +11,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/redis/redistest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
@@ -39,7 +41,7 @@ func startChatters(t *testing.T, database string) *chatters {
 	c := &chatters{t: t, database: database, redis: redistest.Redis(t)}
 	c.b = c.start("b")
 	c.a = c.start("a")
-	c.facts = storetest.Open(t, store.Config{URL: c.database})
+	c.facts = storetest.Open(t, sql.Config{URL: c.database})
 	for i := range 20 {
 		reader := fmt.Sprintf("reader-%d", i)
 		var data struct {
@@ -162,7 +164,7 @@ func (c *chatters) holds(since time.Time, within time.Duration) {
 func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it starts again %t", again), func(t *testing.T) {
-			c := startChatters(t, storetest.Postgres(t))
+			c := startChatters(t, sqltest.Postgres(t))
 			for range 4 {
 				goal := c.acked.Load() + 100
 				done := c.send(func() bool { return false })
@@ -188,7 +190,7 @@ func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 // PostgreSQL is killed while both nodes carry what they acknowledged. Once it is there again nothing is late: what a node
 // claimed or finished without hearing of it is given back.
 func TestKilledPostgresLeavesNothingLate(t *testing.T) {
-	server := storetest.NewServer(t)
+	server := sqltest.NewServer(t)
 	c := startChatters(t, server.Database(t))
 	for range 4 {
 		goal := c.acked.Load() + 100
@@ -205,7 +207,7 @@ func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 
 // A node that stands still for longer than it takes to be taken for dead, and then goes on, changes nothing by it.
 func TestPausedNodeIsHarmless(t *testing.T) {
-	c := startChatters(t, storetest.Postgres(t))
+	c := startChatters(t, sqltest.Postgres(t))
 	for range 2 {
 		goal := c.acked.Load() + 100
 		var enough atomic.Bool

@@ -19,7 +19,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"tidings/services/node"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -42,7 +42,7 @@ func TestStartsThatCannotBe(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Repeat("this is no database\n", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	used := storetest.SQLite(t)
+	used := sqltest.SQLite(t)
 	holder := world.StartProcess(t, "", "--database", used, "--redis", "embedded")
 
 	unborn := filepath.Join(t.TempDir(), "unborn.db")

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -13,7 +13,7 @@ import (
 // Queries answer the truth at once, and what is published and said meanwhile reaches him and everybody in the same batch.
 func TestAKeyOfAnotherTypeIsSeenByNobody(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	var conversation struct {
 		C struct{ Conversation struct{ ID string } }
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -13,7 +13,7 @@ import (
 // news again for a client that drops what is not newer.
 func TestExactIsNewsAgainAfterRedisWasAway(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	n.Follow("alice", "bob")
 	n.Publish("bob", "one")
 	world.Eventually(t, 10*time.Second, "alice has one new post", func() bool { return n.Badges("alice").HomeFeed.Value == 1 })

@@ -36,23 +36,23 @@ func TestEachArrowTurnsRed(t *testing.T) {
 		},
 		"upwards": {
 			map[string]string{"services/store/s.go": file("store", "tidings/services/feed", "")},
-			"services/store (line 7) imports services/feed (line 3): not downwards",
+			"services/store (line 6) imports services/feed (line 3): not downwards",
 		},
 		"the engine of the log imports a memory": {
 			map[string]string{"services/changelog/c.go": file("changelog", "tidings/services/mirror", "")},
-			"services/changelog (line 6) imports services/mirror (line 5): not downwards",
+			"services/changelog (line 8) imports services/mirror (line 5): not downwards",
 		},
 		"the engine of the log imports a feature in a test": {
 			map[string]string{"services/changelog/c_test.go": file("changelog", "tidings/services/feed", "")},
-			"services/changelog (line 6) imports services/feed (line 3): not downwards",
+			"services/changelog (line 8) imports services/feed (line 3): not downwards",
 		},
 		"the engine of Redis imports the projections": {
 			map[string]string{"services/redis/r.go": file("redis", "tidings/services/rdb", "")},
-			"services/redis (line 8) imports services/rdb (line 7): not downwards",
+			"services/redis (line 9) imports services/rdb (line 8): not downwards",
 		},
 		"the engine of Redis imports a feature in a test": {
 			map[string]string{"services/redis/r_test.go": file("redis", "tidings/services/views", "")},
-			"services/redis (line 8) imports services/views (line 3): not downwards",
+			"services/redis (line 9) imports services/views (line 3): not downwards",
 		},
 		"the projections import the library": {
 			map[string]string{"services/rdb/r.go": file("rdb", "github.com/redis/go-redis/v9", "")},
@@ -64,7 +64,7 @@ func TestEachArrowTurnsRed(t *testing.T) {
 		},
 		"the words import a package": {
 			map[string]string{"services/s.go": file("services", "tidings/services/store", "")},
-			"services (line 9) imports services/store (line 7): not downwards",
+			"services (line 10) imports services/store (line 6): not downwards",
 		},
 		"main is imported": {
 			map[string]string{"graph/g.go": file("graph", "tidings", "")},
@@ -84,16 +84,16 @@ func TestEachArrowTurnsRed(t *testing.T) {
 		},
 		"a neighbour's test helper": {
 			map[string]string{"services/rdb/r_test.go": file("rdb", "tidings/services/store/storetest", "")},
-			"imports the helper of services/store (line 7): not downwards",
+			"imports the helper of services/store (line 6): not downwards",
 		},
 		"a test helper looks up": {
 			map[string]string{"services/store/storetest/s.go": file("storetest", "tidings/services/feed", "")},
-			"services/store/storetest (line 7) imports services/feed (line 3): not downwards",
+			"services/store/storetest (line 6) imports services/feed (line 3): not downwards",
 		},
-		"SQL elsewhere":           {map[string]string{"services/feed/f.go": file("feed", "database/sql", "")}, "only services/store imports database/sql"},
-		"SQL in main":             {map[string]string{"server.go": file("main", "database/sql/driver", "")}, "only services/store imports database/sql"},
-		"a driver elsewhere":      {map[string]string{"services/rdb/r_test.go": file("rdb", "github.com/jackc/pgx/v5/stdlib", "")}, "only services/store imports github.com/jackc/pgx"},
-		"SQLite elsewhere":        {map[string]string{"server.go": file("main", "modernc.org/sqlite", "")}, "only services/store imports modernc.org/sqlite"},
+		"SQL elsewhere":           {map[string]string{"services/feed/f.go": file("feed", "database/sql", "")}, "only services/sql imports database/sql"},
+		"SQL in main":             {map[string]string{"server.go": file("main", "database/sql/driver", "")}, "only services/sql imports database/sql"},
+		"a driver elsewhere":      {map[string]string{"services/rdb/r_test.go": file("rdb", "github.com/jackc/pgx/v5/stdlib", "")}, "only services/sql imports github.com/jackc/pgx"},
+		"SQLite elsewhere":        {map[string]string{"server.go": file("main", "modernc.org/sqlite", "")}, "only services/sql imports modernc.org/sqlite"},
 		"Redis elsewhere":         {map[string]string{"services/push/p.go": file("push", "github.com/redis/go-redis/v9", "")}, "only services/redis imports github.com/redis/go-redis"},
 		"miniredis elsewhere":     {map[string]string{"resolvers/r_test.go": file("resolvers", "github.com/alicebob/miniredis/v2", "")}, "only services/redis imports"},
 		"sockets elsewhere":       {map[string]string{"resolvers/r.go": file("resolvers", "github.com/gorilla/websocket", "")}, "only transport imports github.com/gorilla/websocket"},
@@ -153,8 +153,8 @@ func TestWhatIsAllowed(t *testing.T) {
 	for name, tree := range map[string]map[string]string{
 		"downwards":                     {"server.go": file("main", "tidings/transport tidings/services/store tidings/services fmt", "")},
 		"down past several lines":       {"services/feed/f.go": file("feed", "tidings/services/push tidings/services/mirror tidings/services/rdb", "")},
-		"an owner":                      {"services/store/s.go": file("store", "database/sql github.com/pressly/goose/v3 modernc.org/sqlite", ""), "services/redis/r.go": file("redis", "github.com/redis/go-redis/v9", "")},
-		"an owner's helper":             {"services/store/storetest/s.go": file("storetest", "database/sql tidings/services/store tidings/services", "")},
+		"an owner":                      {"services/sql/s.go": file("sql", "database/sql github.com/pressly/goose/v3 modernc.org/sqlite", ""), "services/redis/r.go": file("redis", "github.com/redis/go-redis/v9", "")},
+		"an owner's helper":             {"services/sql/sqltest/s.go": file("sqltest", "database/sql tidings/services/sql tidings/services", "")},
 		"an owner's test":               {"transport/t_test.go": file("transport_test", "tidings/transport github.com/gorilla/websocket", "")},
 		"a module of a similar name":    {"web/w.go": file("web", "github.com/jackc/pgxother", "")},
 		"a test with helpers below":     {"services/feed/f_test.go": file("feed", "tidings/services/store/storetest tidings/services/redis/redistest", "")},

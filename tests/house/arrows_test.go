@@ -42,18 +42,20 @@ var lines = map[string]int{
 	"services/live":      3,
 	"services/fanout":    4,
 	"services/push":      4,
-	"services/jobs":      5,
 	"services/mirror":    5,
 	"services/ratelimit": 5,
-	"services/changelog": 6,
-	"services/store":     7,
-	"services/rdb":       7,
-	"services/redis":     8,
-	"services":           9,
+	"services/store":     6,
+	"services/jobs":      7,
+	"services/changelog": 8,
+	"services/rdb":       8,
+	"services/redis":     9,
+	"services/sql":       9,
+	"services":           10,
 }
 
 // testHelpers are packages that only tests import. Each belongs to its parent, and may import it.
 var testHelpers = map[string]string{
+	"services/sql/sqltest":       "services/sql",
 	"services/store/storetest":   "services/store",
 	"services/redis/redistest":   "services/redis",
 	"services/fanout/fanouttest": "services/fanout",
@@ -69,12 +71,12 @@ var owners = []struct {
 	module, owner string
 	client        bool
 }{
-	{"database/sql", "services/store", false},
-	{"modernc.org/sqlite", "services/store", false},
-	{"github.com/jackc/pgx", "services/store", false},
-	{"github.com/lib/pq", "services/store", false},
-	{"github.com/mattn/go-sqlite3", "services/store", false},
-	{"github.com/pressly/goose", "services/store", false},
+	{"database/sql", "services/sql", false},
+	{"modernc.org/sqlite", "services/sql", false},
+	{"github.com/jackc/pgx", "services/sql", false},
+	{"github.com/lib/pq", "services/sql", false},
+	{"github.com/mattn/go-sqlite3", "services/sql", false},
+	{"github.com/pressly/goose", "services/sql", false},
 	{"github.com/redis/go-redis", "services/redis", false},
 	{"github.com/alicebob/miniredis", "services/redis", false},
 	{"github.com/gorilla/websocket", "transport", true},

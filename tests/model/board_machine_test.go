@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tidings/services/changelog"
 	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/tests/world"
@@ -103,7 +104,7 @@ func (b *boards) due() {
 // note keeps what stands on boards at the version that the log has now, and answers that.
 func (b *boards) note() uint64 {
 	n := b.nodes[0]
-	head, _, err := n.Store.LogHead(n.TB.Context(), mirror.LogShow)
+	head, _, err := changelog.LogHead(n.TB.Context(), n.Store.DB, mirror.LogShow)
 	if err != nil {
 		n.TB.Fatal(err)
 	}

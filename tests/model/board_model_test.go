@@ -15,8 +15,8 @@ import (
 	"tidings/services/mirror"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 	"tidings/tests/world"
 )
@@ -170,10 +170,10 @@ func TestBoardsEqualTheModel(t *testing.T) {
 	}
 	late := func(cfg *node.Config) { cfg.ShowLateAfter, cfg.ShowLongest = 7*24*time.Hour, 7*24*time.Hour } // nothing is closed meanwhile
 	t.Run("sqlite-embedded", func(t *testing.T) {
-		check(t, []*world.Node{world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: late})}, nil)
+		check(t, []*world.Node{world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: late})}, nil)
 	})
 	t.Run("postgres-redis, two nodes", func(t *testing.T) {
-		server, database := redistest.NewServer(t), storetest.Postgres(t)
+		server, database := redistest.NewServer(t), sqltest.Postgres(t)
 		var nodes []*world.Node
 		for _, name := range []string{"a", "b"} {
 			nodes = append(nodes, world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), Manual: true, Change: func(cfg *node.Config) {

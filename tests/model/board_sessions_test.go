@@ -9,15 +9,15 @@ import (
 	"tidings/services/live"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
 
 // boardOf is a node with a reader who follows a host of three shows.
 func boardOf(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
 	t.Helper()
-	return boardOn(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
+	return boardOn(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
 }
 
 func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID) {
@@ -106,7 +106,7 @@ func TestHowLongSessionsLive(t *testing.T) {
 // that are turned, also by a node that has just started, and not much more.
 func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
-		return world.NodeOptions{Database: storetest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
+		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
 	}
 	// moved is a board whose last show has gone to its top since the session was made.
 	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {

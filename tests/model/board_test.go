@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -28,7 +28,7 @@ func walkBoard(tb testing.TB, nodes []*world.Node, as string, first int, from wo
 // turns to the second when everything stands elsewhere.
 func TestTheStoryOfABoard(t *testing.T) {
 	t.Run("one node, embedded", func(t *testing.T) {
-		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 		tellStory(t, n, n)
 	})
 	t.Run("two nodes", func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -18,7 +18,7 @@ func TestAnOpenBoardIsToldWhatChanges(t *testing.T) {
 		followBoard(t, p.A, p.B)
 	})
 	t.Run("one node, embedded", func(t *testing.T) {
-		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 		followBoard(t, n, n)
 	})
 }

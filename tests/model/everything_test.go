@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
 	"tidings/tests/world"
 )
@@ -228,7 +228,7 @@ func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
 func TestAllBadgesTogetherEqualTheModel(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)
-		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
 		checkEverything(t, n, func() { server.Flush() }, func() {
 			if key, found := server.Do("RANDOMKEY").(string); found {
 				server.Do("DEL", key)
@@ -236,6 +236,6 @@ func TestAllBadgesTogetherEqualTheModel(t *testing.T) {
 		})
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
-		checkEverything(t, world.StartNode(t, world.NodeOptions{Database: storetest.Postgres(t), Redis: "embedded", Manual: true}), nil, nil)
+		checkEverything(t, world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true}), nil, nil)
 	})
 }

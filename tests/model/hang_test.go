@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -30,7 +30,7 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	}
 	const readers = 40
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	for i := range readers {
 		reader := fmt.Sprint("reader", i)
 		n.Follow(reader, "author")

@@ -7,14 +7,14 @@ import (
 	"tidings/services"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
 // While Redis is away a page comes from SQL and shows posts that no inbox has yet. A mark without upTo covers them, also
 // when it is made after Redis has come back and before their fan-out runs.
 func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
-	for name, database := range map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres} {
+	for name, database := range map[string]func(testing.TB) string{"sqlite": sqltest.SQLite, "postgres": sqltest.Postgres} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.NewServer(t)
 			n := world.StartNode(t, world.NodeOptions{Database: database(t), Redis: server.URL(), Manual: true})
@@ -48,7 +48,7 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 // A huge author's post is on the page of the node that published it before another node's memory has it: a mark through
 // the other node covers it all the same.
 func TestMarkWithoutUpToCoversPostsOfOtherNodes(t *testing.T) {
-	database, redis := storetest.Postgres(t), redistest.Redis(t)
+	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {
 		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.Node = name }})
 	}

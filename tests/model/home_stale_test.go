@@ -8,7 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -78,7 +78,7 @@ func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.NewServer(t)
-			n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
 			mark := everySource(t, n)[name]
 			before, exact := allNumbers(n, "bob")
 			if !exact {

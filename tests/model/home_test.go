@@ -11,7 +11,7 @@ import (
 
 	"tidings/services/fanout"
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
 	"tidings/tests/world"
 )
@@ -226,7 +226,7 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 	}
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)
-		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true, Carrying: smallChunks})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Carrying: smallChunks})
 		check(t, n, func() { server.Flush() }, func() {
 			if key, found := server.Do("RANDOMKEY").(string); found {
 				server.Do("DEL", key)
@@ -234,6 +234,6 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 		})
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
-		check(t, world.StartNode(t, world.NodeOptions{Database: storetest.Postgres(t), Redis: "embedded", Manual: true, Carrying: smallChunks}), nil, nil)
+		check(t, world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Carrying: smallChunks}), nil, nil)
 	})
 }

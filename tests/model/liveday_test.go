@@ -14,8 +14,9 @@ import (
 	"tidings/services/live/livetest"
 	"tidings/services/redis/redistest"
 	"tidings/services/social"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
 
@@ -24,14 +25,14 @@ import (
 func TestADayOfShows(t *testing.T) {
 	const shows, part = 1500, 900
 	server := redistest.NewServer(t)
-	database := storetest.SQLite(t)
+	database := sqltest.SQLite(t)
 	d := livetest.NewDay(time.Now(), livetest.Size{Shows: shows, Live: 60, Hosts: 150, Viewers: 80, Most: 140}, 5)
 	folder := t.TempDir()
 	importing := func(name string, write func(to *bytes.Buffer) error, take func(db *store.Store, ids *services.IDClock, opts social.ImportOptions) (social.ImportReport, error)) {
 		t.Helper()
 		var text bytes.Buffer
 		file := filepath.Join(folder, name)
-		db, err := store.Open(t.Context(), store.Config{URL: database})
+		db, err := store.Open(t.Context(), sql.Config{URL: database})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
 	"tidings/tests/world"
 )
@@ -23,16 +23,16 @@ func checkWorlds(t *testing.T, n *world.Node, flush func()) {
 // Badges and feeds equal the model after every history, on each pair of engines.
 func TestBadgesAndFeedsEqualTheModel(t *testing.T) {
 	t.Run("sqlite-embedded", func(t *testing.T) {
-		checkWorlds(t, world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true}), nil)
+		checkWorlds(t, world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true}), nil)
 	})
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)
-		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
 		checkWorlds(t, n, func() { server.Flush() })
 	})
 	t.Run("postgres-cluster", func(t *testing.T) {
 		url, servers := redistest.ClusterServers(t)
-		n := world.StartNode(t, world.NodeOptions{Database: storetest.Postgres(t), Redis: url, Manual: true})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: url, Manual: true})
 		checkWorlds(t, n, func() {
 			for _, server := range servers {
 				server.Flush()

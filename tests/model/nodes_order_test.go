@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -66,7 +66,7 @@ func (p *panel) agrees() error {
 // both nodes; and a mark of the list that was shown meanwhile has taken nothing that came later.
 func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	const authors, posts = 12, 40
-	database, redis := storetest.Postgres(t), redistest.Redis(t)
+	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
 		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name)
 	}
@@ -96,7 +96,7 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 		likes = append(likes, map[string]any{"as": "user:fan", "do": map[string]any{"likePost": map[string]any{"postId": post}}})
 	}
 	// The nodes take jobs and cannot do them, and the first one dies.
-	release := storetest.Lock(t, database, "notification_causes")
+	release := sqltest.Lock(t, database, "notification_causes")
 	ingest(a.URL, likes[:len(likes)/2])
 	ingest(a.URL, publish[:100]) // meanwhile its workers take what they can
 	a.Kill()

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -16,7 +16,7 @@ const (
 
 // An operator sees how an author is carried, changes the thresholds and pins one author's mode while it runs.
 func TestOperatorsSeeAndSetHowAuthorsAreCarried(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	for _, reader := range []string{"one", "two", "three"} {
 		n.Follow(reader, "author")
 	}
@@ -56,7 +56,7 @@ func TestOperatorsSeeAndSetHowAuthorsAreCarried(t *testing.T) {
 
 // What an operator may not do is refused, and changes nothing.
 func TestOperatorsAreToldWhatIsWrong(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Follow("reader", "author")
 	for _, c := range []struct {
 		as, query string

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"tidings/services/jobs"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -58,7 +59,7 @@ func TestNodesCarryToEachOther(t *testing.T) {
 		})
 	}
 	t.Run("one node, embedded", func(t *testing.T) {
-		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) { cfg.Node = "a" }})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) { cfg.Node = "a" }})
 		carries(t, n, n)
 	})
 }
@@ -147,7 +148,7 @@ func TestNodesShareJobs(t *testing.T) {
 		return nil
 	})
 	world.Converge(t, world.Convergence, func() error {
-		waiting, dead, _, err := p.A.Store.JobCounts(t.Context())
+		waiting, dead, _, err := jobs.JobCounts(t.Context(), p.A.Store.DB)
 		if err == nil && waiting+dead > 0 {
 			err = fmt.Errorf("%d jobs wait, %d are dead", waiting, dead)
 		}

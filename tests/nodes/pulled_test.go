@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -49,7 +49,7 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 
 // Pages upwards, and what is not one.
 func TestNewerThanThroughTheAPI(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.Follow("reader", "author")
 	n.Settle()
 	var ids []string

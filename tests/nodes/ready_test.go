@@ -10,13 +10,13 @@ import (
 	"tidings/services"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
 // A node takes traffic once it has read the shows of boards: before that it cannot say what runs.
 func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.Ready.Set(true)
 	answer := func() (int, string) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 	if status, text := answer(); status != http.StatusOK {
 		t.Errorf("afterwards: %d %q", status, text)
 	}
-	whole := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+	whole := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	world.Eventually(t, 30*time.Second, "a node that runs is ready by itself", func() bool {
 		response, err := http.Get(whole.URL + "/readyz")
 		if err != nil {
@@ -53,7 +53,7 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 // Who subscribes before the node has read its shows is told that their number is not known, and told the number when it is,
 // whether a show runs or none does.
 func TestEarlySubscribersAreToldWhatWasLacking(t *testing.T) {
-	database, redis := storetest.SQLite(t), redistest.Redis(t)
+	database, redis := sqltest.SQLite(t), redistest.Redis(t)
 	former := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis})
 	former.Follow("fan", "host")
 	former.Follow("waiting", "idle")

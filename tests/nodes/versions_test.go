@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -78,7 +78,7 @@ func TestADeviceIsShownWhatItsNodeLearnsLate(t *testing.T) {
 // whatever happened before.
 func TestVersionsRiseOverARestart(t *testing.T) {
 	redis := redistest.NewServer(t)
-	database := storetest.SQLite(t)
+	database := sqltest.SQLite(t)
 	start := func() *world.Node {
 		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis.URL(), Change: func(cfg *node.Config) {
 			cfg.MaxWriteMembers, cfg.BigFollowers, cfg.HugeFollowers = 1, 1, 1

@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/redis/redistest"
 	"tidings/services/store"
 )
@@ -23,15 +24,15 @@ func (w *World) number(person string) services.UserID {
 
 // Again puts jobs into the queue that have been there before, or that nothing asked for.
 func (w *World) Again(t *rapid.T) {
-	var jobs []store.NewJob
+	var queued []jobs.NewJob
 	if post := w.SomePost(t); post != nil {
 		id, err := services.ParsePostGlobalID("post", post.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobs = append(jobs, fanout.FanOutJob(id))
+		queued = append(queued, fanout.FanOutJob(id))
 		if post.Deleted {
-			jobs = append(jobs, fanout.RemoveJob(id))
+			queued = append(queued, fanout.RemoveJob(id))
 		}
 		for liker := range w.liked[post.ID] {
 			cause := store.Cause{Recipient: w.number(post.author), Category: services.CategoryLike, Subject: id, Actor: w.number(liker)}
@@ -39,16 +40,16 @@ func (w *World) Again(t *rapid.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			jobs = append(jobs, job, job)
+			queued = append(queued, job, job)
 		}
 	}
 	reader, author := w.number(w.Person(t, "reader")), w.number(w.Person(t, "author"))
 	if reader != author { // nobody follows himself
-		jobs = append(jobs, fanout.FollowJob(reader, author))
+		queued = append(queued, fanout.FollowJob(reader, author))
 	}
-	jobs = append(jobs, fanout.SeenJob(reader), fanout.CountsJob(author))
-	jobs = rapid.Permutation(jobs).Draw(t, "order")
-	err := w.N.Store.Write(w.N.TB.Context(), func(tx *store.Tx) error { return tx.Enqueue(w.N.TB.Context(), jobs...) })
+	queued = append(queued, fanout.SeenJob(reader), fanout.CountsJob(author))
+	queued = rapid.Permutation(queued).Draw(t, "order")
+	err := w.N.Store.Write(w.N.TB.Context(), func(tx *store.Tx) error { return jobs.Enqueue(w.N.TB.Context(), tx.Tx, queued...) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func (n *Node) Settle() {
 		if claimed > 0 {
 			continue
 		}
-		_, dead, _, err := n.Store.JobCounts(ctx)
+		_, dead, _, err := jobs.JobCounts(ctx, n.Store.DB)
 		if err != nil || dead > 0 {
 			n.TB.Fatalf("jobs: %d dead, %v", dead, err)
 		}

@@ -6,20 +6,20 @@ import (
 
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 // EachPair runs a test on every pair of engines that the project promises.
 func EachPair(t *testing.T, test func(t *testing.T, options NodeOptions)) {
 	t.Helper()
 	t.Run("sqlite-embedded", func(t *testing.T) {
-		test(t, NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+		test(t, NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	})
 	t.Run("sqlite-redis", func(t *testing.T) {
-		test(t, NodeOptions{Database: storetest.SQLite(t), Redis: redistest.Redis(t)})
+		test(t, NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
 	})
 	t.Run("postgres-cluster", func(t *testing.T) {
-		test(t, NodeOptions{Database: storetest.Postgres(t), Redis: redistest.Cluster(t)})
+		test(t, NodeOptions{Database: sqltest.Postgres(t), Redis: redistest.Cluster(t)})
 	})
 }
 
@@ -35,7 +35,7 @@ type pair struct {
 // StartPair starts two nodes on one new PostgreSQL database and one Redis.
 func StartPair(t *testing.T, redis string, change func(*node.Config)) pair {
 	t.Helper()
-	database := storetest.Postgres(t)
+	database := sqltest.Postgres(t)
 	start := func(name string) *Node {
 		return StartNode(t, NodeOptions{Database: database, Redis: redis, Change: func(cfg *node.Config) {
 			cfg.Node = name

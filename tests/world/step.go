@@ -260,7 +260,7 @@ func (n *Node) NumbersOf(keys ...string) []services.UserID {
 
 // cold is the feed service of a node that remembers nothing.
 func (n *Node) cold() *feed.Service {
-	memory := mirror.New(mirror.Config{Facts: n.Store, Redis: n.Redis, Log: n.Log})
+	memory := mirror.New(mirror.Config{Facts: mirror.SQL{Store: n.Store}, Redis: n.Redis, Log: n.Log})
 	return feed.New(feed.Config{Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }
 

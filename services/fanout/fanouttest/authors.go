@@ -5,6 +5,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -47,6 +48,6 @@ func (w *World) PostAs(author services.UserID, id services.PostID) {
 		if err := insert(ctx, tx, author, id); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.FanOutJob(id))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.FanOutJob(id))
 	})
 }

@@ -22,6 +22,8 @@ import (
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -58,13 +60,13 @@ func New(tb testing.TB, options Options) *World {
 	tb.Helper()
 	w := &World{TB: tb, Clock: &Clock{now: Start}, Log: slog.New(slog.DiscardHandler)}
 	if options.SQL == "" {
-		options.SQL = storetest.SQLite(tb)
+		options.SQL = sqltest.SQLite(tb)
 	}
 	if options.Redis == "" {
 		w.Server = redistest.NewServer(tb)
 		options.Redis = w.Server.URL()
 	}
-	w.Store = storetest.Open(tb, store.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
+	w.Store = storetest.Open(tb, sql.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
 	var settings fanout.Config
 	if options.Fanout != nil {
 		options.Fanout(&settings)
@@ -75,12 +77,12 @@ func New(tb testing.TB, options Options) *World {
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // a server that a test has killed cannot say goodbye
 	w.Redis = redis
-	w.Memory = mirror.New(mirror.Config{Facts: w.Store, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
+	w.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.cfg = fanout.Config{
 		Store: w.Store, Redis: w.Redis, Activity: w.Memory.Activity, Announcements: w.Memory.Announcements, ShowMemory: w.Memory.Shows, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
 	}
-	w.jobs = jobs.Config{Store: w.Store, Clock: w.Clock, Log: w.Log, AfterCommit: 5 * time.Second}
+	w.jobs = jobs.Config{DB: w.Store.DB, Clock: w.Clock, Log: w.Log, AfterCommit: 5 * time.Second}
 	if options.Jobs != nil {
 		options.Jobs(&w.jobs)
 	}
@@ -95,7 +97,7 @@ func New(tb testing.TB, options Options) *World {
 func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w *World)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, New(t, Options{Redis: "embedded", Fanout: settings})) })
-	t.Run("production", func(t *testing.T) { test(t, New(t, Options{SQL: storetest.Postgres(t), Fanout: settings})) })
+	t.Run("production", func(t *testing.T) { test(t, New(t, Options{SQL: sqltest.Postgres(t), Fanout: settings})) })
 }
 
 // Another makes the machinery of one more node on the same engines.
@@ -111,7 +113,7 @@ func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 // AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
 func (w *World) AnotherNodeWith(redis mirror.Redis, change func(*fanout.Config)) *World {
 	other := *w
-	other.Memory = mirror.New(mirror.Config{Facts: w.Store, Redis: redis, Clock: w.Clock, Log: w.Log})
+	other.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
 	other.cfg.Activity, other.cfg.Announcements, other.cfg.ShowMemory = other.Memory.Activity, other.Memory.Announcements, other.Memory.Shows
 	other.cfg.IDs = other.IDs
@@ -181,7 +183,7 @@ func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 			if _, err := tx.InsertFollow(ctx, edge); err != nil {
 				return err
 			}
-			if err := tx.Enqueue(ctx, fanout.FollowJob(reader, author)); err != nil {
+			if err := jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(reader, author)); err != nil {
 				return err
 			}
 		}
@@ -197,7 +199,7 @@ func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 			if _, err := tx.DeleteFollow(ctx, reader, author); err != nil {
 				return err
 			}
-			if err := tx.Enqueue(ctx, fanout.FollowJob(reader, author)); err != nil {
+			if err := jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(reader, author)); err != nil {
 				return err
 			}
 		}
@@ -242,7 +244,7 @@ func (w *World) Delete(id services.PostID) {
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, fanout.RemoveJob(id))
+		return jobs.Enqueue(ctx, tx.Tx, fanout.RemoveJob(id))
 	})
 }
 
@@ -257,7 +259,7 @@ func (w *World) Like(post services.PostID, author, liker services.UserID) {
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, job)
+		return jobs.Enqueue(ctx, tx.Tx, job)
 	})
 }
 
@@ -294,7 +296,7 @@ func (w *World) Quiet(f *fanout.Fanout) {
 // Jobs says how many jobs wait and how many are dead.
 func (w *World) Jobs() (waiting, dead int) {
 	w.TB.Helper()
-	waiting, dead, _, err := w.Store.JobCounts(w.TB.Context())
+	waiting, dead, _, err := jobs.JobCounts(w.TB.Context(), w.Store.DB)
 	w.Must(err)
 	return waiting, dead
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -17,7 +18,7 @@ func (w *World) Schedule(host services.UserID, in time.Duration) services.PostID
 	w.TB.Helper()
 	id := w.IDs.Next()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
 		show, err := services.ScheduleShow(id, host, services.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}, w.Clock.Now())
@@ -55,7 +56,7 @@ func (w *World) Replay(host services.UserID) services.PostID {
 func (w *World) MoveShows(ids []services.PostID, move func(show services.Show, now time.Time) (services.Show, bool, error)) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
 		for _, id := range ids {

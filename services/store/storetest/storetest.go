@@ -1,19 +1,11 @@
-// Package storetest gives tests a database of their own: SQLite in a file, PostgreSQL in a server that the test
-// binary starts and that ends with it.
-//
-// It guarantees that no two calls share a database, and that nothing outlives the test binary, even one that is
-// killed. It never skips: without PostgreSQL's programs the test fails and says how to get them.
+// Package storetest opens stores for tests, on databases of package sqltest.
 package storetest
 
 import (
-	"database/sql"
-	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
 
@@ -21,62 +13,13 @@ import (
 // open opens that same database; SQLite's only after the last one opened was closed. The test's end closes it.
 func Each(t *testing.T, test func(t *testing.T, open func() *store.Store)) {
 	t.Helper()
-	EachURL(t, func(t *testing.T, url string) {
-		test(t, func() *store.Store { return Open(t, store.Config{URL: url}) })
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		test(t, func() *store.Store { return Open(t, sql.Config{URL: url}) })
 	})
 }
 
-// EachURL is Each for tests that open the database in their own way.
-func EachURL(t *testing.T, test func(t *testing.T, url string)) {
-	t.Helper()
-	t.Run("sqlite", func(t *testing.T) { test(t, SQLite(t)) })
-	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
-}
-
-// SQLite is the URL of a new SQLite file that goes with the test. Its tables are there and empty.
-func SQLite(tb testing.TB) (url string) {
+// Open opens a store that the test's end closes; see sqltest.Open.
+func Open(tb testing.TB, cfg sql.Config) *store.Store {
 	tb.Helper()
-	content, err := migrated()
-	path := filepath.Join(tb.TempDir(), "tidings.db")
-	if err == nil {
-		err = os.WriteFile(path, content, 0o600)
-	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return "sqlite:" + path
-}
-
-// LockFile takes the write lock of a SQLite file, as another process does, until release or the test's end.
-func LockFile(tb testing.TB, url string) (release func()) {
-	tb.Helper()
-	db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
-	if err == nil {
-		db.SetMaxOpenConns(1)
-		_, err = db.ExecContext(tb.Context(), "BEGIN IMMEDIATE")
-	}
-	if err != nil {
-		tb.Fatalf("storetest: lock %s: %v", url, err)
-	}
-	release = sync.OnceFunc(func() { _ = db.Close() }) // which ends the transaction
-	tb.Cleanup(release)
-	return release
-}
-
-// Open opens a store that the test's end closes. What it logs goes to the test's output.
-func Open(tb testing.TB, cfg store.Config) *store.Store {
-	tb.Helper()
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	}
-	s, err := store.Open(tb.Context(), cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return s
+	return &store.Store{DB: sqltest.Open(tb, cfg)}
 }

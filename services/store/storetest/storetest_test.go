@@ -15,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) {
 func TestEachGivesEmptyDatabases(t *testing.T) {
 	var engines []string
 	for range 2 {
-		storetest.EachURL(t, func(_ *testing.T, url string) {
+		sqltest.EachURL(t, func(_ *testing.T, url string) {
 			engine, _, _ := strings.Cut(url, ":")
 			engines = append(engines, engine)
 		})
@@ -60,14 +62,14 @@ func TestTablesAreThereAlready(t *testing.T) {
 		url   string
 		makes bool
 	}{
-		"sqlite":      {storetest.SQLite(t), false},
+		"sqlite":      {sqltest.SQLite(t), false},
 		"sqlite, new": {"sqlite:" + filepath.Join(t.TempDir(), "new.db"), true},
-		"postgres":    {storetest.Postgres(t), false},
-		"server":      {storetest.NewServer(t).Database(t), true},
+		"postgres":    {sqltest.Postgres(t), false},
+		"server":      {sqltest.NewServer(t).Database(t), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said strings.Builder
-			storetest.Open(t, store.Config{URL: c.url, Log: slog.New(slog.NewTextHandler(&said, nil))})
+			storetest.Open(t, sql.Config{URL: c.url, Log: slog.New(slog.NewTextHandler(&said, nil))})
 			if made := strings.Contains(said.String(), "migrated"); made != c.makes {
 				t.Errorf("tables are made: %v, want %v: %s", made, c.makes, said.String())
 			}
@@ -76,10 +78,10 @@ func TestTablesAreThereAlready(t *testing.T) {
 }
 
 func TestServerIsKilledAndStartsAgain(t *testing.T) {
-	server := storetest.NewServer(t)
+	server := sqltest.NewServer(t)
 	url := server.Database(t)
 	for _, end := range []func(){server.Kill, server.Stop} {
-		s, err := store.Open(t.Context(), store.Config{URL: url})
+		s, err := store.Open(t.Context(), sql.Config{URL: url})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,19 +89,19 @@ func TestServerIsKilledAndStartsAgain(t *testing.T) {
 			t.Error(err)
 		}
 		end()
-		_, err = store.Open(t.Context(), store.Config{URL: url})
+		_, err = store.Open(t.Context(), sql.Config{URL: url})
 		if !services.IsUnavailable(err) {
 			t.Errorf("a server that was ended was opened: %v", err)
 		}
 		server.Start(t)
 	}
-	storetest.Open(t, store.Config{URL: url})
+	storetest.Open(t, sql.Config{URL: url})
 }
 
 // A test binary that is killed leaves no server and no folder behind.
 func TestServerEndsWithItsTests(t *testing.T) {
 	if os.Getenv(childEnv) != "" { // this is the binary that is killed
-		fmt.Println("url " + storetest.Postgres(t))
+		fmt.Println("url " + sqltest.Postgres(t))
 		select {}
 	}
 	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")

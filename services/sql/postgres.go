@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"context"
@@ -33,8 +33,8 @@ const endsWithItsClient = `SET client_connection_check_interval = '1s'`
 // idleConnections end after this time, so that a server that was restarted is soon rid of dead ones.
 const idleConnections = 5 * time.Minute
 
-func (s *Store) openPostgres(ctx context.Context, cfg Config) (err error) {
-	s.dialect, s.node = postgres, cfg.Node
+func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
+	s.Dialect, s.Node = Postgres, cfg.Node
 	config, err := pgx.ParseConfig(cfg.URL)
 	if err != nil {
 		// The cause would show the URL, and with it a password.
@@ -56,11 +56,11 @@ func (s *Store) openPostgres(ctx context.Context, cfg Config) (err error) {
 	})
 	s.db, s.beats = stdlib.OpenDB(*config, begun), stdlib.OpenDB(*config, begun)
 	s.beats.SetMaxOpenConns(1)
-	s.pulse = runner{dialect: postgres, db: pool{s.beats}, trace: s.trace}
+	s.Pulse = Runner{Dialect: Postgres, db: pool{s.beats}, trace: s.trace}
 	s.db.SetMaxOpenConns(cfg.MaxConns)
 	s.db.SetMaxIdleConns(cfg.MaxConns)
 	s.db.SetConnMaxIdleTime(idleConnections)
-	s.runner.db = pool{s.db}
+	s.Runner.db = pool{s.db}
 	defer func() {
 		if err != nil {
 			_ = s.release() // the reason why it did not open is what counts

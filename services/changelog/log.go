@@ -1,14 +1,15 @@
-package store
+package changelog
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
+
+	"tidings/services/sql"
 )
 
-// LogEntry is one rare change that every node keeps in memory. Version counts the entries of its kind from 1 on.
-type LogEntry struct {
+// Entry is one rare change that every node keeps in memory. Version counts the entries of its kind from 1 on.
+type Entry struct {
 	Kind    string
 	Version uint64
 	At      time.Time
@@ -17,44 +18,44 @@ type LogEntry struct {
 }
 
 var (
-	raiseHead = newStatement("raise a log's head", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
+	raiseHead = sql.NewStatement("raise a log's head", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
 		ON CONFLICT (kind) DO UPDATE SET head = h.head + 1 RETURNING head`)
 
-	lockHead = newStatement("lock a log's head", `SELECT head FROM log_heads WHERE kind = $1 {for update}`)
+	lockHead = sql.NewStatement("lock a log's head", `SELECT head FROM log_heads WHERE kind = $1 {for update}`)
 
-	makeHead = newStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
+	makeHead = sql.NewStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
 
 	// A version that is taken is no error of the statement: where statements of a batch go out together, the version can be
 	// one that another function of the batch has taken meanwhile, and an error would end the pass for all that follow.
-	insertLog = newStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)
+	insertLog = sql.NewStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (kind, ver) DO NOTHING`)
 
-	logHeads = newStatement("read the logs' heads", `SELECT kind, head FROM log_heads`)
+	logHeads = sql.NewStatement("read the logs' heads", `SELECT kind, head FROM log_heads`)
 
-	logAfter = newStatement("read the log", `SELECT ver, at_us, key, payload FROM log WHERE kind = $1 AND ver > $2 ORDER BY ver LIMIT $3`)
+	logAfter = sql.NewStatement("read the log", `SELECT ver, at_us, key, payload FROM log WHERE kind = $1 AND ver > $2 ORDER BY ver LIMIT $3`)
 
-	logHead = newStatement("read a log's head", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
+	logHead = sql.NewStatement("read a log's head", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
 		FROM log_heads WHERE kind = $1`)
 
-	logCuts = newStatement("find old log entries", `SELECT kind, head, (SELECT ver FROM log
+	logCuts = sql.NewStatement("find old log entries", `SELECT kind, head, (SELECT ver FROM log
 		WHERE log.kind = log_heads.kind AND at_us >= $1 ORDER BY ver LIMIT 1) FROM log_heads`)
 
-	trimLog = newStatement("trim the log", `DELETE FROM log WHERE kind = $1 AND ver < $2`)
+	trimLog = sql.NewStatement("trim the log", `DELETE FROM log WHERE kind = $1 AND ver < $2`)
 )
 
 // AppendLog adds an entry and answers its version, one more than the last one's. Until this transaction ends the
 // others of that kind wait, so that versions appear in their order: whoever reads those after the last that he
 // knows misses none.
-func (tx *Tx) AppendLog(ctx context.Context, kind, key string, payload []byte) (uint64, error) {
+func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte) (uint64, error) {
 	var version uint64
-	if _, err := tx.one(ctx, raiseHead, []any{kind}, &version); err != nil {
+	if _, err := tx.One(ctx, raiseHead, []any{kind}, &version); err != nil {
 		return 0, err
 	}
 	if payload == nil {
 		payload = []byte{}
 	}
 	tx.Signal()
-	added, err := tx.run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
+	added, err := tx.Run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
 	if err == nil && added == 0 {
 		err = fmt.Errorf("append to the log %s: it has an entry %d", kind, version)
 	}
@@ -63,27 +64,27 @@ func (tx *Tx) AppendLog(ctx context.Context, kind, key string, payload []byte) (
 
 // LockLog lets others wait who append to a kind until this transaction ends, before it has appended anything: whoever takes
 // other locks as well takes them after it. It answers the version of the newest entry.
-func (tx *Tx) LockLog(ctx context.Context, kind string) (head uint64, err error) {
-	found, err := tx.one(ctx, lockHead, []any{kind}, &head)
+func LockLog(ctx context.Context, tx *sql.Tx, kind string) (head uint64, err error) {
+	found, err := tx.One(ctx, lockHead, []any{kind}, &head)
 	if err != nil || found {
 		return head, err
 	}
-	if _, err := tx.run(ctx, makeHead, kind); err != nil {
+	if _, err := tx.Run(ctx, makeHead, kind); err != nil {
 		return 0, err
 	}
-	_, err = tx.one(ctx, lockHead, []any{kind}, &head)
+	_, err = tx.One(ctx, lockHead, []any{kind}, &head)
 	return head, err
 }
 
 // LogAfter lists the entries after a version, in their order, at most limit. What TrimLog took is not there: see
 // LogHead.
-func (s *Store) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]LogEntry, error) {
-	var entries []LogEntry
-	err := s.each(ctx, logAfter, []any{kind, int64(version), limit}, func(scan func(...any) error) error {
-		entry := LogEntry{Kind: kind}
+func LogAfter(ctx context.Context, s *sql.DB, kind string, version uint64, limit int) ([]Entry, error) {
+	var entries []Entry
+	err := s.Each(ctx, logAfter, []any{kind, int64(version), limit}, func(scan func(...any) error) error {
+		entry := Entry{Kind: kind}
 		var at int64
 		err := scan(&entry.Version, &at, &entry.Key, &entry.Payload)
-		entry.At = fromMicros(at)
+		entry.At = sql.FromMicros(at)
 		entries = append(entries, entry)
 		return err
 	})
@@ -92,15 +93,15 @@ func (s *Store) LogAfter(ctx context.Context, kind string, version uint64, limit
 
 // LogHead is the version of the newest entry of a kind and of the oldest that is kept; 0, 0 when there never was
 // one. Whoever knows less than oldest-1 has missed something and starts anew.
-func (s *Store) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
-	_, err = s.one(ctx, logHead, []any{kind}, &head, &oldest)
+func LogHead(ctx context.Context, s *sql.DB, kind string) (head, oldest uint64, err error) {
+	_, err = s.One(ctx, logHead, []any{kind}, &head, &oldest)
 	return head, oldest, err
 }
 
 // LogHeads is the version of the newest entry of each kind. A kind that never had one is absent.
-func (s *Store) LogHeads(ctx context.Context) (map[string]uint64, error) {
+func LogHeads(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
 	heads := map[string]uint64{}
-	err := s.each(ctx, logHeads, nil, func(scan func(...any) error) error {
+	err := s.Each(ctx, logHeads, nil, func(scan func(...any) error) error {
 		var kind string
 		var head uint64
 		err := scan(&kind, &head)
@@ -112,11 +113,11 @@ func (s *Store) LogHeads(ctx context.Context) (map[string]uint64, error) {
 
 // TrimLog deletes the entries from before a time and says how many. The newest of each kind stays, and so does
 // whatever follows one that stays: what is kept has no holes.
-func (s *Store) TrimLog(ctx context.Context, before time.Time) (trimmed int, err error) {
-	err = s.Write(ctx, func(tx *Tx) error {
+func TrimLog(ctx context.Context, s *sql.DB, before time.Time) (trimmed int, err error) {
+	err = s.Write(ctx, func(tx *sql.Tx) error {
 		trimmed = 0
 		cuts := make(map[string]int64)
-		err := tx.each(ctx, logCuts, []any{before}, func(scan func(...any) error) error {
+		err := tx.Each(ctx, logCuts, []any{before}, func(scan func(...any) error) error {
 			var kind string
 			var head int64
 			var first sql.NullInt64
@@ -131,7 +132,7 @@ func (s *Store) TrimLog(ctx context.Context, before time.Time) (trimmed int, err
 			return err
 		}
 		for kind, cut := range cuts {
-			n, err := tx.run(ctx, trimLog, kind, cut)
+			n, err := tx.Run(ctx, trimLog, kind, cut)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"context"
@@ -24,38 +24,38 @@ type found interface {
 	Close() error
 }
 
-// runner runs statements and gives their errors a meaning. Both Store, for reading, and Tx are one.
-type runner struct {
-	dialect dialect
+// Runner runs statements and gives their errors a meaning. Both Store, for reading, and Tx are one.
+type Runner struct {
+	Dialect dialect
 	db      queryer
 	trace   func(statement string) // nil for nobody
 }
 
-func (r runner) tell(st statement) {
+func (r Runner) tell(st Statement) {
 	if r.trace != nil {
 		r.trace(st.name)
 	}
 }
 
-// each calls scan for every row. scan gets the row's Scan.
-func (r runner) each(ctx context.Context, st statement, args []any, scan func(into func(...any) error) error) error {
+// Each calls scan for every row. scan gets the row's Scan.
+func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(into func(...any) error) error) error {
 	r.tell(st)
-	rows, err := r.db.query(ctx, st.text[r.dialect], r.dialect.bind(args))
+	rows, err := r.db.query(ctx, st.texts[r.Dialect], r.Dialect.bind(args))
 	if err != nil {
-		return fault(st.name, err)
+		return Fault(st.name, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows.Scan); err != nil {
-			return fault(st.name, err)
+			return Fault(st.name, err)
 		}
 	}
-	return fault(st.name, rows.Err())
+	return Fault(st.name, rows.Err())
 }
 
-// one reads the first row, if there is one.
-func (r runner) one(ctx context.Context, st statement, args []any, into ...any) (found bool, err error) {
-	err = r.each(ctx, st, args, func(scan func(...any) error) error {
+// One reads the first row, if there is one.
+func (r Runner) One(ctx context.Context, st Statement, args []any, into ...any) (found bool, err error) {
+	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		if found {
 			return nil
 		}
@@ -65,29 +65,29 @@ func (r runner) one(ctx context.Context, st statement, args []any, into ...any) 
 	return found, err
 }
 
-// run changes rows and says how many.
-func (r runner) run(ctx context.Context, st statement, args ...any) (int, error) {
+// Run changes rows and says how many.
+func (r Runner) Run(ctx context.Context, st Statement, args ...any) (int, error) {
 	r.tell(st)
-	result, err := r.db.exec(ctx, st.text[r.dialect], r.dialect.bind(args))
+	result, err := r.db.exec(ctx, st.texts[r.Dialect], r.Dialect.bind(args))
 	if err != nil {
-		return 0, fault(st.name, err)
+		return 0, Fault(st.name, err)
 	}
 	changed, err := result.RowsAffected()
-	return int(changed), fault(st.name, err)
+	return int(changed), Fault(st.name, err)
 }
 
-// insert puts the rows in and says how many went in.
-func (r runner) insert(ctx context.Context, ins insertion, all [][]any) (inserted int, err error) {
+// Insert puts the rows in and says how many went in.
+func (r Runner) Insert(ctx context.Context, ins Insertion, all [][]any) (inserted int, err error) {
 	if len(all) == 0 {
 		return 0, nil
 	}
 	// A round trip to PostgreSQL is worth sharing; SQLite is quickest with a row at a time.
 	calls := all
-	if r.dialect == postgres {
+	if r.Dialect == Postgres {
 		calls = [][]any{ins.arrays(all)}
 	}
 	for _, args := range calls {
-		changed, err := r.run(ctx, ins.statement, args...)
+		changed, err := r.Run(ctx, ins.Statement, args...)
 		if err != nil {
 			return inserted, err
 		}

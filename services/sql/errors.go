@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"tidings/services"
 )
 
-// fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it
+// Fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it
 // later, else a plain error, which is INTERNAL. what names the statement or the step.
-func fault(what string, err error) error {
+func Fault(what string, err error) error {
 	if err == nil {
 		return nil
 	}

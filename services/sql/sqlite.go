@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"context"
@@ -27,8 +27,8 @@ var (
 
 // openSQLite locks the file, migrates it through the writing connection, then opens readers. A reader sees the
 // state of the last commit and is never in the writer's way.
-func (s *Store) openSQLite(ctx context.Context, file string) (err error) {
-	s.dialect = sqlite
+func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
+	s.Dialect = SQLite
 	if file == "" || file == ":memory:" {
 		return services.Errorf(services.Invalid, "database URL: sqlite:%s names no file; expected sqlite:FILE", file)
 	}
@@ -62,7 +62,7 @@ func (s *Store) openSQLite(ctx context.Context, file string) (err error) {
 	readers := max(4, 2*runtime.GOMAXPROCS(0))
 	s.db.SetMaxOpenConns(readers)
 	s.db.SetMaxIdleConns(readers)
-	s.runner.db = &preparedPool{db: s.db}
+	s.Runner.db = &preparedPool{db: s.db}
 	return openFault(path, s.db.PingContext(ctx))
 }
 

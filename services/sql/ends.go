@@ -1,4 +1,4 @@
-package store
+package sql
 
 import "context"
 
@@ -44,9 +44,9 @@ func (tx *Tx) Signal() { tx.signal = true }
 
 // OnSignal registers a function that is called after each commit with a signal. Register before the first write. The function
 // must not block.
-func (s *Store) OnSignal(call func()) { s.onSignal = append(s.onSignal, call) }
+func (s *DB) OnSignal(call func()) { s.onSignal = append(s.onSignal, call) }
 
-func (s *Store) signal() {
+func (s *DB) signal() {
 	for _, call := range s.onSignal {
 		call()
 	}

@@ -1,4 +1,4 @@
-package storetest
+package sqltest
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // The tables are made once in a test binary, for each engine that it asks for, and every database of a test is a copy:
@@ -44,7 +44,7 @@ var sharedServer = sync.OnceValues(func() (*Server, error) {
 
 // makeTables lets the program make its tables in an empty database. No test's context: it is for all of them.
 func makeTables(url string) error {
-	s, err := store.Open(context.Background(), store.Config{URL: url})
+	s, err := sql.Open(context.Background(), sql.Config{URL: url})
 	if err != nil {
 		return err
 	}

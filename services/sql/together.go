@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"cmp"
@@ -43,7 +43,7 @@ type script struct {
 
 // together is a batch on one connection.
 type together struct {
-	store   *Store
+	store   *DB
 	conn    *pgx.Conn
 	tx      *Tx
 	first   time.Time // the time of the first function
@@ -64,10 +64,10 @@ type together struct {
 
 // tryTogether runs the functions of a batch in one transaction. err is an error of the whole, with which nothing stands:
 // also that of a function which gave way to another transaction, unless this is the last try.
-func (s *Store) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, err error) {
+func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, err error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return nil, fault("begin", err)
+		return nil, Fault("begin", err)
 	}
 	defer func() { _ = conn.Close() }() // it goes back to the pool
 	err = conn.Raw(func(raw any) error {
@@ -80,7 +80,7 @@ func (s *Store) tryTogether(ctx context.Context, fns []func(*Tx) error, last boo
 		}
 		return err
 	})
-	return errs, fault("write a batch", err)
+	return errs, Fault("write a batch", err)
 }
 
 // rollback ends a transaction that came to nothing. An error says that the connection is of no use any more.
@@ -96,7 +96,7 @@ func (t *together) rollback() error {
 // control runs statements without parameters in one round trip, also in a transaction that an error has aborted.
 func (t *together) control(ctx context.Context, texts string) error {
 	_, err := t.conn.PgConn().Exec(ctx, texts).ReadAll()
-	return fault(texts, err)
+	return Fault(texts, err)
 }
 
 // run makes passes until all functions are settled, and commits.
@@ -125,7 +125,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 		err = pgx.ErrTxCommitRollback
 	}
 	if err != nil {
-		return nil, fault("commit", err)
+		return nil, Fault("commit", err)
 	}
 	if t.tx.signal {
 		t.store.signal()
@@ -175,7 +175,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 	before := t.scripts[i]
 	calls := 0
 	t.tx.Now = t.first.Add(time.Duration(i) * time.Microsecond)
-	t.tx.runner = runner{postgres, p, p.note}
+	t.tx.Runner = Runner{Postgres, p, p.note}
 	t.tx.newID = func(next func() services.PostID) services.PostID {
 		calls++
 		return t.id(i, calls-1, next)
@@ -311,7 +311,7 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 			server, ok := errors.AsType[*pgconn.PgError](got.err)
 			if !ok || step == nil || conflicting(got.err) || unavailableState(server.Code) {
 				_ = results.Close() // the error is had
-				return fault("run a batch", got.err)
+				return Fault("run a batch", got.err)
 			}
 			t.aborted = true
 		}
@@ -323,7 +323,7 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 		}
 	}
 	if err := results.Close(); err != nil && !t.aborted {
-		return fault("run a batch", err)
+		return Fault("run a batch", err)
 	}
 	return nil
 }

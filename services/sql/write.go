@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"context"
@@ -20,10 +20,10 @@ type Tx struct {
 
 	newID  func(next func() services.PostID) services.PostID // nil: each is a new one
 	moment func(read func() time.Time) time.Time             // nil: each is read anew
-	began  time.Time                                         // the first function's Now, and never later than the clock: jobs are due then
+	Began  time.Time                                         // the first function's Now, and never later than the clock: jobs are due then
 	kept   []kept                                            // for its end
 	signal bool                                              // its commit is signalled
-	runner
+	Runner
 }
 
 // maxAhead is how far the times of transactions may be ahead of the clock. A batch of 500 takes half a millisecond of them;
@@ -32,8 +32,8 @@ const maxAhead = time.Second
 
 // newTx makes a transaction of so many functions. Times that were given do not go back, and those of a batch are after
 // all of them.
-func (s *Store) newTx(functions int, db queryer) *Tx {
-	began := micros(s.now())
+func (s *DB) newTx(functions int, db queryer) *Tx {
+	began := Micros(s.Now())
 	for {
 		given, first := s.given.Load(), began
 		ahead := given - began
@@ -41,7 +41,7 @@ func (s *Store) newTx(functions int, db queryer) *Tx {
 			first = given + 1
 		}
 		if s.given.CompareAndSwap(given, first+int64(functions)-1) {
-			return &Tx{Now: fromMicros(first), began: fromMicros(began), runner: runner{s.dialect, db, s.trace}}
+			return &Tx{Now: FromMicros(first), Began: FromMicros(began), Runner: Runner{s.Dialect, db, s.trace}}
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (tx *Tx) Moment(read func() time.Time) time.Time {
 // returned as it is; a panic does too and becomes INTERNAL. fn may run more than once, so it must touch only tx
 // and what it sets afresh, and it must not call the Store. UNAVAILABLE when the engine did not do it: after a lost
 // connection the commit may stand all the same.
-func (s *Store) Write(ctx context.Context, fn func(tx *Tx) error) error {
+func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.WriteAll(ctx, []func(*Tx) error{fn})[0]
 }
 
@@ -76,7 +76,7 @@ func (s *Store) Write(ctx context.Context, fn func(tx *Tx) error) error {
 // alone, and errs has its error at its place. When the commit fails every place has that error. On PostgreSQL their
 // statements go out together, for which each function must do the same with the same answers: what it writes comes from
 // its arguments, from what it reads, from Now, Moment and NewID. See Write for the rest.
-func (s *Store) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
+func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	if len(fns) == 0 {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (s *Store) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []
 		return repeat(err, len(fns))
 	}
 	defer s.writing.Done()
-	if s.dialect == sqlite {
+	if s.Dialect == SQLite {
 		errs = s.writer.write(ctx, fns)
 	} else {
 		errs = s.writePostgres(ctx, fns)
@@ -104,7 +104,7 @@ func repeat(err error, n int) []error {
 // writeTries is how often a PostgreSQL transaction runs that gives way to others: once and 5 times more.
 const writeTries = 6
 
-func (s *Store) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
+func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))
 	}
@@ -124,7 +124,7 @@ func (s *Store) writePostgres(ctx context.Context, fns []func(*Tx) error) []erro
 		}
 		// Those that met once meet again unless they wait differently long.
 		if err := sleep(ctx, rand.N(time.Duration(1<<try)*2*time.Millisecond)); err != nil {
-			return repeat(fault("write again after a conflict", err), len(fns))
+			return repeat(Fault("write again after a conflict", err), len(fns))
 		}
 	}
 }
@@ -141,11 +141,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // tryPostgres runs one function in a transaction. again says that it gave way to another one; not on the last try.
-func (s *Store) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (errs []error, again bool) {
+func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) { return []error{err}, conflicting(err) && !last }
 	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return []error{fault("begin", err)}, false
+		return []error{Fault("begin", err)}, false
 	}
 	defer func() { _ = dbTx.Rollback() }() // does nothing after a commit
 	tx := s.newTx(1, transaction{dbTx})
@@ -159,7 +159,7 @@ func (s *Store) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) 
 	if err == nil && tx.signal {
 		s.signal()
 	}
-	return end(fault("commit", err))
+	return end(Fault("commit", err))
 }
 
 const (
@@ -170,7 +170,7 @@ const (
 
 // part runs one function with a savepoint around it. failed is its own error; err is an error of the transaction, with
 // which nothing of it stands.
-func (s *Store) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err error) {
+func (s *DB) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err error) {
 	if err := tx.control(ctx, savepoint); err != nil {
 		return nil, err
 	}
@@ -206,15 +206,15 @@ func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) 
 
 // control runs a statement that has no parameters and no name.
 func (tx *Tx) control(ctx context.Context, text string) error {
-	if tx.dialect == sqlite { // what is undone is undone in any case
+	if tx.Dialect == SQLite { // what is undone is undone in any case
 		ctx = context.WithoutCancel(ctx)
 	}
 	_, err := tx.db.exec(ctx, text, nil)
-	return fault(text, err)
+	return Fault(text, err)
 }
 
 // call runs the function and makes an error of a panic.
-func (s *Store) call(fn func(*Tx) error, tx *Tx) (err error) {
+func (s *DB) call(fn func(*Tx) error, tx *Tx) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = s.panicked(cause)
@@ -223,7 +223,7 @@ func (s *Store) call(fn func(*Tx) error, tx *Tx) (err error) {
 	return fn(tx)
 }
 
-func (s *Store) panicked(cause any) error {
+func (s *DB) panicked(cause any) error {
 	s.log.Error("a write panicked", "cause", cause, "stack", string(debug.Stack()))
 	return services.Wrapf(services.Internal, fmt.Errorf("panic: %v", cause), "the write failed")
 }

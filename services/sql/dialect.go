@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"tidings/services"
@@ -15,14 +16,14 @@ import (
 type dialect int
 
 const (
-	sqlite dialect = iota
-	postgres
+	SQLite dialect = iota
+	Postgres
 	dialects
 )
 
 func (d dialect) String() string { return [dialects]string{"sqlite", "postgres"}[d] }
 
-// statement is one piece of SQL under a name that errors and logs can show. It is written once, with $1 for
+// Statement is one piece of SQL under a name that errors and logs can show. It is written once, with $1 for
 // parameters and these phrases where the engines differ:
 //
 //	{in COLUMN $1 TYPE}             the column is among a list, which is one parameter
@@ -31,15 +32,41 @@ func (d dialect) String() string { return [dialects]string{"sqlite", "postgres"}
 //	{each post p} CONDITION {end}   joins the posts that meet the condition to each row before them, never the other way round
 //	{database clock}                the database's own time in microseconds, whatever this node's clock says
 //	{no wait for the disk}          the FROM and WHERE of a SELECT whose transaction a crash of the database may lose
-type statement struct {
-	name string
-	text [dialects]string
+type Statement struct {
+	name  string
+	texts [dialects]string
 }
 
-func newStatement(name, text string) statement {
-	s := statement{name: name}
+// NewStatement declares a statement. Its name is its own: a second statement of that name with another text panics.
+func NewStatement(name, text string) Statement {
+	s := AdHoc(name, text)
+	if other, found := declared.LoadOrStore(name, s); found && other != s {
+		panic(fmt.Sprintf("sql: two statements are named %q", name))
+	}
+	return s
+}
+
+// declared are all statements of the program, by name.
+var declared sync.Map
+
+// Statements are all statements that the program has declared, by name: for tests of their plans.
+func Statements() map[string]Statement {
+	all := map[string]Statement{}
+	declared.Range(func(name, st any) bool {
+		all[name.(string)] = st.(Statement)
+		return true
+	})
+	return all
+}
+
+// Text is the statement's text for an engine.
+func (st Statement) Text(d dialect) string { return st.texts[d] }
+
+// AdHoc makes a statement that is not declared.
+func AdHoc(name, text string) Statement {
+	s := Statement{name: name}
 	for d := range dialects {
-		s.text[d] = d.translate(text)
+		s.texts[d] = d.translate(text)
 	}
 	return s
 }
@@ -58,24 +85,24 @@ func (d dialect) translate(text string) string {
 		case "each":
 			// SQLite keeps the order of a CROSS JOIN. PostgreSQL orders joins by its statistics, which know of no post
 			// after an import; OFFSET keeps the subquery apart.
-			return [dialects]string{sqlite: "CROSS JOIN posts p", postgres: "CROSS JOIN LATERAL (SELECT p.id, p.author FROM posts p"}[d]
+			return [dialects]string{SQLite: "CROSS JOIN posts p", Postgres: "CROSS JOIN LATERAL (SELECT p.id, p.author FROM posts p"}[d]
 		case "end":
-			return [dialects]string{postgres: "OFFSET 0) AS p"}[d]
+			return [dialects]string{Postgres: "OFFSET 0) AS p"}[d]
 		case "database":
 			return [dialects]string{
-				sqlite:   "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
-				postgres: "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT",
+				SQLite:   "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
+				Postgres: "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT",
 			}[d]
 		case "no":
 			return [dialects]string{
-				sqlite:   "WHERE TRUE",
-				postgres: "FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting WHERE TRUE",
+				SQLite:   "WHERE TRUE",
+				Postgres: "FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting WHERE TRUE",
 			}[d]
 		default:
 			return d.locking(strings.Join(words, " "))
 		}
 	})
-	if d == sqlite {
+	if d == SQLite {
 		text = limit.ReplaceAllString(text, "LIMIT $$$1 + 0")
 		text = strings.ReplaceAll(text, "$", "?")
 	}
@@ -87,7 +114,7 @@ func (d dialect) translate(text string) string {
 var limit = regexp.MustCompile(`LIMIT \$(\d+)`)
 
 func (d dialect) among(column, parameter, kind string) string {
-	if d == postgres {
+	if d == Postgres {
 		return fmt.Sprintf("%s = ANY(%s::%s[])", column, parameter, kind)
 	}
 	return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", column, parameter)
@@ -97,14 +124,14 @@ func (d dialect) table(parameter, columns string) string {
 	var picked []string
 	for i, column := range strings.Split(columns, ",") {
 		name, kind, _ := strings.Cut(strings.TrimSpace(column), " ")
-		if d == postgres {
+		if d == Postgres {
 			picked = append(picked, fmt.Sprintf("(value->>%d)::%s AS %s", i, kind, name))
 		} else {
 			picked = append(picked, fmt.Sprintf("value->>%d AS %s", i, name))
 		}
 	}
 	source := fmt.Sprintf("json_each(%s)", parameter)
-	if d == postgres {
+	if d == Postgres {
 		source = fmt.Sprintf("json_array_elements(%s::text::json)", parameter)
 	}
 	return fmt.Sprintf("(SELECT %s FROM %s)", strings.Join(picked, ", "), source)
@@ -122,20 +149,20 @@ func (d dialect) locking(words string) string {
 	if !known {
 		panic("store: unknown phrase {" + words + "}")
 	}
-	if d == postgres {
+	if d == Postgres {
 		return clause
 	}
 	return ""
 }
 
-// insertion is an INSERT of any number of rows. On PostgreSQL each column is one parameter, a list.
-type insertion struct {
-	statement
+// Insertion is an INSERT of any number of rows. On PostgreSQL each column is one parameter, a list.
+type Insertion struct {
+	Statement
 	kinds []string // of the columns
 }
 
-// newInsertion makes an insertion into a table from its columns, NAME TYPE, NAME TYPE, and what follows the values.
-func newInsertion(name, table, columns, tail string) insertion {
+// NewInsertion makes an insertion into a table from its columns, NAME TYPE, NAME TYPE, and what follows the values.
+func NewInsertion(name, table, columns, tail string) Insertion {
 	var names, kinds, values, lists []string
 	for i, column := range strings.Split(columns, ",") {
 		name, kind, _ := strings.Cut(strings.TrimSpace(column), " ")
@@ -145,14 +172,14 @@ func newInsertion(name, table, columns, tail string) insertion {
 		lists = append(lists, fmt.Sprintf("$%d::%s[]", i+1, kind))
 	}
 	head := fmt.Sprintf("INSERT INTO %s (%s)", table, strings.Join(names, ", "))
-	return insertion{kinds: kinds, statement: statement{name: name, text: [dialects]string{
-		sqlite:   fmt.Sprintf("%s VALUES (%s) %s", head, strings.Join(values, ", "), tail),
-		postgres: fmt.Sprintf("%s SELECT * FROM unnest(%s) %s", head, strings.Join(lists, ", "), tail),
+	return Insertion{kinds: kinds, Statement: Statement{name: name, texts: [dialects]string{
+		SQLite:   fmt.Sprintf("%s VALUES (%s) %s", head, strings.Join(values, ", "), tail),
+		Postgres: fmt.Sprintf("%s SELECT * FROM unnest(%s) %s", head, strings.Join(lists, ", "), tail),
 	}}}
 }
 
 // arrays turns rows into columns.
-func (ins insertion) arrays(all [][]any) []any {
+func (ins Insertion) arrays(all [][]any) []any {
 	lists := make([]any, len(ins.kinds))
 	for i, kind := range ins.kinds {
 		switch kind {
@@ -174,7 +201,7 @@ func (ins insertion) arrays(all [][]any) []any {
 func columnOf[T any](all [][]any, i int) []T {
 	list := make([]T, len(all))
 	for row := range all {
-		list[row] = postgres.bindOne(all[row][i]).(T)
+		list[row] = Postgres.bindOne(all[row][i]).(T)
 	}
 	return list
 }
@@ -188,7 +215,7 @@ var (
 // fill factor becomes one WITHOUT ROWID, which is its primary key's index, and a number that is a primary key
 // becomes the rowid itself.
 func (d dialect) schema(text string) string {
-	if d == postgres {
+	if d == Postgres {
 		return text
 	}
 	text = tableOption.ReplaceAllString(text, "WITHOUT ROWID")
@@ -200,8 +227,8 @@ func (d dialect) schema(text string) string {
 	).Replace(text)
 }
 
-// rows is a parameter that is a table: see {rows}. Its values are numbers and texts.
-type rows [][]any
+// Rows is a parameter that is a table: see {rows}. Its values are numbers and texts.
+type Rows [][]any
 
 // bind turns our words into what the engine's driver takes.
 func (d dialect) bind(args []any) []any {
@@ -231,7 +258,7 @@ func (d dialect) bindOne(arg any) any {
 	case services.PostKind:
 		return string(value)
 	case time.Time:
-		return micros(value)
+		return Micros(value)
 	case []services.UserID:
 		return bindNumbers(d, value)
 	case []services.PostID:
@@ -241,19 +268,19 @@ func (d dialect) bindOne(arg any) any {
 	case []int64:
 		return bindNumbers(d, value)
 	case []string:
-		if d == postgres {
+		if d == Postgres {
 			return value
 		}
-		return asJSON(value)
-	case rows:
-		return asJSON(value)
+		return AsJSON(value)
+	case Rows:
+		return AsJSON(value)
 	default:
 		return arg
 	}
 }
 
 func bindNumbers[N ~int64 | ~uint32 | ~uint64](d dialect, numbers []N) any {
-	if d == postgres {
+	if d == Postgres {
 		list := make([]int64, len(numbers))
 		for i, number := range numbers {
 			list[i] = int64(number)
@@ -271,8 +298,8 @@ func bindNumbers[N ~int64 | ~uint32 | ~uint64](d dialect, numbers []N) any {
 	return string(append(text, ']'))
 }
 
-// asJSON prints lists of numbers and texts, which cannot fail.
-func asJSON(list any) string {
+// AsJSON prints lists of numbers and texts, which cannot fail.
+func AsJSON(list any) string {
 	text, err := json.Marshal(list)
 	if err != nil {
 		panic(fmt.Sprintf("store: a parameter that is not JSON: %v", err))
@@ -280,6 +307,6 @@ func asJSON(list any) string {
 	return string(text)
 }
 
-func micros(t time.Time) int64 { return t.UnixMicro() }
+func Micros(t time.Time) int64 { return t.UnixMicro() }
 
-func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }
+func FromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }

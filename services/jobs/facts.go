@@ -1,10 +1,11 @@
-package store
+package jobs
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
+
+	"tidings/services/sql"
 )
 
 // NewJob is work to be done later. Jobs of one kind and key collapse to the last when they are claimed together; an
@@ -30,34 +31,34 @@ type Job struct {
 }
 
 var (
-	insertJobs = newInsertion("enqueue jobs", "jobs", "kind TEXT, key TEXT, payload BYTEA, due_at BIGINT, created_at BIGINT", "")
+	insertJobs = sql.NewInsertion("enqueue jobs", "jobs", "kind TEXT, key TEXT, payload BYTEA, due_at BIGINT, created_at BIGINT", "")
 
-	extendJobs = newStatement("extend leases", `UPDATE jobs SET due_at = $3 WHERE {in id $1 BIGINT} AND token = $2`)
+	extendJobs = sql.NewStatement("extend leases", `UPDATE jobs SET due_at = $3 WHERE {in id $1 BIGINT} AND token = $2`)
 
-	finishJobs = newStatement("finish jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT} AND token = $2`)
+	finishStatement = sql.NewStatement("finish jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT} AND token = $2`)
 
-	releaseJobs = newStatement("release jobs", `UPDATE jobs SET due_at = $3, token = '', node = '' WHERE {in id $1 BIGINT} AND token = $2`)
+	releaseJobs = sql.NewStatement("release jobs", `UPDATE jobs SET due_at = $3, token = '', node = '' WHERE {in id $1 BIGINT} AND token = $2`)
 
-	freeJobs = newStatement("free the jobs of a dead process", `UPDATE jobs SET due_at = $1, token = '', node = '' WHERE token <> '' AND token NOT LIKE $2`)
+	freeJobs = sql.NewStatement("free the jobs of a dead process", `UPDATE jobs SET due_at = $1, token = '', node = '' WHERE token <> '' AND token NOT LIKE $2`)
 
-	lockJob = newStatement("lock a job", `SELECT tries FROM jobs WHERE id = $1 AND token = $2 {for update}`)
+	lockJob = sql.NewStatement("lock a job", `SELECT tries FROM jobs WHERE id = $1 AND token = $2 {for update}`)
 
-	retryJob = newStatement("retry a job", `UPDATE jobs SET tries = $2, due_at = $3, token = '', node = '' WHERE id = $1`)
+	retryJob = sql.NewStatement("retry a job", `UPDATE jobs SET tries = $2, due_at = $3, token = '', node = '' WHERE id = $1`)
 
-	buryJob = newStatement("bury a job", `INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at)
+	buryJob = sql.NewStatement("bury a job", `INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at)
 		SELECT id, kind, key, payload, $2, $3, created_at, $4 FROM jobs WHERE id = $1`)
 
-	deleteJob = newStatement("delete a job", `DELETE FROM jobs WHERE id = $1`)
+	deleteJob = sql.NewStatement("delete a job", `DELETE FROM jobs WHERE id = $1`)
 
-	countJobsOf = newStatement("count jobs of some kinds", `SELECT count(*), min(created_at) FROM jobs WHERE {in kind $1 TEXT}`)
+	countJobsOf = sql.NewStatement("count jobs of some kinds", `SELECT count(*), min(created_at) FROM jobs WHERE {in kind $1 TEXT}`)
 
-	waitingKeys = newStatement("keys of waiting jobs", `SELECT key FROM jobs WHERE kind = $1 AND created_at <= $2 ORDER BY due_at, id LIMIT $3`)
+	waitingKeys = sql.NewStatement("keys of waiting jobs", `SELECT key FROM jobs WHERE kind = $1 AND created_at <= $2 ORDER BY due_at, id LIMIT $3`)
 
-	countJobs = newStatement("count jobs", `SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dead_jobs), (SELECT min(created_at) FROM jobs)`)
+	countJobs = sql.NewStatement("count jobs", `SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dead_jobs), (SELECT min(created_at) FROM jobs)`)
 )
 
 // Enqueue adds jobs, in the transaction of the fact that causes them: those with a group at its end, the others now.
-func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error {
+func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 	single := make([]NewJob, 0, len(jobs))
 	for _, job := range jobs {
 		if job.Group != "" {
@@ -66,33 +67,33 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error {
 		}
 		single = append(single, job)
 	}
-	return tx.addJobs(ctx, single)
+	return addJobs(ctx, tx, single)
 }
 
-func (tx *Tx) addJobs(ctx context.Context, jobs []NewJob) error {
+func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 	all := make([][]any, 0, len(jobs))
 	for _, job := range jobs {
 		due := job.NotBefore
 		if due.IsZero() {
-			due = tx.began
+			due = tx.Began
 		}
 		payload := job.Payload
 		if payload == nil {
 			payload = []byte{}
 		}
 		// What is planned for later counts as made when it is due: until then nobody waits for it.
-		made := tx.began
+		made := tx.Began
 		if due.After(made) {
 			made = due
 		}
 		all = append(all, []any{job.Kind, job.Key, payload, due, made})
 	}
-	_, err := tx.insert(ctx, insertJobs, all)
+	_, err := tx.Insert(ctx, insertJobs, all)
 	return err
 }
 
 // groupedJobs are the jobs of a transaction that have a group: one is added for each, in the order in which the groups came.
-var groupedJobs = NewEnd(func(ctx context.Context, tx *Tx, grouped []any) error {
+var groupedJobs = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, grouped []any) error {
 	type group struct{ kind, name string }
 	places := map[group]int{}
 	var jobs []NewJob
@@ -109,43 +110,43 @@ var groupedJobs = NewEnd(func(ctx context.Context, tx *Tx, grouped []any) error 
 		}
 		jobs[place].Payload = append(jobs[place].Payload, job.Payload...)
 	}
-	return tx.addJobs(ctx, jobs)
+	return addJobs(ctx, tx, jobs)
 })
 
 // Extend renews the leases from now on. Jobs that this process no longer holds are left alone.
-func (s *Store) Extend(ctx context.Context, jobs []Job, lease time.Duration) error {
-	return s.Write(ctx, func(tx *Tx) error {
-		_, err := tx.ofJobs(ctx, extendJobs, jobs, tx.Now.Add(lease))
+func Extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) error {
+	return s.Write(ctx, func(tx *sql.Tx) error {
+		_, err := ofJobs(ctx, tx, extendJobs, jobs, tx.Now.Add(lease))
 		return err
 	})
 }
 
-// Finish deletes jobs that are done and says how many it deleted: those whose lease was lost are not among them,
+// FinishHeld deletes jobs that are done and says how many it deleted: those whose lease was lost are not among them,
 // they will be done again.
-func (s *Store) Finish(ctx context.Context, jobs []Job) (finished int, err error) {
-	err = s.Write(ctx, func(tx *Tx) error {
-		finished, err = tx.FinishJobs(ctx, jobs)
+func FinishHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err error) {
+	err = s.Write(ctx, func(tx *sql.Tx) error {
+		finished, err = FinishInTx(ctx, tx, jobs)
 		return err
 	})
 	return finished, err
 }
 
-// FinishJobs deletes jobs that are done together with what they did. If fewer go than were given, a lease was lost:
+// FinishInTx deletes jobs that are done together with what they did. If fewer go than were given, a lease was lost:
 // return an error from the transaction, since another process does the rest.
-func (tx *Tx) FinishJobs(ctx context.Context, jobs []Job) (int, error) {
-	return tx.ofJobs(ctx, finishJobs, jobs)
+func FinishInTx(ctx context.Context, tx *sql.Tx, jobs []Job) (int, error) {
+	return ofJobs(ctx, tx, finishStatement, jobs)
 }
 
 // Release gives jobs back undone, to be claimed from notBefore on, and counts no try.
-func (s *Store) Release(ctx context.Context, jobs []Job, notBefore time.Time) error {
-	return s.Write(ctx, func(tx *Tx) error {
-		_, err := tx.ofJobs(ctx, releaseJobs, jobs, notBefore)
+func Release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) error {
+	return s.Write(ctx, func(tx *sql.Tx) error {
+		_, err := ofJobs(ctx, tx, releaseJobs, jobs, notBefore)
 		return err
 	})
 }
 
 // ofJobs runs a statement on those of the jobs whose lease stands: $1 their ids, $2 their token.
-func (tx *Tx) ofJobs(ctx context.Context, st statement, jobs []Job, more ...any) (changed int, err error) {
+func ofJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more ...any) (changed int, err error) {
 	ids := make(map[string][]int64)
 	var tokens []string
 	for _, job := range jobs {
@@ -158,7 +159,7 @@ func (tx *Tx) ofJobs(ctx context.Context, st statement, jobs []Job, more ...any)
 		if token == "" {
 			continue // never claimed: it would fit every job that nobody holds
 		}
-		n, err := tx.run(ctx, st, append([]any{ids[token], token}, more...)...)
+		n, err := tx.Run(ctx, st, append([]any{ids[token], token}, more...)...)
 		if err != nil {
 			return changed, err
 		}
@@ -169,27 +170,27 @@ func (tx *Tx) ofJobs(ctx context.Context, st statement, jobs []Job, more ...any)
 
 // Fail notes that a job's own error stopped it. It is tried again from retryAt on, unless this was the last of
 // maxTries: then it moves to the dead, with the error's text. Nothing happens when the lease was lost.
-func (s *Store) Fail(ctx context.Context, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
-	err = s.Write(ctx, func(tx *Tx) error {
+func Fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
+	err = s.Write(ctx, func(tx *sql.Tx) error {
 		dead = false
 		var tries int
 		if job.Token == "" {
 			return nil
 		}
-		held, err := tx.one(ctx, lockJob, []any{job.ID, job.Token}, &tries)
+		held, err := tx.One(ctx, lockJob, []any{job.ID, job.Token}, &tries)
 		if err != nil || !held {
 			return err
 		}
 		tries++
 		if tries < maxTries {
-			_, err := tx.run(ctx, retryJob, job.ID, tries, retryAt)
+			_, err := tx.Run(ctx, retryJob, job.ID, tries, retryAt)
 			return err
 		}
-		if _, err := tx.run(ctx, buryJob, job.ID, tries, fmt.Sprint(cause), tx.Now); err != nil {
+		if _, err := tx.Run(ctx, buryJob, job.ID, tries, fmt.Sprint(cause), tx.Now); err != nil {
 			return err
 		}
 		dead = true
-		_, err = tx.run(ctx, deleteJob, job.ID)
+		_, err = tx.Run(ctx, deleteJob, job.ID)
 		return err
 	})
 	return dead && err == nil, err
@@ -197,34 +198,34 @@ func (s *Store) Fail(ctx context.Context, job Job, cause error, retryAt time.Tim
 
 // JobCounts says how many jobs are not done yet, leased ones and those planned for later among them, how many are dead, and when
 // the oldest of the first was made, or was to be done first; the zero time when there is none.
-func (s *Store) JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error) {
+func JobCounts(ctx context.Context, s *sql.DB) (waiting, dead int, oldest time.Time, err error) {
 	var created sql.NullInt64
-	if _, err := s.one(ctx, countJobs, nil, &waiting, &dead, &created); err != nil {
+	if _, err := s.One(ctx, countJobs, nil, &waiting, &dead, &created); err != nil {
 		return 0, 0, time.Time{}, err
 	}
 	if created.Valid {
-		oldest = fromMicros(created.Int64)
+		oldest = sql.FromMicros(created.Int64)
 	}
 	return waiting, dead, oldest, nil
 }
 
 // JobCountsOf says how many jobs of some kinds are not done yet, and when the oldest of them was made, or was to be done first;
 // the zero time when there is none.
-func (s *Store) JobCountsOf(ctx context.Context, kinds []string) (waiting int, oldest time.Time, err error) {
+func JobCountsOf(ctx context.Context, s *sql.DB, kinds []string) (waiting int, oldest time.Time, err error) {
 	var created sql.NullInt64
-	if _, err := s.one(ctx, countJobsOf, []any{kinds}, &waiting, &created); err != nil {
+	if _, err := s.One(ctx, countJobsOf, []any{kinds}, &waiting, &created); err != nil {
 		return 0, time.Time{}, err
 	}
 	if created.Valid {
-		oldest = fromMicros(created.Int64)
+		oldest = sql.FromMicros(created.Int64)
 	}
 	return waiting, oldest, nil
 }
 
 // WaitingKeys lists the keys of up to limit jobs of a kind that were made at a time or before and are not done yet, those
 // that have been due for longest first; one key stands there as often as it has jobs.
-func (s *Store) WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) (keys []string, err error) {
-	err = s.each(ctx, waitingKeys, []any{kind, madeBy, limit}, func(scan func(...any) error) error {
+func WaitingKeys(ctx context.Context, s *sql.DB, kind string, madeBy time.Time, limit int) (keys []string, err error) {
+	err = s.Each(ctx, waitingKeys, []any{kind, madeBy, limit}, func(scan func(...any) error) error {
 		var key string
 		err := scan(&key)
 		keys = append(keys, key)

@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 // in savepoints of his own, so that many callers share the wait for the disk. It never waits for more to come:
 // while one group is being written the next one gathers.
 type writer struct {
-	store *Store
+	store *DB
 	db    *sql.DB
 	conn  *preparedConn
 	queue chan *request
@@ -41,7 +41,7 @@ type request struct {
 	over  bool          // done is closed; only the writer looks
 }
 
-func openWriter(ctx context.Context, s *Store, dsn string) (*writer, error) {
+func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, err
@@ -84,13 +84,13 @@ func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	select {
 	case w.queue <- r:
 	case <-ctx.Done():
-		return repeat(fault("wait for a turn to write", ctx.Err()), len(fns))
+		return repeat(Fault("wait for a turn to write", ctx.Err()), len(fns))
 	}
 	select {
 	case <-r.done:
 	case <-ctx.Done():
 		if r.taken.CompareAndSwap(false, true) {
-			return repeat(fault("wait for a turn to write", ctx.Err()), len(fns))
+			return repeat(Fault("wait for a turn to write", ctx.Err()), len(fns))
 		}
 		<-r.done
 	}
@@ -196,7 +196,7 @@ func (w *writer) begin(group []*request) (left []*request, err error) {
 			_, timed := r.ctx.Deadline()
 			switch over := r.ctx.Err(); {
 			case over != nil:
-				r.fail(fault("wait for the write lock", over))
+				r.fail(Fault("wait for the write lock", over))
 				r.end()
 			case try >= lockTries && !timed:
 				r.fail(services.Wrapf(services.Unavailable, err, "another process holds the write lock of the database file"))
@@ -266,5 +266,5 @@ func gaveUp(failed, err error) error {
 
 func (w *writer) control(text string) error {
 	_, err := w.conn.exec(context.Background(), text, nil)
-	return fault(text, err)
+	return Fault(text, err)
 }

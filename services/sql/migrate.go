@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 var migrations embed.FS
 
 // migrate brings the tables up to date. Nodes that start together take turns.
-func (s *Store) migrate(ctx context.Context, db *sql.DB) error {
+func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	folder, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
 	}
 	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger())}
 	engine := goose.DialectSQLite3
-	if s.dialect == postgres {
+	if s.Dialect == Postgres {
 		engine = goose.DialectPostgres
 		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60), lock.WithUnlockTimeout(1, 5))
 		if err != nil {
@@ -32,13 +32,13 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB) error {
 		}
 		options = append(options, goose.WithSessionLocker(locker))
 	}
-	steps, err := goose.NewProvider(engine, db, schemas{folder, s.dialect}, options...)
+	steps, err := goose.NewProvider(engine, db, schemas{folder, s.Dialect}, options...)
 	if err != nil {
-		return fault("read the migrations", err)
+		return Fault("read the migrations", err)
 	}
 	current, target, err := steps.GetVersions(ctx)
 	if err != nil {
-		return fault("read the version of "+s.name, err)
+		return Fault("read the version of "+s.name, err)
 	}
 	if current > target {
 		return services.Errorf(services.Conflict, "the tables of %s are of version %d and this program knows %d: use a newer program",
@@ -48,7 +48,7 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB) error {
 	for _, step := range done {
 		s.log.Info("migrated", "step", step.Source.Path, "took", step.Duration)
 	}
-	return fault("migrate "+s.name, err)
+	return Fault("migrate "+s.name, err)
 }
 
 // schemas is the folder of the migrations in the words of one engine.

@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"strings"
@@ -21,8 +21,8 @@ func TestStatementsInBothDialects(t *testing.T) {
 		{"Locks", "{for update} {for share} {skip locked}", "  ", "FOR UPDATE FOR SHARE FOR UPDATE SKIP LOCKED"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			want := statement{"test", [dialects]string{sqlite: c.sqlite, postgres: c.postgres}}
-			if diff := cmp.Diff(want.text, newStatement("test", c.text).text); diff != "" {
+			want := Statement{"test", [dialects]string{SQLite: c.sqlite, Postgres: c.postgres}}
+			if diff := cmp.Diff(want.texts, AdHoc("test", c.text).texts); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -35,16 +35,16 @@ func TestUnknownPhraseIsFoundAtStart(t *testing.T) {
 			t.Errorf("it panicked with %q", cause)
 		}
 	}()
-	newStatement("test", "SELECT 1 {for ever}")
+	AdHoc("test", "SELECT 1 {for ever}")
 }
 
 func TestInsertionInBothDialects(t *testing.T) {
-	ins := newInsertion("test", "things", "n BIGINT, s TEXT, b BYTEA, t BOOLEAN", "ON CONFLICT DO NOTHING")
+	ins := NewInsertion("test", "things", "n BIGINT, s TEXT, b BYTEA, t BOOLEAN", "ON CONFLICT DO NOTHING")
 	want := [dialects]string{
-		sqlite:   "INSERT INTO things (n, s, b, t) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-		postgres: "INSERT INTO things (n, s, b, t) SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::BYTEA[], $4::BOOLEAN[]) ON CONFLICT DO NOTHING",
+		SQLite:   "INSERT INTO things (n, s, b, t) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+		Postgres: "INSERT INTO things (n, s, b, t) SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::BYTEA[], $4::BOOLEAN[]) ON CONFLICT DO NOTHING",
 	}
-	if diff := cmp.Diff(want, ins.text); diff != "" {
+	if diff := cmp.Diff(want, ins.texts); diff != "" {
 		t.Error(diff)
 	}
 	columns := ins.arrays([][]any{{services.PostID(7), "x", []byte{1}, true}, {int64(8), "y", []byte{2}, false}})
@@ -56,13 +56,13 @@ func TestInsertionInBothDialects(t *testing.T) {
 func TestParametersInBothDialects(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC)
 	args := []any{services.UserID(1<<32 - 1), services.MaxPostID, services.CategoryLike, at, nil, "text", []byte{1},
-		[]services.UserID{1, 2}, []services.PostID{}, []string{`a"b`, "c"}, rows{{services.UserID(1), services.CategoryLike, services.MaxPostID}}}
+		[]services.UserID{1, 2}, []services.PostID{}, []string{`a"b`, "c"}, Rows{{services.UserID(1), services.CategoryLike, services.MaxPostID}}}
 	same := []any{int64(1<<32 - 1), int64(1<<63 - 1), "LIKE", int64(1767323045000006), nil, "text", []byte{1}}
 	table := `[[1,"LIKE",9223372036854775807]]`
-	if diff := cmp.Diff(append(same[:7:7], "[1,2]", "[]", `["a\"b","c"]`, table), sqlite.bind(args)); diff != "" {
+	if diff := cmp.Diff(append(same[:7:7], "[1,2]", "[]", `["a\"b","c"]`, table), SQLite.bind(args)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(append(same[:7:7], []int64{1, 2}, []int64{}, []string{`a"b`, "c"}, table), postgres.bind(args)); diff != "" {
+	if diff := cmp.Diff(append(same[:7:7], []int64{1, 2}, []int64{}, []string{`a"b`, "c"}, table), Postgres.bind(args)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -78,10 +78,10 @@ func TestSchemaForSQLite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if postgres.schema(string(text)) != string(text) {
+		if Postgres.schema(string(text)) != string(text) {
 			t.Errorf("%s is not written for PostgreSQL", file.Name())
 		}
-		made := sqlite.schema(string(text))
+		made := SQLite.schema(string(text))
 		for _, word := range []string{"BYTEA", "IDENTITY", "fillfactor", "INCLUDE", "BIGINT NOT NULL PRIMARY KEY"} {
 			if strings.Contains(made, word) {
 				t.Errorf("%s has %s on SQLite", file.Name(), word)

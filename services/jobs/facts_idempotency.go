@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // IdempotencyFor is how long an idempotency key is remembered.
@@ -16,30 +17,30 @@ const IdempotencyFor = 24 * time.Hour
 var ErrRemembered = services.Errorf(services.Unavailable, "this idempotency key is being used by another request: send it again")
 
 var (
-	remember = newStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, ids, at) VALUES ($1, $2, $3, $4, $5)
+	remember = sql.NewStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, ids, at) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, ids = excluded.ids, code = '', message = '', at = excluded.at
 		WHERE i.at <= $6`)
 
-	rememberMade = newStatement("remember what an idempotency key made", `UPDATE idempotency SET ids = $3 WHERE scope = $1 AND key = $2`)
+	rememberMade = sql.NewStatement("remember what an idempotency key made", `UPDATE idempotency SET ids = $3 WHERE scope = $1 AND key = $2`)
 
-	rememberRefused = newStatement("remember that an idempotency key was refused", `UPDATE idempotency SET code = $3, message = $4 WHERE scope = $1 AND key = $2`)
+	rememberRefused = sql.NewStatement("remember that an idempotency key was refused", `UPDATE idempotency SET code = $3, message = $4 WHERE scope = $1 AND key = $2`)
 
-	recall = newStatement("recall an idempotency key", `SELECT body_hash, ids, code, message FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
+	recall = sql.NewStatement("recall an idempotency key", `SELECT body_hash, ids, code, message FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
 
-	forget = newStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
+	forget = sql.NewStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
 )
 
 // Remember takes a key for 24 hours, with what it makes, in the transaction that makes it. A transaction that has taken
 // the same key and is not yet at its end is waited for. ErrRemembered when the key stands already; nothing is undone then,
 // and Recall in the same transaction finds it.
-func (tx *Tx) Remember(ctx context.Context, scope, key string, bodyHash []byte, ids []string) error {
+func Remember(ctx context.Context, tx *sql.Tx, scope, key string, bodyHash []byte, ids []string) error {
 	if ids == nil {
 		ids = []string{}
 	}
 	if bodyHash == nil {
 		bodyHash = []byte{}
 	}
-	changed, err := tx.run(ctx, remember, scope, key, bodyHash, asJSON(ids), tx.Now, tx.Now.Add(-IdempotencyFor))
+	changed, err := tx.Run(ctx, remember, scope, key, bodyHash, sql.AsJSON(ids), tx.Now, tx.Now.Add(-IdempotencyFor))
 	if err == nil && changed == 0 {
 		return ErrRemembered
 	}
@@ -47,14 +48,14 @@ func (tx *Tx) Remember(ctx context.Context, scope, key string, bodyHash []byte, 
 }
 
 // RememberMade adds to a key that this transaction has taken what it made.
-func (tx *Tx) RememberMade(ctx context.Context, scope, key string, ids []string) error {
-	_, err := tx.run(ctx, rememberMade, scope, key, asJSON(ids))
+func RememberMade(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
+	_, err := tx.Run(ctx, rememberMade, scope, key, sql.AsJSON(ids))
 	return err
 }
 
 // RememberRefused adds to a key that this transaction has taken that its request was refused, and how.
-func (tx *Tx) RememberRefused(ctx context.Context, scope, key string, refusal *services.Error) error {
-	_, err := tx.run(ctx, rememberRefused, scope, key, string(refusal.Code), refusal.Message)
+func RememberRefused(ctx context.Context, tx *sql.Tx, scope, key string, refusal *services.Error) error {
+	_, err := tx.Run(ctx, rememberRefused, scope, key, string(refusal.Code), refusal.Message)
 	return err
 }
 
@@ -62,13 +63,13 @@ func (tx *Tx) RememberRefused(ctx context.Context, scope, key string, refusal *s
 const unchangedCode = "UNCHANGED"
 
 // RememberUnchanged adds to a key that this transaction has taken that its request changed nothing, and the ids that it answered.
-func (tx *Tx) RememberUnchanged(ctx context.Context, scope, key string, ids []string) error {
+func RememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
 	if len(ids) > 0 {
-		if err := tx.RememberMade(ctx, scope, key, ids); err != nil {
+		if err := RememberMade(ctx, tx, scope, key, ids); err != nil {
 			return err
 		}
 	}
-	_, err := tx.run(ctx, rememberRefused, scope, key, unchangedCode, "")
+	_, err := tx.Run(ctx, rememberRefused, scope, key, unchangedCode, "")
 	return err
 }
 
@@ -81,9 +82,9 @@ type Remembered struct {
 }
 
 // Recall gives the answer that a key had within the last 24 hours.
-func (tx *Tx) Recall(ctx context.Context, scope, key string) (had Remembered, found bool, err error) {
+func Recall(ctx context.Context, tx *sql.Tx, scope, key string) (had Remembered, found bool, err error) {
 	var list, code, message string
-	found, err = tx.one(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &list, &code, &message)
+	found, err = tx.One(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &list, &code, &message)
 	if err != nil || !found {
 		return Remembered{}, false, err
 	}
@@ -101,9 +102,9 @@ func (tx *Tx) Recall(ctx context.Context, scope, key string) (had Remembered, fo
 }
 
 // ForgetIdempotencyKeys deletes those remembered before a time and says how many.
-func (s *Store) ForgetIdempotencyKeys(ctx context.Context, before time.Time) (forgotten int, err error) {
-	err = s.Write(ctx, func(tx *Tx) error {
-		forgotten, err = tx.run(ctx, forget, before)
+func ForgetIdempotencyKeys(ctx context.Context, s *sql.DB, before time.Time) (forgotten int, err error) {
+	err = s.Write(ctx, func(tx *sql.Tx) error {
+		forgotten, err = tx.Run(ctx, forget, before)
 		return err
 	})
 	return forgotten, err

@@ -1,4 +1,4 @@
-package storetest
+package sqltest
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Server is a PostgreSQL server on a unix socket in a folder of its own.
@@ -273,3 +274,6 @@ func (s *Server) end(word string) {
 	s.leash = nil
 	_ = s.keeper.Wait() // the exit code of a server that was ended says nothing
 }
+
+// PostgresError is an error as PostgreSQL's driver gives it.
+func PostgresError(code, message string) error { return &pgconn.PgError{Code: code, Message: message} }

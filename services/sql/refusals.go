@@ -1,4 +1,4 @@
-package store
+package sql
 
 import (
 	"context"
@@ -24,25 +24,25 @@ const (
 )
 
 // probeWrite changes nothing, and yet needs what every write needs.
-var probeWrite = newStatement("try to write", `UPDATE counters SET value = value WHERE name = 'users'`)
+var probeWrite = NewStatement("try to write", `UPDATE counters SET value = value WHERE name = 'users'`)
 
 // refusals say whether writes are refused. They are safe for concurrent use.
 type refusals struct{ on atomic.Bool }
 
 // RefusesWrites says that the engine answers and takes no writes: every mutation would fail.
-func (s *Store) RefusesWrites() bool { return s.refusals.on.Load() }
+func (s *DB) RefusesWrites() bool { return s.refusals.on.Load() }
 
 // noteRefusal looks at how a transaction ended.
-func (s *Store) noteRefusal(errs []error) {
+func (s *DB) noteRefusal(errs []error) {
 	for _, err := range errs {
-		if refusesWrites(err) && !s.refusals.on.Swap(true) {
+		if Refused(err) && !s.refusals.on.Swap(true) {
 			s.log.Error("the database takes no writes; this node is not ready until it does", "error", err)
 		}
 	}
 }
 
-// refusesWrites says of an error that the engine is there and has no room, or may not write.
-func refusesWrites(err error) bool {
+// Refused says of an error that the engine is there and has no room, or may not write.
+func Refused(err error) bool {
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return server.Code == "53100" || server.Code == "25006" || server.Code == "58030"
 	}
@@ -57,14 +57,14 @@ func refusesWrites(err error) bool {
 }
 
 // CheckWrites tries to write, when the last that is known is that writes are refused.
-func (s *Store) CheckWrites(ctx context.Context) error {
+func (s *DB) CheckWrites(ctx context.Context) error {
 	if !s.RefusesWrites() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	err := s.Write(ctx, func(tx *Tx) error {
-		_, err := tx.run(ctx, probeWrite)
+		_, err := tx.Run(ctx, probeWrite)
 		return err
 	})
 	if err == nil && s.refusals.on.Swap(false) {
@@ -74,7 +74,7 @@ func (s *Store) CheckWrites(ctx context.Context) error {
 }
 
 // Watch looks each second whether writes that were refused are taken again, until ctx ends.
-func (s *Store) Watch(ctx context.Context) error {
+func (s *DB) Watch(ctx context.Context) error {
 	return services.Every(ctx, watchEvery, func(ctx context.Context) {
 		if err := s.CheckWrites(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("the database takes no writes still", "error", err)

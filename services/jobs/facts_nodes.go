@@ -1,0 +1,177 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"tidings/services/sql"
+)
+
+// keepNodes is how long the row of a node stays after its last heartbeat: longer than any lease of its jobs.
+const keepNodes = 24 * time.Hour
+
+var (
+	// A heartbeat that a crash of the database loses has been replaced by the next one: its commit does not wait for the disk.
+	beatNode = sql.NewStatement("heartbeat", `INSERT INTO nodes (name, beat_at, clock_at) SELECT $1, {database clock}, $2 {no wait for the disk}
+		ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, clock_at = excluded.clock_at`)
+
+	listNodes = sql.NewStatement("nodes", `SELECT name, {database clock} - beat_at, clock_at - beat_at FROM nodes ORDER BY name`)
+
+	leaveNode = sql.NewStatement("node leaves", `DELETE FROM nodes WHERE name = $1`)
+
+	forgetNodes = sql.NewStatement("forget nodes", `DELETE FROM nodes WHERE beat_at < {database clock} - $1`)
+
+	heldJobs = sql.NewStatement("jobs held by nodes", `SELECT id, kind, key, payload, created_at FROM jobs
+		WHERE {in node $1 TEXT} AND node <> '' ORDER BY id LIMIT $2`)
+
+	heldBefore = sql.NewStatement("jobs held by an earlier process", `SELECT id, kind, key, payload, created_at FROM jobs
+		WHERE {in node $1 TEXT} AND node <> '' AND token NOT LIKE $2 ORDER BY id LIMIT $3`)
+
+	freeJobsBefore = sql.NewStatement("free the jobs of an earlier process", `UPDATE jobs SET due_at = $3, token = '', node = ''
+		WHERE id IN (SELECT id FROM jobs WHERE {in node $1 TEXT} AND node <> '' AND token NOT LIKE $2 {skip locked})`)
+
+	overdueJobs = sql.NewStatement("overdue jobs", `SELECT j.id FROM {rows $1 kind TEXT} AS k CROSS JOIN jobs j
+		WHERE j.kind = k.kind AND j.due_at <= $2 ORDER BY j.id LIMIT $3`)
+
+	jobsByID = sql.NewStatement("jobs by id", `SELECT id, kind, key, payload, created_at FROM jobs WHERE {in id $1 BIGINT} ORDER BY id`)
+
+	remainingJobs = sql.NewStatement("jobs not done yet", `SELECT id FROM jobs WHERE {in id $1 BIGINT}`)
+
+	freeSilent = sql.NewStatement("free the jobs of nodes", `UPDATE jobs SET due_at = $2, token = '', node = ''
+		WHERE id IN (SELECT id FROM jobs WHERE {in node $1 TEXT} AND node <> '' {skip locked})
+		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = jobs.node AND n.beat_at > {database clock} - $3)`)
+)
+
+// Node is a process that shares this database, as its last heartbeat shows it.
+type Node struct {
+	Name   string
+	Self   bool          // it is the one that asks
+	Silent time.Duration // since its last heartbeat, by the database's clock
+	Ahead  time.Duration // of its clock before the database's, less what the heartbeat took on its way
+}
+
+// Beat says that this node lives and lists the nodes that have said so within a day, by their names. On SQLite, which serves
+// one process, it does nothing and lists nobody.
+func Beat(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
+	if s.Node == "" {
+		return nil, nil
+	}
+	if _, err := s.Pulse.Run(ctx, beatNode, s.Node, s.Now()); err != nil {
+		return nil, err
+	}
+	return Nodes(ctx, s)
+}
+
+// Nodes lists what Beat does, and says nothing of this node.
+func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
+	if s.Node == "" {
+		return nil, nil
+	}
+	err = s.Pulse.Each(ctx, listNodes, nil, func(scan func(...any) error) error {
+		var node Node
+		var silent, ahead int64
+		err := scan(&node.Name, &silent, &ahead)
+		node.Self = node.Name == s.Node
+		node.Silent, node.Ahead = time.Duration(silent)*time.Microsecond, time.Duration(ahead)*time.Microsecond
+		nodes = append(nodes, node)
+		return err
+	})
+	return nodes, err
+}
+
+// Leave takes this node off the list: it holds no jobs any more.
+func Leave(ctx context.Context, s *sql.DB) error {
+	if s.Node == "" {
+		return nil
+	}
+	_, err := s.Pulse.Run(ctx, leaveNode, s.Node)
+	return err
+}
+
+// ForgetNodes takes those off the list that have been silent for a day, and says how many.
+func ForgetNodes(ctx context.Context, s *sql.DB) (forgotten int, err error) {
+	err = s.Write(ctx, func(tx *sql.Tx) error {
+		forgotten, err = tx.Run(ctx, forgetNodes, keepNodes.Microseconds())
+		return err
+	})
+	return forgotten, err
+}
+
+// HeldBy lists jobs whose leases some nodes hold, at most limit, the first made first.
+func HeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Job, error) {
+	return jobsOf(ctx, s, heldJobs, nodes, limit)
+}
+
+// Overdue lists the ids of jobs of some kinds that were due at a moment and nobody has claimed, at most limit, the first made
+// first: the workers are behind, or a node that hangs has locked them.
+func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy time.Time, limit int) ([]int64, error) {
+	list := make(sql.Rows, len(kinds))
+	for i, kind := range kinds {
+		list[i] = []any{kind}
+	}
+	return jobIDs(ctx, s, overdueJobs, list, dueBy, limit)
+}
+
+// Jobs reads those of some jobs that are not done yet, the first made first. They are not claimed by it.
+func Jobs(ctx context.Context, s *sql.DB, ids []int64) ([]Job, error) {
+	return jobsOf(ctx, s, jobsByID, ids)
+}
+
+func jobsOf(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (jobs []Job, err error) {
+	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
+		var job Job
+		var created int64
+		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &created)
+		job.CreatedAt = sql.FromMicros(created)
+		jobs = append(jobs, job)
+		return err
+	})
+	return jobs, err
+}
+
+// Remaining lists those of some jobs that are not done yet.
+func Remaining(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
+	return jobIDs(ctx, s, remainingJobs, ids)
+}
+
+func jobIDs(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (ids []int64, err error) {
+	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
+		var id int64
+		err := scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}
+
+// FreeJobsOf ends the leases of nodes that have been silent for so long, and says how many. What they still do with those
+// jobs has no effect on them: the tokens are void.
+func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Duration) (freed int, err error) {
+	err = s.Write(ctx, func(tx *sql.Tx) error {
+		freed, err = tx.Run(ctx, freeSilent, nodes, tx.Now, silent.Microseconds())
+		return err
+	})
+	return freed, err
+}
+
+// FreeOwnJobs ends the leases that an earlier process of this node's name holds, and says how many. Those of jobs that a transaction
+// of that process has locked stand still: they are left, at most limit, the first made first. Call it again until none is. On SQLite
+// the lock of the file says that whoever held leases is dead: all of them end.
+func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []Job, err error) {
+	its := s.Tokens + "%"
+	err = s.Write(ctx, func(tx *sql.Tx) error {
+		if s.Node == "" {
+			if s.Dialect == sql.SQLite {
+				freed, err = tx.Run(ctx, freeJobs, tx.Now, its)
+			}
+			return err
+		}
+		freed, err = tx.Run(ctx, freeJobsBefore, []string{s.Node}, its, tx.Now)
+		return err
+	})
+	if err != nil || s.Node == "" {
+		return freed, nil, err
+	}
+	left, err = jobsOf(ctx, s, heldBefore, []string{s.Node}, its, limit)
+	return freed, left, err
+}

@@ -1,0 +1,41 @@
+package mirror
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/jobs"
+	"tidings/services/store"
+)
+
+// SQL is the facts of the memories: what the store holds, and the log.
+type SQL struct{ *store.Store }
+
+// LogAfter reads the log; see changelog.LogAfter.
+func (s SQL) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
+	return changelog.LogAfter(ctx, s.DB, kind, version, limit)
+}
+
+// LogHead reads a head of the log; see changelog.LogHead.
+func (s SQL) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
+	return changelog.LogHead(ctx, s.DB, kind)
+}
+
+// LogHeads reads the heads of the log; see changelog.LogHeads.
+func (s SQL) LogHeads(ctx context.Context) (map[string]uint64, error) {
+	return changelog.LogHeads(ctx, s.DB)
+}
+
+// Shows reads shows; see store.Shows.
+func (s SQL) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+	return store.Shows(ctx, s.Runner, ids)
+}
+
+// WaitingKeys reads the keys of waiting jobs; see jobs.WaitingKeys.
+func (s SQL) WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error) {
+	return jobs.WaitingKeys(ctx, s.DB, kind, madeBy, limit)
+}
+
+var _ Facts = SQL{}

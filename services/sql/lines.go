@@ -1,0 +1,40 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Lines reads with any SQL, one line a row: for tests and tools.
+func (r Runner) Lines(ctx context.Context, text string, args ...any) (lines []string, err error) {
+	found, err := r.db.query(ctx, AdHoc("test", text).texts[r.Dialect], r.Dialect.bind(args))
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	columns, err := found.(interface{ Columns() ([]string, error) }).Columns()
+	if err != nil {
+		return nil, err
+	}
+	for found.Next() {
+		values := make([]any, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := found.Scan(into...); err != nil {
+			return nil, err
+		}
+		lines = append(lines, strings.TrimSpace(fmt.Sprintln(values...)))
+	}
+	return lines, found.Err()
+}
+
+// Columns has a name for each value of the rows, none where there are no rows.
+func (h *heldRows) Columns() ([]string, error) {
+	if len(h.rows) == 0 {
+		return nil, nil
+	}
+	return make([]string, len(h.rows[0])), nil
+}

@@ -1,0 +1,160 @@
+// Package sql is the engine of SQL: the only importer of database/sql. It knows no feature: the facts and their statements are
+// those of the packages above it.
+//
+// It guarantees that a write that was answered is on disk, that what one transaction writes is there whole or not at all, and
+// that both engines, SQLite and PostgreSQL, do the same: one set of statements, one set of migrations, one suite of tests. Times
+// are kept to the microsecond. It is safe for concurrent use.
+//
+// When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and
+// nothing is half-done; a commit whose answer was lost may or may not stand, so that a repeated write has to be
+// harmless. When the process dies, everything answered before stands. A second process on a SQLite file is
+// refused with CONFLICT.
+package sql
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidings/services"
+)
+
+// Config says which database and how.
+type Config struct {
+	URL      string         // sqlite:FILE, or postgres://USER:PASSWORD@HOST:PORT/DATABASE
+	Node     string         // PostgreSQL: this node's name among those that share the database; "" is none
+	MaxConns int            // PostgreSQL: connections at most; 0 is 16
+	Clock    services.Clock // nil is the machine's
+	Log      *slog.Logger   // nil is none
+
+	// Trace is told the name of each statement before it runs, or of a batch on PostgreSQL when it is committed, by any
+	// goroutine; nil is nobody.
+	Trace func(statement string)
+}
+
+// defaultMaxConns is enough for two nodes' worth of writers below PostgreSQL's usual limit of 100.
+const defaultMaxConns = 16
+
+// DB is an open database.
+type DB struct {
+	Runner // for reading
+	name   string
+	Node   string // this node's name; "" on SQLite
+	Tokens string // what the tokens of this process begin with
+	clock  services.Clock
+	log    *slog.Logger
+	db     *sql.DB // PostgreSQL: everything; SQLite: the readers
+	beats  *sql.DB // PostgreSQL: one connection of their own, so that load does not delay them
+	Pulse  Runner  // through beats
+	writer *writer // SQLite only
+	lock   io.Closer
+
+	refusals refusals
+	given    atomic.Int64 // the latest time that a transaction had, in microseconds
+	onSignal []func()     // called after a commit that is signalled
+
+	mu      sync.RWMutex // guards closed against writes that are starting
+	closed  bool
+	writing sync.WaitGroup
+}
+
+// Open opens the database and brings its tables up to date. A URL that is none is INVALID, a SQLite file that
+// another process has is CONFLICT, a database that is newer than this program too, and one that cannot be
+// reached or opened is UNAVAILABLE. The errors name the database and never a password.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	s := &DB{clock: cfg.Clock, log: cfg.Log, Tokens: rand.Text(), Runner: Runner{trace: cfg.Trace}}
+	if s.clock == nil {
+		s.clock = services.SystemClock{}
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.MaxConns <= 0 {
+		cfg.MaxConns = defaultMaxConns
+	}
+	if err := s.open(ctx, cfg); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *DB) open(ctx context.Context, cfg Config) error {
+	scheme, file, found := strings.Cut(cfg.URL, ":")
+	switch {
+	case !found:
+		return services.Errorf(services.Invalid, "database URL: it has no scheme; expected sqlite:FILE or postgres://USER@HOST/DATABASE")
+	case scheme == "sqlite":
+		return s.openSQLite(ctx, file)
+	case scheme == "postgres" || scheme == "postgresql":
+		return s.openPostgres(ctx, cfg)
+	default:
+		return services.Errorf(services.Invalid, "database URL: the scheme is %s; expected sqlite or postgres", services.Quote(scheme))
+	}
+}
+
+// Close waits for the writes that have begun, refuses further ones, and gives the database back. Reads that
+// still run fail. Closing again does nothing.
+func (s *DB) Close() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	s.writing.Wait()
+	return s.release()
+}
+
+// release closes what was opened, the last first, and gives the first error.
+func (s *DB) release() error {
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	for _, db := range []*sql.DB{s.db, s.beats} {
+		if db != nil {
+			keep(db.Close())
+		}
+	}
+	if s.writer != nil {
+		keep(s.writer.close()) // the last connection to close empties the write-ahead log into the file
+	}
+	if s.lock != nil {
+		keep(s.lock.Close())
+	}
+	return Fault("close "+s.name, first)
+}
+
+// begin admits a write, until Close. The caller calls s.writing.Done after it.
+func (s *DB) begin() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return services.Errorf(services.Unavailable, "the database is closed")
+	}
+	s.writing.Add(1)
+	return nil
+}
+
+// Ping asks the database for an answer. UNAVAILABLE when there is none before ctx ends.
+func (s *DB) Ping(ctx context.Context) error {
+	return Fault("ping "+s.name, s.db.PingContext(ctx))
+}
+
+// Now is the time that a transaction or a read goes by: UTC, to the microsecond.
+func (s *DB) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsecond) }
+
+// DialectName is "sqlite" or "postgres".
+func (s *DB) DialectName() string { return s.Dialect.String() }
+
+// Queued is how many writes wait for SQLite's writer.
+func (s *DB) Queued() int { return len(s.writer.queue) }
