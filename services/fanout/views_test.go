@@ -158,7 +158,7 @@ type meddler struct {
 
 // Value is asked for the count of round trips before each of them.
 func (m *meddler) Value(key any) any {
-	if fmt.Sprintf("%T", key) == "rdb.roundTripsKey" {
+	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
 		if m.left--; m.left == 0 {
 			m.do()
 		}
@@ -224,7 +224,7 @@ type pest struct {
 }
 
 func (p pest) Value(key any) any {
-	if fmt.Sprintf("%T", key) == "rdb.roundTripsKey" {
+	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
 		p.do()
 	}
 	return p.Context.Value(key)
