@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// MessagesCounted is how far the unread site messages of one type are counted: a delivery to many users who have thousands each must
+// not read them all. Where there are more it is this number, AT_LEAST.
+const MessagesCounted = 1000
+
 // SiteMessage is a message that the host application sent to users, as one of them has it.
 type SiteMessage struct {
 	ID        PostID // also its place: greater is newer

@@ -54,7 +54,11 @@ func (siteMessages) render(v *view, badges *services.Badges) {
 			state.Unread = state.Days.From(oldest)
 			v.expires(services.SourceSiteMessages, state.Unread)
 		}
-		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: exact(state.Unread)})
+		count := exact(state.Unread)
+		if state.Unread > services.MessagesCounted {
+			count = services.NewCount(services.MessagesCounted, services.AtLeast, time.Time{})
+		}
+		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: count})
 	}
 }
 

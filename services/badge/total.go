@@ -51,24 +51,28 @@ func (v *view) sum(badges *services.Badges) {
 			count.InTotal = false
 		}
 	}
-	badges.Total.Display = v.display(badges, CapTotal, badges.Total.Value)
+	badges.Total.Display = v.display(badges, CapTotal, badges.Total)
 }
 
 // show writes how a count of a source is shown, and whether it enters the total.
 func (v *view) show(badges *services.Badges, source services.Source, count *services.Count) {
 	count.InTotal = !v.document.Policy.OutOfTotal[source]
-	count.Display = v.display(badges, source, count.Value)
+	count.Display = v.display(badges, source, *count)
 }
 
-// display prints a number as the user wants it.
-func (v *view) display(badges *services.Badges, source services.Source, value int) string {
+// display prints a number as the user wants it: with a "+" where it is more than is shown in full, or more than was counted.
+func (v *view) display(badges *services.Badges, source services.Source, count services.Count) string {
+	limit := v.caps.of(source)
 	switch {
 	case badges.Quiet:
 		return ""
 	case v.document.Policy.AsDot[source]:
-		return strings.Repeat(services.DisplayDot, min(value, 1))
+		return strings.Repeat(services.DisplayDot, min(count.Value, 1))
+	case count.Precision == services.AtLeast && count.Value >= services.MessagesCounted:
+		limit = min(limit, count.Value) // it may be below the cap and yet not all
+		return services.Display(limit+1, limit)
 	}
-	return services.Display(value, v.caps.of(source))
+	return services.Display(count.Value, limit)
 }
 
 // unknown is the document when nothing answers: its version is older than any that a client can hold.

@@ -1,6 +1,7 @@
 package badge
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -58,6 +59,31 @@ func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 	badges := v.render()
 	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
 		t.Errorf("with caps of their own: %+v", badges)
+	}
+}
+
+// More unread messages than are counted are AT_LEAST as many, and shown with a "+" whatever the cap.
+func TestMessagesBeyondTheirBoundAreAtLeast(t *testing.T) {
+	const most = services.MessagesCounted
+	for _, limit := range []int{99, 9999} {
+		for unread, precision := range map[int]services.Precision{most: services.Exact, most + 1: services.AtLeast} {
+			document := lit(0, 0, unread, 0)
+			document.Messages = document.Messages[:1]
+			v := &view{settings: &settings{sources: shownSources, caps: Caps{services.SourceSiteMessages: limit, CapTotal: limit}}, document: document, moment: shownAt(noon)}
+			badges := v.render()
+			want := "99+"
+			switch {
+			case limit > most && precision == services.Exact:
+				want = fmt.Sprint(most)
+			case limit > most:
+				want = fmt.Sprint(most, "+")
+			}
+			for what, count := range map[string]services.Count{"type": badges.SiteMessages.Types[0].Count, "source": badges.SiteMessages.Total, "total": badges.Total} {
+				if count.Value != most || count.Precision != precision || count.Display != want {
+					t.Errorf("%s of %d with the cap %d: %+v, want %s", what, unread, limit, count, want)
+				}
+			}
+		}
 	}
 }
 

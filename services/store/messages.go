@@ -16,7 +16,7 @@ type MessageState struct {
 	User    services.UserID
 	Type    string
 	Version uint64
-	Unread  int
+	Unread  int                // counted to MessagesCounted + 1, the newest
 	Days    services.DayCounts // of the unread: Older and Days are as many as Unread
 }
 

@@ -7,11 +7,13 @@ import (
 	"tidings/services/sql"
 )
 
-// unreadMessageDays counts the unread of states s by the day of the message, which its id begins with, from
-// site_message_recipients_unread alone. A state and its counts are one snapshot: counts belong to their version.
+// unreadMessageDays counts the newest unread of states s, one more than MessagesCounted at most, by the day of the message, which its
+// id begins with, from site_message_recipients_unread alone. A state and its counts are one snapshot: counts belong to their version.
 const (
 	unreadMessageDays = `s.user_number, s.type, s.ver, h.message / 181193932800000, count(h.message)`
-	unreadMessageRows = `site_message_recipients h ON h.user_number = s.user_number AND h.type = s.type AND h.read_at IS NULL`
+	unreadMessageRows = `site_message_recipients h ON h.user_number = s.user_number AND h.type = s.type AND h.read_at IS NULL
+	AND h.message >= COALESCE((SELECT o.message FROM site_message_recipients o WHERE o.user_number = s.user_number AND o.type = s.type
+		AND o.read_at IS NULL ORDER BY o.message DESC LIMIT 1 OFFSET $2), 0)`
 )
 
 const messageColumns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
@@ -56,7 +58,7 @@ func messageStates(ctx context.Context, r sql.Runner, st sql.Statement, which an
 		kind string
 	}
 	places := map[box]int{}
-	err = r.Each(ctx, st, []any{which}, func(scan func(...any) error) error {
+	err = r.Each(ctx, st, []any{which, services.MessagesCounted}, func(scan func(...any) error) error {
 		var state MessageState
 		var day sql.NullInt64 // null where nothing is unread
 		var unread int

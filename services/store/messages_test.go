@@ -82,6 +82,42 @@ func TestDeliverSiteMessage(t *testing.T) {
 	})
 }
 
+// Of many unread messages the newest are counted, so many that it shows that there are more: by a delivery, a mark and a read alike.
+func TestUnreadMessagesAreCountedToABound(t *testing.T) {
+	const most = services.MessagesCounted + 1
+	each(t, func(b *bundle) {
+		const perDay = 181193932800000 // of ids
+		b.write(func(tx *store.Tx) error {
+			if err := tx.Exec(b.ctx, "INSERT INTO site_message_state (user_number, type, ver) VALUES (1, 'general', 7), (1, 'offer', 8)"); err != nil {
+				return err
+			}
+			return tx.Exec(b.ctx, fmt.Sprintf(`WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d)
+				INSERT INTO site_message_recipients (user_number, message, type) SELECT 1, n * %d, 'general' FROM s`, 2*most, perDay/100))
+		})
+		b.message(2*most*perDay, "general")
+		states := b.deliver(2*most*perDay, 1)
+		counted := func(states []store.MessageState, want int) {
+			b.t.Helper()
+			state := states[0]
+			days := state.Days.Older
+			for _, count := range state.Days.Days {
+				days += count
+			}
+			if state.Unread != want || days != want {
+				b.t.Errorf("%d unread are counted, %d by their days, want %d", state.Unread, days, want)
+			}
+		}
+		counted(states, most)
+		counted(must(b.MessageStates(b.ctx, 1))(b.t), most)
+		counted(b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{2 * most * perDay}}), most)
+		counted(b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: []string{"general"}, UpTo: most * (perDay / 100)}), most)
+		counted(b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: []string{"general"}, UpTo: (most + 1) * (perDay / 100)}), most-1)
+		if offer := must(b.MessageStates(b.ctx, 1))(b.t)[1]; offer.Unread != 0 || offer.Version != 8 {
+			b.t.Errorf("of a type without messages %+v", offer)
+		}
+	})
+}
+
 // A delivery that is repeated, or comes after the mark, keeps the read state.
 func TestDeliverAgainKeepsReadStates(t *testing.T) {
 	each(t, func(b *bundle) {

@@ -116,7 +116,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"a follow": "1, 2", "restrictions between users": "'[[1,2]]'", "show a follow": "1, 2", "blocks between two users": "1, 2",
 		"list mutes": "1, 9, 20", "count blocks": "1, 9", "lock users": "ARRAY[1, 2]", "hold users": "ARRAY[1, 2]", "blockers of a user": "1, ARRAY[2, 3]", "causes of an actor": "1, 2, '', 0, 0, 10", "whether a conversation is direct": "1", "authors hidden from a viewer": "1, ARRAY[2, 3]", "blocks between a user and others": "1, ARRAY[2, 3]", "users whom another cannot add": "1, ARRAY[2, 3], 4",
 		"a user's notices": "1", "users with notices": "0, 100", "an author's posts": "1, 20", "follows of one user": "ARRAY[1, 2], 3", "first due jobs": `'[["kind"]]'`, "finish jobs": "ARRAY[1, 2], 'token'",
-		"states of site messages": `'[[1,"general"]]'`, "states of a user's site messages": "1", "a user's unread site messages": "1, 9, ARRAY['general'], 20",
+		"states of site messages": `'[[1,"general"]]', 1000`, "states of a user's site messages": "1, 1000", "a user's unread site messages": "1, 9, ARRAY['general'], 20",
 		"a user's site messages": "1, 9, ARRAY['general'], 20", "a user's site messages by id": "1, ARRAY[1, 2]", "count reads of a site message": "1", "recipients of a site message": "1, ARRAY[1, 2]",
 		"mark site messages read": "1, ARRAY[1, 2], 3, 4", "mark site messages unread": "1, ARRAY[1, 2], 3", "keep site messages unread": "1, ARRAY[1, 2], 3", "generation of site messages": "1", "mark site messages of types read": "1, ARRAY['general'], 9, 3, 4",
 		"types of a user's site messages": "1, ARRAY[1, 2]", "raise versions of site messages": `'[[1,"general"]]'`, "a site message by its key": "'k'",
