@@ -18,17 +18,17 @@ import (
 
 const (
 	auditUsers    = 100             // in a turn
-	auditParallel = 2               // users whose facts are read at once
-	auditAgain    = 2 * time.Second // from a look that finds a difference to the next one
-	auditLooks    = 10              // at a user who changes all the time; the next lap looks again
-	maxSuspects   = 1000            // while there are as many nobody else is visited
+	auditParallel = 2               // users whose facts are read in parallel
+	auditAgain    = 2 * time.Second // between the check that finds a difference and the next check
+	auditLooks    = 10              // checks of a user who changes all the time; the next lap checks them again
+	maxSuspects   = 1000            // while there are this many suspects, no other user is visited
 	auditPoll     = time.Second
-	turnLease     = 30 * time.Second // after it others take the turn of a node that died
+	turnLease     = 30 * time.Second // after it, others take the turn of a node that died
 )
 
-// Audit visits every active user in laps and compares what Redis shows him with the facts. What differs is lag as long
-// as anything changes or a job of before waits; what then still differs, the same document and the same facts, is drift:
-// it is made anew from the facts, pushed and counted. Several nodes may have one each: they take turns.
+// Audit visits every active user in laps and compares what Redis shows them with the facts. A difference is lag as long as
+// anything changes or an earlier job waits. A difference that remains after that, with the same document and the same facts,
+// is drift: the view is made anew from the facts, pushed and counted. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	fanout   *Fanout
 	every    time.Duration
@@ -38,34 +38,35 @@ type Audit struct {
 	lap                      atomic.Int64
 }
 
-// suspect is somebody whose view differed when he was looked at.
+// suspect is a user whose view differed at the last check.
 type suspect struct {
 	user   services.UserID
 	at     time.Time
-	job    int64    // the last that there was then: those up to it may explain the difference
-	digest [32]byte // of everything that was seen then
+	job    int64    // the last job at that check: jobs up to it may explain the difference
+	digest [32]byte // of everything that the check saw
 	looks  int
 }
 
-// AuditStats are an audit's numbers on this node.
+// AuditStats are the counters of an audit on this node.
 type AuditStats struct {
-	Visited uint64        // users who were looked at
-	Mended  uint64        // users of whose view something was lost, which was brought back before they asked for it
+	Visited uint64        // users who were checked
+	Mended  uint64        // users of whose view something was lost, and was restored before they asked for it
 	Drifted uint64        // users whose view was wrong
 	Lap     time.Duration // how long the present lap has been going on, when this node had its last turn
 }
 
-// Audit makes this node's audit. Every active user is visited at least once in every.
+// Audit makes this node's audit. It visits every active user at least once in each period of every.
 func (f *Fanout) Audit(every time.Duration) *Audit { return &Audit{fanout: f, every: every} }
 
-// Stats reads the audit's numbers.
+// Stats reads the counters of the audit.
 func (a *Audit) Stats() AuditStats {
 	return AuditStats{
 		Visited: a.visited.Load(), Mended: a.mended.Load(), Drifted: a.drifted.Load(), Lap: time.Duration(a.lap.Load()),
 	}
 }
 
-// Run audits until ctx ends. It rests half as long as it works, so that it never takes more than a part of the engines.
+// Run audits until ctx ends. It rests half as long as it works, so that it never takes more than a part of the capacity of
+// SQL and Redis.
 func (a *Audit) Run(ctx context.Context) error {
 	timer := time.NewTimer(auditPoll)
 	defer timer.Stop()
@@ -93,14 +94,14 @@ func (a *Audit) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce looks again at those whose view differed, and takes the next turn when it is due. It says whether it took one.
+// RunOnce checks the suspects again, and takes the next turn when it is due. It says whether it took one.
 func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err := a.lookAgain(ctx); err != nil || len(a.suspects) >= maxSuspects {
 		return false, err
 	}
 	f := a.fanout
 	turn, took, _, err := f.store.TakeAuditTurn(ctx, store.AuditPace{
-		// A node that dies holds its turn for the lease: that much earlier everyone's is due.
+		// A node that dies holds its turn for the lease, so every user is due that much earlier.
 		Lap: a.every - min(turnLease, a.every/2), Limit: auditUsers, ActiveSince: f.activeSince(), Lease: turnLease,
 	})
 	if err != nil || !took {
@@ -113,7 +114,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	return true, f.store.PassAuditTurn(ctx, turn)
 }
 
-// visit looks at users for the first time.
+// visit checks users for the first time.
 func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
 	looks, job, err := a.look(ctx, users)
 	if err != nil {
@@ -121,7 +122,7 @@ func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
 	}
 	now := a.fanout.clock.Now()
 	for i, look := range looks {
-		// Who is met again before his second look is one suspect, and what is wrong with him one drift.
+		// A user who is met again before their second check stays one suspect, so that one fault counts as one drift.
 		known := slices.ContainsFunc(a.suspects, func(s suspect) bool { return s.user == users[i] })
 		if len(look.differs) > 0 && !known {
 			a.suspects = append(a.suspects, suspect{user: users[i], at: now, job: job, digest: look.digest()})
@@ -131,7 +132,7 @@ func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
 	return nil
 }
 
-// lookAgain looks at the suspects whose difference no job explains any more.
+// lookAgain checks the suspects whose difference no job explains any more.
 func (a *Audit) lookAgain(ctx context.Context) error {
 	f := a.fanout
 	now := f.clock.Now()
@@ -168,7 +169,7 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 		case len(look.differs) == 0:
 		case look.digest() == s.digest:
 			if err := a.repair(ctx, s.user, look.differs); err != nil {
-				return err // whoever is left of them is found in the next lap
+				return err // the next lap finds the remaining suspects again
 			}
 		case s.looks < auditLooks:
 			kept = append(kept, suspect{user: s.user, at: now, job: job, digest: look.digest(), looks: s.looks + 1})
@@ -178,14 +179,14 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// repair makes a wrong view anew, tells whoever shows it, and counts it.
+// repair makes a wrong view anew, notifies its watchers, and counts it.
 func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) error {
 	a.drifted.Add(1)
 	a.fanout.log.Error("badges differed from the facts and are made anew", "parts", strings.Join(differs, ", "))
 	return a.fanout.remake(ctx, user)
 }
 
-// remake empties a user's view and rebuilds it: what a rebuild merges into could not be trusted.
+// remake empties a user's view before it rebuilds it: a rebuild merges into the view, and this one cannot be trusted.
 func (f *Fanout) remake(ctx context.Context, user services.UserID) error {
 	if err := f.redis.Reset(ctx, user); err != nil {
 		return err
@@ -193,8 +194,8 @@ func (f *Fanout) remake(ctx context.Context, user services.UserID) error {
 	return f.Rebuild(ctx, user)
 }
 
-// Recount makes a user's view anew from the facts, whatever it was, and answers in which parts it differed. What was on
-// its way to it counts as a difference too.
+// Recount makes a user's view anew from the facts, even a correct one, and answers the parts in which it differed. Changes
+// that had not reached the view yet count as differences too.
 func (f *Fanout) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
 	snapshots, err := f.redis.Snapshots(ctx, []services.UserID{user})
 	if err != nil {
@@ -214,21 +215,21 @@ func (f *Fanout) Recount(ctx context.Context, user services.UserID) (differed []
 	return differed, f.remake(ctx, user)
 }
 
-// look is what was seen of one user.
+// look is the result of one check of one user.
 type look struct {
 	snapshot rdb.Snapshot
 	facts    []any
-	differs  []string // the parts that do
+	differs  []string // the parts that differ
 }
 
-// digest is the same for the same document and the same facts.
+// digest is equal for equal documents and equal facts.
 func (l look) digest() [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%+v\n%+v", l.snapshot, l.facts))
 }
 
-// look compares users' views with the facts, and answers the last job that there was then: the facts, which are read after
-// the views, are ahead of these by what jobs up to it carry. A view of which something is lost is no wrong one: its next
-// reader would bring it back, and so does the audit.
+// look compares users' views with the facts, and answers the last job at that time. The facts are read after the views, so
+// they are ahead of these by the effects of jobs up to that one. A view that has lost something is not wrong: its next
+// reader would restore it, and so does the audit.
 func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []look, job int64, err error) {
 	f := a.fanout
 	snapshots, err := f.redis.Snapshots(ctx, users)

@@ -15,11 +15,11 @@ import (
 	"tidings/services/store"
 )
 
-// auditedPart compares one part of a user's view with the facts. It answers these, in a form that prints the same for the
-// same facts, and the names of what differs.
+// auditedPart compares one part of a user's view with the facts. It answers the facts, in a form that prints the same for
+// equal facts, and the names of the differences.
 type auditedPart func(ctx context.Context, user services.UserID, shown rdb.Snapshot) (facts any, differs []string, err error)
 
-// auditedParts is the table of all parts: each source adds its own.
+// auditedParts is the list of all parts.
 func (f *Fanout) auditedParts() []auditedPart {
 	return []auditedPart{f.auditFeed, f.auditRegisters, f.auditConversations, f.auditBoard}
 }
@@ -42,8 +42,8 @@ func (f *Fanout) compare(ctx context.Context, user services.UserID, shown rdb.Sn
 	return seen, nil
 }
 
-// auditStamps looks for stamps of the future: of a removal, which would refuse every post, and of a visit, which would
-// let the user become dormant while he is here.
+// auditStamps looks for stamps from the future. One of a removal would refuse every post; one of a visit would let the user
+// become dormant while they are here.
 func (f *Fanout) auditStamps(shown rdb.Snapshot, stamp rdb.Stamp) (differs []string) {
 	const slack = time.Minute // between the clocks of nodes and masters
 	if shown.Removed.After(time.UnixMicro(int64(stamp)).Add(slack)) {
@@ -55,13 +55,13 @@ func (f *Fanout) auditStamps(shown rdb.Snapshot, stamp rdb.Stamp) (differs []str
 	return differs
 }
 
-// feedFactsOf is the home feed as the facts have it.
+// feedFactsOf is the home feed according to the facts.
 type feedFactsOf struct {
 	seen     services.PostID
 	entries  []services.FeedEntry
 	count    int
-	unlisted services.PostID           // the newest counting one at or below the inbox's floor
-	pulled   []services.FollowedAuthor // by their numbers
+	unlisted services.PostID           // the newest counting post at or below the inbox's floor
+	pulled   []services.FollowedAuthor // by their IDs
 }
 
 func (f *Fanout) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
@@ -90,7 +90,7 @@ func (f *Fanout) auditFeed(ctx context.Context, user services.UserID, shown rdb.
 	return facts, feedDiffers(facts, shown), nil
 }
 
-// feedDiffers compares list, count and what scripts keep for the two.
+// feedDiffers compares the list, the count and the fields from which scripts compute them.
 func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 	document := shown.Document
 	if document.Seen != facts.seen {
@@ -119,14 +119,14 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 	if document.FeedCount != min(counting, services.Retention) || document.FeedMore != more || !right {
 		differs = append(differs, "home feed: count")
 	}
-	// Both marks may be ahead of what is there now, for what they are of may be gone.
+	// Both marks may be ahead of the posts that exist now, because the posts that set them may be deleted.
 	if shown.Uncounted < uncounted || shown.Unlisted < facts.unlisted || shown.Unlisted > shown.Floor {
 		differs = append(differs, "home feed: marks of the list")
 	}
 	return differs
 }
 
-// sameAuthors says whether a document names those whom the facts have, who are in the order of their numbers.
+// sameAuthors says whether a document names the authors of the facts, which are ordered by ID.
 func sameAuthors(named, facts []services.FollowedAuthor) bool {
 	named = slices.Clone(named)
 	slices.SortFunc(named, func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
@@ -148,7 +148,7 @@ func (f *Fanout) auditRegisters(ctx context.Context, user services.UserID, shown
 			differs = append(differs, "register "+field)
 		}
 	}
-	// A dot that was clicked away before one came back after a long time is of no account, whether it is known or not.
+	// A dot that was clicked away before the user returned from dormancy has no effect, whether or not the document has it.
 	_, from, _ := strings.Cut(want[rdb.NoticeField], ";")
 	_, from, _ = strings.Cut(from, ";")
 	for _, field := range slices.Sorted(maps.Keys(shown.Fields)) {
@@ -173,7 +173,8 @@ func afterVersion(value string) string {
 	return rest
 }
 
-// number is what a text says; what says none, or says it wrong, is the greatest, which nothing is as small as.
+// number is the number in a text. A text that is no number counts as the greatest number, so that no comparison takes it for
+// right.
 func number(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil && text != "" {
@@ -182,8 +183,8 @@ func number(text string) uint64 {
 	return n
 }
 
-// sameRegister says whether two values say the same. Counts by day say on which day they were counted: as the days pass
-// they move on by themselves.
+// sameRegister says whether two values mean the same. Counts by day carry the day on which they were counted, and age by
+// themselves as days pass.
 func sameRegister(field, want, got string) bool {
 	if want == got {
 		return true
@@ -197,7 +198,7 @@ func sameRegister(field, want, got string) bool {
 	return aged(a, today) == aged(b, today)
 }
 
-// aged are counts as they are on a later day.
+// aged is counts as they are on a later day.
 func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
 	passed := today - counts.Day
 	moved := counts
@@ -212,8 +213,8 @@ func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
 	return moved
 }
 
-// conversationFact is a user's own state in a conversation as the facts have it, and where messages leave the number because of
-// their age what waits of those that had not left it as of the day of the state that is shown.
+// conversationFact is a user's own state in a conversation according to the facts. Where messages expire from the number, it
+// also has the unread messages that had not expired as of the day of the state that is shown.
 type conversationFact struct {
 	services.Membership
 	waiting store.Waiting
@@ -243,8 +244,8 @@ func (f *Fanout) auditConversations(ctx context.Context, user services.UserID, s
 	}
 }
 
-// waitingAsOf counts what waits in conversations message by message, as of the days of the states that are shown: not by the positions
-// that these were moved to.
+// waitingAsOf counts unread messages in conversations one by one, as of the days of the states that are shown. It does not
+// use the positions that expiry has moved, because these are what the audit checks.
 func (f *Fanout) waitingAsOf(ctx context.Context, facts []services.Membership, shown map[services.ConversationID]services.Membership) ([]store.Waiting, error) {
 	if !f.cfg.Expiry.Expires(services.SourceConversations) {
 		return make([]store.Waiting, len(facts)), nil
@@ -265,13 +266,13 @@ func (f *Fanout) waitingAsOf(ctx context.Context, facts []services.Membership, s
 	return waiting, err
 }
 
-// sameState says whether a state is as the facts have it.
+// sameState says whether a state agrees with the facts.
 func (f *Fanout) sameState(state services.Membership, fact conversationFact) bool {
 	if !f.cfg.Expiry.Expires(services.SourceConversations) {
 		return counted(state) == counted(fact.Membership)
 	}
 	shown := state
-	shown.Head = fact.Head // it is older where it is not carried: in what is muted or counted when somebody reads
+	shown.Head = fact.Head // it lags where it is not projected: in muted conversations and those counted on read
 	state.Base, state.K, state.Mentions = fact.Base, fact.K, fact.Mentions
 	if counted(state) != counted(fact.Membership) || fact.Left || fact.Inside || state.AgedOn > f.today() {
 		return state.AgedOn <= f.today() && counted(state) == counted(fact.Membership)
@@ -297,7 +298,7 @@ func (f *Fanout) conversationsDiffer(facts []conversationFact, shown rdb.Snapsho
 		}
 	}
 	for _, state := range left {
-		if !state.Left { // of who left long ago the facts are not asked
+		if !state.Left { // the facts do not list conversations that the user left long ago
 			differs = append(differs, "conversations: states")
 			break
 		}
@@ -336,8 +337,8 @@ func (f *Fanout) conversationsDiffer(facts []conversationFact, shown rdb.Snapsho
 	return slices.Compact(differs)
 }
 
-// counted is what of a state counts. A head is carried to where it does; the version of the way of counting rises once
-// more when all are told, and that is carried to nobody.
+// counted is the part of a state that affects counts. The last sequence is projected only where it counts. The version of
+// the way of counting rises once more when all members have it, and that rise is not projected to anyone.
 func counted(state services.Membership) string {
 	if state.Left || state.Inside || state.Muted || state.ReadSide {
 		state.Head = 0

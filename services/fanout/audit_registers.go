@@ -10,8 +10,9 @@ import (
 	"tidings/services/store"
 )
 
-// registerFacts are the registers that a user's document should have, in the order of their fields. The audit reads the facts
-// itself, and not by the registered readers: with these it would take what a wrong one writes for right.
+// registerFacts are the versioned fields that a user's document should have, in the order of their names. The audit reads
+// the facts on its own and not through the registered readers: through these it would take the output of a wrong reader for
+// right.
 func (f *Fanout) registerFacts(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
 	notifications, err := f.store.NotificationStates(ctx, user)
 	if err != nil {

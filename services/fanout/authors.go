@@ -16,14 +16,14 @@ import (
 
 // The kinds of jobs of authors' modes.
 const (
-	jobMode  = "author.mode"  // key: author. His audience may have crossed a threshold
-	jobModes = "author.modes" // key: "all". Anybody's may have, or the thresholds have moved
-	jobName  = "author.name"  // a chunk of followers whose documents are to name him; payload: audience
+	jobMode  = "author.mode"  // key: author. Their audience may have crossed a threshold
+	jobModes = "author.modes" // key: "all". Any author's audience may have crossed a threshold, or the thresholds have changed
+	jobName  = "author.name"  // a chunk of followers whose documents are to name the author; payload: audience
 )
 
 const (
-	modeAfter  = 5 * time.Second // several follows are counted together
-	countAgain = time.Minute     // an audience of thousands is not counted again before
+	modeAfter  = 5 * time.Second // so that several follows are counted together
+	countAgain = time.Minute     // the least time between two counts of an audience of thousands
 	modesBatch = 1000
 )
 
@@ -35,24 +35,24 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 	}
 }
 
-// audience is a chunk of an author's followers: numbers above After, up to To.
+// audience is a chunk of an author's followers: IDs above After, up to To.
 type audience struct {
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after"`
 	To     services.UserID `json:"to"`
 }
 
-// ModeJob looks at an author's audience a little after now, a follow or its end having changed it.
+// ModeJob recounts an author's audience a little after now, because a follow or an unfollow has changed it.
 func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
 	job := userJob(jobMode, author)
 	job.NotBefore = now.Add(modeAfter)
 	return job
 }
 
-// modesJob looks at all audiences: after an import, or when the thresholds have moved.
+// modesJob recounts all audiences: after an import, or when the thresholds have changed.
 func modesJob() jobs.NewJob { return jobs.Keyed(jobModes, "all") }
 
-// Thresholds are the thresholds that hold: those that an admin has set, else the configured ones.
+// Thresholds are the thresholds in force: those that an admin has set, else the configured ones.
 func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	thresholds, set, err := f.store.Thresholds(ctx)
 	if err == nil && !set {
@@ -61,8 +61,9 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	return thresholds, err
 }
 
-// findMode brings an author's mode in line with his audience, or with what an admin has pinned. Whoever is to be huge
-// is first named by the documents of his followers: only then, when every reader pulls his posts, are they no longer pushed.
+// findMode brings an author's mode in line with their audience, or with the mode that an admin has pinned. The documents of
+// all followers name a future huge author first. Only then, when every reader pulls the author's posts, does pushing them
+// stop.
 func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
@@ -85,7 +86,7 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	}.Run(ctx)
 }
 
-// author reads what is known of one. A count of thousands is put off while the last one is young.
+// author reads the stored state of an author. A count of thousands is put off while the last one is recent.
 func (f *Fanout) author(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
 	found, err := f.store.Authors(ctx, []services.UserID{author})
 	if err != nil {
@@ -102,28 +103,28 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	return known, true, f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, job) })
 }
 
-// countedAtOnce is an audience that is counted whenever it changes: it costs next to nothing.
+// countedAtOnce is the size up to which an audience is counted at each change, because that costs almost nothing.
 const countedAtOnce = 10_000
 
-// settled is the mode that an author is waiting for, which no count changes.
+// settled is the mode that an author waits for and that no count changes.
 func settled(author services.Author) services.AuthorMode {
 	switch {
 	case author.Pinned != nil:
 		return *author.Pinned
 	case author.Pull && author.Mode != services.AuthorHuge && author.Unnamed == 0:
-		return services.AuthorHuge // perhaps: it takes a count
+		return services.AuthorHuge // possibly: only a count can say
 	}
 	return author.Mode
 }
 
-// settleMode writes down what a count comes to. It is not done when somebody else has changed the author since he was known.
+// settleMode writes down the mode that a count yields. It does nothing if the author has changed since known was read.
 func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds, known, counted services.Author) (done bool, err error) {
 	target := thresholds.Mode(known.Mode, counted.Followers)
 	if known.Pinned != nil {
 		target = *known.Pinned
 	}
 	if target == services.AuthorSmall && known.Version == 0 {
-		return true, nil // as almost everybody
+		return true, nil // as for almost every author
 	}
 	var chunks []audience
 	switch {
@@ -135,7 +136,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 		if len(chunks) == 0 {
 			counted.Mode = target
 		}
-	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk comes back to it
+	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk runs this job again
 	default:
 		counted.Mode = target
 	}
@@ -165,7 +166,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	return done, err
 }
 
-// beginNaming leaves the chunks of an author's followers whose documents are to name him, and tells the nodes of him.
+// beginNaming leaves the chunks of followers whose documents are to name an author, and announces the author to the nodes.
 func beginNaming(ctx context.Context, tx *store.Tx, author services.UserID, chunks []audience) error {
 	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {
@@ -178,8 +179,8 @@ func beginNaming(ctx context.Context, tx *store.Tx, author services.UserID, chun
 	return err
 }
 
-// runName lets the documents of one chunk of followers name the author. Who begins to follow meanwhile, or returns, is
-// named by that: from the first chunk on every document that is written names him.
+// runName lets the documents of one chunk of followers name the author. A user who begins to follow meanwhile, or returns,
+// gets the name without it: from the first chunk on, every document that is written names the author.
 func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 	chunk, err := f.nameChunk(ctx, rdb.PulledAuthors, job)
 	if err != nil {
@@ -195,7 +196,8 @@ func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// nameChunk lets the documents of one chunk of followers name its author in a field, as the follows are now.
+// nameChunk lets the documents of one chunk of followers name its author in a field, according to the follows as they are
+// now.
 func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.Job) (chunk audience, err error) {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return chunk, err
@@ -233,7 +235,8 @@ func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp rdb.Stamp
 	return nil
 }
 
-// runModes leaves a job for everyone whose audience may call for another mode: whom so many follow, and who has a mode already.
+// runModes leaves a job for every author whose audience may call for another mode: authors with enough followers, and
+// authors that have a mode already.
 func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
@@ -264,8 +267,8 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 	return nil
 }
 
-// SetThresholds sets the thresholds for all nodes, at once and until they are set again; the modes of those whom they
-// concern follow. INVALID unless 1 <= big <= huge.
+// SetThresholds sets the thresholds for all nodes, at once and until they are set again. The modes of the authors concerned
+// follow. INVALID unless 1 <= big <= huge.
 func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Thresholds) error {
 	if err := thresholds.Check(); err != nil {
 		return err
@@ -280,15 +283,15 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Threshol
 	return err
 }
 
-// PinMode pins an author's mode, whatever his audience, or with nil lets it go by that again. It holds at once, except
-// that who is to be huge is so only when his followers' documents name him.
+// PinMode pins an author's mode regardless of their audience; nil lets the mode follow the audience again. It holds at once,
+// except that a future huge author becomes huge only when the documents of all followers name them.
 func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *services.AuthorMode) error {
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
 		known, err := tx.AuthorForUpdate(ctx, author)
 		if err != nil {
 			return err
 		}
-		// A count of before says nothing of what it comes to now.
+		// An earlier count does not say what mode the audience calls for now.
 		known.Pinned, known.CountedAt = mode, time.Time{}
 		if _, err := tx.PutAuthor(ctx, known); err != nil {
 			return err
@@ -305,7 +308,7 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *serv
 	return nil
 }
 
-// Author is what is known of an author, his followers counted now, no further than the threshold of the huge.
+// Author is the state of an author, with the followers counted now, up to the threshold of the huge mode.
 func (f *Fanout) Author(ctx context.Context, number services.UserID) (author services.Author, err error) {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
@@ -323,8 +326,8 @@ func (f *Fanout) Author(ctx context.Context, number services.UserID) (author ser
 
 // Lag is how far fan-out is behind.
 type Lag struct {
-	Waiting int           // jobs that carry posts or their deletion
-	Oldest  time.Duration // for how long the oldest has been on its way; 0 when none is
+	Waiting int           // jobs that deliver posts or deletions
+	Oldest  time.Duration // the age of the oldest; 0 when there is none
 }
 
 // Lag reads how far fan-out is behind, on all nodes together.
@@ -347,5 +350,5 @@ func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
 	return lag, nil
 }
 
-// Delivered is how many entries this node has put into inboxes.
+// Delivered is the number of entries that this node has put into inboxes.
 func (f *Fanout) Delivered() uint64 { return f.delivered.Load() }

@@ -14,21 +14,22 @@ import (
 	"tidings/services/store"
 )
 
-// The kinds of jobs of conversations. A job reads the states as they are when it runs: the newest says all.
+// The kinds of jobs of conversations. A job reads the states when it runs, so the newest job does the work of all before it.
 const (
-	jobProject = "chat.carry"  // key: conversation. Its head moved: to the members, while they are written to
+	jobProject = "chat.carry"  // key: conversation. Its last sequence moved: to the members, in conversations counted on write
 	jobPass    = "chat.pass"   // key: conversation. All states may have changed, or the way of counting
-	jobMember  = "chat.member" // key: conversation/user. His own state changed
-	jobInside  = "chat.inside" // key: conversation/user. A lease on being inside may be over
+	jobMember  = "chat.member" // key: conversation/user. The user's own state changed
+	jobInside  = "chat.inside" // key: conversation/user. A lease on being inside may have expired
 )
 
 const (
 	// membersPerPage is how many states a pass reads in one statement and writes in one round trip.
 	membersPerPage = 500
-	// projectGap is the time between the starts of two passes over one conversation: the first at once, then ten a second.
+	// projectGap is the time between the starts of two passes over one conversation: the first starts at once, later ones at
+	// most ten times a second.
 	projectGap = 100 * time.Millisecond
-	// leftFor is how long a rebuild still brings what a user has left, so that what is on its way about it is known for
-	// late. Nothing is on its way for a day.
+	// leftFor is how long a rebuild still writes conversations that a user has left, so that late updates of them are
+	// recognized as stale. No update is in flight for a day.
 	leftFor = 24 * time.Hour
 )
 
@@ -41,7 +42,7 @@ func (f *Fanout) chatKinds() []jobs.Kind {
 	}
 }
 
-// members is the UsersOf of jobs of a conversation whose messages are carried to each member. A pass over a larger one may
+// members is the UsersOf of jobs of a conversation whose messages are projected to each member. A pass over a larger one may
 // change any user's counts.
 func (f *Fanout) members(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	err = ofConversation(func(ctx context.Context, id services.ConversationID) error {
@@ -53,8 +54,8 @@ func (f *Fanout) members(ctx context.Context, job jobs.Job) (users []services.Us
 	return users, len(users) > membersPerPage, err
 }
 
-// throttles remembers when the passes over conversations began, so that the next job waits its turn and collapses with the
-// others that do.
+// throttles remembers when the passes over conversations began, so that the next job waits its turn and merges with the
+// other waiting jobs.
 type throttles struct {
 	mu    sync.Mutex
 	began map[services.ConversationID]*throttle
@@ -62,20 +63,21 @@ type throttles struct {
 
 type throttle struct {
 	at    time.Time
-	awake bool // somebody is woken when the next one is due
+	awake bool // a wake-up for the next due pass is scheduled
 }
 
 func (p *throttles) begin(id services.ConversationID, now time.Time) {
 	const many = 10_000
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.began == nil || len(p.began) > many { // forgetting costs a pass that is early
+	if p.began == nil || len(p.began) > many { // after this, one pass may run early
 		p.began = map[services.ConversationID]*throttle{}
 	}
 	p.began[id] = &throttle{at: now}
 }
 
-// next is when the next pass is due, the zero time when it is already. The first to hear of it is to wake the workers then.
+// next is when the next pass is due, or the zero time when it is due already. first is true for the first caller, who then
+// schedules the wake-up of the workers.
 func (p *throttles) next(id services.ConversationID, now time.Time) (due time.Time, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,27 +89,28 @@ func (p *throttles) next(id services.ConversationID, now time.Time) (due time.Ti
 	return last.at.Add(projectGap), first
 }
 
-// ProjectJob carries a conversation's head to its members, at most ten times a second. Jobs that wait together become one.
+// ProjectJob projects a conversation's last sequence to its members, at most ten times a second. Jobs that wait together
+// become one.
 func (f *Fanout) ProjectJob(id services.ConversationID) jobs.NewJob {
 	job := jobs.Keyed(jobProject, id.String())
 	now := f.clock.Now()
 	due, first := f.throttles.next(id, now)
-	if first { // the last of many messages would wait for the workers' next look at the queue
+	if first { // otherwise the last of many messages would wait for the workers' next poll of the queue
 		time.AfterFunc(due.Sub(now), f.Wake)
 	}
 	job.NotBefore = due
 	return job
 }
 
-// PassJob carries every member's state, and ends a change to counting when somebody reads.
+// PassJob projects every member's state, and ends a change to counting on read.
 func PassJob(id services.ConversationID) jobs.NewJob { return jobs.Keyed(jobPass, id.String()) }
 
-// MemberJob carries one member's state.
+// MemberJob projects one member's state.
 func MemberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobMember, memberKey(id, user))
 }
 
-// InsideJob ends a lease at its time.
+// InsideJob ends a lease when it expires.
 func InsideJob(id services.ConversationID, user services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobInside, memberKey(id, user))
 	job.NotBefore = until
@@ -140,8 +143,8 @@ func ofMember(do func(ctx context.Context, id services.ConversationID, user serv
 	}
 }
 
-// projectHead carries a conversation that is counted when a message is written. Of another one its members' nodes keep the
-// head by themselves.
+// projectHead projects a conversation that is counted on write. In one that is counted on read, the nodes of its members
+// keep the last sequence by themselves.
 func (f *Fanout) projectHead(ctx context.Context, id services.ConversationID) error {
 	f.throttles.begin(id, f.clock.Now())
 	head, found, err := f.head(ctx, id)
@@ -159,7 +162,8 @@ func (f *Fanout) head(ctx context.Context, id services.ConversationID) (head sto
 	return heads[0], true, nil
 }
 
-// projectAll carries the state of every active member. Each page is one statement: head and row are of one moment.
+// projectAll projects the state of every active member. Each page is one statement, so the last sequence and the row are of
+// one moment.
 func (f *Fanout) projectAll(ctx context.Context, id services.ConversationID) error {
 	for after := services.UserID(0); ; {
 		states, err := f.store.ActiveMemberships(ctx, id, after, f.activeSince(), membersPerPage)
@@ -176,8 +180,8 @@ func (f *Fanout) projectAll(ctx context.Context, id services.ConversationID) err
 	}
 }
 
-// pass carries every state whatever the way of counting. Once all members have the flag, writing to them can stop: until
-// then each message is still carried to each, so that it does not matter who has it.
+// pass projects every state, in either way of counting. Once all members have the flag, writing to them can stop: until then
+// each message is still projected to each member, so it does not matter which of them have the flag.
 func (f *Fanout) pass(ctx context.Context, id services.ConversationID) error {
 	var c services.Conversation
 	read := func(tx *store.Tx) (err error) { c, err = tx.LockConversation(ctx, id); return err }
@@ -191,12 +195,12 @@ func (f *Fanout) pass(ctx context.Context, id services.ConversationID) error {
 		return nil
 	}
 	return f.store.Write(ctx, func(tx *store.Tx) error {
-		_, err := tx.SetWay(ctx, c, services.ReadSide) // unless it was changed again meanwhile
+		_, err := tx.SetWay(ctx, c, services.ReadSide) // unless it changed again meanwhile
 		return err
 	})
 }
 
-// ProjectMember carries one user's own state in a conversation.
+// ProjectMember projects one user's own state in a conversation.
 func (f *Fanout) ProjectMember(ctx context.Context, id services.ConversationID, user services.UserID) error {
 	states, err := f.store.Memberships(ctx, id, []services.UserID{user})
 	if err != nil || len(states) == 0 {
@@ -206,12 +210,12 @@ func (f *Fanout) ProjectMember(ctx context.Context, id services.ConversationID, 
 	return err
 }
 
-// putMemberships writes states into documents and tells the nodes of those that changed by it.
+// putMemberships writes states into documents and hints the nodes about those that changed.
 func (f *Fanout) putMemberships(ctx context.Context, states []services.Membership) (results []rdb.Result, err error) {
 	return f.putMembershipsOn(ctx, states, f.today())
 }
 
-// putMembershipsOn is putMemberships with the states as they are on a day.
+// putMembershipsOn is putMemberships with the states as they are on a given day.
 func (f *Fanout) putMembershipsOn(ctx context.Context, states []services.Membership, today int64) (results []rdb.Result, err error) {
 	if err := f.AgeMemberships(ctx, states, today); err != nil {
 		return nil, err
@@ -225,7 +229,7 @@ func (f *Fanout) putMembershipsOn(ctx context.Context, states []services.Members
 	}
 	if clamped > 0 {
 		f.clamped.Add(uint64(clamped))
-		f.log.Error("numbers of unread messages fell below nought and were taken for nought", "documents", clamped)
+		f.log.Error("numbers of unread messages were negative and were taken for zero", "documents", clamped)
 	}
 	users := make([]services.UserID, len(states))
 	for i, state := range states {
@@ -235,7 +239,7 @@ func (f *Fanout) putMembershipsOn(ctx context.Context, states []services.Members
 	return results, nil
 }
 
-// Counted is a state as it counts: the mentions of a muted conversation do unless the settings say otherwise.
+// Counted is a state as it counts: mentions in a muted conversation count unless the settings say otherwise.
 func (f *Fanout) Counted(state services.Membership) services.Membership {
 	if f.cfg.MuteMentions && state.Muted {
 		state.Mentions = 0
@@ -243,10 +247,11 @@ func (f *Fanout) Counted(state services.Membership) services.Membership {
 	return state
 }
 
-// Clamped is how many numbers of unread messages were found below nought. It stays 0.
+// Clamped is the number of unread counts that were found negative. It stays 0 unless there is a bug.
 func (f *Fanout) Clamped() uint64 { return f.clamped.Load() }
 
-// mergeMemberships brings all of a user's states into a document that is being rebuilt. false: it was lost meanwhile.
+// mergeMemberships merges all of a user's states into a document that is being rebuilt. whole is false if the document was
+// lost meanwhile.
 func (f *Fanout) mergeMemberships(ctx context.Context, user services.UserID) (whole bool, err error) {
 	for after := services.ConversationID(0); ; {
 		states, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)
@@ -269,7 +274,7 @@ func (f *Fanout) mergeMemberships(ctx context.Context, user services.UserID) (wh
 	}
 }
 
-// endLeases ends what is over of a user's leases on being inside. Each lease has a job of its own.
+// endLeases ends the expired leases of a user on being inside. Each lease has a job of its own.
 func (f *Fanout) endLeases(ctx context.Context, id services.ConversationID, user services.UserID) error {
 	return f.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := tx.EndLeases(ctx, id, user); err != nil {

@@ -13,18 +13,19 @@ import (
 
 const (
 	cleanerPoll  = time.Second
-	cleanerKeys  = 500 // in a step, about
+	cleanerKeys  = 500 // in a step, approximately
 	cleanerSteps = 100 // in a turn, at most
-	// cleanerLeast is the least rest after a step. It rests as long as it works, so that it never takes more than half of a
-	// Redis that is slow.
+	// cleanerLeast is the least rest after a step. The cleaner rests as long as it works, so that it never takes more than half
+	// of a slow Redis.
 	cleanerLeast = 5 * time.Millisecond
 	passWithin   = 1250 * time.Millisecond // bounds the end of a turn
 )
 
-// Cleaner takes out of Redis what nobody asks for any more: entries of inboxes and of lists of replays that are not listed, all that is kept of users
-// who are dormant or not in SQL, parts of a view that has no document, and copies that nothing would ever end. It walks
-// along all keys in runs, in small steps. Several nodes may have one each: they take turns, and one that dies is stood in for.
-// What is not Tidings' by its name is not touched. Nothing that is dropped is a number: whoever comes back is rebuilt.
+// Cleaner removes from Redis what nobody needs any more: entries of inboxes and of lists of replays beyond those listed, all
+// keys of users who are dormant or not in SQL, parts of a view without a document, and copies without an expiry. It walks
+// along all keys in runs, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from
+// one that dies. It touches no key whose name is not Tidings'. Nothing that it drops is a source of truth: users who return
+// are rebuilt.
 type Cleaner struct {
 	fanout *Fanout
 	every  time.Duration
@@ -35,12 +36,12 @@ type Cleaner struct {
 
 // Freed is what a cleaner has freed.
 type Freed struct {
-	Inboxes uint64 `json:"inboxes"` // and lists of replays that held more than is listed
-	Entries uint64 `json:"entries"` // of these
-	Dormant uint64 `json:"dormant"` // users who were not seen for long
+	Inboxes uint64 `json:"inboxes"` // inboxes and lists of replays that held more than is listed
+	Entries uint64 `json:"entries"` // entries removed from these
+	Dormant uint64 `json:"dormant"` // users not seen for longer than the dormancy threshold
 	Unknown uint64 `json:"unknown"` // users who are not in SQL
 	Orphans uint64 `json:"orphans"` // keys of a view without its document
-	Endless uint64 `json:"endless"` // copies, views and leases without an expiry
+	Endless uint64 `json:"endless"` // copies, views and leases that had no expiry
 	Keys    uint64 `json:"keys"`    // in all
 }
 
@@ -54,30 +55,30 @@ func (f *Freed) add(more Freed) {
 	f.Keys += more.Keys
 }
 
-// Cleaner makes this node's cleaner. A run begins that long after the last one began.
+// Cleaner makes this node's cleaner. A run begins every this long after the previous one began.
 func (f *Fanout) Cleaner(every time.Duration) *Cleaner { return &Cleaner{fanout: f, every: every} }
 
-// Stats is what this node has freed since it started.
+// Stats is the total that this node has freed since it started.
 func (c *Cleaner) Stats() Freed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.freed
 }
 
-// CleanerRun is what is known of the cleaner's runs, on whichever node.
+// CleanerRun is the state of the cleaner's runs, on all nodes together.
 type CleanerRun struct {
 	Running bool
-	EndedAt time.Time // zero when none has come to its end
-	Freed   Freed     // by the last that did
+	EndedAt time.Time // zero when no run has ended yet
+	Freed   Freed     // by the last run that ended
 }
 
-// CleanerRun tells of the cleaner's runs.
+// CleanerRun reads the state of the cleaner's runs.
 func (f *Fanout) CleanerRun(ctx context.Context) (CleanerRun, error) {
 	stored, err := f.store.CleanerRun(ctx)
 	return CleanerRun{Running: stored.Running, EndedAt: stored.EndedAt, Freed: parseFreed(stored.Freed)}, err
 }
 
-// AskForCleaning lets a run of the cleaner begin at once, on some node, unless one is under way.
+// AskForCleaning lets a run of the cleaner begin at once, on any node, unless one is under way.
 func (f *Fanout) AskForCleaning(ctx context.Context) error { return f.store.AskForCleaning(ctx) }
 
 // Run cleans until ctx ends.
@@ -105,7 +106,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce takes the next turn, if it is time for one, and says whether it took one.
+// RunOnce takes the next turn if it is due, and says whether it took one.
 func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	f := c.fanout
 	turn, took, err := f.store.TakeCleanerTurn(ctx, c.every, turnLease)
@@ -121,7 +122,7 @@ func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 		}
 	}
 	turn.Place, turn.Freed = asText(place), asText(freed)
-	// Also when ctx has ended: then somebody else goes on at once.
+	// This runs also when ctx has ended, so that another node can go on at once.
 	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), passWithin)
 	defer cancel()
 	held, passed := f.store.PassCleanerTurn(passing, turn, ended)
@@ -144,7 +145,8 @@ func (c *Cleaner) rest(ctx context.Context, worked time.Duration) error {
 	}
 }
 
-// step cleans the next keys. What it has freed counts even if it fails: on its repetition it is gone.
+// step cleans the next keys. What it has freed counts even if it fails later, because a repetition finds nothing left to
+// free.
 func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (to rdb.WalkPlace, ended bool, err error) {
 	var freed Freed
 	defer func() {
@@ -204,8 +206,9 @@ func (c *Cleaner) trimReplays(ctx context.Context, users []services.UserID, free
 	return nil
 }
 
-// dropUsers drops what is kept of those users who are dormant or unknown. SQL is read after their documents were found: whoever
-// comes back writes down that he is here before anything of him is made, and his document then says so to the script.
+// dropUsers drops the keys of those users who are dormant or unknown. It reads SQL after it found their documents. A
+// returning user is first marked as seen in SQL, and only then are keys written for them, with the new visit in their
+// document. So the script does not drop a document whose user has returned meanwhile.
 func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed *Freed) error {
 	if len(users) == 0 {
 		return nil
@@ -246,7 +249,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 	return nil
 }
 
-// parsePlace reads a place. What it cannot read, as another version of this program may write, is the beginning.
+// parsePlace reads a position. A text that it cannot read, as another version of this program may write, is the beginning.
 func parsePlace(text string) (place rdb.WalkPlace) {
 	if json.Unmarshal([]byte(text), &place) != nil {
 		return rdb.WalkPlace{}

@@ -8,7 +8,8 @@ import (
 	"tidings/services"
 )
 
-// agedMessages remembers how far conversations had come by the beginning of one day: nothing is sent before it any more.
+// agedMessages remembers each conversation's last sequence before one day. It can be kept, because no message is sent before
+// that day any more.
 type agedMessages struct {
 	mu     sync.Mutex
 	before time.Time
@@ -26,17 +27,17 @@ func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest
 	const many = 100_000
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.before.Equal(before) || len(a.newest) > many { // forgetting costs a search
+	if !a.before.Equal(before) || len(a.newest) > many { // forgetting costs one search
 		a.before, a.newest = before, map[services.ConversationID]int64{}
 	}
 	a.newest[id] = newest
 }
 
-// Expiry says for how long items of each source stay in its number.
+// Expiry is how long items of each source stay in its number.
 func (f *Fanout) Expiry() services.SourceExpiry { return f.cfg.Expiry }
 
-// AgeMemberships takes out of states the messages that are too old for their numbers on a day, as if they had been read, and says when
-// the next one will be. Without an expiry of conversations nothing changes.
+// AgeMemberships takes messages that are too old on a day out of the counts of states, as if they had been read, and sets
+// when the next one expires. Without an expiry of conversations it changes nothing.
 func (f *Fanout) AgeMemberships(ctx context.Context, states []services.Membership, today int64) error {
 	if !f.cfg.Expiry.Expires(services.SourceConversations) {
 		return nil
@@ -84,8 +85,9 @@ func (f *Fanout) AgeMemberships(ctx context.Context, states []services.Membershi
 	return err
 }
 
-// leavesUncarried is the first day on which a message may leave the number of a state of which nothing waits: what is sent from now on is
-// carried to nobody where it is counted when somebody reads. Today may have begun since the state was read.
+// leavesUncarried is the first day on which a message may expire from a state without unread messages. Where counting
+// happens on read, messages sent from now on are projected to nobody, so the state must be checked again on that day. It
+// counts from yesterday, because the day may have changed since the state was read.
 func (f *Fanout) leavesUncarried(state services.Membership, today int64) int64 {
 	if !state.ReadSide {
 		return 0
@@ -109,8 +111,9 @@ func (f *Fanout) AgeConversationStates(ctx context.Context, states []services.Co
 	return err
 }
 
-// firstWaiting reads when the first messages above the positions of some states were sent, and notes when these leave their numbers.
-// They may be the user's own or recalled, so that a later one is the first to leave: a day that is too early costs a look.
+// firstWaiting reads when the first messages above the positions of some states were sent, and notes when these expire. They
+// may be the user's own or recalled, so the first message to expire may be a later one: a day that is too early costs one
+// check.
 func (f *Fanout) firstWaiting(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
 	ids := make([]services.MessageID, len(places))
 	for i, place := range places {
@@ -126,7 +129,7 @@ func (f *Fanout) firstWaiting(ctx context.Context, states []services.Membership,
 	return times, nil
 }
 
-// newestBefore is the newest message of before a time, of a conversation in which the first that waits is one.
+// newestBefore is the newest message before a time in the conversation of a state.
 func (f *Fanout) newestBefore(ctx context.Context, state services.Membership, before time.Time) (int64, error) {
 	newest, known := f.aged.of(state.Conversation, before)
 	if !known {
@@ -139,7 +142,7 @@ func (f *Fanout) newestBefore(ctx context.Context, state services.Membership, be
 	return min(max(newest, state.Base+1), state.Head), nil
 }
 
-// AgeFeeds takes posts out of readers' numbers that are too old for them on a day.
+// AgeFeeds takes posts that are too old on a day out of readers' counts.
 func (f *Fanout) AgeFeeds(ctx context.Context, readers []services.UserID, today int64) error {
 	results, err := f.redis.AgeFeeds(ctx, readers, f.cfg.Expiry.Mark(services.SourceHomeFeed, today))
 	if err != nil {
@@ -149,8 +152,8 @@ func (f *Fanout) AgeFeeds(ctx context.Context, readers []services.UserID, today 
 	return nil
 }
 
-// AgeConversations takes messages out of a user's document that are too old for its numbers on a day, and finds out when the next one
-// is.
+// AgeConversations takes messages that are too old on a day out of the counts of a user's document, and finds the day on
+// which the next one expires.
 func (f *Fanout) AgeConversations(ctx context.Context, user services.UserID, today int64) error {
 	for after := services.ConversationID(0); ; {
 		states, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)

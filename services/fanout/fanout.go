@@ -1,7 +1,7 @@
-// Package fanout carries facts into views: jobs, fan-out, rebuilds.
+// Package fanout projects facts into views: jobs, fan-out, rebuilds.
 //
-// It guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals all follow
-// the rule of jobs.Merge. Its jobs are done by services/jobs, where it registers their kinds.
+// It guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals all
+// follow the rule of jobs.Merge. services/jobs runs its jobs; New registers their kinds there.
 package fanout
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Config is what fan-out needs.
 type Config struct {
-	Jobs          *jobs.Engine // it has none of these kinds of jobs yet
+	Jobs          *jobs.Engine // New registers the kinds of fan-out's jobs in it
 	Store         *store.Store
 	Redis         *rdb.Projections
 	Activity      *mirror.Activity
@@ -33,18 +33,18 @@ type Config struct {
 	Log           *slog.Logger
 
 	Chunk     int           // followers a chunk job serves; 0 means 2,000
-	ActiveFor time.Duration // while no admin has set another: users not seen for longer are dormant; 0 means 30 days
-	IdleAfter time.Duration // the same: users not seen for longer are idle; 0 means 7 days
-	Rebuilds  int           // users whose views are rebuilt at once, whoever asks; 0 means 16
+	ActiveFor time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days
+	IdleAfter time.Duration // users not seen for longer are idle, unless an admin has set another time; 0 means 7 days
+	Rebuilds  int           // how many views are rebuilt in parallel, for all callers together; 0 means 16
 
-	Thresholds services.Thresholds // of authors' modes, while no admin has set others; zero means 5,000 and 1,000,000
+	Thresholds services.Thresholds // of authors' modes, unless an admin has set others; zero means 5,000 and 1,000,000
 
 	Shows      services.ShowLimits // zero means 6 h and 12 h
 	KeepBoards time.Duration       // the longest life of a session of the live board; 0 means 12 h
 
-	Expiry services.SourceExpiry // for how long items of each source stay in its number
+	Expiry services.SourceExpiry // how long items of each source stay in its number
 
-	MuteMentions bool // what mentions a user in a conversation that he has muted does not count either
+	MuteMentions bool // mentions of a user in a conversation that they have muted do not count either
 }
 
 // Fanout is the machinery of one node. It is safe for concurrent use.
@@ -120,7 +120,8 @@ func New(cfg Config) *Fanout {
 // today is the day of now, since 1970.
 func (f *Fanout) today() int64 { return services.DayOf(f.clock.Now()) }
 
-// hint tells the nodes where the users are online that their documents changed. It may fail: the sweep heals that.
+// hint notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
+// the change.
 func (f *Fanout) hint(ctx context.Context, users []services.UserID, results []rdb.Result) {
 	byNode := map[string][]redis.Hint{}
 	for i, result := range results {
@@ -136,8 +137,8 @@ func (f *Fanout) hint(ctx context.Context, users []services.UserID, results []rd
 	}
 }
 
-// RaiseVersions lets documents be news again for clients that hold versions made up without Redis, and answers the
-// users whose documents have passed theirs by now.
+// RaiseVersions raises documents above the versions that clients were given without Redis, so that clients accept them
+// again. It answers the users whose documents are above theirs by now.
 func (f *Fanout) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) (done []services.UserID, err error) {
 	results, err := f.redis.RaiseVersions(ctx, users, passed)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	jobFanOut = mirror.JobFanOut // key: post id. A new post to all followers
 
 	jobPush   = "post.push"   // a chunk of them; payload: span
-	jobOnline = "post.online" // those of them who are online; payload: span
+	jobOnline = "post.online" // the followers of a chunk who are online; payload: span
 	jobRemove = "post.remove" // key: post id. A deleted post from all followers
 	jobDrop   = "post.drop"   // a chunk of them; payload: span
 	jobCopy   = "post.copy"   // key: post id. An edited post
@@ -49,17 +49,17 @@ func RemoveJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobRemove, 
 // CopyJob brings an edited post into its copy.
 func CopyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 
-// FollowJob brings a reader's feed in line with whether he follows the author.
+// FollowJob brings a reader's feed in line with whether they follow the author.
 func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobFollow, pairKey(reader, author))
 }
 
-// SeenJob brings the mark of a user's feed into his document.
+// SeenJob projects the seen position of a user's feed into their document.
 func SeenJob(user services.UserID) jobs.NewJob {
 	return userJob(jobSeen, user)
 }
 
-// ProjectSeen brings the durable mark of a user's feed into his document.
+// ProjectSeen projects the durable seen position of a user's feed into their document.
 func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	seen, err := f.store.Position(ctx, user, store.HomePage, "")
 	if err != nil {

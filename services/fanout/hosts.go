@@ -12,12 +12,12 @@ import (
 	"tidings/services/store"
 )
 
-// The kinds of jobs of those who host shows.
+// The kinds of jobs of hosts.
 const (
-	jobHost      = "host.name"  // key: host. His followers' documents are to name him
+	jobHost      = "host.name"  // key: host. The documents of their followers are to name them
 	jobHostChunk = "host.chunk" // a chunk of them; payload: audience
-	jobHosts     = "host.names" // payload: newHosts. The same for several hosts
-	jobLiveSeen  = "live.seen"  // key: user. How far he has seen the live board moved
+	jobHosts     = "host.names" // payload: newHosts. As host.name, for several hosts
+	jobLiveSeen  = "live.seen"  // key: user. Their seen position in the live board moved
 )
 
 func (f *Fanout) hostKinds() []jobs.Kind {
@@ -29,18 +29,18 @@ func (f *Fanout) hostKinds() []jobs.Kind {
 	}
 }
 
-// hostJob lets the documents of all followers name somebody who has a show for the first time. His shows come onto boards
-// when all do: whoever knows of a show is then told of it whatever he reads.
+// hostJob lets the documents of all followers name a user who has their first show. The shows come onto boards when all
+// documents do: from then on every document that lists a show also gets its changes.
 func hostJob(host services.UserID) jobs.NewJob {
 	return userJob(jobHost, host)
 }
 
-// newHosts are some who have shows for the first time.
+// newHosts are users who have their first shows.
 type newHosts struct {
 	Hosts []services.UserID `json:"hosts"`
 }
 
-// hostsAtOnce bounds what one transaction brings onto boards.
+// hostsAtOnce bounds how many hosts one transaction brings onto boards.
 const hostsAtOnce = 500
 
 // HostsJobs are the jobs of hostJob for many hosts: hundreds are named together, and their shows come onto boards with one
@@ -53,12 +53,12 @@ func HostsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
 	return jobs.Chunked(jobHosts, chunks)
 }
 
-// LiveSeenJob brings how far a user has seen the live board into his document.
+// LiveSeenJob projects a user's seen position in the live board into their document.
 func LiveSeenJob(user services.UserID) jobs.NewJob {
 	return userJob(jobLiveSeen, user)
 }
 
-// ProjectLiveSeen brings how far a user has seen the live board into his document.
+// ProjectLiveSeen projects a user's seen position in the live board into their document.
 func (f *Fanout) ProjectLiveSeen(ctx context.Context, user services.UserID) error {
 	return f.carry(ctx, user, f.liveRegisters)
 }
@@ -71,14 +71,14 @@ func (f *Fanout) liveRegisters(ctx context.Context, user services.UserID) ([]rdb
 	return []rdb.Register{rdb.LiveSeenRegister(uint64(seen))}, nil
 }
 
-// HostsBy are the hosts whom a user follows and is shown, as his document names them: by their numbers.
+// HostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
 func (f *Fanout) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
 	edges, err := f.store.HostsBy(ctx, user)
 	return followedAuthors(edges), err
 }
 
-// runHosts lets the documents of all followers of several hosts name these, and brings their shows onto boards. Whoever has more
-// than a chunk of followers goes the way of one host. Of those whom somebody else has named meanwhile, or names, nothing is done.
+// runHosts lets the documents of all followers of several hosts name these, and brings their shows onto boards. A host with
+// more than one chunk of followers gets a job of their own. Hosts that another job has named, or is naming, are skipped.
 func (f *Fanout) runHosts(ctx context.Context, job jobs.Job) error {
 	var some newHosts
 	if err := jobs.ReadPayload(job, &some); err != nil {
@@ -115,7 +115,7 @@ func (f *Fanout) runHosts(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// nameHosts lets the documents of all followers of some hosts name these, as the follows are now.
+// nameHosts lets the documents of all followers of some hosts name these, according to the follows as they are now.
 func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
@@ -133,8 +133,8 @@ func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	return nil
 }
 
-// publishHosts brings all shows of hosts onto boards whom all documents name by now, with one entry of the log. The log of
-// shows is locked.
+// publishHosts brings all shows of hosts onto boards, with one entry of the log. All documents name these hosts by now. The
+// caller has locked the log of shows.
 func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []services.UserID) error {
 	named, err := tx.NameHosts(ctx, hosts)
 	if err != nil || len(named) == 0 {
@@ -155,8 +155,8 @@ func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []service
 	return jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
-// runHost lets a host's followers' documents name the host: at once when they are one chunk, else by a job a chunk. Of whoever has
-// none, or whose chunks are under way, nothing is left to name.
+// runHost lets the documents of a host's followers name the host: at once when they are one chunk, else by a job for each
+// chunk. It does nothing for a host without followers to name them, or whose chunks are under way.
 func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
 	host, err := mirror.ParseUserID(job.Key)
 	if err != nil {
@@ -199,15 +199,15 @@ func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// runHostChunk lets the documents of one chunk of followers name the host. Who begins to follow meanwhile, or returns, is
-// named by that. The last chunk brings his shows onto boards.
+// runHostChunk lets the documents of one chunk of followers name the host. A user who begins to follow meanwhile, or
+// returns, gets the name without it. The last chunk brings the host's shows onto boards.
 func (f *Fanout) runHostChunk(ctx context.Context, job jobs.Job) error {
 	chunk, err := f.nameChunk(ctx, rdb.Hosts, job)
 	if err != nil {
 		return err
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		// Before any row, as whoever changes a show: no two wait for each other.
+		// The log is locked before any row, as in every change of a show, so that no two transactions deadlock.
 		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
@@ -227,8 +227,8 @@ func (f *Fanout) runHostChunk(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// publishShows brings the shows onto boards that a host had before all documents named him, each as if it had just come to
-// where it stands. The log of shows is locked.
+// publishShows brings onto boards the shows that a host had before all documents named them, each as if it had just got its
+// present status. The caller has locked the log of shows.
 func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.UserID) error {
 	shows, err := tx.PublishShows(ctx, host)
 	if err != nil {
@@ -241,7 +241,7 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 		}
 		var nowhere *store.ShowFormer
 		if show.Status == services.ShowReplay {
-			// Nothing else would tell sessions that are older, of one that is over, that no board had it.
+			// Without this row, older sessions could not know that a show that is over was on no board before.
 			nowhere = &store.ShowFormer{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: services.ShowCancelled}
 		}
 		if err := tx.UpdateShow(ctx, show, nowhere); err != nil {
@@ -255,8 +255,8 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 	return jobs.Enqueue(ctx, tx.Tx, ReplaysJob(host))
 }
 
-// mergeHost merges what a follower is to be shown of a host's shows: his newest replays into the list, and himself, as who is
-// to be named in the document. refused says that something was removed since the stamp.
+// mergeHost merges a host's shows into the view of a follower who may see them: the newest replays into the list, and the
+// host's name into the document. refused says that something was removed since the stamp.
 func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp rdb.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	known, _, err := f.store.IsHost(ctx, edge.Followee)
 	if err != nil || !known {

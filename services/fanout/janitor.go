@@ -15,19 +15,19 @@ const (
 	keepLog            = time.Hour
 	keepIdempotencyFor = 24 * time.Hour
 	keepFanouts        = 24 * time.Hour
-	keepBoardsLonger   = time.Hour // than any session lives: the nodes' clocks differ, and a page may be on its way
-	dormantStep        = 20_000    // users whose positions one turn looks at
+	keepBoardsLonger   = time.Hour // than the longest session: clocks of nodes differ, and a page may be in flight
+	dormantStep        = 20_000    // users whose positions one turn checks
 )
 
-// Janitor drops what SQL keeps only for a time: the log after an hour, idempotency keys after a day, fan-outs of which a
-// chunk is dead after as long, what sessions of the live board need an hour after the last of them has ended, the positions
-// in announcements and dots of who is dormant, nodes that have been silent for a day.
+// Janitor drops rows that SQL keeps only for a time: the log after an hour, idempotency keys and fan-outs with a dead chunk
+// after a day, what sessions of the live board need an hour after the last of them has ended, the positions of dormant users
+// in announcements and dots, and nodes that have been silent for a day.
 type Janitor struct {
 	fanout *Fanout
 	walked services.UserID // how far the walk along the positions has come
 }
 
-// Janitor makes this node's janitor. Several nodes may have one each: they only delete what is old.
+// Janitor makes this node's janitor. Several nodes may run one each, because they only delete old rows.
 func (f *Fanout) Janitor() *Janitor { return &Janitor{fanout: f} }
 
 // Run cleans every ten minutes until ctx ends.
@@ -46,7 +46,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce cleans once and answers how many rows went.
+// RunOnce cleans once and answers how many rows it deleted.
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	now := j.fanout.clock.Now()
 	entries, logErr := changelog.TrimLog(ctx, j.fanout.store.DB, now.Add(-keepLog))

@@ -19,7 +19,7 @@ func pairKey(a, b services.UserID) string {
 	return mirror.UserIDText(a) + "/" + mirror.UserIDText(b)
 }
 
-// ofPair makes a kind's work of what is done for the two users of its key.
+// ofPair turns a function of two users into the work of a kind whose key names both.
 func ofPair(do func(ctx context.Context, a, b services.UserID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
 		first, second, _ := strings.Cut(job.Key, "/")
@@ -35,7 +35,7 @@ func ofPair(do func(ctx context.Context, a, b services.UserID) error) func(conte
 	}
 }
 
-// ofUser makes a kind's work of what is done for the user of its key.
+// ofUser turns a function of a user into the work of a kind whose key names the user.
 func ofUser(do func(ctx context.Context, user services.UserID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
 		user, err := mirror.ParseUserID(job.Key)
@@ -46,7 +46,7 @@ func ofUser(do func(ctx context.Context, user services.UserID) error) func(conte
 	}
 }
 
-// ofPost makes a kind's work of what is done for the post of its key.
+// ofPost turns a function of a post into the work of a kind whose key names the post.
 func ofPost(do func(ctx context.Context, job jobs.Job, post services.PostID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
 		id, err := services.ParsePostID(job.Key)

@@ -13,13 +13,13 @@ import (
 // The kinds of jobs of site messages.
 const (
 	jobDeliver  = "message.deliver" // payload: delivery. A message to a chunk of its recipients
-	jobMessages = "messages"        // key: user. What he has read changed in SQL
+	jobMessages = "messages"        // key: user. The messages that they have read changed in SQL
 )
 
-// deliverChunk is how many recipients a delivery has: few enough that a transaction holds nobody up for long.
+// deliverChunk is how many recipients a delivery has: few enough that its transaction does not delay others for long.
 const deliverChunk = 250
 
-// delivery is a chunk of those whom a message is sent to.
+// delivery is a chunk of the recipients of a message.
 type delivery struct {
 	Message services.PostID   `json:"message"`
 	Users   []services.UserID `json:"users"`
@@ -39,8 +39,8 @@ func deliveredTo(_ context.Context, job jobs.Job) ([]services.UserID, bool, erro
 	return chunk.Users, false, err
 }
 
-// DeliverJobs give a message to the users. With these jobs on disk it is sent: they write the rows of the recipients,
-// a chunk at a time, on whichever node has room.
+// DeliverJobs give a message to the users. Once these jobs are committed, the message is sent: they write the rows of the
+// recipients, a chunk at a time, on any node with a free worker.
 func DeliverJobs(message services.PostID, users []services.UserID) ([]jobs.NewJob, error) {
 	var chunks []delivery
 	for chunk := range slices.Chunk(users, deliverChunk) {
@@ -49,13 +49,13 @@ func DeliverJobs(message services.PostID, users []services.UserID) ([]jobs.NewJo
 	return jobs.Chunked(jobDeliver, chunks)
 }
 
-// MessagesJob brings a user's counts of site messages into his document.
+// MessagesJob projects a user's counts of site messages into their document.
 func MessagesJob(user services.UserID) jobs.NewJob {
 	return userJob(jobMessages, user)
 }
 
-// deliver writes the rows of a chunk and carries their counts. Repeated after a crash between the two it writes nothing
-// and carries the counts as they are by then.
+// deliver writes the rows of a chunk and projects their counts. If it is repeated after a crash between the two steps, it
+// writes no row and projects the counts of that time.
 func (f *Fanout) deliver(ctx context.Context, job jobs.Job) error {
 	var chunk delivery
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -72,7 +72,7 @@ func (f *Fanout) deliver(ctx context.Context, job jobs.Job) error {
 	return f.ProjectMessageStates(ctx, states)
 }
 
-// ProjectMessageStates brings counts of site messages into their users' documents.
+// ProjectMessageStates projects counts of site messages into their users' documents.
 func (f *Fanout) ProjectMessageStates(ctx context.Context, states []store.MessageState) error {
 	var registers gather
 	for _, state := range states {
@@ -85,7 +85,7 @@ func (f *Fanout) projectMessages(ctx context.Context, user services.UserID) erro
 	return f.carry(ctx, user, f.messageRegisters)
 }
 
-// messageRegisters are a user's counts of site messages as the facts have them.
+// messageRegisters are a user's counts of site messages according to the facts.
 func (f *Fanout) messageRegisters(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := f.store.MessageStates(ctx, user)
 	for _, state := range states {
@@ -101,7 +101,7 @@ func (f *Fanout) messagesRegister(state store.MessageState) rdb.Register {
 	return rdb.MessagesRegister(MessagesOf(state))
 }
 
-// MessagesOf is what a document shows of a type's state.
+// MessagesOf is the part of a type's state that a document shows.
 func MessagesOf(state store.MessageState) services.MessageTypeState {
 	return services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread, Days: state.Days}
 }

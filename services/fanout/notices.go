@@ -15,8 +15,8 @@ import (
 
 // The kinds of jobs of announcements and dots.
 const (
-	jobStart   = "announcement.start" // key: announcement id. It takes its place when its time comes
-	jobNotices = "notices"            // key: user. His position, segments or dots changed
+	jobStart   = "announcement.start" // key: announcement id. It gets its position in the list when it starts
+	jobNotices = "notices"            // key: user. Their position, segments or dots changed
 )
 
 func (f *Fanout) noticeKinds() []jobs.Kind {
@@ -26,20 +26,20 @@ func (f *Fanout) noticeKinds() []jobs.Kind {
 	}
 }
 
-// StartJob lets an announcement take its place in the list when it starts.
+// StartJob gives an announcement its position in the list when it starts.
 func StartJob(announcement services.Announcement) jobs.NewJob {
 	job := jobs.Keyed(jobStart, announcement.ID.String())
 	job.NotBefore = announcement.StartsAt
 	return job
 }
 
-// NoticesJob brings a user's position in the announcements, his segments and his dots into his document.
+// NoticesJob projects a user's position in the announcements, their segments and their dots into their document.
 func NoticesJob(user services.UserID) jobs.NewJob {
 	return userJob(jobNotices, user)
 }
 
-// NoticeChanged ends a transaction that changed something that all users share: the nodes follow the log of it. The
-// transaction took a stamp of the notice clock before anything else; key names what changed.
+// NoticeChanged ends a transaction that changed something that all users share, by an entry in the log that the nodes
+// follow. The transaction took a stamp of the notice clock before anything else; key names what changed.
 func NoticeChanged(ctx context.Context, tx *store.Tx, key string) error {
 	_, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogNotice, key, nil)
 	return err
@@ -57,8 +57,8 @@ func (f *Fanout) runStart(ctx context.Context, _ jobs.Job, id services.PostID) e
 	return f.announcements.Refresh(ctx)
 }
 
-// start gives an announcement its place if its time has come and it has none: whatever was done with it since the job
-// was left, and however often the job runs.
+// start gives an announcement its position if its start time has come and it has none. It is safe to repeat, and allows for
+// any change since the job was left.
 func start(ctx context.Context, tx *store.Tx, id services.PostID) (started bool, err error) {
 	found, err := tx.Announcements(ctx, []services.PostID{id})
 	if err != nil {
@@ -67,10 +67,10 @@ func start(ctx context.Context, tx *store.Tx, id services.PostID) (started bool,
 	switch a, known := found[id]; {
 	case !known || !waits(a, tx.Now):
 		return false, nil
-	case a.StartsAt.After(tx.Now): // put off, or another node's clock is ahead of this one's
+	case a.StartsAt.After(tx.Now): // postponed, or the clock of another node is ahead of this one's
 		return false, jobs.Enqueue(ctx, tx.Tx, StartJob(a))
 	}
-	// The notice clock first: everybody who changes an announcement takes the two locks in this order.
+	// The notice clock comes first: every change of an announcement takes the two locks in this order.
 	stamp, err := tx.NextNotice(ctx)
 	if err != nil {
 		return false, err
@@ -80,7 +80,7 @@ func start(ctx context.Context, tx *store.Tx, id services.PostID) (started bool,
 		return false, err
 	}
 	if !waits(a, tx.Now) || a.StartsAt.After(tx.Now) {
-		return false, nil // changed between the two reads; whoever did that has left a job of his own
+		return false, nil // changed between the two reads; that change has left its own job
 	}
 	a.Position = stamp
 	if err := tx.UpdateAnnouncement(ctx, a); err != nil {
@@ -92,18 +92,18 @@ func start(ctx context.Context, tx *store.Tx, id services.PostID) (started bool,
 	return true, NoticeChanged(ctx, tx, a.GlobalID())
 }
 
-// waits says whether an announcement has yet to take its place.
+// waits says whether an announcement has yet to get its position.
 func waits(a services.Announcement, now time.Time) bool {
 	return a.Position == 0 && !a.Withdrawn && !a.OverAt(now)
 }
 
-// Enter gives a user who is new his position in the announcements and dots, in the transaction of what he does.
+// Enter gives a new user their position in the announcements and dots, in the transaction of their first action.
 func (f *Fanout) Enter(ctx context.Context, tx *store.Tx, user services.UserID) error {
 	_, err := tx.EnterNotices(ctx, user, tx.Moment(f.activeSince))
 	return err
 }
 
-// EnterNotices is where a user stands in the announcements and dots, by SQL. Who is new starts at the present end, and
+// EnterNotices is a user's position in the announcements and dots, from SQL. A new user starts at the present end, and
 // counts as seen from then on.
 func (f *Fanout) EnterNotices(ctx context.Context, user services.UserID) (store.UserNotices, error) {
 	known, err := f.store.UserNotices(ctx, user)
@@ -116,7 +116,7 @@ func (f *Fanout) EnterNotices(ctx context.Context, user services.UserID) (store.
 	return f.store.UserNotices(ctx, user)
 }
 
-// ProjectNotices brings a user's position in the announcements, his segments and his dots into his document.
+// ProjectNotices projects a user's position in the announcements, their segments and their dots into their document.
 func (f *Fanout) ProjectNotices(ctx context.Context, user services.UserID) error {
 	return f.carry(ctx, user, f.noticeRegisters)
 }
@@ -138,8 +138,8 @@ func (f *Fanout) noticeRegisters(ctx context.Context, user services.UserID) (reg
 	return registers, nil
 }
 
-// Dormant says whether a document is that of somebody who was away for so long that he is new now: it is rebuilt before
-// it is shown. Redis drops such documents by itself, by its own clock.
+// Dormant says whether a document belongs to a user who was away for so long that they count as new: it is rebuilt before it
+// is shown. Redis expires such documents by itself, but by its own clock.
 func (f *Fanout) Dormant(document rdb.Document) bool {
 	const day = 24 * time.Hour
 	lastSeen := time.Unix(0, 0).Add(time.Duration(document.Day+1) * day) // at the latest

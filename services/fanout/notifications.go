@@ -16,7 +16,7 @@ import (
 
 // The kinds of jobs of notifications.
 const (
-	jobNotify = "notify" // payload: cause. Something happened around a recipient
+	jobNotify = "notify" // payload: cause. Something happened that may notify a recipient
 	jobCounts = "counts" // key: user. Their notification counts changed in SQL
 )
 
@@ -36,11 +36,11 @@ func recipients(_ context.Context, job jobs.Job) (users []services.UserID, every
 	return users, false, err
 }
 
-// CountsJob brings a user's notification counts into their document.
+// CountsJob projects a user's notification counts into their document.
 func CountsJob(user services.UserID) jobs.NewJob { return userJob(jobCounts, user) }
 
-// NotifyJob lets a cause count, or no longer count, for its recipient, whichever the facts say when it runs. Many that are
-// committed together are one job for each recipient.
+// NotifyJob lets a cause count, or no longer count, for its recipient, according to the facts when it runs. Causes that are
+// committed together become one job for each recipient.
 func NotifyJob(cause store.Cause) (jobs.NewJob, error) {
 	payload, err := json.Marshal(cause)
 	if err != nil {
@@ -61,7 +61,7 @@ func NotifyJobs(causes ...store.Cause) ([]jobs.NewJob, error) {
 	return made, nil
 }
 
-// ProjectStates brings notification counts into their recipients' documents.
+// ProjectStates projects notification counts into their recipients' documents.
 func (f *Fanout) ProjectStates(ctx context.Context, states []store.NotificationState) error {
 	var registers gather
 	for _, state := range states {
@@ -74,11 +74,12 @@ func (f *Fanout) projectCounts(ctx context.Context, user services.UserID) error 
 	return f.carry(ctx, user, f.notificationRegisters)
 }
 
-// causesAtOnce bounds what one transaction applies, but for a single job: it has what was committed together.
+// causesAtOnce bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that
+// were committed together.
 const causesAtOnce = 1000
 
-// notifyEach applies the causes together, about a thousand at once; when one of the jobs is at fault, each by itself, so that
-// it fails alone.
+// notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies
+// each job by itself, so that only that one fails.
 func (f *Fanout) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(jobs))
 	causes := make([][]store.Cause, len(jobs))
@@ -101,7 +102,7 @@ func (f *Fanout) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []er
 	return outcomes
 }
 
-// causesOf reads the payload of a job: a cause a line.
+// causesOf reads the payload of a job: one cause in each line.
 func causesOf(job jobs.Job) (causes []store.Cause, err error) {
 	for line := range bytes.Lines(job.Payload) {
 		var cause store.Cause
@@ -113,7 +114,7 @@ func causesOf(job jobs.Job) (causes []store.Cause, err error) {
 	return causes, nil
 }
 
-// notifyTogether applies the causes of the jobs at some places, and says at theirs what became of them.
+// notifyTogether applies the causes of the jobs at some indexes, and stores their outcomes at the same indexes.
 func (f *Fanout) notifyTogether(ctx context.Context, claimed []jobs.Job, causes [][]store.Cause, places []int, outcomes []error) {
 	try := func(places []int) error {
 		var those []jobs.Job
@@ -134,8 +135,8 @@ func (f *Fanout) notifyTogether(ctx context.Context, claimed []jobs.Job, causes 
 	}
 }
 
-// notify applies causes: one transaction brings the facts into the recipients' rows and leaves a job a recipient that
-// carries the counts, so that a crash between SQL and Redis loses nothing; then the counts are carried at once.
+// notify applies causes. One transaction writes the facts into the recipients' rows and leaves a job for each recipient that
+// projects the counts, so that a crash between SQL and Redis loses nothing. Then it projects the counts at once.
 func (f *Fanout) notify(ctx context.Context, claimed []jobs.Job, causes []store.Cause) error {
 	if len(claimed) == 0 {
 		return nil
@@ -159,7 +160,7 @@ func (f *Fanout) notify(ctx context.Context, claimed []jobs.Job, causes []store.
 	return nil
 }
 
-// projectLater are the jobs that repeat what is carried at once.
+// projectLater are the jobs that repeat the projection of counts after it was tried at once.
 func projectLater(states []store.NotificationState, now time.Time) []jobs.NewJob {
 	const later = time.Second
 	jobs := make([]jobs.NewJob, 0, len(states))
@@ -179,7 +180,7 @@ func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserID
 	return registers, err
 }
 
-// CountsOf is what a document shows of a category's state.
+// CountsOf is the part of a category's state that a document shows.
 func CountsOf(state store.NotificationState) services.CategoryCounts {
 	return services.CategoryCounts{
 		Category: state.Category, Version: state.Version, Newest: state.Head,

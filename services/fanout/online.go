@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	onlinePerChunk = 20_000 // online users among whom a chunk looks for followers
-	onlineBatch    = 1000   // of them in one question
+	onlinePerChunk = 20_000 // online users among whom one chunk looks for followers
+	onlineBatch    = 1000   // of them in one query
 )
 
-// onlineChunks are the chunks by which the online followers of a post get it before all others; none when nobody is
-// online. Each has a part of all online users. Where these are many more than the followers, looking through them would
-// take longer than looking through the followers, and each has a chunk of these.
+// onlineChunks are the chunks that deliver a post to online followers before all others; none when nobody is online. Each
+// chunk checks a part of all online users. Where these are many more than the followers, checking them would take longer
+// than checking the followers, so each chunk checks a part of the followers.
 func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []span) ([]span, error) {
 	online, err := f.redis.CountOnline(ctx)
 	if err != nil || online == 0 {
@@ -40,8 +40,8 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 	return parts, nil
 }
 
-// runOnline serves a chunk of the online followers. The last such chunk brings the chunks of all followers. One that fails
-// again and again does not keep the post from the others: they include those whom it missed.
+// runOnline serves a chunk of the online followers. The last such chunk leaves the chunks of all followers. A chunk that
+// keeps failing does not delay the others: the chunks of all followers include the users whom it missed.
 func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	var chunk span
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -80,7 +80,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// splitOnline tells those followers who are online now from the others.
+// splitOnline separates the followers who are online now from the others.
 func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online, others []services.Edge, err error) {
 	isOnline, err := f.redis.OnlineOf(ctx, followers(edges))
 	if err != nil {
@@ -96,7 +96,7 @@ func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online
 	return online, others, nil
 }
 
-// pushOnline serves the followers among those who are online now.
+// pushOnline serves the followers among the users who are online now.
 func (f *Fanout) pushOnline(ctx context.Context, stamp rdb.Stamp, post services.Post, chunk span) error {
 	for shard := chunk.Shard; shard < chunk.Shard+chunk.Shards; shard++ {
 		online, err := f.redis.Online(ctx, shard)

@@ -13,10 +13,10 @@ func (f *Fanout) peopleKinds() []jobs.Kind {
 	return []jobs.Kind{{Name: jobProfile, Class: jobs.Short, Each: ofUser(f.ProjectProfile), Changes: jobs.NoCounts()}}
 }
 
-// ProfileJob brings a user's profile into its copy.
+// ProfileJob projects a user's profile into its copy.
 func ProfileJob(user services.UserID) jobs.NewJob { return userJob(jobProfile, user) }
 
-// ProjectProfile brings a user's profile into its copy in Redis.
+// ProjectProfile projects a user's profile into its copy in Redis.
 func (f *Fanout) ProjectProfile(ctx context.Context, user services.UserID) error {
 	users, err := f.store.Users(ctx, []services.UserID{user})
 	if err != nil {

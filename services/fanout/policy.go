@@ -8,18 +8,18 @@ import (
 	"tidings/services/rdb"
 )
 
-const jobPolicy = "policy" // key: user. How he wants his badges shown changed
+const jobPolicy = "policy" // key: user. Their display policy of badges changed
 
 func (f *Fanout) policyKinds() []jobs.Kind {
 	return []jobs.Kind{{Name: jobPolicy, Class: jobs.Short, Each: ofUser(f.ProjectPolicy), Changes: jobs.CountsOf(firstUser, services.Sources...)}}
 }
 
-// PolicyJob brings a user's display policy into his document.
+// PolicyJob projects a user's display policy into their document.
 func PolicyJob(user services.UserID) jobs.NewJob {
 	return userJob(jobPolicy, user)
 }
 
-// ProjectPolicy brings a user's display policy into his document.
+// ProjectPolicy projects a user's display policy into their document.
 func (f *Fanout) ProjectPolicy(ctx context.Context, user services.UserID) error {
 	return f.carry(ctx, user, f.policyRegisters)
 }

@@ -13,14 +13,15 @@ import (
 	"tidings/services/store"
 )
 
-// rebuildEntries is how much of a feed a rebuild reads: what an inbox keeps, and one to know that more is there.
+// rebuildEntries is how much of a feed a rebuild reads: the entries that an inbox keeps, and one more to know whether older
+// ones exist.
 const (
 	rebuildEntries = services.Retention + 32
 	rebuildWithin  = 10 * time.Second
 )
 
-// Rebuild makes a user's document and inbox from the facts: one that was lost, or of a user who returns. Callers at
-// the same time share one rebuild; it goes on when its first caller goes away.
+// Rebuild makes a user's document and inbox from the facts: a lost one, or that of a returning user. Concurrent callers
+// share one rebuild; it continues when its first caller gives up.
 func (f *Fanout) Rebuild(ctx context.Context, user services.UserID) error {
 	return f.rebuildOnce(ctx, user, false)
 }
@@ -35,12 +36,13 @@ func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserID, refill b
 	return f.once(ctx, key, "the feed", func(ctx context.Context) error { return f.rebuild(ctx, user, refill) })
 }
 
-// once makes a view from the facts. Callers at the same time share what has one key; it goes on when its first caller goes away.
+// once makes a view from the facts. Concurrent callers with the same key share one run; it continues when its first caller
+// gives up.
 func (f *Fanout) once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
 	done := f.rebuilds.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
 		defer cancel()
-		// After a loss everyone comes at once, and SQL is to answer them one after the other.
+		// After Redis loses its data all users need a rebuild at once. The slots keep them from overloading SQL.
 		select {
 		case f.slots <- struct{}{}:
 			defer func() { <-f.slots }()
@@ -97,7 +99,7 @@ type rebuildFacts struct {
 	registers []rdb.Register
 }
 
-// rebuild marks the user active before anything is read, so that what is posted from then on is pushed to them.
+// rebuild marks the user active before it reads anything, so that posts published from then on are pushed to them.
 func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool) error {
 	err := f.store.Write(ctx, func(tx *store.Tx) error { return f.arrive(ctx, tx, user) })
 	if err != nil {
@@ -125,7 +127,7 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool)
 	}.Run(ctx)
 }
 
-// putRebuild writes a document anew. The merge of the feed comes last: it declares the document good.
+// putRebuild writes a document anew. The merge of the feed comes last, because it declares the document complete.
 func (f *Fanout) putRebuild(ctx context.Context, user services.UserID, facts rebuildFacts) (done bool, err error) {
 	if _, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: facts.registers}}); err != nil {
 		return false, err
@@ -142,7 +144,7 @@ func (f *Fanout) putRebuild(ctx context.Context, user services.UserID, facts reb
 	return true, nil
 }
 
-// arrive writes down that a user is here, and gives him what one has from his first visit on.
+// arrive records a visit of a user, and on their first visit the rows that each user has.
 func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserID) error {
 	if err := f.Enter(ctx, tx, user); err != nil {
 		return err
@@ -150,13 +152,13 @@ func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserID)
 	return tx.MarkActive(ctx, []services.UserID{user})
 }
 
-// pulledBy are the authors whose posts are pulled, as a user's document names them.
+// pulledBy are the pulled authors that a user's document names.
 func (f *Fanout) pulledBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
 	edges, err := f.store.PulledBy(ctx, user)
 	return followedAuthors(edges), err
 }
 
-// followedAuthors is what a follower's document has of the edges to those whom it names.
+// followedAuthors is the edges to followed authors in the form of a follower's document.
 func followedAuthors(edges []services.Edge) []services.FollowedAuthor {
 	authors := make([]services.FollowedAuthor, len(edges))
 	for i, edge := range edges {
@@ -187,8 +189,9 @@ func (f *Fanout) feedFacts(ctx context.Context, user services.UserID) (facts rdb
 	return facts, err
 }
 
-// QueueRefills leaves a job for everyone who was seen since, to read his feed again, and answers how many: for when
-// follows or posts came into SQL without jobs of their own, as by an import. Whoever was not seen has no feed to mend.
+// QueueRefills leaves a job for every user seen since a time, to read their feed again, and answers how many. It serves
+// follows or posts that came into SQL without jobs of their own, as by an import. A user who was not seen since has no feed
+// to mend.
 func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued int, err error) {
 	const batch = 1000
 	for after := services.UserID(0); ; {
@@ -208,7 +211,7 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 	}
 }
 
-// QueueModes leaves a job that looks at all audiences: for when follows came into SQL without jobs of their own.
+// QueueModes leaves a job that recounts all audiences. It serves follows that came into SQL without jobs of their own.
 func QueueModes(ctx context.Context, db *store.Store) error {
 	return db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, modesJob()) })
 }

@@ -10,7 +10,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// stampOf marks a reader's view for a merge. Who has no document needs none.
+// stampOf marks a reader's view for a merge. A reader without a document needs no merge.
 func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stamp rdb.Stamp, ok bool, err error) {
 	return func(ctx context.Context) (rdb.Stamp, bool, error) {
 		stamp, err := f.redis.StampOf(ctx, reader)
@@ -18,16 +18,16 @@ func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stam
 	}
 }
 
-// edgeNow is an edge, or that it is not there.
+// edgeNow is an edge, or its absence.
 type edgeNow struct {
 	services.Edge
 	follows bool
 }
 
-// Reconcile brings what a reader's inbox has of one author in line with the edge as SQL has it now: the follow, the
-// unfollow and every repetition of both. Edge there: the author's newest posts are merged in, those from after
-// the follow counting, the replays of their shows, and they are named where their posts are pulled or they are a host. No edge:
-// everything of theirs goes, and the edge is read again after that.
+// Reconcile brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of the
+// follow, of the unfollow and of every repetition of both. If the edge exists, it merges the author's newest posts, of which
+// those after the follow count, and the replays of their shows, and names the author in the document if their posts are
+// pulled or they are a host. If there is no edge, it removes all of the author's items, and then reads the edge again.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) error {
 	return jobs.Merge[rdb.Stamp, edgeNow]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
@@ -45,7 +45,8 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 	}.Run(ctx)
 }
 
-// mergeAuthor merges what a follower is to be shown of an author. done is false when something was removed since the stamp.
+// mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the
+// stamp.
 func (f *Fanout) mergeAuthor(ctx context.Context, stamp rdb.Stamp, edge services.Edge) (done bool, err error) {
 	pulled, err := f.pulled(ctx, edge)
 	if err != nil {
@@ -55,7 +56,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp rdb.Stamp, edge services
 	if err != nil || refused {
 		return false, err
 	}
-	// More than an inbox holds: it trims itself then, and knows from its floor that older posts exist.
+	// One more than an inbox holds: the inbox then trims itself, and its floor records that older posts exist.
 	posts, err := f.store.AuthorPosts(ctx, edge.Followee, rebuildEntries+1)
 	if err != nil {
 		return false, err
@@ -72,7 +73,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp rdb.Stamp, edge services
 	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, posts)
 }
 
-// pulled is what a follower's document names of an author: him, when his posts may be pulled, else nothing.
+// pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors.
 func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
 	pulls, err := f.store.Pulls(ctx, edge.Followee)
 	if err != nil || !pulls {
@@ -81,8 +82,8 @@ func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.Fol
 	return []services.FollowedAuthor{{Author: edge.Followee, Since: edge.Since}}, nil
 }
 
-// sweepAuthor takes out what was deleted while the reader did not follow: the removal did not visit him then. posts are
-// the author's newest as read just now.
+// sweepAuthor removes posts that were deleted while the reader did not follow the author, because the removal did not visit
+// the reader then. posts are the author's newest, just read.
 func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserID, posts []services.PostID) error {
 	held, err := f.redis.AuthorInInbox(ctx, reader, author)
 	if err != nil {
@@ -111,7 +112,7 @@ func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserID
 	return nil
 }
 
-// dropAuthor takes the author out and answers whether the edge is gone still.
+// dropAuthor removes the author's items and answers whether the edge is still absent.
 func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID) (gone bool, err error) {
 	result, err := f.redis.DropFromInbox(ctx, reader, author)
 	if err != nil {
@@ -149,7 +150,7 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id servic
 	return result, err
 }
 
-// entryFor is a post as a reader's inbox has it, nil when it is not for them.
+// entryFor is a post in the form of a reader's inbox, nil when it is not for them.
 func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id services.PostID) (*services.FeedEntry, error) {
 	posts, err := f.store.Posts(ctx, []services.PostID{id})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// RegisterReader reads one source's registers of a user from the facts.
+// RegisterReader reads one source's versioned fields of a user from the facts.
 type RegisterReader func(ctx context.Context, user services.UserID) ([]rdb.Register, error)
 
 // namedReader is a registered reader.
@@ -17,8 +17,8 @@ type namedReader struct {
 	read RegisterReader
 }
 
-// RegisterRegisters adds a source's reader: a rebuild writes what all of them read. It comes before the first rebuild. It panics
-// when the name is taken.
+// RegisterRegisters adds a source's reader. A rebuild writes the fields of all readers, so they are registered before the
+// first rebuild. It panics when the name is taken.
 func (f *Fanout) RegisterRegisters(name string, read RegisterReader) {
 	for _, reader := range f.readers {
 		if reader.name == name {
@@ -28,7 +28,7 @@ func (f *Fanout) RegisterRegisters(name string, read RegisterReader) {
 	f.readers = append(f.readers, namedReader{name, read})
 }
 
-// registers are all of a user's registers.
+// registers are all versioned fields of a user.
 func (f *Fanout) registers(ctx context.Context, user services.UserID) (all []rdb.Register, err error) {
 	for _, reader := range f.readers {
 		registers, err := reader.read(ctx, user)
@@ -40,7 +40,7 @@ func (f *Fanout) registers(ctx context.Context, user services.UserID) (all []rdb
 	return all, nil
 }
 
-// carry brings what one source says of a user into his document.
+// carry projects one source's versioned fields of a user into their document.
 func (f *Fanout) carry(ctx context.Context, user services.UserID, read RegisterReader) error {
 	registers, err := read(ctx, user)
 	if err != nil || len(registers) == 0 {
@@ -49,7 +49,7 @@ func (f *Fanout) carry(ctx context.Context, user services.UserID, read RegisterR
 	return f.put(ctx, []rdb.Registers{{User: user, Fields: registers}})
 }
 
-// put writes registers into documents, and hints where they changed.
+// put writes versioned fields into documents, and sends hints where they changed.
 func (f *Fanout) put(ctx context.Context, registers []rdb.Registers) error {
 	if len(registers) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (f *Fanout) put(ctx context.Context, registers []rdb.Registers) error {
 	return nil
 }
 
-// gather puts each user's registers together, in the order in which the users are met first.
+// gather groups versioned fields by user, in the order in which the users first occur.
 type gather struct {
 	all    []rdb.Registers
 	places map[services.UserID]int

@@ -16,13 +16,13 @@ import (
 // The kinds of jobs of replays.
 const (
 	jobEnd     = "show.end"     // key: show. It has become a replay
-	jobReplays = "host.replays" // key: host. Several of his shows have become replays at once
+	jobReplays = "host.replays" // key: host. Several of their shows have become replays at once
 	jobReplay  = "show.replay"  // a chunk of a host's followers; payload: replayChunk
 )
 
 func (f *Fanout) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobEnd, Class: jobs.Short, Each: ofPost(f.fanOutReplay), Changes: jobs.NoCounts()}, // the ids of shows and of posts look alike
+		{Name: jobEnd, Class: jobs.Short, Each: ofPost(f.fanOutReplay), Changes: jobs.NoCounts()}, // ids of shows look like posts'
 		{Name: jobReplays, Class: jobs.Short, Each: f.fanOutReplays, Changes: jobs.NoCounts()},
 		{Name: jobReplay, Class: jobs.Bulk, Each: f.runReplayChunk, Changes: jobs.NoCounts()},
 	}
@@ -37,7 +37,7 @@ type replayChunk struct {
 // endJob brings a show that has become a replay into the lists of its host's followers.
 func endJob(show services.PostID) jobs.NewJob { return jobs.Keyed(jobEnd, show.String()) }
 
-// ReplaysJob brings the newest replays of a host into the lists of his followers: one job where shows are many.
+// ReplaysJob brings the newest replays of a host into the lists of their followers: one job in place of one for each show.
 func ReplaysJob(host services.UserID) jobs.NewJob {
 	return userJob(jobReplays, host)
 }
@@ -54,7 +54,7 @@ func replayEntries(shows []services.Show) []rdb.ReplayEntry {
 	return entries
 }
 
-// listed says whether a show belongs into lists of replays.
+// listed says whether a show belongs in lists of replays.
 func listed(show services.Show) bool {
 	return show.Status == services.ShowReplay && show.Version > 0 && !show.Pull
 }
@@ -77,8 +77,8 @@ func (f *Fanout) fanOutReplays(ctx context.Context, job jobs.Job) error {
 	return f.fanOutChunks(ctx, job, host, 0)
 }
 
-// fanOutChunks serves the followers as those of a post are served: at once when they are one chunk, else by a job a chunk.
-// Nobody waits for it, because nodes remember for as long as a session lives what has ended.
+// fanOutChunks serves the followers as a fan-out of posts does: at once when they are one chunk, else by a job for each
+// chunk. Nobody waits for these jobs, because nodes remember ended shows for the life of a session.
 func (f *Fanout) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
 	since, err := f.reach(ctx, jobPush, services.Post{Author: host})
 	if err != nil {
@@ -118,10 +118,10 @@ func (f *Fanout) show(ctx context.Context, id services.PostID) (services.Show, e
 	return shows[id], err
 }
 
-// replaysOf are the shows of a chunk that belong into lists.
+// replaysOf are the shows of a chunk that belong in lists.
 func (f *Fanout) replaysOf(ctx context.Context, chunk replayChunk) ([]services.Show, error) {
 	if chunk.Show == 0 {
-		return f.store.HostReplays(ctx, chunk.Author, rebuildEntries+1) // one more: a list that lacks the rest is cut, and says so
+		return f.store.HostReplays(ctx, chunk.Author, rebuildEntries+1) // one more, to know whether older ones exist
 	}
 	show, err := f.show(ctx, chunk.Show)
 	if err != nil || !listed(show) {
@@ -130,8 +130,8 @@ func (f *Fanout) replaysOf(ctx context.Context, chunk replayChunk) ([]services.S
 	return []services.Show{show}, nil
 }
 
-// pushReplays serves one chunk of followers, as SQL has them when it runs. Whoever has no list needs none yet: it is made when
-// his board is read.
+// pushReplays serves one chunk of followers, as SQL has them when it runs. A follower without a list needs none yet: it is
+// made when their board is read.
 func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
@@ -156,10 +156,10 @@ func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
 	})
 }
 
-// entriesAtOnce bounds what is sent to Redis together.
+// entriesAtOnce bounds how many entries go to Redis together.
 const entriesAtOnce = 20_000
 
-// pushEntries adds replays of a host to the followers' lists. A refused one is read again by itself.
+// pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the edge is read again.
 func (f *Fanout) pushEntries(ctx context.Context, stamp rdb.Stamp, entries []rdb.ReplayEntry, edges []services.Edge) error {
 	readers := followers(edges)
 	results, err := f.addReplays(ctx, stamp, entries, readers...)
@@ -191,7 +191,7 @@ func (f *Fanout) addReplays(ctx context.Context, stamp rdb.Stamp, entries []rdb.
 	return results, err
 }
 
-// ReplaysDelivered is how often this node has put replays into a list.
+// ReplaysDelivered is how many times this node has put replays into a list.
 func (f *Fanout) ReplaysDelivered() uint64 { return f.replaysDelivered.Load() }
 
 // addReplaysAgain reads the edge again for a follower whose list refused replays. A replay itself does not change.
@@ -213,8 +213,8 @@ func (f *Fanout) addReplaysAgain(ctx context.Context, edge services.Edge, entrie
 	}.Run(ctx)
 }
 
-// RebuildReplays makes a user's list of replays from the facts, one that is missing: for when a board is read that has hosts and
-// no list. Callers at the same time share one rebuild. Without a document nothing is made: that is rebuilt first.
+// RebuildReplays makes a user's missing list of replays from the facts, when a board is read that has hosts and no list.
+// Concurrent callers share one rebuild. It does nothing without a document: the document is rebuilt first.
 func (f *Fanout) RebuildReplays(ctx context.Context, user services.UserID) error {
 	key := "replays " + strconv.FormatUint(uint64(user), 10)
 	return f.once(ctx, key, "the list of replays", func(ctx context.Context) error { return f.rebuildReplays(ctx, user) })
@@ -249,13 +249,13 @@ func (f *Fanout) replayFacts(ctx context.Context, user services.UserID) (facts r
 	return facts, err
 }
 
-// boardFacts is what the facts say of a user's board, as it is kept in Redis.
+// boardFacts is a user's board according to the facts, in the form of Redis.
 type boardFacts struct {
 	hosts   []services.FollowedAuthor
 	replays []rdb.ReplayEntry
 }
 
-// auditBoard compares the hosts whom a document names, and the list of replays where there is one.
+// auditBoard compares the hosts that a document names, and the list of replays if there is one.
 func (f *Fanout) auditBoard(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts boardFacts
 	var err error
@@ -266,7 +266,7 @@ func (f *Fanout) auditBoard(ctx context.Context, user services.UserID, shown rdb
 	if !sameAuthors(shown.Document.Hosts, facts.hosts) {
 		differs = append(differs, "live board: hosts")
 	}
-	// Big hosts' replays are not pushed to who is idle: his list is made anew when he returns.
+	// Big hosts' replays are not pushed to idle users. Their list is made anew when they return.
 	if !shown.Listed || f.Away(shown.Document) {
 		return facts, differs, nil
 	}
@@ -282,7 +282,7 @@ func (f *Fanout) auditBoard(ctx context.Context, user services.UserID, shown rdb
 			facts.replays = append(facts.replays, entry)
 		}
 	}
-	// A list says what it lacks. One that lacks what it could hold is made anew.
+	// A list records that it lacks older replays. One that lacks some although it has room is made anew.
 	short := len(shown.Replays) < services.Retention && shown.ReplayFloor.ID > 0
 	if shown.ReplayStrays > 0 || short || !slices.Equal(facts.replays, shown.Replays) {
 		differs = append(differs, "live board: replays")

@@ -9,13 +9,13 @@ import (
 	"tidings/services/store"
 )
 
-// The kinds of jobs of what users put between themselves and others.
+// The kinds of jobs of restrictions between users.
 const (
 	jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
-	jobActor   = "actor"    // key: recipient/actor. What the actor does counts for the recipient no longer, or again
+	jobActor   = "actor"    // key: recipient/actor. The actor's deeds count for the recipient no longer, or again
 )
 
-// causesPerPage is how many causes of one actor are looked at in one transaction, which holds up their recipient.
+// causesPerPage is how many causes of one actor one transaction handles. Its recipient's other transactions wait for it.
 const causesPerPage = 1000
 
 func (f *Fanout) restrictionKinds() []jobs.Kind {
@@ -25,20 +25,21 @@ func (f *Fanout) restrictionKinds() []jobs.Kind {
 	}
 }
 
-// MuteEndJob ends a mute at its time, unless it was changed until then.
+// MuteEndJob ends a mute at its time, unless the mute changes before.
 func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobMuteEnd, pairKey(muter, muted))
 	job.NotBefore = until
 	return job
 }
 
-// ActorJob brings a recipient's notifications of one actor in line with what they block and what is hidden from them.
+// ActorJob brings a recipient's notifications of one actor in line with the recipient's blocks and the items hidden from
+// them.
 func ActorJob(recipient, actor services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobActor, pairKey(recipient, actor))
 }
 
-// endMute ends a mute whose time is over. One that was given another time has another job, one that was ended none. The
-// feed is brought in line in any case: a former run may have ended the mute and no more.
+// endMute ends an expired mute. A mute with a new end has another job, and one that was ended early has none. It reconciles
+// the feed in any case, because an earlier run may have ended the mute and then failed.
 func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) error {
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
 		if err := tx.LockRestrictions(ctx, muter, muted); err != nil {
@@ -57,8 +58,8 @@ func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) erro
 	return f.Reconcile(ctx, muter, muted)
 }
 
-// RecountActor brings everything that a recipient was notified of by one actor in line with the facts, and carries the
-// counts. What it has done it finds done when it is repeated, and the counts are carried all the same.
+// RecountActor brings all notifications of a recipient that one actor caused in line with the facts, and projects the
+// counts. A repetition finds the rows done and projects the counts all the same.
 func (f *Fanout) RecountActor(ctx context.Context, recipient, actor services.UserID) error {
 	for after, more := (store.Cause{}), true; more; {
 		err := f.store.Write(ctx, func(tx *store.Tx) error {

@@ -15,11 +15,11 @@ import (
 
 // The kinds of jobs of shows.
 const (
-	jobClose  = "show.close"  // key: show id. Nobody may have told of it any more
-	jobRemind = "show.remind" // payload: reminding. It has started: who wanted to know is told
+	jobClose  = "show.close"  // key: show id. It may have had no report for too long
+	jobRemind = "show.remind" // payload: reminding. The show has started: those who asked for a reminder are notified
 )
 
-// remindersPerStep is how many are told of a show in one transaction, at most.
+// remindersPerStep is the most reminders that one transaction sends.
 const remindersPerStep = 1000
 
 func (f *Fanout) showKinds() []jobs.Kind {
@@ -29,29 +29,29 @@ func (f *Fanout) showKinds() []jobs.Kind {
 	}
 }
 
-// CloseJob closes a show at a time if nobody has told of it until then.
+// CloseJob closes a show at a time, unless a report about it comes before.
 func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobClose, show.String())
 	job.NotBefore = at
 	return job
 }
 
-// reminding is a part of those who want to be told that a show has started: the users after one by their numbers.
+// reminding is a part of the reminders of a show that has started: the users with IDs above one.
 type reminding struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
 }
 
-// remindJob tells everybody who wanted to know that a show has started.
+// remindJob sends all reminders of a show that has started.
 func remindJob(show services.PostID) jobs.NewJob { return reminding{Show: show}.job() }
 
 func (r reminding) job() jobs.NewJob {
-	payload, _ := json.Marshal(r) // two numbers, which cannot fail
+	payload, _ := json.Marshal(r) // two numbers, so this is infallible
 	return jobs.NewJob{Kind: jobRemind, Payload: payload}
 }
 
-// AddShow writes a new show down, and its host if it is his first. Boards have it at once if all documents name him, else as
-// soon as they do. The transaction has locked the log of shows before.
+// AddShow writes a new show down, and its host if it is their first show. Boards have it at once if all documents name the
+// host, else as soon as they do. The caller's transaction has locked the log of shows before.
 func (f *Fanout) AddShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error) {
 	first, err := tx.PutHost(ctx, show.Host)
 	if err != nil {
@@ -70,9 +70,9 @@ func (f *Fanout) AddShow(ctx context.Context, tx *store.Tx, show services.Show) 
 	return show, jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
-// ChangeShow writes a show down that a transition has changed, where it stood before, what the nodes are to know of it, and
-// the jobs that carry its effects, and answers it with its new version. The transaction has locked the log of shows before it
-// read the show.
+// ChangeShow writes down a show that a transition has changed, its former state, the log entry for the nodes, and the jobs
+// that project its effects. It answers the show with its new version. The caller's transaction locked the log of shows
+// before it read the show.
 func (f *Fanout) ChangeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error) {
 	if after.Status == services.ShowReplay && before.Status != services.ShowReplay {
 		mode, err := tx.AuthorMode(ctx, after.Host)
@@ -94,8 +94,8 @@ func (f *Fanout) ChangeShow(ctx context.Context, tx *store.Tx, before, after ser
 	return after, jobs.Enqueue(ctx, tx.Tx, f.showJobs(before, after)...)
 }
 
-// tell appends a change of a show to the log, if boards have its host's shows, and answers the show with its version and where
-// it stood before; nil when it has not moved, or was nowhere.
+// tell appends a change of a show to the log if boards have its host's shows. It answers the show with its version, and its
+// former state on boards: nil when that did not change or there was none.
 func (f *Fanout) tell(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, *store.ShowFormer, error) {
 	_, named, err := tx.Host(ctx, after.Host)
 	if err != nil || !named {
@@ -119,7 +119,7 @@ func (f *Fanout) tell(ctx context.Context, tx *store.Tx, before, after services.
 	}, nil
 }
 
-// showJobs are the jobs by which a change of a show has its effects.
+// showJobs are the jobs that project the effects of a change of a show.
 func (f *Fanout) showJobs(before, after services.Show) (queued []jobs.NewJob) {
 	if at := f.cfg.Shows.ClosesAt(after); !at.IsZero() && !at.Equal(f.cfg.Shows.ClosesAt(before)) {
 		queued = append(queued, CloseJob(after.ID, at))
@@ -133,8 +133,8 @@ func (f *Fanout) showJobs(before, after services.Show) (queued []jobs.NewJob) {
 	return queued
 }
 
-// closeEach looks at shows together: the times of those that are not due yet are set in one transaction, the others are closed
-// each by itself.
+// closeEach handles shows together: one transaction reschedules those that are not due yet, and each other one is closed by
+// itself.
 func (f *Fanout) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(claimed))
 	ids := make([]services.PostID, len(claimed))
@@ -162,7 +162,7 @@ func (f *Fanout) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []
 	return outcomes
 }
 
-// closeLater leaves jobs for the times of those shows that are not due yet, in place of these, and says which.
+// closeLater replaces the jobs of shows that are not due yet by jobs at their due times, and says which.
 func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
 	if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 		return nil, err
@@ -188,7 +188,8 @@ func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Jo
 	return early, jobs.Enqueue(ctx, tx.Tx, later...)
 }
 
-// closeShow closes a show if its time for that has come: one that nobody started, or nobody ended. Else it changes nothing.
+// closeShow closes a show that is due for it: one that nobody has started, or nobody has ended. Otherwise it changes
+// nothing.
 func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
@@ -205,7 +206,7 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 			_, err = f.ChangeShow(ctx, tx, before, after)
 			return err
 		}
-		// The time that is set has grown, or another node's clock is ahead of this one's: it is looked at again.
+		// The configured time has grown, or the clock of another node is ahead of this one's: it is checked again later.
 		if at := f.cfg.Shows.ClosesAt(before); !at.IsZero() {
 			return jobs.Enqueue(ctx, tx.Tx, CloseJob(id, at))
 		}
@@ -218,8 +219,8 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 	return f.showMemory.Refresh(ctx)
 }
 
-// runRemind leaves a job for each of the next users who want to be told, and one for those after them, in the transaction in
-// which it ends: nobody is told twice or forgotten, wherever the process dies.
+// runRemind leaves a notification job for each of the next users to remind, and a job for the users after them, in the
+// transaction that ends this job: no user is notified twice or missed, wherever the process dies.
 func (f *Fanout) runRemind(ctx context.Context, job jobs.Job) error {
 	var part reminding
 	if err := jobs.ReadPayload(job, &part); err != nil {

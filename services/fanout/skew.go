@@ -8,8 +8,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// skew is by how much this node's clock is ahead of the database's, as its heartbeats show it. What a heartbeat takes on its
-// way makes the clock look behind: the greatest of the last few is nearest to the truth.
+// skew is how far this node's clock is ahead of the database's, according to its heartbeats. The latency of a heartbeat
+// makes the clock look behind, so the greatest of the last few samples is the most accurate.
 type skew struct {
 	mu     sync.Mutex
 	recent [16]time.Duration
@@ -24,7 +24,7 @@ func (s *skew) note(ahead time.Duration) (estimate time.Duration) {
 	return s.estimate()
 }
 
-// estimate is called with mu held, when something was noted.
+// estimate requires mu and at least one sample.
 func (s *skew) estimate() time.Duration {
 	greatest := s.recent[0]
 	for _, ahead := range s.recent[:min(s.noted, len(s.recent))] {
@@ -33,8 +33,8 @@ func (s *skew) estimate() time.Duration {
 	return greatest
 }
 
-// ClockAhead is by how much this node's clock is ahead of the database's, negative when it is behind. It is known from the
-// first heartbeat on; on SQLite, whose clock is this node's, never.
+// ClockAhead is how far this node's clock is ahead of the database's, negative when it is behind. It is known from the first
+// heartbeat on, but never on SQLite, whose clock is this node's.
 func (f *Fanout) ClockAhead() (ahead time.Duration, known bool) {
 	f.skew.mu.Lock()
 	defer f.skew.mu.Unlock()
@@ -44,12 +44,12 @@ func (f *Fanout) ClockAhead() (ahead time.Duration, known bool) {
 	return f.skew.estimate(), true
 }
 
-// Now is this node's time, corrected by the database's clock and not before anything that it has made or seen; see
+// Now is this node's time, corrected by the database's clock, and never before any id that it has made or seen; see
 // services.IDClock.
 func (f *Fanout) Now() time.Time { return f.ids.Now() }
 
-// followClocks lets this node's ids follow the database's clock and the greatest post, whoever made it. A node that is alone on
-// its database has made that itself, and has no beats.
+// followClocks lets this node's ids follow the database's clock and the greatest post of any node. A node that is alone on
+// its database has made that post itself, and has no heartbeats.
 func (f *Fanout) followClocks(ctx context.Context, nodes []jobs.Node) error {
 	for _, node := range nodes {
 		if node.Self {

@@ -13,23 +13,23 @@ import (
 	"tidings/services/store"
 )
 
-// span is a chunk of an author's followers: numbers above After, up to To, or with Online those of them who are online
-// now; or, with Shards, those among the online users of so many shards.
+// span is a chunk of an author's followers: IDs above After, up to To. With Online it is those among them who are online
+// now; with Shards, those among the online users of that many shards.
 type span struct {
 	Post   services.PostID `json:"post"`
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after,omitempty"`
 	To     services.UserID `json:"to,omitempty"`
-	Shard  int             `json:"shard,omitempty"` // the first
+	Shard  int             `json:"shard,omitempty"` // the first shard
 	Shards int             `json:"shards,omitempty"`
 	Online bool            `json:"online,omitempty"`
 
-	OnlineFirst bool `json:"-"` // all of them, those who are online before the others: of a fan-out's only chunk
+	OnlineFirst bool `json:"-"` // all followers, the online ones first: of a fan-out's only chunk
 }
 
-// spread serves the author himself and then his followers: at once when they are one chunk, else by a job a chunk,
-// put in the parent's place in one transaction. A pulled post is carried to the author alone; of a post that is in no feed
-// there is only the copy to bring up to date.
+// spread serves the author and then their followers: at once when they are one chunk, else by a job for each chunk, which
+// replace the parent in one transaction. A pulled post goes to the author's feed alone. Of a post that is in no feed, only
+// the copy is updated.
 func (f *Fanout) spread(ctx context.Context, job jobs.Job, id services.PostID) error {
 	posts, err := f.store.Posts(ctx, []services.PostID{id})
 	if err != nil {
@@ -62,8 +62,8 @@ func (f *Fanout) spread(ctx context.Context, job jobs.Job, id services.PostID) e
 	}
 }
 
-// split puts the chunks in the parent's place. Of a new post only those chunks come now that serve online followers; the
-// last of them brings the others. Every node knows from now on that the post is on its way.
+// split replaces the parent by the chunks. Of a new post, only the chunks of online followers are queued now; the last of
+// these queues the others. From now on every node knows that the post is in flight.
 func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []span) error {
 	count := len(chunks)
 	if kind == jobPush {
@@ -72,7 +72,7 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 			return err
 		}
 		if len(online) > 0 {
-			kind, chunks, count = jobOnline, online, len(online)+1 // the one more stands for all others
+			kind, chunks, count = jobOnline, online, len(online)+1 // the extra one stands for all other chunks
 		}
 	}
 	queued, err := jobs.Chunked(kind, chunks)
@@ -95,7 +95,7 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 	})
 }
 
-// runChunk serves one of the chunks that a job was split into. The last one ends the fan-out for all nodes.
+// runChunk serves one of the chunks that a job was split into. The last chunk ends the fan-out on all nodes.
 func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 	var chunk span
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -123,12 +123,12 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// appendEnd tells all nodes that the chunk's post is with all its followers.
+// appendEnd announces to all nodes that every follower has the chunk's post.
 func (s span) appendEnd(ctx context.Context, tx *store.Tx) error {
 	return mirror.FanoutChange{InFlightFanout: store.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
-// own serves the author's feed and the copy of the post.
+// own updates the author's feed and the copy of the post.
 func (f *Fanout) own(ctx context.Context, kind string, post services.Post) error {
 	if err := f.redis.PutCopies(ctx, []services.Post{post}, nil); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (f *Fanout) DropOwn(ctx context.Context, author services.UserID, id service
 	return f.drop(ctx, services.Post{ID: id, Author: author}, []services.UserID{author})
 }
 
-// chunks cuts the author's followers into chunks.
+// chunks splits the author's followers into chunks.
 func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([]span, error) {
 	since, err := f.reach(ctx, kind, post)
 	if err != nil {
@@ -168,8 +168,8 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 	return chunks, err
 }
 
-// reach is since when a follower must have been seen to be served: a big author's posts are pushed to who is active,
-// everybody else's, and every deletion, to who is not dormant.
+// reach is the cutoff of a fan-out: followers last seen before it are not served. A big author's posts are pushed to active
+// followers; all other posts, and every deletion, to followers who are not dormant.
 func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
 	if kind == jobDrop {
 		return f.activeSince(), nil
@@ -181,7 +181,8 @@ func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (si
 	return f.idleSince(), nil
 }
 
-// audiences cuts those of an author's followers who were seen since into chunks; the last one has no end. Of none there are none.
+// audiences splits those of an author's followers who were seen since a time into chunks; the last one has no upper end.
+// Without such followers there are no chunks.
 func (f *Fanout) audiences(ctx context.Context, author services.UserID, since time.Time) (chunks []audience, err error) {
 	for after := services.UserID(0); ; {
 		edges, err := f.store.Followers(ctx, author, after, f.cfg.Chunk, since)
@@ -197,7 +198,7 @@ func (f *Fanout) audiences(ctx context.Context, author services.UserID, since ti
 	}
 }
 
-// eachFollower reads an author's followers above one number and up to another, as SQL has them now, a chunk at a time.
+// eachFollower reads an author's followers with IDs above one and up to another, as SQL has them now, a chunk at a time.
 func (f *Fanout) eachFollower(ctx context.Context, author, after, to services.UserID, since time.Time, do func(edges []services.Edge) error) error {
 	for {
 		edges, err := f.store.Followers(ctx, author, after, f.cfg.Chunk, since)
@@ -260,7 +261,7 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk span) error {
 	})
 }
 
-// push adds the post to the followers' inboxes. A refused one is read again by itself.
+// push adds the post to the followers' inboxes. For each inbox that refuses it, post and edge are read again.
 func (f *Fanout) push(ctx context.Context, stamp rdb.Stamp, post services.Post, edges []services.Edge) error {
 	adds := make([]rdb.Add, len(edges))
 	for i, edge := range edges {
@@ -287,7 +288,7 @@ func (f *Fanout) push(ctx context.Context, stamp rdb.Stamp, post services.Post, 
 	return nil
 }
 
-// drop takes the post out of the readers' inboxes. Where that leaves too little, a refill is queued.
+// drop removes the post from the readers' inboxes. If an inbox is then too short, it queues a refill.
 func (f *Fanout) drop(ctx context.Context, post services.Post, readers []services.UserID) error {
 	results, err := f.redis.DeleteFromInboxes(ctx, readers, post.ID, post.Author)
 	if err != nil {

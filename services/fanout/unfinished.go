@@ -8,8 +8,8 @@ import (
 	"tidings/services/store"
 )
 
-// AddInFlight adds posts that are still on their way to one reader's inbox, those of the authors whom he follows, as their
-// fan-out will, and says whether anything changed by it.
+// AddInFlight adds posts in flight to one reader's inbox, those of the authors that they follow, as the fan-outs will, and
+// says whether this changed anything.
 func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, posts []store.InFlightFanout) (added bool, err error) {
 	if len(posts) == 0 {
 		return false, nil

@@ -15,7 +15,7 @@ import (
 // jobViewItem brings one item of a view in line with the facts. Its key is the JSON of [code, id, item].
 const jobViewItem = "view.item"
 
-// viewEntries is how many items a rebuild reads: as many as a view holds at most before it is cut.
+// viewEntries is how many items a rebuild reads: the most that a view holds before it is cut.
 const viewEntries = rdb.ViewKeep + 32
 
 func (f *Fanout) viewKinds() []jobs.Kind {
@@ -24,7 +24,7 @@ func (f *Fanout) viewKinds() []jobs.Kind {
 	}
 }
 
-// ViewItemJob brings an item of a view in line with the facts, whichever they are when it runs.
+// ViewItemJob brings an item of a view in line with the facts at the time when it runs.
 func ViewItemJob(view services.View, item string) (jobs.NewJob, error) {
 	key, err := json.Marshal([3]string{view.Code, view.ID, item})
 	if err != nil {
@@ -45,8 +45,8 @@ func (f *Fanout) runViewItem(ctx context.Context, job jobs.Job) error {
 	return f.endRefill(ctx, view)
 }
 
-// endRefill rebuilds a view that is there and not good: a removal may have begun to refill it and given up, and of what is
-// being built no other removal says that it is short.
+// endRefill rebuilds a view that exists but is incomplete. A removal may have begun to refill it and given up, and no other
+// removal reports a view that is being built as short.
 func (f *Fanout) endRefill(ctx context.Context, view services.View) error {
 	stamp, err := f.redis.StampOfView(ctx, view)
 	if err != nil || stamp == 0 {
@@ -59,8 +59,8 @@ func (f *Fanout) endRefill(ctx context.Context, view services.View) error {
 	return f.RebuildViews(ctx, []services.View{view})
 }
 
-// reconcileViewItem brings what Redis has of an item in line with the facts: it is added at its time, or removed and then
-// read again. A view that is not there stays so: its next reader builds it.
+// reconcileViewItem brings an item in Redis in line with the facts: it is added at its time, or removed and then read again.
+// A missing view stays missing: its next reader builds it.
 func (f *Fanout) reconcileViewItem(ctx context.Context, view services.View, item string) error {
 	type fact struct {
 		at     time.Time
@@ -86,7 +86,7 @@ func (f *Fanout) reconcileViewItem(ctx context.Context, view services.View, item
 	}.Run(ctx)
 }
 
-// removeFromView takes the item out and answers whether it is gone still.
+// removeFromView removes the item and answers whether it is still absent from the facts.
 func (f *Fanout) removeFromView(ctx context.Context, view services.View, item string) (gone bool, err error) {
 	result, err := f.redis.RemoveFromView(ctx, view, item)
 	if err != nil {
@@ -101,8 +101,8 @@ func (f *Fanout) removeFromView(ctx context.Context, view services.View, item st
 	return true, nil
 }
 
-// RebuildViews makes views from the facts: some that were lost, or that lost so many items that they know too little.
-// Those of which something was removed meanwhile are read once more.
+// RebuildViews makes views from the facts: those that were lost, or that lost so many items that they are too short. Views
+// from which something was removed meanwhile are read once more.
 func (f *Fanout) RebuildViews(ctx context.Context, views []services.View) error {
 	return jobs.Merge[[]rdb.Stamp, []store.NewestViewItems]{
 		Name: func() string { return fmt.Sprintf("rebuild of %d views", len(views)) },
