@@ -78,7 +78,8 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// BenchmarkEvents hints 10,000 watched users, each of whom then has his new state: the time is of all.
+// BenchmarkEvents hints 10,000 watched users, each of whom then gets their new state. The time is that of all users
+// together.
 func BenchmarkEvents(b *testing.B) {
 	const users = 10_000
 	h, version, events, bytes := watched(b, users)
@@ -96,7 +97,7 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportMetric(bytes, "B/watcher")
 }
 
-// BenchmarkSweep looks at 10,000 watched users of whom none has changed.
+// BenchmarkSweep reconciles 10,000 watched users, none of whom has changed.
 func BenchmarkSweep(b *testing.B) {
 	h, _, _, _ := watched(b, 10_000)
 	b.ReportAllocs()
@@ -107,7 +108,7 @@ func BenchmarkSweep(b *testing.B) {
 	}
 }
 
-// BenchmarkHint is one hint about a user who is watched, and one about a user who is not.
+// BenchmarkHint measures one hint about a watched user, and one about a user who is not watched.
 func BenchmarkHint(b *testing.B) {
 	h, _, _, _ := watched(b, 10_000)
 	for b.Loop() {

@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// TestConflation: of a change every 10 ms each tenth is sent, and it is the newest of its moment.
+// TestConflation: of a change every 10 ms, each tenth state is sent, and it is the newest at that time.
 func TestConflation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -27,8 +27,8 @@ func TestConflation(t *testing.T) {
 				if i%10 == 0 {
 					want = 1 + i
 				}
-				// The timer of the tenth step and the step itself share a moment: the step's hint comes
-				// first or the timer does, and either way the newest is sent within it.
+				// The timer of the tenth step and the step itself share a moment: the step's hint comes first or the timer
+				// does, and either way the newest state is sent within it.
 				if got := taken(states); got != want && got != want-1 {
 					t.Fatalf("after %d ms: got %d, want %d", i*10, got, want)
 				}
@@ -45,7 +45,7 @@ func TestConflation(t *testing.T) {
 	})
 }
 
-// TestConflationOfASlowConsumer: nothing queues, and the newest is there when he comes.
+// TestConflationOfASlowConsumer: nothing queues, and the newest state is there when they receive.
 func TestConflationOfASlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -70,8 +70,8 @@ func TestConflationOfASlowConsumer(t *testing.T) {
 	})
 }
 
-// TestNewcomer: a watcher who comes while the others wait for their turn has his state at once, and they
-// have theirs no sooner and no later for it.
+// TestNewcomer: a watcher who comes while the others wait for their turn gets their state at once. The others get theirs no
+// sooner and no later for it.
 func TestNewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -99,7 +99,7 @@ func TestNewcomer(t *testing.T) {
 	})
 }
 
-// TestHintDuringRender: the read under way may have missed the change, so another follows it.
+// TestHintDuringRender: the read in flight may have missed the change, so another follows it.
 func TestHintDuringRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -139,7 +139,7 @@ func TestHintDuringRender(t *testing.T) {
 	})
 }
 
-// TestNoGoroutinePerWatcher counts them while 2,000 users are watched twice.
+// TestNoGoroutinePerWatcher counts goroutines while 2,000 users have two watchers each.
 func TestNoGoroutinePerWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -161,7 +161,7 @@ func TestNoGoroutinePerWatcher(t *testing.T) {
 	})
 }
 
-// TestBatches: who waits is read together, entered before, and in no larger batches than promised.
+// TestBatches: waiting users are read together, after they have entered, and in batches of at most the promised size.
 func TestBatches(t *testing.T) {
 	e := newEngines()
 	config := e.config()
@@ -169,7 +169,7 @@ func TestBatches(t *testing.T) {
 	config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		for _, user := range users {
 			if !e.on[user] {
-				t.Errorf("user %d is read before he has entered", user)
+				t.Errorf("user %d is read before they have entered", user)
 			}
 		}
 		return render(ctx, users)
@@ -193,7 +193,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestNewcomerDuringRender: his state is one whose read began after he came, not the one under way.
+// TestNewcomerDuringRender: a newcomer's state comes from a read that began after they came, not from the one in flight.
 func TestNewcomerDuringRender(t *testing.T) {
 	e := newEngines()
 	e.set(7, 100, 1)
@@ -205,7 +205,7 @@ func TestNewcomerDuringRender(t *testing.T) {
 	h.config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		badges, errs := render(ctx, users)
 		if second == nil {
-			e.set(7, 101, 2) // before he comes, and after the read; the hint was for others, long ago
+			e.set(7, 101, 2) // before they come, and after the read; the hint was for others, long ago
 			second = mustWatch(t, h, 7, "")
 		}
 		return badges, errs

@@ -11,20 +11,20 @@ import (
 // deriveGap is the time between two states that Derive sends: the first goes at once.
 const deriveGap = 100 * time.Millisecond
 
-// ErrBehind says that the badges are older than what else is looked at, and are about to follow.
+// ErrBehind says that the badges are older than the other inputs of look and will catch up soon.
 var ErrBehind = errors.New("the badges are behind")
 
-// Derive sends what rests on more than a user's badges: a state for the first of badges, which the hub brings, and then
-// each further one, the latest only where the consumer is slow. look reads it when the badges change or moved has a token (nil:
-// it rests on nothing else); a state that is the same as the last one is not sent. It returns when ctx ends, when badges is
-// closed, and when look says NOT_FOUND: there is nothing to see any more. With ErrBehind it looks again as soon as something
-// happens, and after a gap in any case; whatever else look cannot read is read again after a gap.
+// Derive sends states that depend on more than a user's badges: one for the first badges, which the hub brings, and then
+// each further one, only the latest where the consumer is slow. look reads the state when the badges change or moved has a
+// token (nil: there is no other input). A state that equals the last one is not sent. Derive returns when ctx ends, when
+// badges is closed, and when look says NOT_FOUND, because there is nothing to see any more. After ErrBehind it looks again
+// as soon as an input changes, and after a gap in any case; after any other error of look it looks again after a gap.
 func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Badges, moved <-chan struct{},
 	look func(ctx context.Context, badges *services.Badges) (S, error), same func(a, b S) bool,
 ) {
 	var newest *services.Badges
 	var last S
-	var sent, dirty, open bool // something was sent or is about to be; something happened since last was read; the gap is over
+	var sent, dirty, open bool // a state is sent or queued; inputs changed since the last look; the gap is over
 	var ready chan<- S         // out while last is to be sent
 	gap := time.NewTimer(0)
 	defer gap.Stop()

@@ -33,7 +33,7 @@ func (w *world) fault() {
 
 func (w *world) carry(user services.UserID) {
 	doc, ok := w.docs[user]
-	if !ok { // a writer skips what is not there
+	if !ok { // a writer skips missing documents
 		return
 	}
 	doc = document{n: max(doc.n+1, w.stamp()), number: w.facts[user].number}
@@ -46,8 +46,8 @@ func (w *world) carry(user services.UserID) {
 	}
 }
 
-// back ends an absence of Redis: the jobs that waited are done, and who was shown a version from the clock
-// gets a document that is newer, without which later changes by time alone would look older than it.
+// back ends an absence of Redis: the waiting jobs run, and users who were shown a version from the clock get a newer
+// document. Without that, later changes by time alone would look older than the version shown.
 func (w *world) back() {
 	w.away = false
 	for user := services.UserID(1); user <= people; user++ {
@@ -58,7 +58,7 @@ func (w *world) back() {
 	clear(w.guessed)
 }
 
-// arrive delivers one hint: any of those under way, perhaps twice, perhaps never.
+// arrive delivers one hint: any of those in flight, perhaps twice, perhaps never.
 func (w *world) arrive() {
 	if len(w.hints) == 0 {
 		return
@@ -114,7 +114,7 @@ func (w *world) leave(_ context.Context, users []services.UserID) error {
 
 func (w *world) versions(_ context.Context, users []services.UserID) ([]uint64, error) {
 	w.meanwhile()
-	if w.away || !w.faults { // without faults nothing must need healing
+	if w.away || !w.faults { // without faults reconciliation must find nothing to repair
 		return nil, errAway
 	}
 	list := make([]uint64, len(users))
@@ -147,7 +147,7 @@ func (w *world) render(_ context.Context, users []services.UserID) ([]*services.
 	return list, errs
 }
 
-// renderOne reads the document, rebuilds one that is lost, and goes to the facts while Redis is away.
+// renderOne reads the document, rebuilds a lost one, and reads the facts while Redis is away.
 func (w *world) renderOne(user services.UserID) (*services.Badges, error) {
 	if w.broken[user] {
 		return nil, errors.New("broken")

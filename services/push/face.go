@@ -8,8 +8,8 @@ import (
 
 var faceSeed = maphash.MakeSeed()
 
-// faceOf is a number of what a person is shown of badges, the same for the same and never 0. Two states of one version have
-// the same one.
+// faceOf is a hash of the part of badges that a person sees, equal for equal content and never 0. It tells two states of one
+// version apart.
 func faceOf(badges *services.Badges) uint64 {
 	var hash maphash.Hash
 	hash.SetSeed(faceSeed)

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestHistories: hints lost, doubled and out of order, Redis away and flushed, renders slow and failing,
-// watchers coming and going. After quiet and one sweep every open channel's last state is the truth, and the
-// versions on each rose strictly.
+// TestHistories: hints lost, doubled and out of order, Redis away and flushed, renders slow and failing, watchers coming and
+// going. After quiet and one reconciliation, every open channel's last state is the truth, and the versions on each channel
+// rose strictly.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(drawn{t}, limits{faults: true})
@@ -19,8 +19,8 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// TestHistoriesWithoutHealing: where no hint is lost and nothing fails, the order of entering, reading and
-// leaving is enough by itself: the sweep never gets an answer, and every channel ends with the truth.
+// TestHistoriesWithoutHealing: where no hint is lost and nothing fails, the order of entering, reading and leaving is
+// enough. Reconciliation never gets an answer, and every channel still ends with the truth.
 func TestHistoriesWithoutHealing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(drawn{t}, limits{faults: false})
@@ -30,7 +30,7 @@ func TestHistoriesWithoutHealing(t *testing.T) {
 	})
 }
 
-// TestHistoriesFindBugs: each planted bug turns the histories red, and without one none is.
+// TestHistoriesFindBugs: the histories fail for each injected bug, and none fails without one.
 func TestHistoriesFindBugs(t *testing.T) {
 	for _, test := range []struct {
 		limits
@@ -69,11 +69,11 @@ func TestHistoriesFindBugs(t *testing.T) {
 				}
 			}
 			if test.red {
-				t.Errorf("none of %d histories was red", histories)
+				t.Errorf("none of %d histories failed", histories)
 			}
 			if sum.Delivered < 10*histories || sum.Conflated < histories || test.faults != (sum.Repairs > histories) ||
 				test.faults != (sum.RenderErrors > histories) {
-				t.Errorf("the histories are too tame to prove anything: %+v in %d", sum, histories)
+				t.Errorf("the histories exercise too little to prove anything: %+v in %d", sum, histories)
 			}
 			t.Logf("%+v in %d histories", sum, histories)
 		})

@@ -16,19 +16,19 @@ type Hub struct {
 	born   time.Time
 
 	work  chan struct{} // tokens: ready is not empty
-	rearm chan struct{} // a token: the first timer is another
-	hurry chan struct{} // a token: sweep now
+	rearm chan struct{} // a token: the first timer has changed
+	hurry chan struct{} // a token: reconcile now
 
-	sweeping sync.Mutex // one sweep at a time
+	sweeping sync.Mutex // one reconciliation at a time
 
 	mu       sync.Mutex
 	users    map[services.UserID]*user
-	order    []*user // the same, for the sweep to walk
-	ready    []*user // to be rendered, first come first served
+	order    []*user // the same users, in the order in which reconciliation walks
+	ready    []*user // to be rendered, in the order of arrival
 	timers   timers
-	resync   bool // the next sweep tries failed users whatever their turn
-	sampled  int  // in order: the user who was sampled last
-	owed     int  // users for whom a sample is due, times Config.Sample
+	resync   bool // the next reconciliation tries failed users even before their turn
+	sampled  int  // in order: the index of the last sampled user
+	owed     int  // users due for a sample, times Config.Sample
 	draining bool
 	stats    Stats
 }
@@ -46,8 +46,8 @@ func New(config Config) *Hub {
 	}
 }
 
-// Run serves the watchers until ctx ends. It then closes all channels and leaves all users, which takes 2 s
-// at most. It runs once, and its error is always nil.
+// Run serves the watchers until ctx ends. It then closes all channels and leaves all users, which takes 2 s at most. It runs
+// once, and its error is always nil.
 func (h *Hub) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for range workers {
@@ -79,10 +79,10 @@ func (h *Hub) runTimers(ctx context.Context) error {
 	}
 }
 
-// Watch opens a channel with the state of a user: first the full state, unless since is not older than it,
-// then each newer version, the newest only where the consumer is slow. since is the version that the client
-// holds, or "". What the channel brings is shared and must not be changed. It is closed when ctx ends or the
-// hub drains. Watch never waits for an engine: a state that cannot be read now arrives when it can.
+// Watch opens a channel with the state of a user: first the full state, unless since is as new, then each newer version,
+// only the newest where the consumer is slow. since is the version that the client holds, or "". States in the channel are
+// shared and must not be changed. The channel is closed when ctx ends or the hub drains. Watch never waits for an engine: a
+// state that cannot be read now arrives when it can.
 //
 // ctx should descend from the context package's own kinds: another implementation costs a goroutine.
 //
@@ -116,8 +116,8 @@ func (h *Hub) unwatch(w *watcher) {
 	w.close()
 }
 
-// Hint says that a user's document is now at n. It never waits. A hint is no state: one that is lost, late
-// or doubled does no harm, and one about a user who is not watched here is nothing.
+// Hint says that a user's document is now at n. It never waits. A hint is not a state: a lost, late or doubled hint does no
+// harm, and a hint about a user who is not watched here has no effect.
 func (h *Hub) Hint(number services.UserID, n uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,8 +126,8 @@ func (h *Hub) Hint(number services.UserID, n uint64) {
 	}
 }
 
-// HintShared says that something changed that everybody's badges show: everyone who is watched is read again, conflated
-// as ever. It never waits for an engine.
+// HintShared says that shared content of everybody's badges changed: every watched user is read again, conflated as usual.
+// It never waits for an engine.
 func (h *Hub) HintShared() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,7 +139,8 @@ func (h *Hub) HintShared() {
 	}
 }
 
-// moved is dirty for what users share. It may be what was lacking when one could not be rendered: the next sweep tries.
+// moved is dirty for a change of shared content. A failed user may have failed for lack of this change, so the next
+// reconciliation tries them.
 func (h *Hub) moved(u *user, now moment) {
 	if u.phase == failed {
 		u.since = min(u.since, now)
@@ -147,7 +148,7 @@ func (h *Hub) moved(u *user, now moment) {
 	h.dirty(u, now)
 }
 
-// HintSharedOf is HintShared for some users: what these share has changed. Who is not watched here is nothing.
+// HintSharedOf is HintShared for some users, whose shared content changed. Users who are not watched here are skipped.
 func (h *Hub) HintSharedOf(users []services.UserID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,7 +160,7 @@ func (h *Hub) HintSharedOf(users []services.UserID) {
 	}
 }
 
-// HintAll says that hints may have been lost: the next sweep, which looks at everyone, is due now.
+// HintAll says that hints may have been lost: a reconciliation, which checks every user, is due now.
 func (h *Hub) HintAll() {
 	h.mu.Lock()
 	h.resync = true
@@ -167,8 +168,8 @@ func (h *Hub) HintAll() {
 	signal(h.hurry)
 }
 
-// Drain refuses new watchers and closes all channels. What was put into one can still be received. The
-// users stay entered until Run ends.
+// Drain refuses new watchers and closes all channels. Values in the channels can still be received. The users stay entered
+// until Run ends.
 func (h *Hub) Drain() {
 	h.mu.Lock()
 	h.draining = true
@@ -186,7 +187,7 @@ func (h *Hub) Drain() {
 	}
 }
 
-// Stats reads the hub's numbers.
+// Stats reads the hub's counters.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -82,7 +82,7 @@ func TestWatchRefusesWhatIsNoVersion(t *testing.T) {
 	}
 }
 
-// TestNextAt: time alone changes the state, and a renderer whose clock is behind keeps nobody busy.
+// TestNextAt: time alone changes the state, and a renderer whose clock is behind causes no busy loop.
 func TestNextAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -149,7 +149,7 @@ func TestWatchEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			for range dead { // a state may have been quicker than the end
+			for range dead { // a state may have been faster than the end
 			}
 			if stats := h.Stats(); stats.Watchers != 1 {
 				t.Errorf("%d watchers, want 1", stats.Watchers)
@@ -202,7 +202,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestWake: whoever receives without waiting when he is woken, and only then, misses nothing.
+// TestWake: a consumer that receives without waiting when it is woken, and only then, misses nothing.
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -233,7 +233,7 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// TestComingBackAfterFailure: who failed and went is not kept waiting when he comes back.
+// TestComingBackAfterFailure: a user whose render failed, and who left, is not delayed when they come back.
 func TestComingBackAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -255,7 +255,7 @@ func TestComingBackAfterFailure(t *testing.T) {
 	})
 }
 
-// What everybody's badges share reaches everyone who is watched, by a version that rose in its shared half alone.
+// A change of content that all badges share reaches every watched user, in a version whose shared half alone rose.
 func TestHintShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -282,7 +282,7 @@ func TestHintShared(t *testing.T) {
 	})
 }
 
-// What some share reaches those, and nobody else.
+// A change of content that some users share reaches those users, and nobody else.
 func TestHintSharedOfSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

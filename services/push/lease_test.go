@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSweepEntersBeforeItCompares: what changes until the lease is written is found by the same sweep, since
-// it was hinted to nobody.
+// TestSweepEntersBeforeItCompares: a change before the lease is written is hinted to nobody, so the same reconciliation
+// finds it.
 func TestSweepEntersBeforeItCompares(t *testing.T) {
 	e := newEngines()
 	e.set(7, 100, 1)
@@ -31,7 +31,7 @@ func TestSweepEntersBeforeItCompares(t *testing.T) {
 	wantTaken(t, states, 2, "after one sweep")
 }
 
-// TestDoubtDuringEnter: a sweep that finds data lost while Enter is under way has the last word, because
+// TestDoubtDuringEnter: if reconciliation finds lost data while Enter is in flight, the lease is written again, because
 // nobody knows which of the two Redis did first.
 func TestDoubtDuringEnter(t *testing.T) {
 	clock := &handClock{time.Unix(1000, 0)}

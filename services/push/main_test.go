@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errAway = services.Errorf(services.Unavailable, "the engine does not answer")
 
-// engines stand in for Redis and the renderer: a document per user, and what was asked of them when.
+// engines stand in for Redis and the renderer: a document per user, and a record of the calls with their times.
 type engines struct {
 	mu          sync.Mutex
 	docs        map[services.UserID]*services.Badges
@@ -43,14 +43,14 @@ func newEngines() *engines {
 	return &engines{docs: map[services.UserID]*services.Badges{}, on: map[services.UserID]bool{}, born: time.Now()}
 }
 
-// set makes the document of a user: own half n, a value to tell it by.
+// set writes a user's document: its own half n, and a value to identify it.
 func (e *engines) set(user services.UserID, n uint64, value int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.NewCount(value, services.Exact, time.Time{})}
 }
 
-// share lets every document show a shared change of a moment.
+// share makes every document show a shared change of a moment.
 func (e *engines) share(stamp uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -139,12 +139,12 @@ func (e *engines) config() Config {
 	}
 }
 
-// holdUp sets what happens before each call; nil is nothing.
+// holdUp sets a function to run before each call; nil is none.
 func (e *engines) holdUp(hold func(ctx context.Context, call string)) {
 	e.change(func(e *engines) { e.hold = hold })
 }
 
-// running runs a hub in a bubble whose time passes only when all wait, and ends it.
+// running runs a hub in a bubble, whose time passes only when all goroutines wait, and ends it.
 func running(t *testing.T, e *engines, config Config, test func(h *Hub)) {
 	t.Helper()
 	e.born = time.Now()
@@ -160,7 +160,7 @@ func running(t *testing.T, e *engines, config Config, test func(h *Hub)) {
 	}
 }
 
-// pass lets time go by, and everything happen that it brings.
+// pass lets time go by, with all its effects.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

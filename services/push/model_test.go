@@ -11,9 +11,9 @@ import (
 	"tidings/services"
 )
 
-// A world is a hub, what stands around it, and people who do things in an order that a picker picks. It is
-// single-threaded, so that a history can be repeated and made smaller; what runs at the same time in life
-// happens here inside the calls that the hub makes, before and after each takes its effect.
+// A world is a hub, its surroundings, and people who act in an order that a picker picks. It is single-threaded, so that a
+// history can be repeated and shrunk. Concurrent events happen inside the calls that the hub makes, before and after each
+// takes effect.
 type world struct {
 	picker
 	limits
@@ -22,25 +22,25 @@ type world struct {
 
 	facts map[services.UserID]*fact
 	docs  map[services.UserID]document // what Redis holds
-	on    map[services.UserID]bool     // where hints go
+	on    map[services.UserID]bool     // leases: where hints go
 
 	away     bool // Redis
 	broken   map[services.UserID]bool
 	guessed  map[services.UserID]bool // was rendered without Redis
-	hints    []hint                   // on their way
+	hints    []hint                   // in flight
 	clients  []*client
-	held     map[services.UserID][]string // versions that clients went away with
+	held     map[services.UserID][]string // versions that clients left with
 	content  map[string]int               // what each version showed: equal version, equal content
-	late     []func()                     // effects that a planted bug holds back
+	late     []func()                     // effects that an injected bug delays
 	depth    int
 	sweeping bool
-	reading  map[services.UserID]bool // who is being rendered
+	reading  map[services.UserID]bool // users being rendered
 	err      error
 }
 
-// limits say what may happen, and what is wrong on purpose.
+// limits say what may happen, and which bug is injected.
 type limits struct {
-	faults bool // hints are lost, Redis goes away and forgets, renders fail; else the sweep is kept from healing
+	faults bool // hints are lost, Redis goes away and forgets, renders fail; else reconciliation is kept from healing
 	bug    bug
 }
 
@@ -75,8 +75,8 @@ type client struct {
 	user    services.UserID
 	states  <-chan *services.Badges
 	cancel  context.CancelFunc
-	version string // the newest it has, by since or by the channel
-	last    string // the newest that the channel brought
+	version string // the newest version that it has, by since or by the channel
+	last    string // the newest version that the channel brought
 }
 
 // picker chooses what happens next: 0 to n-1.
@@ -104,7 +104,7 @@ func newWorld(p picker, l limits) *world {
 	return w
 }
 
-// stamp is the time in microseconds, another one each time it is asked.
+// stamp is the time in microseconds, different at each call.
 func (w *world) stamp() uint64 {
 	w.clock.at = w.clock.at.Add(time.Microsecond)
 	return uint64(w.clock.at.UnixMicro())
@@ -116,7 +116,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// meanwhile lets things happen while the hub waits for an answer.
+// meanwhile lets events happen while the hub waits for an answer.
 func (w *world) meanwhile() {
 	if w.depth >= 2 {
 		return
@@ -163,7 +163,7 @@ func (w *world) act() {
 	}
 }
 
-// change is a fact, its job, and the hint that the job sends where the user has a lease.
+// change writes a fact, its job, and the hint that the job sends where the user has a lease.
 func (w *world) change(user services.UserID) {
 	w.facts[user].number++
 	if !w.away {
@@ -242,12 +242,12 @@ func (w *world) receive(c *client, badges *services.Badges) {
 	c.version = max(c.version, badges.Version) // as a client does: it drops what is not newer
 }
 
-// history lets things happen, then has quiet, and says what is wrong in the end.
+// history lets events happen, then has quiet, and answers the first violation.
 func (w *world) history(steps int) error {
 	for range steps {
 		w.act()
 	}
-	w.depth = 2 // nothing happens meanwhile any more
+	w.depth = 2 // no more concurrent events
 	w.back()
 	clear(w.broken)
 	if w.faults {
@@ -257,7 +257,7 @@ func (w *world) history(steps int) error {
 			w.arrive()
 		}
 	}
-	w.pass(4 * w.hub.config.Sweep) // past any retry that is put off
+	w.pass(4 * w.hub.config.Sweep) // past any delayed retry
 	w.untilIdle()
 	if w.faults && w.bug != noSweep {
 		w.sweep()
@@ -268,7 +268,7 @@ func (w *world) history(steps int) error {
 	return w.err
 }
 
-// leaveNothing: when all have gone, so do their timers, and after a while everything else.
+// leaveNothing: when all have gone, so have their timers, and after a while everything else.
 func (w *world) leaveNothing() {
 	for len(w.clients) > 0 {
 		w.unwatch()
@@ -283,7 +283,7 @@ func (w *world) leaveNothing() {
 	}
 }
 
-// untilIdle works until nobody waits for anything, time going by as it must.
+// untilIdle works until nobody waits for anything, and lets the needed time pass.
 func (w *world) untilIdle() {
 	for range 1000 {
 		for w.work() {

@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// batch is what a worker has in hand: users who are read together. A worker uses one again and again.
+// batch is the work of a worker: users who are read together. A worker reuses its batch.
 type batch struct {
 	users   []*user
 	numbers []services.UserID
@@ -15,8 +15,8 @@ type batch struct {
 	changed []bool
 	wakes   []func()
 
-	twofold []services.UserID // who has two states of one version
-	shown   []uint64          // its own half
+	twofold []services.UserID // users with two states of one version
+	shown   []uint64          // the own half of that version
 }
 
 func (h *Hub) runWorker(ctx context.Context) error {
@@ -33,14 +33,14 @@ func (h *Hub) runWorker(ctx context.Context) error {
 	return nil
 }
 
-// render serves one batch of those who are queued: it enters who has not entered, reads, and sends. It
-// reports whether there was anyone.
+// render serves one batch of queued users: it enters those who are not entered yet, reads, and sends. It reports whether
+// there were any.
 func (h *Hub) render(ctx context.Context, b *batch) bool {
 	h.take(b)
 	if len(b.users) == 0 {
 		return false
 	}
-	// Before the read, so that a change after the read is hinted. Where it fails, the sweep says so.
+	// It comes before the read, so that a change after the read is hinted. If it fails, reconciliation reports it.
 	_ = h.enterAll(ctx, b.enter)
 	limited, cancel := context.WithTimeout(ctx, renderTimeout)
 	badges, errs := h.config.Render(limited, b.numbers)
@@ -49,7 +49,7 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 	return true
 }
 
-// take fills b with queued users, who are then rendering.
+// take fills b with queued users and marks them as rendering.
 func (h *Hub) take(b *batch) {
 	b.users, b.numbers, b.enter = b.users[:0], b.numbers[:0], b.enter[:0]
 	b.changed, b.wakes = b.changed[:0], b.wakes[:0]
@@ -85,7 +85,7 @@ func (h *Hub) take(b *batch) {
 
 var errNoState = errors.New("push: Render gave neither a state nor an error")
 
-// finish sends what was rendered. The callbacks run last, when nothing is locked.
+// finish sends the rendered states. The callbacks run last, when nothing is locked.
 func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, errs []error) {
 	var failures int
 	var cause error
@@ -107,7 +107,7 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 	h.stats.RenderErrors += uint64(failures)
 	h.mu.Unlock()
 	if failures > 0 && ctx.Err() == nil {
-		h.config.Log.Warn("badges could not be rendered for open subscriptions, the sweep tries again",
+		h.config.Log.Warn("badges could not be rendered for open subscriptions, reconciliation tries again",
 			"users", failures, "of", len(b.users), "cause", cause)
 	}
 	for i, wake := range b.wakes {
@@ -117,7 +117,7 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 	h.raise(ctx, b)
 }
 
-// raise has the documents of users made newer who have two states of one version.
+// raise asks for newer versions of the documents of users with two states of one version.
 func (h *Hub) raise(ctx context.Context, b *batch) {
 	if len(b.twofold) == 0 || h.config.Raise == nil {
 		return
@@ -126,7 +126,7 @@ func (h *Hub) raise(ctx context.Context, b *batch) {
 	defer cancel()
 	h.config.Log.Error("badges changed without a newer version: they get one", "users", len(b.twofold))
 	if err := h.config.Raise(ctx, b.twofold, b.shown); err != nil {
-		h.config.Log.Warn("badges got no newer version, a later sweep tries again", "users", len(b.twofold), "cause", err)
+		h.config.Log.Warn("badges got no newer version, reconciliation tries again", "users", len(b.twofold), "cause", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func at[T any](list []T, i int) (value T) {
 	return value
 }
 
-// fail leaves a user to the sweep: to the next one, then to one that comes after 1 and after 3 more.
+// fail leaves a user to reconciliation: to the next one, then to one that comes after 1 and after 3 more.
 func (h *Hub) fail(u *user, now moment) {
 	u.phase = clean
 	u.again = false
@@ -150,7 +150,7 @@ func (h *Hub) fail(u *user, now moment) {
 	u.failures = min(u.failures+1, 2)
 }
 
-// deliver puts a state into the channels that may have it now, and says what comes next for the user.
+// deliver puts a state into the channels that may have it now, and decides the user's next step.
 func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, now moment) {
 	u.phase = clean
 	if u.note(badges, h.config.Lost != nil) {
@@ -191,15 +191,16 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	}
 	if badges.Total.Precision == services.Unknown {
 		h.stats.RenderErrors++
-		h.fail(u, now) // it says that nothing answers: better than silence to who has nothing, and no more
+		h.fail(u, now) // UNKNOWN is better than silence for a watcher without a state, but must be tried again
 		return
 	}
 	u.failures = 0
 	h.next(u, newcomer, behind, badges, now)
 }
 
-// note remembers what was rendered, and says whether it differs from what was rendered before under the same version. A version
-// that fell is kept as it was for the sweep, which reports the document as lost, unless it was no version of Redis.
+// note remembers the rendered state, and says whether it differs from the last one under the same version. If the version
+// fell, note keeps the higher one, so that reconciliation reports the document as lost, unless the higher version did not
+// come from Redis.
 func (u *user) note(badges *services.Badges, reports bool) (twofold bool) {
 	own, shared := services.OwnHalf(badges.Version), services.SharedHalf(badges.Version)
 	guessed := badges.Total.Precision == services.Stale || badges.Total.Precision == services.Unknown
@@ -213,7 +214,7 @@ func (u *user) note(badges *services.Badges, reports bool) (twofold bool) {
 	face := faceOf(badges)
 	twofold = !u.guessed && own == u.rendered && shared == u.version && u.face != 0 && face != u.face
 	u.rendered, u.version, u.learned, u.guessed = own, shared, badges.Learned, false
-	if !twofold { // until it is raised, each further look finds it again
+	if !twofold { // until the version is raised, each further render finds the conflict again
 		u.face = face
 	}
 	return twofold
@@ -231,14 +232,14 @@ func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now 
 		h.dirty(u, now)
 	case !badges.NextAt.IsZero():
 		wait := badges.NextAt.Sub(h.config.Clock.Now())
-		if wait <= 0 { // met already: a renderer whose clock is behind ours shall not keep us busy
+		if wait <= 0 { // the moment has passed: a renderer whose clock is behind this one's must not cause a busy loop
 			wait = h.config.Sweep
 		}
 		h.startTimer(u, now+wait)
 	}
 }
 
-// versionHalf is the length of a half of a version: the format is services.Version's.
+// versionHalf is the length of one half of a version, whose format services.Version defines.
 const versionHalf = 16
 
 func isVersion(text string) bool {

@@ -11,7 +11,8 @@ import (
 	"tidings/services"
 )
 
-// TestRenderErrors: tried again by the next sweep, then after 1 and after 3 more; hints do not hurry it.
+// TestRenderErrors: a failed render is tried again by the next reconciliation, then after 1 and after 3 more; hints do not
+// hurry it.
 func TestRenderErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -56,8 +57,8 @@ func TestRenderErrors(t *testing.T) {
 	})
 }
 
-// TestUnknown: who has nothing is told so, who has something keeps it, and both are tried again although
-// Redis never says that anything differs.
+// TestUnknown: a watcher without a state is sent UNKNOWN, one with a state keeps it, and both are tried again although Redis
+// never reports a difference.
 func TestUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -73,7 +74,7 @@ func TestUnknown(t *testing.T) {
 			wantTaken(t, old, -1, "who has something")
 			wantTaken(t, newcomer, 0, "who has nothing")
 			if tries := len(e.calls(&e.renders)); tries != 4 {
-				t.Errorf("%d tries in 5 s, want 4: on his coming and by the 1st, 2nd and 5th sweep", tries)
+				t.Errorf("%d tries in 5 s, want 4: at their coming and by the 1st, 2nd and 5th reconciliation", tries)
 			}
 			e.set(7, 101, 2)
 			pass(3 * time.Second)
@@ -103,8 +104,8 @@ func TestRenderWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestSweepGivesUpOnSilence: where each portion would wait for an answer that does not come, the rest waits
-// for the next sweep, so that one sweep never takes as long as there are users.
+// TestSweepGivesUpOnSilence: if each portion waits for an answer that does not come, the rest waits for the next
+// reconciliation. So the time of one reconciliation does not grow with the number of users.
 func TestSweepGivesUpOnSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -128,7 +129,7 @@ func TestSweepGivesUpOnSilence(t *testing.T) {
 	})
 }
 
-// TestRunEnds leaves everyone, and does not wait for ever for the answer.
+// TestRunEnds leaves everyone, and does not wait for the answer forever.
 func TestRunEnds(t *testing.T) {
 	for name, silent := range map[string]bool{"OK": false, "Redis is silent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +161,8 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// TestUnknownIsTriedWhenSharedThingsMove: what was lacking may be what moved, and its turn would be later.
+// TestUnknownIsTriedWhenSharedThingsMove: the missing part may be the one that changed, and the user's own turn would come
+// later.
 func TestUnknownIsTriedWhenSharedThingsMove(t *testing.T) {
 	for name, tell := range map[string]func(*Hub){"everybody": (*Hub).HintShared, "some": func(h *Hub) { h.HintSharedOf([]services.UserID{7}) }} {
 		t.Run(name, func(t *testing.T) {

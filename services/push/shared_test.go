@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// A change of what badges share with others is found by the sweep when its hint was lost, also where the own half is what it
-// was; and a state that says what memory says is not rendered again.
+// If the hint of a shared change was lost, reconciliation finds the change, even if the own half is unchanged. A state that
+// agrees with memory is not rendered again.
 func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -45,8 +45,8 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 	})
 }
 
-// A state that changes without a newer version is found by the sample, and sent once it has one. Until that works it is found
-// again each time.
+// The sample finds a state that changed without a newer version; it is sent once it has one. Until that works, each sample
+// finds it again.
 func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -102,7 +102,7 @@ func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 	})
 }
 
-// Every part that a person sees is in the number by which two states are told apart.
+// Every part that a person sees enters the hash that tells two states apart.
 func TestFacesDiffer(t *testing.T) {
 	state := func() *services.Badges {
 		one := services.NewCount(1, services.Exact, time.Time{})

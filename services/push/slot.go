@@ -2,13 +2,13 @@ package push
 
 import "sync"
 
-// slot is a channel that holds one value, the newest: a put replaces what was not taken yet. Versions that
-// are not newer than the last one are refused, so that what is received rises strictly. It serves any kind
-// of subscription whose state has a version.
+// slot is a channel that holds one value, the newest: a put replaces a value that was not taken yet. It refuses versions
+// that are not newer than the last one, so that received versions rise strictly. It serves any kind of subscription whose
+// state has a version.
 type slot[T any] struct {
 	mu      sync.Mutex
 	values  chan T
-	version string // of the last put; before the first, what the client holds already
+	version string // of the last put; before the first put, the version that the client holds
 	closed  bool
 }
 
@@ -16,8 +16,8 @@ func newSlot[T any](since string) slot[T] {
 	return slot[T]{values: make(chan T, 1), version: since}
 }
 
-// first puts the state that a subscription begins with, or leaves it out when the client holds it or a newer
-// one. From then on the state's version counts: a client that claims to be ahead still gets what follows.
+// first puts the first state of a subscription, or omits it when the client holds this version or a newer one. From then on
+// the state's version counts, so a client that claims to be ahead still gets later states.
 func (s *slot[T]) first(version string, value T) (sent bool) {
 	s.mu.Lock()
 	held := s.version >= version
@@ -32,8 +32,7 @@ func (s *slot[T]) first(version string, value T) (sent bool) {
 	return sent
 }
 
-// put makes value the newest, if its version is newer than the last. replaced says that the one before was
-// never taken.
+// put makes value the newest, if its version is newer than the last. replaced says that the previous value was never taken.
 func (s *slot[T]) put(version string, value T) (sent, replaced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,7 +65,7 @@ func TestSlotClosed(t *testing.T) {
 	}
 }
 
-// TestSlotHistories: whatever is put and taken, what comes out rises, and the newest put is what one gets.
+// TestSlotHistories: in any order of puts and takes, the versions that come out rise, and a take gets the newest put.
 func TestSlotHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSlot[int]("")

@@ -10,9 +10,9 @@ import (
 	"tidings/services"
 )
 
-// TestManyAtOnce lets everything run at once on the real clock: writers, hints of which a third is lost,
-// watchers who come and go, Redis away for moments. The versions on each channel rise; after quiet those who
-// stayed show the last state.
+// TestManyAtOnce runs everything concurrently on the real clock: writers, hints of which a third is lost, watchers who come
+// and go, Redis away for moments. The versions on each channel rise. After quiet, the watchers who stayed show the last
+// state.
 func TestManyAtOnce(t *testing.T) {
 	const users, stayers, rounds = 20, 60, 400
 	e := newEngines()
@@ -26,7 +26,7 @@ func TestManyAtOnce(t *testing.T) {
 	run := make(chan error, 1)
 	go func() { run <- h.Run(ctx) }()
 
-	var last sync.Map // stayer -> the value he shows
+	var last sync.Map // watcher who stays -> the value they show
 	var all, passing sync.WaitGroup
 	for i := range stayers {
 		all.Go(func() {
@@ -80,7 +80,7 @@ func follow(t *testing.T, states <-chan *services.Badges, show func(*services.Ba
 	}
 }
 
-// comeAndGo watches one user after the other for a short while, also some who can never be rendered.
+// comeAndGo watches one user after another for a short while, including some who can never be rendered.
 func comeAndGo(t *testing.T, ctx context.Context, h *Hub, users, rounds int, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	for range rounds {
@@ -101,7 +101,7 @@ func comeAndGo(t *testing.T, ctx context.Context, h *Hub, users, rounds int, see
 	}
 }
 
-// write changes documents and hints, and now and then breaks an engine for a moment.
+// write changes documents and hints, and sometimes breaks an engine for a moment.
 func write(e *engines, h *Hub, users, rounds, writer int) {
 	random := rand.New(rand.NewPCG(uint64(writer), 3))
 	for range rounds {

@@ -9,12 +9,12 @@ import (
 	"tidings/services"
 )
 
-// portion is a part of the sweep: users whose versions are compared, and what else they need.
+// portion is a part of a reconciliation: users whose versions are compared, and the users to enter and to leave.
 type portion struct {
 	now      moment
 	users    []*user
 	numbers  []services.UserID
-	rendered []uint64 // what each was rendered at when the portion was taken
+	rendered []uint64 // the rendered version of each when the portion was taken
 	enter    []services.UserID
 	gone     []*user
 	leave    []services.UserID
@@ -36,18 +36,18 @@ func (h *Hub) runSweep(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && !away {
-			h.config.Log.Warn("the sweep of open subscriptions failed, it goes on each time", "cause", err)
+			h.config.Log.Warn("the reconciliation of open subscriptions failed, the next one tries again", "cause", err)
 		} else if err == nil && away {
-			h.config.Log.Info("the sweep of open subscriptions works again")
+			h.config.Log.Info("the reconciliation of open subscriptions works again")
 		}
 		away = err != nil
 	}
 }
 
-// Sweep does one step of the healing: it looks at every watched user once. It enters again whose lease is a
-// third old, queues who differs from what was rendered and who failed before, and leaves those who have had
-// no watcher for Linger. One failing call does not stop it, several slow ones do; its error is the first one
-// met, with the code of the function that failed.
+// Sweep does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users
+// whose versions differ from their rendered ones and users who failed before, and leaves users who have had no watcher for
+// Linger. One failing call does not stop it, several slow ones do. Its error is the first one, with the code of the function
+// that failed.
 func (h *Hub) Sweep(ctx context.Context) error {
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()
@@ -65,17 +65,17 @@ func (h *Hub) Sweep(ctx context.Context) error {
 		compareErr := h.compare(ctx, &p)
 		first = cmp.Or(first, compareErr, enterErr)
 		if first != nil && h.now()-start >= h.config.Sweep {
-			break // nobody answers, and each portion waits for it: begin again rather than go on
+			break // Redis does not answer and each portion would wait for it: end this reconciliation and start a new one later
 		}
 	}
 	if first == nil {
-		h.sample() // what is rendered without Redis says nothing
+		h.sample() // after an error Redis may be away, and states rendered without it prove nothing
 	}
 	return cmp.Or(first, ctx.Err())
 }
 
-// sample queues some users who have nothing to wait for, others with each sweep: what is rendered of them is compared with what
-// they are shown.
+// sample queues some users who have nothing to wait for, others at each reconciliation. Their rendered states are compared
+// with those that they are shown.
 func (h *Hub) sample() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,11 +114,11 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 			h.queue(u)
 		}
 		if u.phase == clean || u.phase == failed {
-			// Nobody else: who is about to be read enters with that read and must not find himself entered
-			// while our Enter is still on its way.
+			// Only these: a user who is about to be read enters with that read. They must not count as entered while this Enter
+			// is still in flight.
 			p.enter = h.renewLease(p.enter, u, p.now)
 		}
-		if u.phase == clean || u.phase == rendering { // the others will be read later than Versions would
+		if u.phase == clean || u.phase == rendering { // the others will be read after Versions
 			p.users = append(p.users, u)
 			p.numbers = append(p.numbers, u.number)
 			p.rendered = append(p.rendered, u.rendered)
@@ -126,7 +126,7 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 	}
 }
 
-// compare reads the versions of a portion and marks who differs.
+// compare reads the versions of a portion and marks the users who differ.
 func (h *Hub) compare(ctx context.Context, p *portion) error {
 	if len(p.users) == 0 {
 		return nil
@@ -156,7 +156,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 			continue
 		}
 		if versions[i] < u.rendered {
-			u.on = false // Redis lost data, and the lease with it perhaps
+			u.on = false // Redis lost data, and perhaps the lease with it
 		}
 		if u.phase == clean {
 			h.stats.Repairs++
@@ -166,7 +166,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// report tells of the documents that are older than what was rendered of them: they are read again after that.
+// report reports the documents that are older than the states that were rendered of them, and then has them read again.
 func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	if h.config.Lost == nil {
 		return nil
@@ -190,9 +190,10 @@ func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	return nil
 }
 
-// differs says whether a user must be read again who was rendered at before when Redis was asked and had n.
-// Who has been rendered since may rightly be ahead of n; who is being rendered brings back a lost document. A state that was
-// rendered without Redis may have the document's own version and lack a shared change, whose hint is used up: it is read again.
+// differs says whether a user must be read again, who was rendered at before when Redis was asked and had n. A user who was
+// rendered since may correctly be ahead of n; a render in flight restores a lost document by itself. A state that was
+// rendered without Redis may have the document's own version and lack a shared change, whose hint is spent, so it is read
+// again.
 func differs(u *user, n, before uint64) bool {
 	if n == 0 || u.guessed && n <= u.rendered {
 		return u.phase == clean && u.rendered == before
@@ -200,9 +201,9 @@ func differs(u *user, n, before uint64) bool {
 	return n > u.rendered || n < u.rendered && u.rendered == before
 }
 
-// renewLease adds a user whose lease is missing or a third old to those who enter. He counts as entered from
-// here on, and not from the answer: so whatever casts doubt on his lease while Enter is under way is the last
-// word, and he enters once more.
+// renewLease adds a user whose lease is missing or a third old to the users to enter. They count as entered from here on,
+// before the answer: if anything casts doubt on their lease while Enter is in flight, that doubt stays, and they enter once
+// more.
 func (h *Hub) renewLease(enter []services.UserID, u *user, now moment) []services.UserID {
 	if u.on && now-u.entered < h.config.Lease/3 {
 		return enter
@@ -212,8 +213,8 @@ func (h *Hub) renewLease(enter []services.UserID, u *user, now moment) []service
 	return append(enter, u.number)
 }
 
-// enterAll writes the leases of users. Where that fails they are watched all the same: the sweep enters them
-// again, and until then it alone finds their changes.
+// enterAll writes the leases of users. If it fails, they are watched all the same: reconciliation enters them again, and
+// until then it alone finds their changes.
 func (h *Hub) enterAll(ctx context.Context, users []services.UserID) error {
 	if len(users) == 0 {
 		return nil
@@ -234,9 +235,8 @@ func (h *Hub) enterAll(ctx context.Context, users []services.UserID) error {
 	return fmt.Errorf("entering %d users: %w", len(users), err)
 }
 
-// leave takes users without watchers out. They stay in the map until Leave is answered: who comes back
-// meanwhile may have entered before it took effect, and enters once more. An error changes nothing, since
-// the lease ends by itself.
+// leave removes users without watchers. They stay in the map until Leave is answered: a user who comes back meanwhile may
+// have entered before Leave took effect, and enters once more. An error changes nothing, since the lease expires by itself.
 func (h *Hub) leave(ctx context.Context, p *portion) {
 	if len(p.gone) == 0 {
 		return
@@ -251,7 +251,7 @@ func (h *Hub) leave(ctx context.Context, p *portion) {
 		if len(u.watchers) > 0 {
 			u.on = false
 			h.dirty(u, now)
-		} else if u.phase == clean && u.since < p.now { // nobody came and went
+		} else if u.phase == clean && u.since < p.now { // nobody came and went meanwhile
 			h.remove(u)
 		} else {
 			u.on = false

@@ -32,8 +32,9 @@ func TestSweepFindsWhatWasNotHinted(t *testing.T) {
 	})
 }
 
-// TestSweepReadsAgainWhatWasNotRead: a shared change whose render finds no engine brings back the earlier state, STALE and
-// under its own version. Nothing in the document tells of that change, so the sweep reads the user again once Redis answers.
+// TestSweepReadsAgainWhatWasNotRead: if the render of a shared change finds no engine, it returns the earlier state, STALE
+// and under its own version. Nothing in the document tells of that change, so reconciliation reads the user again once Redis
+// answers.
 func TestSweepReadsAgainWhatWasNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -81,8 +82,8 @@ func TestHintAll(t *testing.T) {
 	})
 }
 
-// TestSweepAfterLostData: a version that fell is read again, once, and never sent; one that is missing is
-// rebuilt by Render; both times the lease may be lost with it, and is written again.
+// TestSweepAfterLostData: a version that fell is read again, once, and never sent; a missing one is rebuilt by Render. In
+// both cases the lease may be lost too, and is written again.
 func TestSweepAfterLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -118,8 +119,9 @@ func TestSweepAfterLostData(t *testing.T) {
 	})
 }
 
-// TestSweepReportsWhatFell: a document that is older than what was shown is reported with that version, found by the
-// sweep or by a rendering before it, and what is made of it then is sent. One that follows a guess is not.
+// TestSweepReportsWhatFell: a document that is older than the shown state is reported with the shown version, whether
+// reconciliation or a render before it finds it. The state rendered after that is sent. A document that follows a guessed
+// version is not reported.
 func TestSweepReportsWhatFell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -177,7 +179,7 @@ func TestSweepReportsWhatFell(t *testing.T) {
 	})
 }
 
-// TestSweepWhileRedisIsAway: it goes on each second, and is right within one once Redis is back.
+// TestSweepWhileRedisIsAway: reconciliation goes on each second, and states are right within one second once Redis is back.
 func TestSweepWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -286,7 +288,7 @@ func TestLinger(t *testing.T) {
 	})
 }
 
-// TestComingBackWhileLeaving: Leave may take effect after the Enter of him who comes back, so he enters again.
+// TestComingBackWhileLeaving: Leave may take effect after the Enter of a user who comes back, so they enter again.
 func TestComingBackWhileLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -325,7 +327,7 @@ func TestComingBackWhileLeaving(t *testing.T) {
 	})
 }
 
-// TestSweepPortions: everyone is looked at once, at most 1,000 in a call, also while some go.
+// TestSweepPortions: every user is checked once, at most 1,000 in a call, also while some go.
 func TestSweepPortions(t *testing.T) {
 	clock := &handClock{time.Unix(1000, 0)}
 	e := newEngines()

@@ -3,7 +3,7 @@ package push
 // noTimer marks a user without a timer.
 const noTimer = -1
 
-// timers is a heap of users by wakeAt: one timer per user, whose place stands with him.
+// timers is a heap of users by wakeAt: one timer per user. Each user knows their index in it.
 type timers []*user
 
 // startTimer sets a user's only timer.
@@ -19,7 +19,7 @@ func (h *Hub) startTimer(u *user, at moment) {
 	}
 }
 
-// stopTimer takes a user's timer away, if he has one.
+// stopTimer removes a user's timer, if there is one.
 func (h *Hub) stopTimer(u *user) {
 	if u.timer == noTimer {
 		return
@@ -34,7 +34,7 @@ func (h *Hub) stopTimer(u *user) {
 	}
 }
 
-// fire wakes everyone whose time has come, and says how long it is until the next; none is false.
+// fire wakes every user whose time has come, and answers the time until the next one; some is false when there is none.
 func (h *Hub) fire() (wait moment, some bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +51,7 @@ func (h *Hub) fire() (wait moment, some bool) {
 	return 0, false
 }
 
-// fix moves the user at i to where he belongs.
+// fix moves the user at i to their position.
 func (t timers) fix(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2

@@ -16,7 +16,7 @@ type handClock struct{ at time.Time }
 
 func (c *handClock) Now() time.Time { return c.at }
 
-// TestTimers: users are woken in no other order and at no other time than a sorted list would say.
+// TestTimers: users are woken in the order and at the times of a sorted list.
 func TestTimers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := &handClock{time.Unix(1000, 0)}
@@ -42,7 +42,7 @@ func TestTimers(t *testing.T) {
 			}
 			for i, u := range h.timers {
 				if int(u.timer) != i {
-					t.Fatalf("the user at %d believes to be at %d", i, u.timer)
+					t.Fatalf("the user at %d records the index %d", i, u.timer)
 				}
 			}
 		}
@@ -87,7 +87,7 @@ func TestTimersOfThoseWhoLeave(t *testing.T) {
 	}
 }
 
-// TestNothingWaitsForNobody: a user without watchers has neither a timer nor a place among the ready.
+// TestNothingWaitsForNobody: a user without watchers has neither a timer nor a position in the ready queue.
 func TestNothingWaitsForNobody(t *testing.T) {
 	clock := &handClock{time.Unix(1000, 0)}
 	h := New(Config{Clock: clock,
@@ -102,11 +102,11 @@ func TestNothingWaitsForNobody(t *testing.T) {
 	var b batch
 	h.render(t.Context(), &b)
 	if len(h.timers) != 1 {
-		t.Fatalf("%d timers while he is watched, want 1 for his NextAt", len(h.timers))
+		t.Fatalf("%d timers while they are watched, want 1 for their NextAt", len(h.timers))
 	}
 	h.part(w.user, w, h.now())
 	h.Hint(7, 2)
 	if len(h.timers) != 0 || len(h.ready) != 0 {
-		t.Errorf("%d timers and %d ready, want none of him who has no watcher", len(h.timers), len(h.ready))
+		t.Errorf("%d timers and %d ready, want none for a user without watchers", len(h.timers), len(h.ready))
 	}
 }

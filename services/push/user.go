@@ -7,50 +7,50 @@ import (
 	"tidings/services"
 )
 
-// moment is the time since the hub was made. It goes on evenly when the machine's clock is set, which a
-// comparison of dates would not.
+// moment is the time since the hub was made. It is monotonic: setting the machine's clock does not change it, unlike a
+// comparison of dates.
 type moment = time.Duration
 
-// phase is where a user stands on his way from a hint to a state in the channels.
+// phase is the step of a user on the way from a hint to a state in the channels.
 type phase uint8
 
 const (
-	clean     phase = iota // nothing to do, but a timer may stand at his NextAt
-	waiting                // dirty, and too soon after the last change: his timer stands at due
+	clean     phase = iota // nothing to do, but a timer may be set for their NextAt
+	waiting                // dirty, and too soon after the last change: their timer is set to due
 	queued                 // in Hub.ready
 	rendering              // with a worker
-	failed                 // could not be rendered: the sweep queues him again
+	failed                 // could not be rendered: reconciliation queues them again
 )
 
 // user is a person with watchers on this node, or who had some until just now. Hub.mu guards it.
 type user struct {
 	watchers []*watcher
 	number   services.UserID
-	place    int32 // in Hub.order
-	timer    int32 // in Hub.timers, or noTimer
+	place    int32 // index in Hub.order
+	timer    int32 // index in Hub.timers, or noTimer
 	phase    phase
 	failures uint8  // renders that failed in a row
-	again    bool   // while rendering: what is being read may be old already
+	again    bool   // while rendering: the state being read may be stale already
 	changed  bool   // queued for a change, not only for the first state of a watcher
-	on       bool   // Enter was answered and nothing has said since that Redis forgot it
+	on       bool   // Enter was answered, and nothing since suggests that Redis forgot it
 	rendered uint64 // own half of the last rendered version, also of one too old to be sent
-	learned  uint64 // how far this node had learned the rest of it then
+	learned  uint64 // how far this node had learned shared changes at that render
 	version  uint64 // shared half of the last rendered version
 	face     uint64 // of the last rendered state, see faceOf
-	guessed  bool   // that version came from a clock and not from Redis, whose own may rightly be lower
-	wakeAt   moment // when his timer stands
-	due      moment // no change is sent before
-	entered  moment // when Enter was last called with success
-	since    moment // failed: when he may be tried again; without watchers: since when
+	guessed  bool   // that version came from a clock and not from Redis, whose own version may correctly be lower
+	wakeAt   moment // the time of their timer
+	due      moment // no change is sent before it
+	entered  moment // when Enter last succeeded
+	since    moment // failed: when to try again; without watchers: since when
 }
 
-// stage is how far a watcher has come.
+// stage is the progress of a watcher.
 type stage uint8
 
 const (
-	arrived stage = iota // no render has begun since he came: what is under way may be older than his coming
-	asked                // a render has begun and will bring his first state
-	served               // has his first state
+	arrived stage = iota // no render has begun since they came: a render in flight may have read before
+	asked                // a render has begun and will bring their first state
+	served               // has their first state
 )
 
 // watcher is one open channel. Hub.mu guards stage.
@@ -69,7 +69,7 @@ func (w *watcher) close() {
 
 func (h *Hub) now() moment { return h.config.Clock.Now().Sub(h.born) }
 
-// enter finds or adds a user. The caller holds mu and gives him a watcher.
+// enter finds or adds a user. The caller holds mu and adds a watcher to the user.
 func (h *Hub) enter(number services.UserID) *user {
 	if u := h.users[number]; u != nil {
 		return u
@@ -80,7 +80,7 @@ func (h *Hub) enter(number services.UserID) *user {
 	return u
 }
 
-// remove forgets a user. The last of the order takes his place: the sweep, which walks down, misses nobody.
+// remove forgets a user. The last user of the order takes their index. Reconciliation walks down, so it misses nobody.
 func (h *Hub) remove(u *user) {
 	last := len(h.order) - 1
 	h.order[u.place] = h.order[last]
@@ -91,7 +91,8 @@ func (h *Hub) remove(u *user) {
 	h.stopTimer(u)
 }
 
-// join adds a watcher, whose first state is read at once: what others wait for does not hold him up.
+// join adds a watcher. Their first state is read at once: throttling, which delays the user's other watchers, does not delay
+// it.
 func (h *Hub) join(u *user, w *watcher) {
 	if len(u.watchers) == 0 {
 		h.stats.Online++
@@ -103,7 +104,7 @@ func (h *Hub) join(u *user, w *watcher) {
 	}
 }
 
-// part takes a watcher away, if he is still there. A user without any is at rest until he is removed.
+// part removes a watcher, if it is still there. A user without watchers rests until they are removed.
 func (h *Hub) part(u *user, w *watcher, now moment) {
 	i := slices.Index(u.watchers, w)
 	if i < 0 {
@@ -118,7 +119,7 @@ func (h *Hub) part(u *user, w *watcher, now moment) {
 	}
 }
 
-// rest ends whatever was under way for a user without watchers: who comes next is read anew anyway.
+// rest cancels all work for a user without watchers: the next watcher causes a new read anyway.
 func (h *Hub) rest(u *user, now moment) {
 	u.since = now
 	u.again, u.changed = false, false
@@ -129,7 +130,7 @@ func (h *Hub) rest(u *user, now moment) {
 	}
 }
 
-// dirty sees to it that a user is read again after now: at once, or when he is due.
+// dirty makes sure that a user is read again after now: at once, or when they are due.
 func (h *Hub) dirty(u *user, now moment) {
 	switch u.phase {
 	case clean:
@@ -142,7 +143,7 @@ func (h *Hub) dirty(u *user, now moment) {
 		h.startTimer(u, u.due)
 	case rendering:
 		u.again = true
-	case waiting, queued, failed: // he will be read
+	case waiting, queued, failed: // they will be read anyway
 	}
 }
 
@@ -154,7 +155,7 @@ func (h *Hub) queue(u *user) {
 	signal(h.work)
 }
 
-// signal leaves a token, or finds that enough are there.
+// signal leaves a token, unless there are enough.
 func signal(tokens chan<- struct{}) {
 	select {
 	case tokens <- struct{}{}:
