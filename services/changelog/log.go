@@ -25,8 +25,8 @@ var (
 
 	makeHead = sql.NewStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
 
-	// A version that is taken is no error of the statement: where statements of a batch go out together, the version can be
-	// one that another function of the batch has taken meanwhile, and an error would end the pass for all that follow.
+	// A taken version must not be an error of the statement. In a batch whose statements go out together, another function of
+	// the batch may have taken the version meanwhile, and an error would abort the pass for all functions after it.
 	insertLog = sql.NewStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (kind, ver) DO NOTHING`)
 
@@ -43,9 +43,8 @@ var (
 	trimLog = sql.NewStatement("trim the log", `DELETE FROM log WHERE kind = $1 AND ver < $2`)
 )
 
-// AppendLog adds an entry and answers its version, one more than the last one's. Until this transaction ends the
-// others of that kind wait, so that versions appear in their order: whoever reads those after the last that he
-// knows misses none.
+// AppendLog adds an entry and returns its version, one more than the last. Until this transaction ends, other writers of that
+// kind wait, so that versions are committed in their order: a reader who reads on from its last version misses none.
 func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte) (uint64, error) {
 	var version uint64
 	if _, err := tx.One(ctx, raiseHead, []any{kind}, &version); err != nil {
@@ -62,8 +61,8 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 	return version, err
 }
 
-// LockLog lets others wait who append to a kind until this transaction ends, before it has appended anything: whoever takes
-// other locks as well takes them after it. It answers the version of the newest entry.
+// LockLog makes other writers of a kind wait until this transaction ends, before it has appended anything. A transaction that
+// takes other locks as well takes them after this one. It returns the version of the newest entry.
 func LockLog(ctx context.Context, tx *sql.Tx, kind string) (head uint64, err error) {
 	found, err := tx.One(ctx, lockHead, []any{kind}, &head)
 	if err != nil || found {
@@ -76,7 +75,7 @@ func LockLog(ctx context.Context, tx *sql.Tx, kind string) (head uint64, err err
 	return head, err
 }
 
-// LogAfter lists the entries after a version, in their order, at most limit. What TrimLog took is not there: see
+// LogAfter lists the entries after a version, in their order, at most limit. Entries that TrimLog deleted are missing: see
 // LogHead.
 func LogAfter(ctx context.Context, s *sql.DB, kind string, version uint64, limit int) ([]Entry, error) {
 	var entries []Entry
@@ -91,8 +90,8 @@ func LogAfter(ctx context.Context, s *sql.DB, kind string, version uint64, limit
 	return entries, err
 }
 
-// LogHead is the version of the newest entry of a kind and of the oldest that is kept; 0, 0 when there never was
-// one. Whoever knows less than oldest-1 has missed something and starts anew.
+// LogHead returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 when there never was one. A
+// reader whose last version is below oldest-1 has missed entries and must load everything anew.
 func LogHead(ctx context.Context, s *sql.DB, kind string) (head, oldest uint64, err error) {
 	_, err = s.One(ctx, logHead, []any{kind}, &head, &oldest)
 	return head, oldest, err
@@ -111,8 +110,8 @@ func LogHeads(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
 	return heads, err
 }
 
-// TrimLog deletes the entries from before a time and says how many. The newest of each kind stays, and so does
-// whatever follows one that stays: what is kept has no holes.
+// TrimLog deletes the entries from before a time and returns how many. The newest of each kind stays, and so does every entry
+// after one that stays: the kept entries have no gaps.
 func TrimLog(ctx context.Context, s *sql.DB, before time.Time) (trimmed int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		trimmed = 0

@@ -8,19 +8,19 @@ import (
 	"tidings/services/sql"
 )
 
-// NewJob is work to be done later. Jobs of one kind and key collapse to the last when they are claimed together; an
-// empty key never collapses. NotBefore zero is now.
+// NewJob is work to be done later. Jobs of one kind and key that are claimed together collapse to the last one; an empty key
+// never collapses. A zero NotBefore means now.
 type NewJob struct {
 	Kind, Key string
 	Payload   []byte
 	NotBefore time.Time
-	// Group names jobs of a kind that become one where they are committed together: its payload has theirs, a line each.
-	// Such a job has no key and no NotBefore. "" is a job by itself.
+	// Group merges jobs of a kind that are committed together into one: its payload has one line for each. Such a job has no
+	// key and no NotBefore. "" is a job by itself.
 	Group string
 }
 
-// Job is work that this process holds a lease on. Tries is how often it has failed. Token fences the lease: after it
-// has run out and somebody else has claimed the job, what the former holder does has no effect.
+// Job is work that this process holds a lease on. Tries is how often it has failed. Token fences the lease: after it has
+// expired and another process has claimed the job, writes of the former holder have no effect.
 type Job struct {
 	ID        int64
 	Kind, Key string
@@ -57,7 +57,8 @@ var (
 	countJobs = sql.NewStatement("count jobs", `SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dead_jobs), (SELECT min(created_at) FROM jobs)`)
 )
 
-// Enqueue adds jobs, in the transaction of the fact that causes them: those with a group at its end, the others now.
+// Enqueue adds jobs, in the transaction of the fact that causes them: those with a group at the end of the transaction, the
+// others now.
 func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 	single := make([]NewJob, 0, len(jobs))
 	for _, job := range jobs {
@@ -81,7 +82,7 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 		if payload == nil {
 			payload = []byte{}
 		}
-		// What is planned for later counts as made when it is due: until then nobody waits for it.
+		// A job planned for later counts as made when it is due, so that the planned delay is not measured as waiting.
 		made := tx.Began
 		if due.After(made) {
 			made = due
@@ -92,7 +93,8 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 	return err
 }
 
-// groupedJobs are the jobs of a transaction that have a group: one is added for each, in the order in which the groups came.
+// groupedJobs are the jobs of a transaction that have a group. One job is added for each group, in the order in which the
+// groups first came.
 var groupedJobs = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, grouped []any) error {
 	type group struct{ kind, name string }
 	places := map[group]int{}
@@ -137,7 +139,7 @@ func FinishInTx(ctx context.Context, tx *sql.Tx, jobs []Job) (int, error) {
 	return ofJobs(ctx, tx, finishStatement, jobs)
 }
 
-// Release gives jobs back undone, to be claimed from notBefore on, and counts no try.
+// Release gives jobs back undone. They can be claimed from notBefore on, and no try is counted.
 func Release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
 		_, err := ofJobs(ctx, tx, releaseJobs, jobs, notBefore)
@@ -145,7 +147,7 @@ func Release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) er
 	})
 }
 
-// ofJobs runs a statement on those of the jobs whose lease stands: $1 their ids, $2 their token.
+// ofJobs runs a statement on those of the jobs whose lease this process still holds: $1 their ids, $2 their token.
 func ofJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more ...any) (changed int, err error) {
 	ids := make(map[string][]int64)
 	var tokens []string
@@ -157,7 +159,7 @@ func ofJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more 
 	}
 	for _, token := range tokens {
 		if token == "" {
-			continue // never claimed: it would fit every job that nobody holds
+			continue // never claimed: the empty token would match every job that nobody holds
 		}
 		n, err := tx.Run(ctx, st, append([]any{ids[token], token}, more...)...)
 		if err != nil {
@@ -168,8 +170,8 @@ func ofJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more 
 	return changed, nil
 }
 
-// Fail notes that a job's own error stopped it. It is tried again from retryAt on, unless this was the last of
-// maxTries: then it moves to the dead, with the error's text. Nothing happens when the lease was lost.
+// Fail records that a job failed with its own error. It is tried again from retryAt on, unless this was the last of maxTries:
+// then it becomes a dead job, with the error's text. Nothing happens when the lease was lost.
 func Fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		dead = false
@@ -196,8 +198,9 @@ func Fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Tim
 	return dead && err == nil, err
 }
 
-// JobCounts says how many jobs are not done yet, leased ones and those planned for later among them, how many are dead, and when
-// the oldest of the first was made, or was to be done first; the zero time when there is none.
+// JobCounts returns how many jobs are not done yet (leased and planned ones included), how many are dead, and since when the
+// oldest of the first has waited: the time when it was made, or became due if it was planned for later. The time is zero when
+// there is none.
 func JobCounts(ctx context.Context, s *sql.DB) (waiting, dead int, oldest time.Time, err error) {
 	var created sql.NullInt64
 	if _, err := s.One(ctx, countJobs, nil, &waiting, &dead, &created); err != nil {
@@ -209,8 +212,8 @@ func JobCounts(ctx context.Context, s *sql.DB) (waiting, dead int, oldest time.T
 	return waiting, dead, oldest, nil
 }
 
-// JobCountsOf says how many jobs of some kinds are not done yet, and when the oldest of them was made, or was to be done first;
-// the zero time when there is none.
+// JobCountsOf returns how many jobs of some kinds are not done yet, and since when the oldest has waited: the time when it was
+// made, or became due if it was planned for later. The time is zero when there is none.
 func JobCountsOf(ctx context.Context, s *sql.DB, kinds []string) (waiting int, oldest time.Time, err error) {
 	var created sql.NullInt64
 	if _, err := s.One(ctx, countJobsOf, []any{kinds}, &waiting, &created); err != nil {
@@ -222,8 +225,8 @@ func JobCountsOf(ctx context.Context, s *sql.DB, kinds []string) (waiting int, o
 	return waiting, oldest, nil
 }
 
-// WaitingKeys lists the keys of up to limit jobs of a kind that were made at a time or before and are not done yet, those
-// that have been due for longest first; one key stands there as often as it has jobs.
+// WaitingKeys lists the keys of up to limit jobs of a kind that were made by a time and are not done yet, those due longest
+// first. A key occurs once for each of its jobs.
 func WaitingKeys(ctx context.Context, s *sql.DB, kind string, madeBy time.Time, limit int) (keys []string, err error) {
 	err = s.Each(ctx, waitingKeys, []any{kind, madeBy, limit}, func(scan func(...any) error) error {
 		var key string

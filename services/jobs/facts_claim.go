@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// dueOfKind lists what is due of one kind, in the order of the index, and takes hold of it: what another
-// transaction holds is passed over.
+// dueOfKind lists and locks the due jobs of one kind, in the order of the index. It skips rows that another transaction has
+// locked.
 const dueOfKind = `SELECT * FROM (SELECT id, kind, key, payload, tries, created_at, due_at FROM jobs
 	WHERE kind = $%d AND due_at <= $1 ORDER BY due_at, id LIMIT $2 {skip locked}) AS of_%d`
 
@@ -26,7 +26,7 @@ var (
 	firstDueStatement = sql.NewStatement("first due jobs", `SELECT k.kind, (SELECT min(j.due_at) FROM jobs j WHERE j.kind = k.kind) FROM {rows $1 kind TEXT} AS k`)
 )
 
-// claimJobs is the statement that takes hold of what is due of so many kinds. It is made once.
+// claimJobs is the statement that locks the due jobs of so many kinds. It is built once for each number of kinds.
 func claimJobs(kinds int) sql.Statement {
 	if made, found := claims.Load(kinds); found {
 		return made.(sql.Statement)
@@ -42,15 +42,14 @@ func claimJobs(kinds int) sql.Statement {
 
 var claims sync.Map // int: statement
 
-// Claim takes up to limit jobs of some kinds that are due and that nobody holds, those that have been due for
-// longest first, and holds them for the lease. Of several with one kind and key it returns the last made and
-// deletes the others. On PostgreSQL several nodes claim side by side and never the same job. With an error the jobs are
-// those that this node may hold all the same, because the answer to its commit was lost: Release gives them back.
+// Claim leases up to limit due jobs of some kinds, those due longest first. Of several jobs with one kind and key it returns
+// the newest and deletes the others. On PostgreSQL several nodes claim concurrently and never get the same job. An error may
+// come with jobs: the answer to the commit was lost, and this node may hold them all the same. Release gives them back.
 func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil
 	}
-	// Asking first spares the writer, and the disk, a transaction for nothing.
+	// A read first saves the writer, and the disk, an empty transaction.
 	now := s.Now()
 	kinds, err := firstDue(ctx, s, kinds, func(due time.Time) bool { return !due.After(now) })
 	if err != nil || len(kinds) == 0 {
@@ -110,7 +109,7 @@ func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int) ([]Job, err
 	return jobs, err
 }
 
-// collapse keeps of each kind and key the last made, in the place of the first, and lists the ids of the others.
+// collapse keeps the newest job of each kind and key, in the position of the first, and lists the ids of the others.
 func collapse(due []Job) (kept []Job, dropped []int64) {
 	type name struct{ kind, key string }
 	places := make(map[name]int)
@@ -129,7 +128,8 @@ func collapse(due []Job) (kept []Job, dropped []int64) {
 	return kept, dropped
 }
 
-// firstDue asks, of those of the kinds that have jobs, when the first is due, and answers the kinds that are kept.
+// firstDue looks up when the first job of each kind is due, and returns the kinds that keep accepts. A kind without jobs is
+// left out.
 func firstDue(ctx context.Context, s *sql.DB, kinds []string, keep func(due time.Time) bool) (kept []string, err error) {
 	list := make(sql.Rows, len(kinds))
 	for i, kind := range kinds {

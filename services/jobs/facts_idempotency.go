@@ -10,10 +10,10 @@ import (
 	"tidings/services/sql"
 )
 
-// IdempotencyFor is how long an idempotency key is remembered.
+// IdempotencyFor is how long an idempotency key is kept.
 const IdempotencyFor = 24 * time.Hour
 
-// ErrRemembered is what Remember answers when the key stands already: Recall gives what it had made.
+// ErrRemembered is what Remember returns when the key exists already: Recall returns its result.
 var ErrRemembered = services.Errorf(services.Unavailable, "this idempotency key is being used by another request: send it again")
 
 var (
@@ -30,9 +30,9 @@ var (
 	forget = sql.NewStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
 )
 
-// Remember takes a key for 24 hours, with what it makes, in the transaction that makes it. A transaction that has taken
-// the same key and is not yet at its end is waited for. ErrRemembered when the key stands already; nothing is undone then,
-// and Recall in the same transaction finds it.
+// Remember claims a key for 24 hours and stores the result with it, in the transaction of the command. It waits for a running
+// transaction that has claimed the same key. ErrRemembered when the key exists already; then nothing is undone, and Recall in
+// the same transaction finds it.
 func Remember(ctx context.Context, tx *sql.Tx, scope, key string, bodyHash []byte, ids []string) error {
 	if ids == nil {
 		ids = []string{}
@@ -47,22 +47,24 @@ func Remember(ctx context.Context, tx *sql.Tx, scope, key string, bodyHash []byt
 	return err
 }
 
-// RememberMade adds to a key that this transaction has taken what it made.
+// RememberMade stores the result under a key that this transaction has claimed.
 func RememberMade(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
 	_, err := tx.Run(ctx, rememberMade, scope, key, sql.AsJSON(ids))
 	return err
 }
 
-// RememberRefused adds to a key that this transaction has taken that its request was refused, and how.
+// RememberRefused stores the refusal of the request under a key that this transaction has claimed.
 func RememberRefused(ctx context.Context, tx *sql.Tx, scope, key string, refusal *services.Error) error {
 	_, err := tx.Run(ctx, rememberRefused, scope, key, string(refusal.Code), refusal.Message)
 	return err
 }
 
-// unchangedCode stands in the column of a refusal's code for a request that found the state as it asked for. It is no services.Code.
+// unchangedCode stands in the column of a refusal's code when the request found the state as it asked for. It is no
+// services.Code.
 const unchangedCode = "UNCHANGED"
 
-// RememberUnchanged adds to a key that this transaction has taken that its request changed nothing, and the ids that it answered.
+// RememberUnchanged stores, under a key that this transaction has claimed, that its request changed nothing, and the ids that
+// it returned.
 func RememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
 	if len(ids) > 0 {
 		if err := RememberMade(ctx, tx, scope, key, ids); err != nil {
@@ -73,7 +75,8 @@ func RememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids [
 	return err
 }
 
-// Remembered is the answer that a key had: what was made, or the refusal, nil for none. Unchanged: the request changed nothing.
+// Remembered is the stored result of a key: the created ids, or the refusal (nil for none). Unchanged means that the request
+// changed nothing.
 type Remembered struct {
 	BodyHash  []byte
 	IDs       []string
@@ -81,7 +84,7 @@ type Remembered struct {
 	Unchanged bool
 }
 
-// Recall gives the answer that a key had within the last 24 hours.
+// Recall returns the result that a key had within the last 24 hours.
 func Recall(ctx context.Context, tx *sql.Tx, scope, key string) (had Remembered, found bool, err error) {
 	var list, code, message string
 	found, err = tx.One(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &list, &code, &message)
@@ -101,7 +104,7 @@ func Recall(ctx context.Context, tx *sql.Tx, scope, key string) (had Remembered,
 	return had, true, nil
 }
 
-// ForgetIdempotencyKeys deletes those remembered before a time and says how many.
+// ForgetIdempotencyKeys deletes the keys stored before a time and returns how many.
 func ForgetIdempotencyKeys(ctx context.Context, s *sql.DB, before time.Time) (forgotten int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, forget, before)

@@ -7,11 +7,11 @@ import (
 	"tidings/services/sql"
 )
 
-// keepNodes is how long the row of a node stays after its last heartbeat: longer than any lease of its jobs.
+// keepNodes is how long a node's row stays after its last heartbeat: longer than any lease of its jobs.
 const keepNodes = 24 * time.Hour
 
 var (
-	// A heartbeat that a crash of the database loses has been replaced by the next one: its commit does not wait for the disk.
+	// A heartbeat's commit does not wait for the disk: if a crash of the database loses it, the next heartbeat has replaced it.
 	beatNode = sql.NewStatement("heartbeat", `INSERT INTO nodes (name, beat_at, clock_at) SELECT $1, {database clock}, $2 {no wait for the disk}
 		ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, clock_at = excluded.clock_at`)
 
@@ -42,16 +42,16 @@ var (
 		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = jobs.node AND n.beat_at > {database clock} - $3)`)
 )
 
-// Node is a process that shares this database, as its last heartbeat shows it.
+// Node is a process that shares this database, according to its last heartbeat.
 type Node struct {
 	Name   string
-	Self   bool          // it is the one that asks
+	Self   bool          // it is this node
 	Silent time.Duration // since its last heartbeat, by the database's clock
-	Ahead  time.Duration // of its clock before the database's, less what the heartbeat took on its way
+	Ahead  time.Duration // how far its clock is ahead of the database's, less the time that the heartbeat took on its way
 }
 
-// Beat says that this node lives and lists the nodes that have said so within a day, by their names. On SQLite, which serves
-// one process, it does nothing and lists nobody.
+// Beat records this node's heartbeat and lists the nodes with a heartbeat within a day, by name. On SQLite, which serves one
+// process, it does nothing and lists none.
 func Beat(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil
@@ -62,7 +62,7 @@ func Beat(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	return Nodes(ctx, s)
 }
 
-// Nodes lists what Beat does, and says nothing of this node.
+// Nodes lists the same nodes as Beat, without a heartbeat of this node.
 func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil
@@ -79,7 +79,7 @@ func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	return nodes, err
 }
 
-// Leave takes this node off the list: it holds no jobs any more.
+// Leave removes this node from the list. It must hold no jobs any more.
 func Leave(ctx context.Context, s *sql.DB) error {
 	if s.Node == "" {
 		return nil
@@ -88,7 +88,7 @@ func Leave(ctx context.Context, s *sql.DB) error {
 	return err
 }
 
-// ForgetNodes takes those off the list that have been silent for a day, and says how many.
+// ForgetNodes removes the nodes that have been silent for a day, and returns how many.
 func ForgetNodes(ctx context.Context, s *sql.DB) (forgotten int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, forgetNodes, keepNodes.Microseconds())
@@ -97,13 +97,13 @@ func ForgetNodes(ctx context.Context, s *sql.DB) (forgotten int, err error) {
 	return forgotten, err
 }
 
-// HeldBy lists jobs whose leases some nodes hold, at most limit, the first made first.
+// HeldBy lists jobs that some nodes hold leases on, at most limit, the first made first.
 func HeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Job, error) {
 	return jobsOf(ctx, s, heldJobs, nodes, limit)
 }
 
-// Overdue lists the ids of jobs of some kinds that were due at a moment and nobody has claimed, at most limit, the first made
-// first: the workers are behind, or a node that hangs has locked them.
+// Overdue lists the ids of jobs of some kinds that were due at a time and are not claimed, at most limit, the first made first:
+// the workers are behind, or a hanging node has locked them.
 func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy time.Time, limit int) ([]int64, error) {
 	list := make(sql.Rows, len(kinds))
 	for i, kind := range kinds {
@@ -112,7 +112,7 @@ func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy time.Time, li
 	return jobIDs(ctx, s, overdueJobs, list, dueBy, limit)
 }
 
-// Jobs reads those of some jobs that are not done yet, the first made first. They are not claimed by it.
+// Jobs reads those of some jobs that are not done yet, the first made first, without claiming them.
 func Jobs(ctx context.Context, s *sql.DB, ids []int64) ([]Job, error) {
 	return jobsOf(ctx, s, jobsByID, ids)
 }
@@ -144,8 +144,8 @@ func jobIDs(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (ids 
 	return ids, err
 }
 
-// FreeJobsOf ends the leases of nodes that have been silent for so long, and says how many. What they still do with those
-// jobs has no effect on them: the tokens are void.
+// FreeJobsOf ends the leases of nodes that have been silent for so long, and returns how many. Later writes of those nodes to
+// the jobs have no effect: their tokens are void.
 func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Duration) (freed int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		freed, err = tx.Run(ctx, freeSilent, nodes, tx.Now, silent.Microseconds())
@@ -154,9 +154,9 @@ func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Dura
 	return freed, err
 }
 
-// FreeOwnJobs ends the leases that an earlier process of this node's name holds, and says how many. Those of jobs that a transaction
-// of that process has locked stand still: they are left, at most limit, the first made first. Call it again until none is. On SQLite
-// the lock of the file says that whoever held leases is dead: all of them end.
+// FreeOwnJobs ends the leases that an earlier process of this node's name still holds, and returns how many. It cannot free
+// jobs that a transaction of that process still has locked: they are left, at most limit, the first made first. Call it again
+// until none is left. On SQLite the lock of the file proves that every former holder of a lease is dead: all leases end.
 func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []Job, err error) {
 	its := s.Tokens + "%"
 	err = s.Write(ctx, func(tx *sql.Tx) error {

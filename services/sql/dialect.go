@@ -83,8 +83,8 @@ func (d dialect) translate(text string) string {
 		case "rows":
 			return d.table(words[1], strings.Join(words[2:], " "))
 		case "each":
-			// SQLite keeps the order of a CROSS JOIN. PostgreSQL orders joins by its statistics, which know of no post
-			// after an import; OFFSET keeps the subquery apart.
+			// SQLite keeps the order of a CROSS JOIN. PostgreSQL orders joins by its statistics, which right after an import do
+			// not yet include the posts; OFFSET makes the subquery an optimization fence.
 			return [dialects]string{SQLite: "CROSS JOIN posts p", Postgres: "CROSS JOIN LATERAL (SELECT p.id, p.author FROM posts p"}[d]
 		case "end":
 			return [dialects]string{Postgres: "OFFSET 0) AS p"}[d]
@@ -109,8 +109,8 @@ func (d dialect) translate(text string) string {
 	return text
 }
 
-// limit is a parameter as the whole of a LIMIT. SQLite plans by its value, and so it prepares the statement anew whenever
-// another one is bound, each time it runs: that takes longer than most statements do. A sum it does not look at.
+// limit is a parameter that is the whole LIMIT. SQLite plans by the bound value of such a parameter, and so prepares the
+// statement anew whenever the value changes. That takes longer than most statements do. It does not look into a sum.
 var limit = regexp.MustCompile(`LIMIT \$(\d+)`)
 
 func (d dialect) among(column, parameter, kind string) string {
@@ -137,7 +137,7 @@ func (d dialect) table(parameter, columns string) string {
 	return fmt.Sprintf("(SELECT %s FROM %s)", strings.Join(picked, ", "), source)
 }
 
-// locking is nothing on SQLite, where there is one writer at a time.
+// locking is empty on SQLite, which has one writer at a time.
 func (d dialect) locking(words string) string {
 	clauses := map[string]string{
 		"for update":    "FOR UPDATE",

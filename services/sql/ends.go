@@ -2,13 +2,14 @@ package sql
 
 import "context"
 
-// End is work that a transaction does once, at its end, with all the values that its functions kept for it: many small
+// End is work that a transaction does once, at its end, with all the values that its functions kept for it. Many small
 // additions become one statement.
 type End struct {
 	run func(ctx context.Context, tx *Tx, values []any) error
 }
 
-// NewEnd declares what is done with the values. It is called in the transaction and may run more than once, as its functions may.
+// NewEnd declares what to do with the kept values. run is called in the transaction and, like any function of a transaction,
+// may run more than once.
 func NewEnd(run func(ctx context.Context, tx *Tx, values []any) error) *End { return &End{run} }
 
 // kept is a value that waits for the end of its transaction.
@@ -17,10 +18,10 @@ type kept struct {
 	value any
 }
 
-// Keep keeps a value for the end of the transaction. What an undone part kept is forgotten with it.
+// Keep keeps a value for the end of the transaction. When a part is undone, the values that it kept are dropped too.
 func (tx *Tx) Keep(end *End, value any) { tx.kept = append(tx.kept, kept{end, value}) }
 
-// runEnds does what was kept, the ends in the order in which they were first kept for.
+// runEnds runs the ends of all kept values, in the order in which each end first got a value.
 func (tx *Tx) runEnds(ctx context.Context) error {
 	var ends []*End
 	values := map[*End][]any{}
@@ -39,7 +40,7 @@ func (tx *Tx) runEnds(ctx context.Context) error {
 	return nil
 }
 
-// Signal has the commit of this transaction signalled to those who registered with OnSignal.
+// Signal makes the commit of this transaction call the functions that were registered with OnSignal.
 func (tx *Tx) Signal() { tx.signal = true }
 
 // OnSignal registers a function that is called after each commit with a signal. Register before the first write. The function

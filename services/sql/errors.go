@@ -58,14 +58,14 @@ func unavailable(err error) bool {
 	return connecting || network || strings.Contains(text, "conn closed") || strings.Contains(text, "database is closed")
 }
 
-// unavailableState judges a PostgreSQL SQLSTATE.
+// unavailableState classifies a PostgreSQL SQLSTATE.
 func unavailableState(code string) bool {
 	switch code {
 	case "25006", // read only: a standby, or a disk that an administrator protects
 		"25P03", // idle in transaction too long
 		"40001", // serialization failure, still after the retries
 		"40P01", // deadlock, still after the retries
-		"55P03", // a lock is not to be had in time
+		"55P03", // a lock could not be had in time
 		"57014", // cancelled, by our deadline or an administrator
 		"58030": // an I/O error of the server
 		return true
@@ -75,7 +75,7 @@ func unavailableState(code string) bool {
 	return class == "08" || class == "28" || class == "53" || strings.HasPrefix(code, "57P")
 }
 
-// unavailableResult judges a SQLite result code.
+// unavailableResult classifies a SQLite result code.
 func unavailableResult(code int) bool {
 	switch code & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY,
@@ -85,13 +85,14 @@ func unavailableResult(code int) bool {
 	return false
 }
 
-// busy says that another process holds the lock of the SQLite file.
+// busy reports whether another process holds the lock of the SQLite file.
 func busy(err error) bool {
 	file, ok := errors.AsType[*sqlitedriver.Error](err)
 	return ok && file.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
-// conflicting says that PostgreSQL gave way to another transaction: the same work may well pass when repeated.
+// conflicting reports whether PostgreSQL aborted this transaction in favour of another: the same work may well succeed when
+// repeated.
 func conflicting(err error) bool {
 	server, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (server.Code == "40001" || server.Code == "40P01")

@@ -11,8 +11,8 @@ import (
 	"tidings/services"
 )
 
-// lockFile makes this process the only one on the SQLite file at path. The kernel gives the lock back when the
-// process ends, however it ends; the file FILE.lock itself stays, since removing it would let two in.
+// lockFile makes this process the only user of the SQLite file at path. The kernel releases the lock when the process ends,
+// however it ends. The file FILE.lock itself stays, since removing it would let two processes in.
 func lockFile(path string) (io.Closer, error) {
 	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

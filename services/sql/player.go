@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// answer is what PostgreSQL answered to a statement: its rows, how many it changed, or why it could not.
+// answer is PostgreSQL's answer to a statement: its rows, how many it changed, or its error.
 type answer struct {
 	rows    [][]any
 	changed int64
@@ -23,9 +23,9 @@ type answer struct {
 type step struct {
 	name, text string
 	args       []any
-	answer     *answer // nil: it is not known yet
-	believed   bool    // the answer is that of the last pass
-	certain    bool    // the answer is an error that came when all before it was settled; it is not provoked again
+	answer     *answer // nil: not known yet
+	believed   bool    // the answer comes from the last pass
+	certain    bool    // the answer is an error that came when all before it was settled; the statement is not sent again
 }
 
 func (s step) same(text string, args []any) bool {
@@ -34,11 +34,11 @@ func (s step) same(text string, args []any) bool {
 
 var errWaits = errors.New("store: the answer to a statement is not known yet")
 
-// player answers the statements of a function with what is known from the last pass, and notes them for the next.
+// player answers the statements of a function from the last pass where it can, and records them for the next pass.
 type player struct {
-	before  []step // what the function did last
+	before  []step // the function's steps in the last pass
 	sure    bool   // the functions before this one are settled
-	follows bool   // up to here it does the same
+	follows bool   // so far the function repeats its steps of the last pass
 	steps   []step
 	waits   bool
 	name    string                               // of the next statement
@@ -47,8 +47,8 @@ type player struct {
 
 func (p *player) note(name string) { p.name = name }
 
-// believes says that the function did what it did last, with answers of the last pass alone. A statement that is not that of
-// the last run is never believed, nor is one after it.
+// believes reports whether the function repeated its last steps, with answers from the last pass alone. A statement that
+// differs from the last run is never believed, nor is any after it.
 func (p *player) believes() bool {
 	for _, step := range p.steps {
 		if !step.believed {
@@ -58,7 +58,7 @@ func (p *player) believes() bool {
 	return true
 }
 
-// next answers a statement. One whose rows nobody knows ends the run of the function.
+// next answers a statement. A statement whose rows are needed and not known ends the run of the function.
 func (p *player) next(text string, args []any, rows bool) answer {
 	now := step{name: p.name, text: text, args: args}
 	p.name = ""
@@ -90,7 +90,7 @@ func (p *player) next(text string, args []any, rows bool) answer {
 	return answer{changed: guess(text, args)}
 }
 
-// guess is how many rows a statement changes if all goes well: one, or as many as it inserts.
+// guess is how many rows a statement changes when all goes well: one, or as many as it inserts.
 func guess(text string, args []any) int64 {
 	if strings.HasPrefix(text, "INSERT") && strings.Contains(text, "unnest(") && len(args) > 0 {
 		return int64(reflect.ValueOf(args[0]).Len())
@@ -131,7 +131,7 @@ func readAnswer(results pgx.BatchResults) (got answer) {
 	return got
 }
 
-// plain is a value as database/sql would have it.
+// plain is a value in the form in which database/sql returns it.
 func plain(value any) (any, error) {
 	switch v := value.(type) {
 	case nil, int64, float64, bool, string, []byte:
@@ -146,7 +146,7 @@ func plain(value any) (any, error) {
 	return nil, fmt.Errorf("store: an unknown type of value, %T", value)
 }
 
-// heldRows are rows that were read before they are asked for.
+// heldRows are rows that have been read already, before the function asks for them.
 type heldRows struct {
 	rows [][]any
 	row  []any

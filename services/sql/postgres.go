@@ -16,21 +16,22 @@ import (
 	"tidings/services"
 )
 
-// sessionSettings are made on each new connection. An answered write must be on disk whatever the server's
-// default, and a node that hangs must not hold its rows for longer than others wait before they take over. Every query here is made of short walks along
-// indexes, many of which end at a limit: the planner shall not guess, from statistics that are old or not there yet,
-// that reading a whole table, or compiling the query, is worth it.
+// sessionSettings are applied to each new connection. An acknowledged write must be on disk whatever the server's default, and
+// a hanging node must not hold row locks for longer than others wait before they take over. Every query here is made of short
+// index walks, many with a limit. The settings keep the planner from reading a whole table, or compiling the query, because its
+// statistics are old or missing.
 const sessionSettings = `SELECT
 	CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
 	set_config('idle_in_transaction_session_timeout', '3s', false),
 	set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
 	set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)`
 
-// endsWithItsClient is a further setting of a connection: a statement that runs for long ends within this time after its client has
-// gone, and gives up the rows that it has locked. PostgreSQL before 14, and some systems, know no such setting.
+// endsWithItsClient is a further setting of a connection: a long statement ends within this time after its client has gone, and
+// releases its row locks. PostgreSQL before 14, and some systems, lack the setting.
 const endsWithItsClient = `SET client_connection_check_interval = '1s'`
 
-// idleConnections end after this time, so that a server that was restarted is soon rid of dead ones.
+// idleConnections is the time after which an idle connection is closed, so that dead ones disappear soon after a restart of the
+// server.
 const idleConnections = 5 * time.Minute
 
 func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
@@ -63,7 +64,7 @@ func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 	s.Runner.db = pool{s.db}
 	defer func() {
 		if err != nil {
-			_ = s.release() // the reason why it did not open is what counts
+			_ = s.release() // the error of opening is the one that matters
 		}
 	}()
 	if err := s.db.PingContext(ctx); err != nil {
@@ -75,10 +76,11 @@ func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 	return s.migrate(ctx, s.db)
 }
 
-// sslModes are those of PostgreSQL's own clients.
+// sslModes are the modes of PostgreSQL's own clients.
 var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
-// wrongIn says what is wrong in a URL that the driver does not take, and repeats nothing of it but the name of a parameter.
+// wrongIn says why the driver rejects a URL. It repeats nothing of the URL but the name of a parameter, since the URL may hold
+// a password.
 func wrongIn(text string) string {
 	parsed, err := url.Parse(text)
 	if err != nil {

@@ -14,25 +14,25 @@ import (
 	"tidings/services"
 )
 
-// An engine whose disk is full, or that became read only, still answers reads. From its first refusal on the Store says
-// that it takes no writes, until one that Watch makes each second is on disk again: a node that does not write could not
-// tell otherwise, and what finds nothing to write is no proof.
+// An engine with a full disk, or one that became read-only, still answers reads. From the first refused write on the Store
+// reports that it takes no writes, until a test write, which Watch makes each second, is on disk again. Only a real write can
+// tell: a node that does not write learns nothing, and an update that matches no row proves nothing.
 
 const (
 	watchEvery = time.Second
 	probeTime  = 5 * time.Second
 )
 
-// probeWrite changes nothing, and yet needs what every write needs.
+// probeWrite changes no value, and yet needs everything that a write needs.
 var probeWrite = NewStatement("try to write", `UPDATE counters SET value = value WHERE name = 'users'`)
 
-// refusals say whether writes are refused. They are safe for concurrent use.
+// refusals records whether writes are refused. It is safe for concurrent use.
 type refusals struct{ on atomic.Bool }
 
-// RefusesWrites says that the engine answers and takes no writes: every mutation would fail.
+// RefusesWrites reports that the engine answers reads and takes no writes: every mutation would fail.
 func (s *DB) RefusesWrites() bool { return s.refusals.on.Load() }
 
-// noteRefusal looks at how a transaction ended.
+// noteRefusal records from the errors of a transaction whether writes are refused.
 func (s *DB) noteRefusal(errs []error) {
 	for _, err := range errs {
 		if Refused(err) && !s.refusals.on.Swap(true) {
@@ -52,11 +52,11 @@ func Refused(err error) bool {
 			return true
 		}
 	}
-	// A write of SQLite beyond the largest size of a file ends like this, without a type of its own.
+	// SQLite's error for a write beyond the maximum size of a file has no type of its own.
 	return err != nil && strings.Contains(err.Error(), "file too large")
 }
 
-// CheckWrites tries to write, when the last that is known is that writes are refused.
+// CheckWrites makes a test write if writes were refused last.
 func (s *DB) CheckWrites(ctx context.Context) error {
 	if !s.RefusesWrites() {
 		return nil
@@ -73,7 +73,7 @@ func (s *DB) CheckWrites(ctx context.Context) error {
 	return err
 }
 
-// Watch looks each second whether writes that were refused are taken again, until ctx ends.
+// Watch checks each second whether refused writes work again, until ctx ends.
 func (s *DB) Watch(ctx context.Context) error {
 	return services.Every(ctx, watchEvery, func(ctx context.Context) {
 		if err := s.CheckWrites(ctx); err != nil && ctx.Err() == nil {

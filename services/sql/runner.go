@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// queryer sends SQL somewhere: to a pool, to a transaction, to SQLite's one writing connection.
+// queryer sends SQL to a pool, to a transaction, or to SQLite's one writing connection.
 type queryer interface {
 	query(ctx context.Context, text string, args []any) (found, error)
 	exec(ctx context.Context, text string, args []any) (sql.Result, error)
@@ -28,7 +28,7 @@ type found interface {
 type Runner struct {
 	Dialect dialect
 	db      queryer
-	trace   func(statement string) // nil for nobody
+	trace   func(statement string) // nil: not traced
 }
 
 func (r Runner) tell(st Statement) {
@@ -81,7 +81,7 @@ func (r Runner) Insert(ctx context.Context, ins Insertion, all [][]any) (inserte
 	if len(all) == 0 {
 		return 0, nil
 	}
-	// A round trip to PostgreSQL is worth sharing; SQLite is quickest with a row at a time.
+	// On PostgreSQL all rows share one round trip; SQLite is fastest with one row at a time.
 	calls := all
 	if r.Dialect == Postgres {
 		calls = [][]any{ins.arrays(all)}
@@ -98,8 +98,8 @@ func (r Runner) Insert(ctx context.Context, ins Insertion, all [][]any) (inserte
 
 type readsLeft struct{}
 
-// LimitReads lets the Store answer so many more reads of a context on PostgreSQL, and make no write. After them it answers
-// UNAVAILABLE without asking: whoever asks for many at once can do without the rest.
+// LimitReads bounds how many more reads of a context the Store answers on PostgreSQL, and forbids it writes. Beyond the bound
+// it returns UNAVAILABLE without a query. It is for callers that read much in bulk and can do without the rest.
 func LimitReads(ctx context.Context, reads int) context.Context {
 	left := &atomic.Int64{}
 	left.Store(int64(reads))
@@ -122,7 +122,7 @@ func mayWrite(ctx context.Context) error {
 	return nil
 }
 
-// pool reads from PostgreSQL; its driver keeps prepared statements by itself.
+// pool reads from PostgreSQL, whose driver keeps prepared statements itself.
 type pool struct{ db *sql.DB }
 
 func (p pool) query(ctx context.Context, text string, args []any) (found, error) {
@@ -147,7 +147,7 @@ func (t transaction) exec(ctx context.Context, text string, args []any) (sql.Res
 	return t.tx.ExecContext(ctx, text, args...)
 }
 
-// preparedPool reads from SQLite, whose driver compiles a text each time unless it is prepared.
+// preparedPool reads from SQLite, whose driver compiles a text on every call unless it is prepared.
 type preparedPool struct {
 	db       *sql.DB
 	prepared sync.Map // text -> *sql.Stmt
@@ -200,8 +200,8 @@ func (p *preparedConn) statement(ctx context.Context, text string) (*sql.Stmt, e
 	return made, err
 }
 
-// timely lets a caller's deadline end what they do before a statement and never within one: a statement that is
-// interrupted takes SQLite's whole transaction with it, and with it the others of the group.
+// timely applies a caller's deadline before a statement and never within one: interrupting a statement rolls back SQLite's
+// whole transaction, and with it the other callers of the group.
 func timely(ctx context.Context) (context.Context, error) {
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return ctx, err

@@ -25,16 +25,16 @@ import (
 	"tidings/services"
 )
 
-// Config says which database and how.
+// Config selects and configures the database.
 type Config struct {
 	URL      string         // sqlite:FILE, or postgres://USER:PASSWORD@HOST:PORT/DATABASE
 	Node     string         // PostgreSQL: this node's name among those that share the database; "" is none
 	MaxConns int            // PostgreSQL: connections at most; 0 is 16
-	Clock    services.Clock // nil is the machine's
+	Clock    services.Clock // nil is the machine's clock
 	Log      *slog.Logger   // nil is none
 
-	// Trace is told the name of each statement before it runs, or of a batch on PostgreSQL when it is committed, by any
-	// goroutine; nil is nobody.
+	// Trace is called with the name of each statement before it runs; on PostgreSQL a batch's statements are named when it is
+	// committed. Any goroutine may call it; nil traces nothing.
 	Trace func(statement string)
 }
 
@@ -50,23 +50,23 @@ type DB struct {
 	clock  services.Clock
 	log    *slog.Logger
 	db     *sql.DB // PostgreSQL: everything; SQLite: the readers
-	beats  *sql.DB // PostgreSQL: one connection of their own, so that load does not delay them
+	beats  *sql.DB // PostgreSQL: a connection for heartbeats only, so that load does not delay them
 	Pulse  Runner  // through beats
 	writer *writer // SQLite only
 	lock   io.Closer
 
 	refusals refusals
-	given    atomic.Int64 // the latest time that a transaction had, in microseconds
-	onSignal []func()     // called after a commit that is signalled
+	given    atomic.Int64 // the latest time given to a transaction, in microseconds
+	onSignal []func()     // called after a commit that called Signal
 
 	mu      sync.RWMutex // guards closed against writes that are starting
 	closed  bool
 	writing sync.WaitGroup
 }
 
-// Open opens the database and brings its tables up to date. A URL that is none is INVALID, a SQLite file that
-// another process has is CONFLICT, a database that is newer than this program too, and one that cannot be
-// reached or opened is UNAVAILABLE. The errors name the database and never a password.
+// Open opens the database and brings its tables up to date. INVALID for a malformed URL; CONFLICT for a SQLite file that
+// another process has open, and for a database that is newer than this program; UNAVAILABLE for one that cannot be reached or
+// opened. The errors name the database and never a password.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	s := &DB{clock: cfg.Clock, log: cfg.Log, Tokens: rand.Text(), Runner: Runner{trace: cfg.Trace}}
 	if s.clock == nil {
@@ -98,8 +98,8 @@ func (s *DB) open(ctx context.Context, cfg Config) error {
 	}
 }
 
-// Close waits for the writes that have begun, refuses further ones, and gives the database back. Reads that
-// still run fail. Closing again does nothing.
+// Close waits for the writes that have begun, refuses further ones, and closes the database. Reads that still run fail. Closing
+// again does nothing.
 func (s *DB) Close() error {
 	s.mu.Lock()
 	closed := s.closed
@@ -112,7 +112,7 @@ func (s *DB) Close() error {
 	return s.release()
 }
 
-// release closes what was opened, the last first, and gives the first error.
+// release closes what was opened, the last first, and returns the first error.
 func (s *DB) release() error {
 	var first error
 	keep := func(err error) {
@@ -134,7 +134,7 @@ func (s *DB) release() error {
 	return Fault("close "+s.name, first)
 }
 
-// begin admits a write, until Close. The caller calls s.writing.Done after it.
+// begin admits a write, unless Close was called. The caller calls s.writing.Done after it.
 func (s *DB) begin() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -145,7 +145,7 @@ func (s *DB) begin() error {
 	return nil
 }
 
-// Ping asks the database for an answer. UNAVAILABLE when there is none before ctx ends.
+// Ping checks that the database answers. UNAVAILABLE when it does not before ctx ends.
 func (s *DB) Ping(ctx context.Context) error {
 	return Fault("ping "+s.name, s.db.PingContext(ctx))
 }

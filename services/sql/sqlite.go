@@ -17,16 +17,16 @@ import (
 	"tidings/services"
 )
 
-// The settings of SQLite's connections. FULL makes a commit wait for the disk. The write-ahead log is cut back
-// after a burst, and some pages of it are gathered before they are copied into the file.
+// The settings of SQLite's connections. FULL makes a commit wait for the disk. The write-ahead log is truncated after a burst,
+// and gathers some pages before they are copied into the file.
 var (
 	writerPragmas = []string{"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "foreign_keys(0)",
 		"cache_size(-65536)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"}
 	readerPragmas = []string{"query_only(1)", "busy_timeout(5000)", "cache_size(-16384)", "temp_store(MEMORY)"}
 )
 
-// openSQLite locks the file, migrates it through the writing connection, then opens readers. A reader sees the
-// state of the last commit and is never in the writer's way.
+// openSQLite locks the file, migrates it through the writing connection, then opens readers. A reader sees the last commit and
+// never blocks the writer.
 func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	s.Dialect = SQLite
 	if file == "" || file == ":memory:" {
@@ -42,7 +42,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = s.release() // the reason why it did not open is what counts
+			_ = s.release() // the error of opening is the one that matters
 		}
 	}()
 	if s.lock, err = lockFile(path); err != nil {
@@ -66,8 +66,8 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	return openFault(path, s.db.PingContext(ctx))
 }
 
-// keepPrivate makes the file, unless it is there, and keeps it and the files beside it to their owner, whatever the folder
-// lets others read. SQLite makes the files beside it with the mode of the file itself.
+// keepPrivate creates the file, unless it exists, and makes it and the files beside it readable by their owner only, whatever
+// the permissions of the folder. SQLite creates the files beside it with the mode of the file itself.
 func keepPrivate(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -89,7 +89,7 @@ func sqliteDSN(path, mode string, pragmas []string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: query.Encode()}).String()
 }
 
-// openFault names the file in an error of opening it.
+// openFault adds the name of the file to an error of opening it.
 func openFault(path string, err error) error {
 	if err == nil {
 		return nil
@@ -106,12 +106,12 @@ func openFault(path string, err error) error {
 	return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)
 }
 
-// checkHeader refuses a file that is something else, before anything is written beside it.
+// checkHeader rejects a file that is no SQLite database, before anything is written beside it.
 func checkHeader(path string) error {
 	const magic = "SQLite format 3\x00"
 	file, err := os.Open(path)
 	if err != nil {
-		return nil // it will be made, or its fault is told when it is opened for writing
+		return nil // it will be created, or opening it for writing reports the error
 	}
 	defer func() { _ = file.Close() }()
 	header := make([]byte, len(magic))

@@ -15,29 +15,29 @@ import (
 )
 
 // The functions of a batch run one after the other, and on PostgreSQL each statement of each would wait for its answer:
-// thousands of round trips. So a batch goes out in passes. A pass runs every function as far as answers are known, sends
-// the statements of all of them, in the order of the functions, in one round trip, and reads the answers. The next pass
-// undoes it and does the same with the answers that the pass before has brought. Once the functions, run with the answers
-// of a pass, do exactly what was sent in that pass, it is what would have happened one by one, and it is committed.
+// thousands of round trips. So a batch goes out in passes. A pass runs every function as far as answers are known, sends the
+// statements of all of them, in the order of the functions, in one round trip, and reads the answers. The next pass rolls it
+// back and repeats it with the answers of the pass before. When the functions, run with the answers of a pass, issue exactly
+// the statements of that pass, the result is the same as if they had run one by one, and it is committed.
 //
-// Each pass takes every function past one more statement whose rows it has to know. A statement that only changes rows is
-// not waited for: its count is guessed, and looked at afterwards. Since a pass keeps the order, a function sees what those
-// before it did. A wrong guess costs a pass and is never believed.
+// Each pass takes every function past one more statement whose rows it needs. The batch does not wait for a statement that only
+// changes rows: it guesses the count and checks it afterwards. Since a pass keeps the order, a function sees the writes of
+// those before it. A wrong guess costs a pass and is never committed.
 
-// maxPasses is after how many passes without one more function settled the next one is run alone, statement by statement.
-// So others who change the same rows all the time do not keep a batch from its end: what it has locked then stays locked.
-// A batch in which that does not help for so many functions as maxAlone runs statement by statement from there on.
+// maxPasses is the number of passes without a newly settled function after which the next function runs alone, statement by
+// statement. What it locks stays locked, so that others who keep changing the same rows cannot delay the batch forever. After
+// maxAlone such functions the rest of the batch runs statement by statement.
 const (
 	maxPasses = 16
 	maxAlone  = 4
 )
 
-// script is what a function did when it was last run.
+// script records the steps of a function's last run.
 type script struct {
 	steps   []step
-	waits   bool // for the answer of its last step
+	waits   bool // the run ended because it needs the answer of its last step
 	failed  error
-	settled bool // it did what was sent for it, with the answers that this brought
+	settled bool // the run repeated the steps that were sent, with their answers
 	kept    []kept
 }
 
@@ -52,18 +52,19 @@ type together struct {
 	ids     [][]services.PostID // of each call of NewID, those of all functions
 	moments [][]time.Time       // of each function, those of its calls of Moment
 
-	base    int  // the functions before it stand: they are settled, and a savepoint follows them
+	base    int  // functions before it are final: they are settled and a savepoint follows them
 	cut     int  // the next pass puts a savepoint before this function
-	placed  bool // the last pass did, and it is not the base
-	begun   bool // the transaction is
-	aborted bool // the last pass ended with the error of a statement
-	passes  int  // since base moved
+	placed  bool // the last pass placed that savepoint, and it is not the base
+	begun   bool // the transaction has begun
+	aborted bool // an error of a statement ended the last pass
+	passes  int  // since base last moved
 	alones  int  // functions that were run alone
-	singly  bool // the rest runs alone: also where a statement could not be sent, which spoils its own function only
+	singly  bool // the rest runs alone; also when a statement could not be sent, so that only its own function fails
 }
 
-// tryTogether runs the functions of a batch in one transaction. err is an error of the whole, with which nothing stands:
-// also that of a function which gave way to another transaction, unless this is the last try.
+// tryTogether runs the functions of a batch in one transaction. err is an error of the whole batch, of which nothing stands
+// then. It is also the error of a function that PostgreSQL aborted in favour of another transaction, unless this is the last
+// try.
 func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, err error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) 
 	return errs, Fault("write a batch", err)
 }
 
-// rollback ends a transaction that came to nothing. An error says that the connection is of no use any more.
+// rollback ends a transaction without a result. An error means that the connection is unusable.
 func (t *together) rollback() error {
 	if t.conn.IsClosed() {
 		return driver.ErrBadConn
@@ -144,7 +145,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 	return errs, nil
 }
 
-// conflict is the error of the first function that gave way to another transaction.
+// conflict is the error of the first function that PostgreSQL aborted in favour of another transaction.
 func (t *together) conflict() error {
 	for _, script := range t.scripts {
 		if conflicting(script.failed) {
@@ -154,10 +155,10 @@ func (t *together) conflict() error {
 	return nil
 }
 
-// play runs the functions that do not stand yet with the answers that there are.
+// play runs the functions that are not final with the answers known so far.
 func (t *together) play() {
 	var all []kept
-	sure := true // all that is before stands or is settled
+	sure := true // all functions before are final or settled
 	for i := range t.scripts {
 		if i >= t.base {
 			t.tx.kept = nil
@@ -200,7 +201,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 	return now
 }
 
-// call runs a function as Store.call does, and lets it end where it has to wait.
+// call runs a function as Store.call does, and stops it where it needs an unknown answer.
 func (t *together) call(i int) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil && cause != any(errWaits) {
@@ -210,7 +211,7 @@ func (t *together) call(i int) (err error) {
 	return t.fns[i](t.tx)
 }
 
-// id gives a function ids that are the same in every pass, and rise in the order of the functions.
+// id returns ids for a function that are the same in every pass and rise in the order of the functions.
 func (t *together) id(function, call int, next func() services.PostID) services.PostID {
 	for call >= len(t.ids) {
 		ids := make([]services.PostID, len(t.scripts))
@@ -222,8 +223,8 @@ func (t *together) id(function, call int, next func() services.PostID) services.
 	return t.ids[call][function]
 }
 
-// settle lets those functions stand that are settled and have a savepoint behind them, and says whether all are settled in
-// a transaction that can be committed: one that the last pass aborted needs a pass more, without the statement that did it.
+// settle makes those functions final that are settled and followed by a savepoint. It reports whether all are settled in a
+// transaction that can be committed: one that the last pass aborted needs another pass, without the failing statement.
 func (t *together) settle() bool {
 	first := t.base
 	for first < len(t.scripts) && t.scripts[first].settled {
@@ -236,7 +237,7 @@ func (t *together) settle() bool {
 	return first == len(t.scripts) && !t.aborted
 }
 
-// undo is what undoes the last pass, as far as it does not stand.
+// undo lists the statements that roll back the last pass, except for the final functions.
 func (t *together) undo() []string {
 	switch {
 	case !t.begun:
@@ -247,7 +248,7 @@ func (t *together) undo() []string {
 	return []string{"ROLLBACK TO SAVEPOINT batch"}
 }
 
-// pass sends what the functions did and reads the answers.
+// pass sends the steps of the functions and reads the answers.
 func (t *together) pass(ctx context.Context) error {
 	batch := &pgx.Batch{}
 	var asked []*step
@@ -302,7 +303,7 @@ func (t *together) controlAll(ctx context.Context, texts []string) error {
 	return nil
 }
 
-// read takes the answers of a pass. The error of a statement ends it: what follows was not run.
+// read takes the answers of a pass. The error of a statement ends the pass: the statements after it were not run.
 func (t *together) read(results pgx.BatchResults, asked []*step) error {
 	t.aborted = false
 	for _, step := range asked {
@@ -310,7 +311,7 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 		if got.err != nil {
 			server, ok := errors.AsType[*pgconn.PgError](got.err)
 			if !ok || step == nil || conflicting(got.err) || unavailableState(server.Code) {
-				_ = results.Close() // the error is had
+				_ = results.Close() // the error is known already
 				return Fault("run a batch", got.err)
 			}
 			t.aborted = true
@@ -328,7 +329,7 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 	return nil
 }
 
-// alone runs the next function statement by statement, and lets it stand.
+// alone runs the next function statement by statement, and makes it final.
 func (t *together) alone(ctx context.Context) error {
 	if err := t.controlAll(ctx, append(t.undo(), savepoint)); err != nil {
 		return err
@@ -364,7 +365,7 @@ func (t *together) alone(ctx context.Context) error {
 	}
 	now.settled = true
 	t.scripts[i] = now
-	for k := i + 1; k < len(t.scripts); k++ { // what the last pass did for them was undone
+	for k := i + 1; k < len(t.scripts); k++ { // the rollback undid their steps of the last pass
 		for n := range t.scripts[k].steps {
 			t.scripts[k].steps[n].believed = false
 		}

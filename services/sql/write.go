@@ -11,27 +11,27 @@ import (
 	"tidings/services"
 )
 
-// Tx is one write transaction, or one part of a shared one. It is good until its function returns and must
-// not leave the goroutine that it was given to.
+// Tx is one write transaction, or one part of a shared one. It is valid until its function returns and must not leave the
+// goroutine that it was given to.
 type Tx struct {
-	// Now is the one time of everything that one function of WriteAll does: UTC, to the microsecond. The next function's
-	// is one microsecond later, so that what happens in a batch sorts in the order in which it was told.
+	// Now is the one time of one function of WriteAll: UTC, to the microsecond. The next function's is one microsecond later,
+	// so that the facts of a batch sort in the order of its functions.
 	Now time.Time
 
 	newID  func(next func() services.PostID) services.PostID // nil: each is a new one
 	moment func(read func() time.Time) time.Time             // nil: each is read anew
 	Began  time.Time                                         // the first function's Now, and never later than the clock: jobs are due then
-	kept   []kept                                            // for its end
+	kept   []kept                                            // values for its ends
 	signal bool                                              // its commit is signalled
 	Runner
 }
 
-// maxAhead is how far the times of transactions may be ahead of the clock. A batch of 500 takes half a millisecond of them;
-// more means that the clock was set back, and then it is right.
+// maxAhead is how far the times of transactions may be ahead of the clock. A batch of 500 uses half a millisecond. If they are
+// further ahead, the clock was set back, and then the clock is right.
 const maxAhead = time.Second
 
-// newTx makes a transaction of so many functions. Times that were given do not go back, and those of a batch are after
-// all of them.
+// newTx makes a transaction of so many functions. Transactions' times never go back, and those of a batch are later than all
+// before.
 func (s *DB) newTx(functions int, db queryer) *Tx {
 	began := Micros(s.Now())
 	for {
@@ -46,8 +46,8 @@ func (s *DB) newTx(functions int, db queryer) *Tx {
 	}
 }
 
-// NewID makes an id for what this transaction writes down. Of a function that is run again it is the same, where its
-// transaction is: whatever goes into a statement comes from arguments, from reads, from Now, from Moment or from here.
+// NewID makes an id for a row of this transaction. When a function is run again in its transaction it gets the same id: every
+// argument of a statement must come from arguments, from reads, from Now, from Moment or from NewID.
 func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
 	if tx.newID == nil {
 		return ids.Next()
@@ -55,8 +55,8 @@ func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
 	return tx.newID(ids.Next)
 }
 
-// Moment is what a clock shows that is not the transaction's. Of a function that is run again it is the same, as its ids are:
-// a function that read the clock itself would do something else each time, and never be done.
+// Moment reads a clock other than the transaction's. When a function is run again it gets the same time, as it gets the same
+// ids: a function that reads the clock directly would issue different statements in each pass, and never settle.
 func (tx *Tx) Moment(read func() time.Time) time.Time {
 	if tx.moment == nil {
 		return read()
@@ -64,18 +64,18 @@ func (tx *Tx) Moment(read func() time.Time) time.Time {
 	return tx.moment(read)
 }
 
-// Write runs fn in a transaction and returns after the commit is on disk. An error of fn undoes everything and is
-// returned as it is; a panic does too and becomes INTERNAL. fn may run more than once, so it must touch only tx
-// and what it sets afresh, and it must not call the Store. UNAVAILABLE when the engine did not do it: after a lost
-// connection the commit may stand all the same.
+// Write runs fn in a transaction and returns after the commit is on disk. An error of fn rolls everything back and is returned
+// as it is; a panic does too and becomes INTERNAL. fn may run more than once, so it must touch only tx and variables that it
+// sets afresh, and it must not call the Store. UNAVAILABLE when the engine did not do it; after a lost connection the commit
+// may stand all the same.
 func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.WriteAll(ctx, []func(*Tx) error{fn})[0]
 }
 
-// WriteAll runs the functions one after the other in one transaction, each at a time of its own: one that fails is undone
-// alone, and errs has its error at its place. When the commit fails every place has that error. On PostgreSQL their
-// statements go out together, for which each function must do the same with the same answers: what it writes comes from
-// its arguments, from what it reads, from Now, Moment and NewID. See Write for the rest.
+// WriteAll runs the functions one after the other in one transaction, each at a time of its own. A failing function is rolled
+// back alone, and errs has its error at its index. When the commit fails every index has that error. On PostgreSQL their
+// statements go out together, so each function must be deterministic: what it writes comes from its arguments, from its reads,
+// from Now, Moment and NewID. See Write for the rest.
 func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	if len(fns) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func repeat(err error, n int) []error {
 	return errs
 }
 
-// writeTries is how often a PostgreSQL transaction runs that gives way to others: once and 5 times more.
+// writeTries is how often a PostgreSQL transaction runs that conflicts with others: once and 5 times more.
 const writeTries = 6
 
 func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
@@ -122,7 +122,7 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 		if !again {
 			return errs
 		}
-		// Those that met once meet again unless they wait differently long.
+		// Transactions that conflicted once conflict again unless their waits differ.
 		if err := sleep(ctx, rand.N(time.Duration(1<<try)*2*time.Millisecond)); err != nil {
 			return repeat(Fault("write again after a conflict", err), len(fns))
 		}
@@ -140,7 +140,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryPostgres runs one function in a transaction. again says that it gave way to another one; not on the last try.
+// tryPostgres runs one function in a transaction. again is true when it was aborted in favour of another transaction, except on
+// the last try.
 func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) { return []error{err}, conflicting(err) && !last }
 	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -168,8 +169,8 @@ const (
 	release   = "RELEASE SAVEPOINT part"
 )
 
-// part runs one function with a savepoint around it. failed is its own error; err is an error of the transaction, with
-// which nothing of it stands.
+// part runs one function with a savepoint around it. failed is its own error; err is an error of the whole transaction, of
+// which nothing stands then.
 func (s *DB) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err error) {
 	if err := tx.control(ctx, savepoint); err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func (s *DB) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err 
 	return failed, tx.control(ctx, release)
 }
 
-// Attempt runs fn as a part of the transaction: an error of fn undoes what fn did and nothing else, and is returned as
+// Attempt runs fn as a part of the transaction: an error of fn rolls back what fn did and nothing else, and is returned as
 // failed. err is an error of the transaction: return it.
 func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) {
 	if err := tx.control(ctx, "SAVEPOINT attempt"); err != nil {
@@ -196,7 +197,7 @@ func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) 
 		tx.kept = tx.kept[:before]
 		if err := tx.control(ctx, "ROLLBACK TO SAVEPOINT attempt"); err != nil {
 			if services.IsUnavailable(failed) {
-				err = failed // the engine gave the transaction up, and this is why
+				err = failed // the engine gave up the transaction, and this is the cause
 			}
 			return failed, err
 		}
@@ -213,7 +214,7 @@ func (tx *Tx) control(ctx context.Context, text string) error {
 	return Fault(text, err)
 }
 
-// call runs the function and makes an error of a panic.
+// call runs the function and turns a panic into an error.
 func (s *DB) call(fn func(*Tx) error, tx *Tx) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -10,19 +10,20 @@ import (
 	"tidings/services"
 )
 
-// groupSize is how many functions share a transaction at most. A WriteAll is never divided.
+// groupSize is how many functions share a transaction at most. One WriteAll is never split.
 const groupSize = 256
 
-// Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTry, so that between
-// two of them a caller whose time is over is answered; one whose time has no end is answered after so many as lockTries: 5 s.
+// Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTry each, so that a
+// caller whose deadline passes is answered between two of them. A caller without a deadline is answered after lockTries tries:
+// 5 s.
 const (
 	lockTry   = "PRAGMA busy_timeout = 50" // milliseconds
 	lockTries = 100
 )
 
-// writer is the only one who writes to a SQLite file. It takes whatever waits into one transaction, each caller
-// in savepoints of his own, so that many callers share the wait for the disk. It never waits for more to come:
-// while one group is being written the next one gathers.
+// writer is the only writer of a SQLite file. It takes all waiting requests into one transaction, each caller within savepoints
+// of their own, so that many callers share one wait for the disk. It never waits for more to come: while one group is written
+// the next one gathers.
 type writer struct {
 	store *DB
 	db    *sql.DB
@@ -36,9 +37,9 @@ type request struct {
 	ctx   context.Context
 	fns   []func(*Tx) error
 	errs  []error
-	taken atomic.Bool   // by the writer, or by its own caller who has given up
-	done  chan struct{} // closed when errs stands
-	over  bool          // done is closed; only the writer looks
+	taken atomic.Bool   // by the writer, or by its own caller, who has given up
+	done  chan struct{} // closed when errs is final
+	over  bool          // done is closed; used by the writer only
 }
 
 func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
@@ -66,19 +67,19 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 	return w, nil
 }
 
-// close ends the writer after what is queued. No write may begin after it.
+// close ends the writer after the queued requests. No write may begin after it.
 func (w *writer) close() error {
 	close(w.queue)
 	<-w.done
 	for _, prepared := range w.conn.prepared {
-		_ = prepared.Close() // the connection goes with it
+		_ = prepared.Close() // closing the connection frees it
 	}
 	return errors.Join(w.conn.conn.Close(), w.db.Close())
 }
 
 // write queues the functions and waits for them. A caller whose ctx ends before their turn is answered at once, and one whose
-// ctx ends while another process locks the file soon; their functions never run. After that they wait, since only the
-// commit can tell.
+// ctx ends while another process locks the file is answered soon; their functions never run. After that they wait, since only
+// the commit can tell the result.
 func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	r := &request{ctx: ctx, fns: fns, done: make(chan struct{})}
 	select {
@@ -137,8 +138,8 @@ func (w *writer) gather(first *request) []*request {
 	return group
 }
 
-// commit writes a group and answers its callers. A group that SQLite gave up altogether, as it does when the disk
-// is full, is tried again caller by caller, so that only those fail who cannot be helped.
+// commit writes a group and answers its callers. When SQLite drops the whole transaction, as it does when the disk is full, the
+// group is tried again caller by caller, so that only those fail that cannot succeed.
 func (w *writer) commit(group []*request) {
 	if len(group) == 0 {
 		return
@@ -183,8 +184,8 @@ func (r *request) end() {
 	}
 }
 
-// begin begins a transaction and answers those of the group that it is for. Whoever has no time left while another process
-// locks the file is answered at once.
+// begin begins a transaction and returns the requests of the group that are left for it. A caller whose deadline passes while
+// another process locks the file is answered at once.
 func (w *writer) begin(group []*request) (left []*request, err error) {
 	for try := 1; ; try++ {
 		err := w.control("BEGIN IMMEDIATE")
@@ -211,7 +212,7 @@ func (w *writer) begin(group []*request) (left []*request, err error) {
 	}
 }
 
-// attempt runs one transaction. broken says that it was given up before its end and nothing of it stands.
+// attempt runs one transaction. broken is true when SQLite dropped it before its end, and nothing of it stands.
 func (w *writer) attempt(group []*request) (broken bool) {
 	fail := func(err error) {
 		_ = w.control("ROLLBACK") // there may be nothing left to roll back
@@ -255,8 +256,8 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	return false
 }
 
-// gaveUp is why SQLite dropped a whole transaction: the function has seen the reason, later statements only find
-// that there is no transaction any more.
+// gaveUp is the reason why SQLite dropped a whole transaction: the function's own error has it, since later statements only
+// find that there is no transaction any more.
 func gaveUp(failed, err error) error {
 	if services.IsUnavailable(failed) {
 		return failed

@@ -12,17 +12,19 @@ import (
 // never is the end of an announcement that has none.
 const never = math.MaxInt64
 
-// LogNotice is the kind of the log for announcements and dots. Both share it, and with it one order: a node never shows a
-// later change of one without the earlier ones of the other. The key is the global id of the announcement, or the dot's name.
+// LogNotice is the kind of log entry for announcements and dots. Both share one kind, and so one order: a node never shows a
+// later change of one without the earlier changes of the other. The key is the global id of the announcement, or the name of
+// the dot.
 const LogNotice = "notice"
 
 const announcementColumns = `SELECT id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn FROM announcements `
 
-// inList are the announcements that have a place in the list; it repeats the condition of announcements_listed.
+// inList selects the announcements that have a position in the list. It repeats the condition of announcements_listed.
 const inList = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM counters WHERE name = 'announcement_floor')`
 
 var (
-	// A stamp is odd: an announcement ends at a whole millisecond, and no version can mean both that and a change.
+	// A stamp is odd. An announcement ends at a whole millisecond, which is an even number of microseconds, so no version can
+	// mean both an end and a change.
 	raiseNoticeClock = sql.NewStatement("raise the notice clock", `UPDATE counters
 		SET value = (CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END) | 1 WHERE name = 'notices' RETURNING value`)
 
@@ -39,12 +41,12 @@ var (
 
 	announcementsByID = sql.NewStatement("announcements by id", announcementColumns+`WHERE {in id $1 BIGINT}`)
 
-	// What is beyond the newest that are not over is found in one walk along them.
+	// One walk along the newest announcements that are not over finds those beyond the bound.
 	trimAnnouncements = sql.NewStatement("trim the list of announcements", `UPDATE counters SET value = beyond.position
 		FROM (SELECT position FROM announcements WHERE `+inList+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond
 		WHERE name = 'announcement_floor'`)
 
-	// One statement reads one moment: the stamp and the version are those of the very list and dots beside them.
+	// One statement reads one snapshot: the stamp and the version belong to exactly the list and dots beside them.
 	readNotices = sql.NewStatement("notices", `
 SELECT 0 AS kind, '' AS name, (SELECT value FROM counters WHERE name = 'notices') AS a,
 	(SELECT count(*) FROM announcements WHERE position > 0 AND ends_at <= $1) AS b,
@@ -58,15 +60,15 @@ SELECT 3, dot, segment, raised_at, 0, 0, 0 FROM dot_raises
 ORDER BY kind, name, b DESC`)
 )
 
-// NextNotice raises the notice clock and answers its stamp: the microseconds of now made odd, or the odd number after the
-// last. Until this
-// transaction ends all others that change an announcement or raise a dot wait, so that stamps appear in their order.
+// NextNotice raises the notice clock and returns its stamp: the present microseconds made odd, or the next odd number after the
+// last stamp. Until this transaction ends, all others that change an announcement or raise a dot wait, so that stamps are
+// committed in their order.
 func (tx *Tx) NextNotice(ctx context.Context) (stamp uint64, err error) {
 	_, err = tx.One(ctx, raiseNoticeClock, []any{tx.Now}, &stamp)
 	return stamp, err
 }
 
-// InsertAnnouncement writes an announcement down. CONFLICT when the id is taken.
+// InsertAnnouncement inserts an announcement. CONFLICT when the id is taken.
 func (tx *Tx) InsertAnnouncement(ctx context.Context, a services.Announcement) error {
 	inserted, err := tx.Run(ctx, insertAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.CreatedAt, a.UpdatedAt,
 		a.StartsAt, endMicros(a.EndsAt), int64(a.Position), a.Withdrawn)
@@ -76,22 +78,21 @@ func (tx *Tx) InsertAnnouncement(ctx context.Context, a services.Announcement) e
 	return err
 }
 
-// UpdateAnnouncement writes everything of an announcement but its id and its birth.
+// UpdateAnnouncement writes every field of an announcement but its id and its creation time.
 func (tx *Tx) UpdateAnnouncement(ctx context.Context, a services.Announcement) error {
 	_, err := tx.Run(ctx, updateAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.UpdatedAt,
 		a.StartsAt, endMicros(a.EndsAt), int64(a.Position), a.Withdrawn)
 	return err
 }
 
-// TrimAnnouncements lets what is beyond the newest keep fall out of the list for good: those that are over or withdrawn do
-// not count among them. The caller holds the notice clock.
+// TrimAnnouncements removes the announcements beyond the newest keep from the list for good. Those that are over or withdrawn
+// do not count among the newest. The caller holds the notice clock.
 func (tx *Tx) TrimAnnouncements(ctx context.Context, keep int) error {
 	_, err := tx.Run(ctx, trimAnnouncements, tx.Now, keep)
 	return err
 }
 
-// AnnouncementForUpdate reads an announcement that nobody else changes until this transaction ends. NOT_FOUND when
-// there is none.
+// AnnouncementForUpdate reads an announcement and locks it until this transaction ends. NOT_FOUND when there is none.
 func (tx *Tx) AnnouncementForUpdate(ctx context.Context, id services.PostID) (services.Announcement, error) {
 	found, err := announcements(ctx, tx.Tx.Runner, lockAnnouncement, id)
 	if err != nil {
@@ -110,12 +111,12 @@ func (tx *Tx) NoticeHead(ctx context.Context) (stamp uint64, err error) {
 	return stamp, err
 }
 
-// Announcements gives announcements by their ids, within the transaction.
+// Announcements reads announcements by ID, within the transaction.
 func (tx *Tx) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
 	return announcements(ctx, tx.Tx.Runner, announcementsByID, ids)
 }
 
-// Announcements gives announcements by their ids, whatever their state. An id that nothing has is absent.
+// Announcements reads announcements by ID, in any state. An unknown ID is absent.
 func (s *Store) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
 	return announcements(ctx, s.DB.Runner, announcementsByID, ids)
 }
@@ -134,20 +135,21 @@ func announcements(ctx context.Context, r sql.Runner, st sql.Statement, which an
 	return found, err
 }
 
-// Notices is what all users share: the list of announcements, and the dots.
+// Notices is what all users share: the list of announcements and the dots.
 type Notices struct {
 	At      time.Time // when it was read
 	Stamp   uint64    // of the last change
 	Version uint64    // of the log, of the last change
-	Ended   uint64    // how many announcements that were ever in the list had ended; each change lowers it by one at most
-	// Announcements are those in the list that were not over, the newest first, without their texts and times of birth and start.
+	Ended   uint64    // how many announcements that were ever in the list have ended; each change lowers it by one at most
+	// Announcements are those in the list that are not over, the newest first, without their texts and their times of creation
+	// and start.
 	Announcements []services.Announcement
-	// HiddenEnds are the ends to come of announcements that were in the list and are not any more: Ended counts these too.
+	// HiddenEnds are the future ends of announcements that have left the list: Ended will count these too.
 	HiddenEnds []time.Time
 	Dots       []services.RaisedDot // by their names
 }
 
-// Notices reads what all users share, as one moment had it, and without what is over.
+// Notices reads what all users share in one snapshot, without what is over.
 func (s *Store) Notices(ctx context.Context) (Notices, error) {
 	n := Notices{At: s.Now()}
 	err := s.Each(ctx, readNotices, []any{n.At, int64(never)}, func(scan func(...any) error) error {

@@ -16,7 +16,7 @@ func (b *bundle) announcement(id services.PostID) services.Announcement {
 	return services.Announcement{ID: id, Title: "title of " + id.String(), Content: "content", CreatedAt: now, UpdatedAt: now, StartsAt: now}
 }
 
-// announce lets an announcement take its place now.
+// announce adds an announcement to the list now.
 func (b *bundle) announce(id services.PostID, change ...func(*services.Announcement)) (a services.Announcement) {
 	b.t.Helper()
 	a = b.announcement(id)
@@ -46,7 +46,7 @@ func (b *bundle) positions() (list []uint64) {
 	return list
 }
 
-func TestTheNoticeClockNeitherStandsNorGoesBack(t *testing.T) {
+func TestNoticeClockAlwaysRises(t *testing.T) {
 	each(t, func(b *bundle) {
 		next := func() (stamp uint64) {
 			b.t.Helper()
@@ -63,7 +63,7 @@ func TestTheNoticeClockNeitherStandsNorGoesBack(t *testing.T) {
 	})
 }
 
-// Stamps appear in their order: who has read up to one never finds a smaller one later.
+// Stamps are committed in their order: a reader who has read up to one never finds a smaller one later.
 func TestStampsAppearInTheirOrder(t *testing.T) {
 	each(t, func(b *bundle) {
 		const writers, raises = 6, 20
@@ -140,8 +140,8 @@ func TestAnnouncements(t *testing.T) {
 	})
 }
 
-// Every announcement that was ever in the list counts as ended when its end has passed, and no change takes back more than one
-// end: also of those that were withdrawn or fell out of the list, whose ends to come are told.
+// Every announcement that was ever in the list counts as ended when its end has passed. That includes those that were withdrawn
+// or trimmed: their future ends are listed. No change lowers the count by more than one.
 func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 	each(t, func(b *bundle) {
 		ends := func(after time.Duration) func(*services.Announcement) {

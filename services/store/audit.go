@@ -12,7 +12,7 @@ import (
 // auditUsers names the one row: the audit of users.
 const auditUsers = "users"
 
-// maxAuditSpan bounds how many numbers are looked through for those who are active.
+// maxAuditSpan bounds how many user IDs one turn scans for active users.
 const maxAuditSpan = 10_000
 
 var (
@@ -32,27 +32,27 @@ var (
 	jobUpTo = sql.NewStatement("a job of before", `SELECT id FROM jobs WHERE id <= $1 AND due_at <= $2 ORDER BY id LIMIT 1`)
 )
 
-// AuditTurn is the next users of an audit, held under a lease: nobody else looks at them meanwhile.
+// AuditTurn is the next batch of users of an audit, held under a lease: no other node audits meanwhile.
 type AuditTurn struct {
 	Users []services.UserID
-	// Lap is how long this lap has been going on: far more than asked for when the audit does not keep up.
+	// Lap is how long this lap has lasted so far: far more than the pace asks for when the audit does not keep up.
 	Lap time.Duration
 
 	token   string
-	visited int64 // once they are
+	visited int64 // the users visited in this lap once this turn is done
 	lapAt   int64
 }
 
-// AuditPace says how an audit walks.
+// AuditPace sets the speed of an audit.
 type AuditPace struct {
 	Lap         time.Duration // from one visit of a user to the next
 	Limit       int           // users in a turn
-	ActiveSince time.Time     // who was not seen since is left out
-	Lease       time.Duration // how long a turn may take before somebody else has it
+	ActiveSince time.Time     // users last seen before this are left out
+	Lease       time.Duration // how long a turn may take before another node can take it over
 }
 
-// TakeAuditTurn takes the next users of the audit when it is time for them: each is visited once in a lap, all of them
-// evenly over its time. Without a turn it says when to ask again.
+// TakeAuditTurn takes the next users of the audit when their turn is due. An audit visits each user once in a lap, evenly over
+// the lap's time. When no turn is due it returns when to ask again.
 func (s *Store) TakeAuditTurn(ctx context.Context, pace AuditPace) (turn AuditTurn, taken bool, next time.Time, err error) {
 	var visited, lapAt, leaseUntil, total int64
 	if _, err := s.One(ctx, auditState, []any{auditUsers}, &visited, &lapAt, &leaseUntil, &total); err != nil {
@@ -74,7 +74,7 @@ func (s *Store) TakeAuditTurn(ctx context.Context, pace AuditPace) (turn AuditTu
 	if turn.Users, turn.visited, err = s.auditRange(ctx, visited, total, pace); err != nil {
 		return turn, false, next, err
 	}
-	if turn.visited >= total { // the last ones: the next lap follows
+	if turn.visited >= total { // the last users of the lap: the next lap follows
 		turn.visited = 0
 		turn.lapAt = max(lapAt+pace.Lap.Microseconds(), sql.Micros(now))
 	}
@@ -86,7 +86,7 @@ func (s *Store) TakeAuditTurn(ctx context.Context, pace AuditPace) (turn AuditTu
 	return turn, taken && err == nil, now, err
 }
 
-// share is the part of a lap's time after which so many of all are visited.
+// share is the part of a lap's time after which visited of total users are to have been visited.
 func share(lap time.Duration, visited, total int64) time.Duration {
 	if total == 0 {
 		return 0
@@ -94,7 +94,7 @@ func share(lap time.Duration, visited, total int64) time.Duration {
 	return time.Duration(float64(lap) * float64(visited) / float64(total))
 }
 
-// auditRange lists the next active users, and up to which number that is all of them.
+// auditRange lists the next active users, and the user ID up to which this list is complete.
 func (s *Store) auditRange(ctx context.Context, after, total int64, pace AuditPace) (users []services.UserID, upTo int64, err error) {
 	upTo = min(after+maxAuditSpan, total)
 	err = s.Each(ctx, auditRange, []any{after, upTo, pace.ActiveSince, pace.Limit}, func(scan func(...any) error) error {
@@ -109,7 +109,7 @@ func (s *Store) auditRange(ctx context.Context, after, total int64, pace AuditPa
 	return users, upTo, err
 }
 
-// PassAuditTurn says that the users of a turn were visited. Nothing happens when the lease was lost.
+// PassAuditTurn notes that the users of a turn were visited. It does nothing when the lease was lost.
 func (s *Store) PassAuditTurn(ctx context.Context, turn AuditTurn) error {
 	return s.Write(ctx, func(tx *Tx) error {
 		_, err := tx.Run(ctx, passAudit, auditUsers, turn.token, turn.visited, turn.lapAt)
@@ -117,14 +117,14 @@ func (s *Store) PassAuditTurn(ctx context.Context, turn AuditTurn) error {
 	})
 }
 
-// LastJob is the number of the last job there is, 0 when there is none: jobs that are made later have greater ones.
+// LastJob is the ID of the newest job, 0 when there is none. Later jobs have greater IDs.
 func (s *Store) LastJob(ctx context.Context) (id int64, err error) {
 	_, err = s.One(ctx, lastJob, nil, &id)
 	return id, err
 }
 
-// JobWaits says whether a job up to a number is still to be done: one that can be claimed, or is leased, until dueBy. What
-// is planned for later does not count.
+// JobWaits reports whether a job with an ID of at most upTo is not done yet and is due by dueBy: claimable or leased. Jobs
+// planned for later do not count.
 func (s *Store) JobWaits(ctx context.Context, upTo int64, dueBy time.Time) (waits bool, err error) {
 	var id int64
 	return s.One(ctx, jobUpTo, []any{upTo, dueBy}, &id)

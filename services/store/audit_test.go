@@ -18,7 +18,7 @@ func (b *bundle) throttle(limit int) store.AuditPace {
 	return store.AuditPace{Lap: lap, Limit: limit, ActiveSince: b.clock.Now().Add(-time.Hour), Lease: 30 * time.Second}
 }
 
-// crowd makes users, of whom only some are active, and answers these.
+// crowd creates users, some of them active, and returns the active ones.
 func (b *bundle) crowd(count int, active func(i int) bool) (seen []services.UserID) {
 	b.t.Helper()
 	keys := make([]string, count)
@@ -34,7 +34,7 @@ func (b *bundle) crowd(count int, active func(i int) bool) (seen []services.User
 	return seen
 }
 
-// turn takes a turn, or answers when to ask again.
+// turn takes a turn, or returns when to ask again.
 func (b *bundle) turn(limit int) (turn store.AuditTurn, wait time.Duration) {
 	b.t.Helper()
 	turn, taken, next, err := b.TakeAuditTurn(b.ctx, b.throttle(limit))
@@ -188,7 +188,7 @@ func TestAuditTurnsAreShared(t *testing.T) {
 	})
 }
 
-func TestAnAuditOfNobody(t *testing.T) {
+func TestAuditWithoutUsers(t *testing.T) {
 	each(t, func(b *bundle) {
 		turn, wait := b.turn(5)
 		if wait != 0 || len(turn.Users) != 0 {
@@ -204,7 +204,7 @@ func TestAnAuditOfNobody(t *testing.T) {
 }
 
 // What was there at a moment is waited for, also while it is leased; what came later or is planned is not.
-func TestJobsOfBefore(t *testing.T) {
+func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 	each(t, func(b *bundle) {
 		waits := func(upTo int64) bool {
 			b.t.Helper()

@@ -47,19 +47,19 @@ var (
 // thresholdsOfAuthors names the one row.
 const thresholdsOfAuthors = "authors"
 
-// AuthorMode is how an author's posts are carried now: one look-up, whatever his audience.
+// AuthorMode is how an author's posts reach followers now. It costs one look-up, however many the followers.
 func (tx *Tx) AuthorMode(ctx context.Context, author services.UserID) (mode services.AuthorMode, err error) {
 	_, err = tx.One(ctx, authorMode, []any{author}, &mode)
 	return mode, err
 }
 
-// AuthorMode is how an author's posts are carried now.
+// AuthorMode is how an author's posts reach followers now.
 func (s *Store) AuthorMode(ctx context.Context, author services.UserID) (mode services.AuthorMode, err error) {
 	_, err = s.One(ctx, authorMode, []any{author}, &mode)
 	return mode, err
 }
 
-// Authors gives authors by their numbers. Who is small and was never more is absent.
+// Authors reads authors by user ID. An author who is small and has always been small is absent.
 func (s *Store) Authors(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.Author, error) {
 	authors := make(map[services.UserID]services.Author, len(numbers))
 	err := s.Each(ctx, authorsByNumber, []any{numbers}, func(scan func(...any) error) error {
@@ -70,7 +70,7 @@ func (s *Store) Authors(ctx context.Context, numbers []services.UserID) (map[ser
 	return authors, err
 }
 
-// AuthorForUpdate reads an author who cannot change until this transaction ends, and gives him a row if he has none.
+// AuthorForUpdate reads an author and locks the row until this transaction ends. An author without a row gets one.
 func (tx *Tx) AuthorForUpdate(ctx context.Context, number services.UserID) (author services.Author, err error) {
 	if _, err := tx.Run(ctx, ensureAuthor, number); err != nil {
 		return author, err
@@ -96,7 +96,7 @@ func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	return author, err
 }
 
-// PutAuthor writes down what is known of an author and answers the version. Who is huge has Pull.
+// PutAuthor writes an author's row and returns its new version. A huge author has Pull set.
 func (tx *Tx) PutAuthor(ctx context.Context, author services.Author) (version uint64, err error) {
 	var pinned sql.NullInt64
 	if author.Pinned != nil {
@@ -111,16 +111,16 @@ func (tx *Tx) PutAuthor(ctx context.Context, author services.Author) (version ui
 	return version, err
 }
 
-// EndAuthorChunk notes that the documents of one more chunk of an author's followers name him, and answers whether it
-// was the last.
+// EndAuthorChunk notes that one more chunk of an author's followers is done: their documents list the author. last is true for
+// the last chunk.
 func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserID) (last bool, err error) {
 	var left int
 	found, err := tx.One(ctx, lowerUnnamed, []any{author}, &left)
 	return found && left == 0, err
 }
 
-// AuthorsToLookAt lists authors by their numbers, those greater than after, at most limit: who has a row, and, with
-// followers above 0, whom at least so many follow. It reads every follow there is.
+// AuthorsToLookAt lists authors in order of user ID, those greater than after, at most limit: the authors with a row and, when
+// followers is above 0, those with at least so many followers. It reads the whole table of follows.
 func (s *Store) AuthorsToLookAt(ctx context.Context, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
 		return numbers(ctx, s.DB.Runner, authorsOfMany, after, followers, limit)
@@ -138,19 +138,19 @@ func numbers(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (
 	return numbers, err
 }
 
-// PullAuthors lists the authors whom their followers' documents name, by their numbers, those greater than after, at
-// most limit. Nobody else has pulled posts.
+// PullAuthors lists the authors that are listed in their followers' documents, in order of user ID, those greater than after,
+// at most limit. No other author has pulled posts.
 func (s *Store) PullAuthors(ctx context.Context, after services.UserID, limit int) ([]services.UserID, error) {
 	return numbers(ctx, s.DB.Runner, pullAuthors, after, limit)
 }
 
-// CountFollowers says how many follow an author, counting no further than limit.
+// CountFollowers counts the followers of an author, up to limit.
 func (s *Store) CountFollowers(ctx context.Context, author services.UserID, limit int) (count int, err error) {
 	_, err = s.One(ctx, countFollowers, []any{author, limit}, &count)
 	return count, err
 }
 
-// Thresholds are the thresholds that an admin has set; set is false while nobody has.
+// Thresholds are the thresholds that an admin has set; set is false when no admin has set any.
 func (s *Store) Thresholds(ctx context.Context) (thresholds services.Thresholds, set bool, err error) {
 	set, err = s.One(ctx, readThresholds, []any{thresholdsOfAuthors}, &thresholds.Big, &thresholds.Huge)
 	return thresholds, set, err

@@ -39,7 +39,7 @@ func TestAuthors(t *testing.T) {
 		big.Version = 2
 		huge := services.Author{Number: 1<<32 - 1, Followers: 1_000_000, Mode: services.AuthorHuge}
 		b.author(huge)
-		huge.Pull, huge.Version = true, 1 // who is huge has followers that name him
+		huge.Pull, huge.Version = true, 1 // a huge author is listed in their followers' documents
 		equal(b.t, must(b.Authors(b.ctx, []services.UserID{7, 8, huge.Number}))(b.t), map[services.UserID]services.Author{7: big, huge.Number: huge})
 		b.write(func(tx *store.Tx) error {
 			author, err := tx.AuthorForUpdate(b.ctx, huge.Number)
@@ -189,7 +189,7 @@ func TestJobCountsOfSomeKinds(t *testing.T) {
 	})
 }
 
-// Whoever counts what an operation asks of SQL is told of each statement, of reads and of writes.
+// The trace names each statement, reads and writes, so that tests can count what an operation costs.
 func TestTraceNamesEachStatement(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		var mu sync.Mutex

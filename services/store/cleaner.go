@@ -29,26 +29,26 @@ var (
 	lastVisits = sql.NewStatement("last visits", `SELECT number, seen_at FROM users WHERE {in number $1 BIGINT}`)
 )
 
-// CleanerTurn is a part of a run of the cleaner, held under a lease: nobody else cleans meanwhile.
+// CleanerTurn is a part of a run of the cleaner, held under a lease: no other node cleans meanwhile.
 type CleanerTurn struct {
-	Place string // where it goes on, CleanerStart at the beginning; set it to where it stands before the turn is passed
-	Freed string // what the run has freed so far, "" at the beginning; the same
+	Place string // the position where the run goes on, CleanerStart at the beginning; update it before the turn is passed
+	Freed string // what the run has freed so far, "" at the beginning; update it too
 
 	token string
 }
 
-// CleanerStart is the place at which a run begins.
+// CleanerStart is the position at which a run begins.
 const CleanerStart = "start"
 
-// CleanerRun is what is known of the cleaner's runs.
+// CleanerRun is the state of the cleaner's runs.
 type CleanerRun struct {
 	Running bool
-	EndedAt time.Time // the last run that came to its end; zero when none did
-	Freed   string    // by it
+	EndedAt time.Time // when the last complete run ended; zero when none has
+	Freed   string    // what that run freed
 }
 
-// TakeCleanerTurn takes the next part of the run under way, or begins one when the last began so long ago. taken is false
-// while there is nothing to do or somebody else does it.
+// TakeCleanerTurn takes the next part of the run under way, or begins a run when the last one began at least every ago. taken
+// is false when no run is due or another node has the turn.
 func (s *Store) TakeCleanerTurn(ctx context.Context, every, lease time.Duration) (turn CleanerTurn, taken bool, err error) {
 	var token string
 	var beganAt, leaseUntil, doneAt int64
@@ -72,8 +72,8 @@ func (s *Store) TakeCleanerTurn(ctx context.Context, every, lease time.Duration)
 	return turn, taken && err == nil, err
 }
 
-// PassCleanerTurn leaves the rest of the run to whoever comes next, or ends it. held is false, and nothing happens, when the
-// lease was lost.
+// PassCleanerTurn leaves the rest of the run to the next caller of TakeCleanerTurn, or ends the run. held is false, and nothing
+// happens, when the lease was lost.
 func (s *Store) PassCleanerTurn(ctx context.Context, turn CleanerTurn, ended bool) (held bool, err error) {
 	err = s.Write(ctx, func(tx *Tx) error {
 		var changed int
@@ -89,7 +89,7 @@ func (s *Store) PassCleanerTurn(ctx context.Context, turn CleanerTurn, ended boo
 	return held && err == nil, err
 }
 
-// AskForCleaning lets the next run begin at once, unless one is under way.
+// AskForCleaning makes the next run due at once, unless one is under way.
 func (s *Store) AskForCleaning(ctx context.Context) error {
 	return s.Write(ctx, func(tx *Tx) error {
 		_, err := tx.Run(ctx, askCleaner, cleanerRedis)
@@ -97,7 +97,7 @@ func (s *Store) AskForCleaning(ctx context.Context) error {
 	})
 }
 
-// CleanerRun tells of the cleaner's runs.
+// CleanerRun reads the state of the cleaner's runs.
 func (s *Store) CleanerRun(ctx context.Context) (run CleanerRun, err error) {
 	var place, freed, token string
 	var beganAt, leaseUntil, doneAt int64
@@ -109,7 +109,7 @@ func (s *Store) CleanerRun(ctx context.Context) (run CleanerRun, err error) {
 	return run, err
 }
 
-// LastVisits says when users were seen last, the zero time of who never was. A number that nobody has is absent.
+// LastVisits reads when users were last seen; the zero time for a user who never was. An unknown user ID is absent.
 func (s *Store) LastVisits(ctx context.Context, users []services.UserID) (map[services.UserID]time.Time, error) {
 	visits := make(map[services.UserID]time.Time, len(users))
 	err := s.Each(ctx, lastVisits, []any{users}, func(scan func(...any) error) error {

@@ -8,7 +8,8 @@ import (
 	"tidings/services/store"
 )
 
-// A run is taken in turns, one after the other, and goes on from where the last one stood; who lost his lease changes nothing.
+// A run is taken in turns, one after the other, and continues where the last turn stopped. A turn whose lease was lost changes
+// nothing.
 func TestTurnsOfTheCleaner(t *testing.T) {
 	each(t, func(w *bundle) {
 		t := w.t

@@ -13,7 +13,7 @@ var (
 		FROM {rows $1 i BIGINT, conversation BIGINT, number BIGINT} AS c CROSS JOIN conversation_messages m
 		WHERE m.conversation = c.conversation AND m.number = c.number`)
 
-	// What it counts are ranges of the indexes that recountMember uses.
+	// The rows that this counts are ranges of the indexes that recountMember uses.
 	countAbove = sql.NewStatement("count members above a message", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.author = c.user_number AND m.number > c.number) +
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number AND m.recalled_at > 0 AND m.author <> c.user_number),
@@ -30,7 +30,7 @@ var (
 		FROM {rows $1 i BIGINT, conversation BIGINT, user_number BIGINT, number BIGINT, since BIGINT} AS c`)
 )
 
-// SentAt reads when messages were sent; the zero time of one that never was.
+// SentAt reads when messages were sent; the zero time for an id without a message.
 func (s *Store) SentAt(ctx context.Context, ids []services.MessageID) ([]time.Time, error) {
 	asked, times := make(sql.Rows, len(ids)), make([]time.Time, len(ids))
 	for i, id := range ids {
@@ -48,8 +48,9 @@ func (s *Store) SentAt(ctx context.Context, ids []services.MessageID) ([]time.Ti
 	})
 }
 
-// NewestBefore is the number of the newest message of a conversation that was sent before a time. past is one that was, notYet one
-// that was not, or the number after the newest. Times rise with numbers, so that it looks at few messages.
+// NewestBefore is the number of the newest message of a conversation that was sent before a time. past is the number of a
+// message that was sent before it. notYet is one that was not, or the number after the newest. A binary search between the two
+// reads few messages, because times rise with numbers.
 func (s *Store) NewestBefore(ctx context.Context, id services.ConversationID, past, notYet int64, before time.Time) (int64, error) {
 	const probes = 16
 	for notYet-past > 1 {
@@ -73,7 +74,8 @@ func (s *Store) NewestBefore(ctx context.Context, id services.ConversationID, pa
 	return past, nil
 }
 
-// ReadAs makes states what they would be if their users had read up to numbers, none of which is behind a state's own position.
+// ReadAs returns states as they would be if their users had read up to numbers. No number may be below its state's own
+// position.
 func (s *Store) ReadAs(ctx context.Context, states []services.Membership, numbers []int64) error {
 	if len(states) == 0 {
 		return nil
@@ -91,13 +93,14 @@ func (s *Store) ReadAs(ctx context.Context, states []services.Membership, number
 	})
 }
 
-// Waiting is how many messages wait for a member, and how many of them mention the member.
+// Waiting is how many unread messages a member has, and how many of them mention the member.
 type Waiting struct {
 	Unread, Mentions int64
-	Oldest           time.Time // when the oldest was sent
+	Oldest           time.Time // when the oldest unread message was sent
 }
 
-// CountWaiting counts, message by message, what waits above the positions of states of what was sent at times or later.
+// CountWaiting counts messages one by one for each state: those above its position that were sent at its time in since or
+// later.
 func (s *Store) CountWaiting(ctx context.Context, states []services.Membership, since []time.Time) ([]Waiting, error) {
 	asked, counts := make(sql.Rows, len(states)), make([]Waiting, len(states))
 	for i, state := range states {

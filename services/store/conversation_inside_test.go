@@ -96,7 +96,7 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 	})
 }
 
-// Who lets messages wait again when his lease is over, which nobody has noticed yet, keeps them.
+// A user marks messages unread after their lease has expired, which nothing has processed yet: the messages stay unread.
 func TestAnEndedLeaseDoesNotTakeAMarkBack(t *testing.T) {
 	each(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
@@ -111,7 +111,7 @@ func TestAnEndedLeaseDoesNotTakeAMarkBack(t *testing.T) {
 	})
 }
 
-func TestWhoLeavesForGoodIsOutside(t *testing.T) {
+func TestLeavingAConversationEndsItsLeases(t *testing.T) {
 	each(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
 		i.enter("phone", time.Minute)
@@ -146,7 +146,7 @@ func TestMute(t *testing.T) {
 	})
 }
 
-// Everything at once, on rows that everyone shares: what is kept beside the messages equals a straight count of them.
+// All operations run concurrently on shared rows: the stored counts equal a recount of the messages.
 func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 	each(t, func(b *bundle) {
 		users := []services.UserID{1, 2, 3}

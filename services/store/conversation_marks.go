@@ -27,14 +27,14 @@ var (
 
 	openLeases = sql.NewStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
 
-	// sent_at rises with number: this walks back over what was sent since.
+	// sent_at rises with number, so this walks backwards only over the messages sent since the time.
 	newestUntil = sql.NewStatement("newest message until", `SELECT number FROM conversation_messages
 		WHERE conversation = $1 AND sent_at <= $2 ORDER BY number DESC LIMIT 1`)
 
 	leasesOfDevice = sql.NewStatement("leases of a device", `SELECT conversation FROM conversation_leases WHERE user_number = $1 AND device = $2`)
 )
 
-// put writes a row back; its version rises if it was changed.
+// put writes a row back. Its version rises if the row was changed.
 func (tx *Tx) put(ctx context.Context, before, m services.Membership) error {
 	if m == before {
 		return nil
@@ -43,7 +43,7 @@ func (tx *Tx) put(ctx context.Context, before, m services.Membership) error {
 	return err
 }
 
-// moveTo sets a locked row's position and counts anew what lies above it.
+// moveTo sets a locked row's position and recounts the messages above it.
 func (tx *Tx) moveTo(ctx context.Context, m *services.Membership, number int64) error {
 	var skipped int64
 	if _, err := tx.One(ctx, recountMember, []any{m.Conversation, m.User, number}, &skipped, &m.Mentions); err != nil {
@@ -53,9 +53,9 @@ func (tx *Tx) moveTo(ctx context.Context, m *services.Membership, number int64) 
 	return nil
 }
 
-// ReadUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation
-// that the mark was made in, -1 for the present one: a mark of an older one is late and changes nothing, like a mark
-// behind the position. INVALID beyond the newest message, or in a generation that was never opened.
+// ReadUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation in which the
+// device made the mark, -1 for the present one. A mark of an older generation is late and changes nothing, and so does a mark
+// below the position. INVALID beyond the newest message, or in a generation that was never opened.
 func (tx *Tx) ReadUpTo(ctx context.Context, id services.ConversationID, user services.UserID, number, gen int64) error {
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil {
@@ -87,14 +87,15 @@ func beyond(field string, id services.ConversationID, number, head int64) error 
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
 
-// MarkUnread makes a message and what follows it wait again, in a new generation: what devices report of the former one
-// is late from now on. What waits already goes on waiting. INVALID beyond the newest message.
+// MarkUnread makes a message and all after it unread again, in a new generation: marks that devices made in the former
+// generation are late from now on. What is unread already stays unread. INVALID beyond the newest message.
 func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user services.UserID, from int64) error {
-	// A recall that is under way passes over who has read the message: it must not meet a position that goes back.
+	// The lock keeps out a recall. A recall skips the members who have read the message, so no position may move back while one
+	// runs.
 	if _, err := tx.LockConversation(ctx, id); err != nil {
 		return err
 	}
-	// A lease that is over reads what was sent until then: were it ended after this, it would take the mark back.
+	// An expired lease reads what was sent until it expired. If it were ended after this mark, it would undo the mark.
 	if _, err := tx.EndLeases(ctx, id, user); err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user s
 	return tx.put(ctx, before, m)
 }
 
-// Mute sets whether a conversation is muted for a user; false when it is so already.
+// Mute sets whether a conversation is muted for a user; false when nothing changes.
 func (tx *Tx) Mute(ctx context.Context, id services.ConversationID, user services.UserID, muted bool) (changed bool, err error) {
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil || m.Muted == muted {
@@ -126,15 +127,15 @@ func (tx *Tx) Mute(ctx context.Context, id services.ConversationID, user service
 	return true, tx.put(ctx, before, m)
 }
 
-// Enter reads everything and gives a device a lease on being inside, or renews it. Nothing counts while any device has
-// one.
+// Enter marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device has a
+// lease no message counts as unread.
 func (tx *Tx) Enter(ctx context.Context, id services.ConversationID, user services.UserID, device string, until time.Time) error {
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil {
 		return err
 	}
 	before := m
-	// What came between an earlier lease's end and now is read by entering.
+	// Entering also reads the messages sent since an earlier lease ended.
 	if err := tx.moveTo(ctx, &m, m.Head); err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (tx *Tx) Enter(ctx context.Context, id services.ConversationID, user servic
 	return tx.put(ctx, before, m)
 }
 
-// Leave reads everything and ends a device's lease; the user is outside when it was the last one. inside is false also
+// Leave marks everything read and ends a device's lease. The user is outside when it was their last lease. inside is false also
 // when there was none.
 func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user services.UserID, device string) error {
 	m, err := tx.LockMember(ctx, id, user)
@@ -167,8 +168,8 @@ func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user servic
 	return tx.put(ctx, before, m)
 }
 
-// EndLeases ends the leases that are over, if the user is a member still. When none is left he is outside, and has read
-// what was sent until the last one ended. next is when the next one ends, zero when there is none.
+// EndLeases ends the expired leases of a user who is still a member. When none is left the user is outside, and has read what
+// was sent until the last lease expired. next is when the next lease expires, zero when there is none.
 func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user services.UserID) (next time.Time, err error) {
 	m, err := tx.LockMember(ctx, id, user)
 	if services.CodeOf(err) == services.NotFound || m.Left {

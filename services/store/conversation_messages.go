@@ -40,8 +40,9 @@ var (
 		WHERE conversation = $1 AND base < $2 AND left_at = 0 AND user_number <> $3`)
 )
 
-// SendMessage adds a message to a conversation and answers both as they are now. The author has read up to it. Of the
-// users mentioned those count who are members, not the author, and not parted from them by a block. NOT_FOUND or CONFLICT when he is no member.
+// SendMessage adds a message to a conversation and returns both as they are now. The author has read up to it. A mention counts
+// only for members other than the author who have no block with the author. NOT_FOUND or CONFLICT when the author is not a
+// member.
 func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message services.Message, c services.Conversation, reached []services.UserID, err error) {
 	found := false
 	minute := sql.Micros(tx.Now) / time.Minute.Microseconds()
@@ -97,9 +98,9 @@ func (tx *Tx) mention(ctx context.Context, message services.Message, users []ser
 	return reached, err
 }
 
-// RecallMessage takes a message back: its text goes, and it stops counting for everyone who had not read it. NOT_FOUND
-// for one that never was or for who is no member, FORBIDDEN for another's, CONFLICT for an author who has
-// left; recalled is false when it was recalled before.
+// RecallMessage recalls a message: its text is deleted, and it stops counting as unread for every member. NOT_FOUND for an
+// unknown message or when the author is no member, FORBIDDEN for another user's message, CONFLICT when the author has left.
+// recalled is false when it was recalled before.
 func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author services.UserID) (c services.Conversation, recalled bool, err error) {
 	conversation, number := id.Conversation(), id.Number()
 	if c, err = tx.LockConversation(ctx, conversation); err != nil {

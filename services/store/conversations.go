@@ -12,7 +12,7 @@ const (
 	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver, revision,
 	CASE WHEN in_minute > in_before THEN in_minute ELSE in_before END`
 
-	// Of a conversation cv and a row m of its members: head and row are of one moment, because one statement reads them.
+	// The columns of a conversation cv and a member's row m. One statement reads both, so head and row are of one snapshot.
 	membershipColumns = `m.conversation, m.user_number, cv.head, m.base, m.k, m.mv, m.mentions, m.gen,
 	CASE WHEN m.left_at > 0 THEN 1 ELSE 0 END, m.muted, m.inside, CASE WHEN cv.way = 'WRITE' THEN 0 ELSE 1 END, cv.way_ver`
 )
@@ -26,7 +26,8 @@ var (
 
 	lockConversation = sql.NewStatement("lock a conversation", `SELECT `+conversationColumns+` FROM conversations WHERE id = $1 {for update}`)
 
-	// A row that was left keeps its version and generation, so that whoever knows the old one takes the new one for newer.
+	// The row of a member who left keeps its version and generation, so that a reader of the old row takes the new one for
+	// newer.
 	addMembers = sql.NewStatement("add members", `
 INSERT INTO conversation_members AS m (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at)
 SELECT DISTINCT CAST($2 AS BIGINT), user_number, CAST($3 AS BIGINT), 0, 1, 0, 0, FALSE, FALSE, CAST($4 AS BIGINT), 0
@@ -52,7 +53,7 @@ WHERE m.left_at > 0 RETURNING user_number`)
 		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
 )
 
-// NewConversation is a conversation to be made. Members may name the creator.
+// NewConversation is a conversation to create. Members may include the creator.
 type NewConversation struct {
 	Kind    services.ConversationKind
 	Title   string
@@ -60,10 +61,10 @@ type NewConversation struct {
 	Members []services.UserID
 }
 
-// CreateConversation makes a conversation with its members, all of whom have read everything. A DIRECT one is there
-// once for its two: created is false when there is one, which may be closed.
+// CreateConversation creates a conversation with its members, all of whom have read everything. Two users have one DIRECT
+// conversation: created is false when it exists, and it may be closed.
 func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (id services.ConversationID, created bool, err error) {
-	// The counter's lock also keeps two of the same pair apart.
+	// The counter's lock also serializes two creations of the same pair.
 	if _, err := tx.Run(ctx, lockCounter, "conversations"); err != nil {
 		return 0, false, err
 	}
@@ -88,11 +89,11 @@ func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (i
 	return id, true, err
 }
 
-// pairName names the one DIRECT conversation of two.
+// pairName is the unique key of the DIRECT conversation of two users.
 func pairName(a, b services.UserID) string { return fmt.Sprintf("%d/%d", min(a, b), max(a, b)) }
 
-// CloseDirect takes both out of the DIRECT conversation of two, if there is one, and answers who was in it. Making it
-// again opens it again.
+// CloseDirect removes both users from their DIRECT conversation, if there is one, and returns those who were members. Creating
+// it again reopens it.
 func (tx *Tx) CloseDirect(ctx context.Context, a, b services.UserID) (id services.ConversationID, left []services.UserID, err error) {
 	found, err := tx.One(ctx, conversationByPair, []any{pairName(a, b)}, &id)
 	if err != nil || !found {
@@ -105,8 +106,7 @@ func (tx *Tx) CloseDirect(ctx context.Context, a, b services.UserID) (id service
 	return id, left, err
 }
 
-// LockConversation reads a conversation, which nobody else changes until this transaction ends. NOT_FOUND when there
-// is none.
+// LockConversation reads a conversation and locks it until this transaction ends. NOT_FOUND when there is none.
 func (tx *Tx) LockConversation(ctx context.Context, id services.ConversationID) (conversation services.Conversation, err error) {
 	found := false
 	err = tx.Each(ctx, lockConversation, []any{id}, func(scan func(...any) error) error {
@@ -120,7 +120,8 @@ func (tx *Tx) LockConversation(ctx context.Context, id services.ConversationID) 
 	return conversation, err
 }
 
-// NoConversation is the error for a conversation that is not there, or not for who asks: the two are not told apart.
+// NoConversation is the error for a conversation that does not exist and for one that the viewer is not a member of. Both read
+// the same, so that nobody can find out which it is.
 func NoConversation(id services.ConversationID) error {
 	return services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
 }
@@ -132,8 +133,8 @@ func scanConversation(scan func(...any) error, more ...any) (c services.Conversa
 	return c, err
 }
 
-// AddMembers lets users into a locked conversation and answers who was not a member before. They have read everything
-// that is there.
+// AddMembers adds users to a locked conversation and returns those who were not members before. New members have read
+// everything that is there.
 func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []services.UserID) (added []services.UserID, err error) {
 	list := make(sql.Rows, len(users))
 	for i, user := range users {
@@ -147,7 +148,7 @@ func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []s
 	return added, err
 }
 
-// RemoveMembers takes users out of a locked conversation and answers who was a member. Their rows stay, as left.
+// RemoveMembers removes users from a locked conversation and returns those who were members. Their rows stay, marked as left.
 func (tx *Tx) RemoveMembers(ctx context.Context, id services.ConversationID, users []services.UserID) (left []services.UserID, err error) {
 	left, err = tx.numbers(ctx, leaveMembers, id, users, tx.Now)
 	if err != nil || len(left) == 0 {
@@ -160,7 +161,8 @@ func (tx *Tx) RemoveMembers(ctx context.Context, id services.ConversationID, use
 	return left, err
 }
 
-// SetWay changes how a conversation's unread are counted, unless it was changed since it was read: false.
+// SetWay changes how a conversation counts unread messages. It returns false when the conversation was changed since it was
+// read.
 func (tx *Tx) SetWay(ctx context.Context, c services.Conversation, way services.CountingWay) (bool, error) {
 	changed, err := tx.Run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
 	return changed > 0, err
@@ -176,8 +178,8 @@ func (tx *Tx) numbers(ctx context.Context, st sql.Statement, args ...any) (users
 	return users, err
 }
 
-// LockMember reads a user's own state in a conversation, which nobody else changes until this transaction ends.
-// NOT_FOUND for who never was a member, CONFLICT for who has left.
+// LockMember reads a user's own state in a conversation and locks it until this transaction ends. NOT_FOUND for a user who
+// never was a member, CONFLICT for one who has left.
 func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user services.UserID) (m services.Membership, err error) {
 	var left int64
 	found, err := tx.One(ctx, lockMember, []any{id, user}, &left)
@@ -187,7 +189,8 @@ func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user s
 	if err != nil {
 		return m, err
 	}
-	// Whoever waited for the lock has the new row and an old head; a second statement reads both as they are now.
+	// After waiting for the lock the first statement has the new row but an old head. A second statement reads both as they are
+	// now.
 	err = tx.Each(ctx, lockedMember, []any{id, user}, func(scan func(...any) error) error {
 		m, err = scanMembership(scan)
 		return err
@@ -198,8 +201,8 @@ func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user s
 	return m, err
 }
 
-// hasLeft is the error for who has left a conversation. Nobody leaves a DIRECT one: a block closes it for both, which neither
-// is told of.
+// hasLeft is the error for a user who has left a conversation. Nobody leaves a DIRECT one: a block closes it for both users,
+// and neither may learn of the block.
 func (tx *Tx) hasLeft(ctx context.Context, id services.ConversationID) error {
 	var direct bool
 	if _, err := tx.One(ctx, isDirect, []any{id}, &direct); err != nil {

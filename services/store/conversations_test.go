@@ -10,7 +10,7 @@ import (
 	"tidings/services/store"
 )
 
-// group makes a group of users, the first of whom is its creator.
+// group creates a group; the first user is its creator.
 func (b *bundle) group(users ...services.UserID) (id services.ConversationID) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) {
@@ -30,7 +30,7 @@ func (b *bundle) send(id services.ConversationID, author services.UserID, mentio
 	return message
 }
 
-// try runs one transaction and answers its error.
+// try runs one transaction and returns its error.
 func (b *bundle) try(fn func(tx *store.Tx) error) error { return b.Write(b.ctx, fn) }
 
 func (b *bundle) read(id services.ConversationID, user services.UserID, number, gen int64) error {
@@ -88,7 +88,7 @@ func TestConversationsAreMadeOnce(t *testing.T) {
 	})
 }
 
-// Neighbours, a gap, what is asked for twice, a number that never was, and another conversation.
+// Neighbours, a gap, duplicates, a number that never was, and another conversation.
 func TestMessagesAreReadByTheirIDs(t *testing.T) {
 	each(t, func(b *bundle) {
 		id, other := b.group(1, 2), b.group(1, 2)
@@ -136,7 +136,7 @@ func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
 		}
 		equal(b.t, b.member(id, 2).Version, version)
 		must(0, b.try(func(tx *store.Tx) error { return tx.MarkUnread(b.ctx, id, 2, 3) }))(b.t)
-		b.waits(id, map[services.UserID][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is his own
+		b.waits(id, map[services.UserID][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is their own
 		m := b.member(id, 2)
 		equal(b.t, []int64{m.Base, m.K, m.Gen}, []int64{2, -1, 1})
 		must(0, b.read(id, 2, 6, 0))(b.t) // of the former generation: ignored
@@ -151,7 +151,7 @@ func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
 	})
 }
 
-func TestRecallLowersWhoHadNotReadIt(t *testing.T) {
+func TestRecallLowersUnreadOfThoseWhoHadNotReadIt(t *testing.T) {
 	each(t, func(b *bundle) {
 		id := b.group(1, 2, 3)
 		message := b.send(id, 1, 2, 3)
@@ -169,7 +169,7 @@ func TestRecallLowersWhoHadNotReadIt(t *testing.T) {
 		coded(b.t, recall(services.NewMessageID(id, 3), 2), services.NotFound)
 		coded(b.t, recall(services.NewMessageID(99, 1), 2), services.NotFound)
 		coded(b.t, recall(message.ID, 4), services.NotFound)
-		// Who makes everything unread again meets it as recalled, and what is his own as his own.
+		// After marking everything unread, the recalled message does not count, and neither do the users' own.
 		for _, user := range []services.UserID{1, 3} {
 			must(0, b.try(func(tx *store.Tx) error { return tx.MarkUnread(b.ctx, id, user, 1) }))(b.t)
 		}
@@ -209,7 +209,7 @@ func TestMembersComeAndGo(t *testing.T) {
 		coded(b.t, b.read(id, 3, 1, -1), services.Conflict)
 		equal(b.t, len(must(b.Conversations(b.ctx, 3, []services.ConversationID{id}))(b.t)), 0)
 		b.send(id, 1, 3)
-		equal(b.t, b.member(id, 3).Version, gone.Version) // who has left is mentioned no more
+		equal(b.t, b.member(id, 3).Version, gone.Version) // a mention of a member who has left changes nothing
 		equal(b.t, add(3), []services.UserID{3})
 		back := b.member(id, 3)
 		equal(b.t, back, services.Membership{Conversation: id, User: 3, Head: 3, Base: 3, Version: gone.Version + 1, Gen: 1})
@@ -218,8 +218,8 @@ func TestMembersComeAndGo(t *testing.T) {
 	})
 }
 
-// A reader's states are what a rebuild reads: those that stand, and what was left lately, so that what is late about
-// it is known for late.
+// The states of one reader are what a rebuild reads: current memberships, and those that the reader left lately, so that late
+// changes of these are recognized as late.
 func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("a", "b", "c")
@@ -268,7 +268,7 @@ func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
 	})
 }
 
-func TestWaysChangeOnce(t *testing.T) {
+func TestCountingWayChangesOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		id := b.group(1, 2)
 		state := func() services.ConversationState {

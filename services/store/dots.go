@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// everyone stands for a segment where a dot is raised for all.
+// everyone stands in the segment's column when a dot is raised for all users.
 const everyone = -1
 
 var (
@@ -35,7 +35,7 @@ var (
 		RETURNING ver`)
 )
 
-// RaiseDot notes that a dot was raised at a stamp for a target. The first raise makes the dot; CONFLICT when there are
+// RaiseDot notes that a dot was raised at a stamp for a target. The first raise creates the dot; CONFLICT when there are
 // services.MaxDots others. The caller holds the notice clock.
 func (tx *Tx) RaiseDot(ctx context.Context, name string, target services.SegmentBits, stamp uint64) error {
 	var dots, known int
@@ -64,7 +64,7 @@ func targetOf(segment int64) services.SegmentBits {
 	return 1 << segment
 }
 
-// ClearDot notes that a user has seen a dot as it is now, and answers the stamp up to which he has. NOT_FOUND when the
+// ClearDot notes that a user has seen a dot as it is now, and returns the stamp up to which it is cleared. NOT_FOUND when the
 // dot was never raised.
 func (tx *Tx) ClearDot(ctx context.Context, user services.UserID, name string) (seen uint64, err error) {
 	found, err := tx.One(ctx, clearDot, []any{user, name}, &seen)
@@ -74,8 +74,8 @@ func (tx *Tx) ClearDot(ctx context.Context, user services.UserID, name string) (
 	return seen, err
 }
 
-// SegmentBits gives the bits of segments by their names, and the next bit to each that is mentioned for the first time.
-// CONFLICT, naming it, when one would be more than services.MaxSegments.
+// SegmentBits returns the bits of segments by name. A segment that is new gets the next bit. CONFLICT, with the segment's name,
+// when there would be more than services.MaxSegments.
 func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.SegmentBits, error) {
 	known, err := readSegmentBits(ctx, tx.Tx.Runner, names)
 	if err != nil || len(known) == len(names) {
@@ -84,7 +84,7 @@ func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.Segment
 	if _, err := tx.Run(ctx, lockCounter, "segments"); err != nil {
 		return 0, err
 	}
-	// Whoever had the lock before may have given some of them meanwhile.
+	// The former holder of the lock may have added some of them meanwhile.
 	if known, err = readSegmentBits(ctx, tx.Tx.Runner, names); err != nil {
 		return 0, err
 	}
@@ -135,7 +135,7 @@ func union(known map[string]services.SegmentBits) (all services.SegmentBits) {
 	return all
 }
 
-// SetSegments says which segments a user belongs to, and no others, and answers the version of that.
+// SetSegments sets the segments of a user, replacing all former ones, and returns the version of the set.
 func (tx *Tx) SetSegments(ctx context.Context, user services.UserID, segments services.SegmentBits) (version uint64, err error) {
 	_, err = tx.One(ctx, setSegments, []any{user, tx.Now, int64(segments)}, &version)
 	return version, err

@@ -7,8 +7,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The sources of a feed: of each author whom the reader follows the posts that are pushed, and of who has any those that
-// are pulled; and both of the reader's own.
+// The sources of a feed: the pushed posts of each followed author, the pulled posts of each followed author who has any, and
+// both kinds of the reader's own posts.
 const (
 	followedEdges = `edges AS MATERIALIZED (
 	SELECT followee AS author, since FROM follows WHERE follower = $1 AND followee <> $1 AND shown
@@ -25,13 +25,13 @@ const (
 )`
 )
 
-// A feed is put together from one range of posts_by_author for each source. How far down the ranges go is found
-// first: of each source the depth-th newest post is looked up (one step into the index), and below the
-// ceil(limit / depth)-th greatest of these lie at least limit posts, so that nothing older can be on the page.
-// depth is small when many are followed, so that whoever follows 2,000 reads little more than the page. bound
-// keeps a single author who posts without end to limit posts as well.
+// A feed is merged from one range of posts_by_author for each source. The statement first finds how far down the ranges must
+// go. It looks up the depth-th newest post of each source (one index step). At least limit posts lie at or above the ceil(limit
+// / depth)-th greatest of these, so nothing older can be on the page. depth is small when the reader follows many authors, so
+// that a reader of 2,000 authors reads little more than the page. bound limits a single author with very many posts to limit
+// posts as well.
 //
-// among is a condition on a source a, and on id, that the posts meet besides; "" for none.
+// among is a further condition on a source a and on id that the posts must meet; "" for none.
 func newestOfSources(among string) string {
 	return `, page AS MATERIALIZED (
 	SELECT CAST($3 AS BIGINT) AS size, 1 + 2 * CAST($3 AS BIGINT) / count(*) AS depth FROM sources
@@ -53,7 +53,7 @@ FROM ranges a {each post p} WHERE p.author = a.author AND p.pull = a.pull AND p.
 ORDER BY p.id DESC LIMIT $3`
 }
 
-// counting is met by what counts for the reader and is newer than $4.
+// counting selects what counts as new for the reader and is newer than $4.
 const counting = `AND a.author <> $1 AND id > CASE WHEN a.since > $4 THEN a.since ELSE $4 END`
 
 const countOfSources = `
@@ -88,20 +88,20 @@ SELECT COALESCE(max(newest), 0) FROM (
 ) AS of_each`)
 )
 
-// HomeFeed lists the newest posts of everyone whom the reader follows and is shown, and his own, those before one id,
-// the newest first, at most limit. Own posts and those from before the follow do not count. What it costs grows with the
-// number followed and with limit, not with how much the authors have written.
+// HomeFeed lists the newest posts of the followed authors whom the reader may see, and the reader's own posts: those before one
+// id, the newest first, at most limit. Own posts and posts from before the follow are listed but do not count. The cost grows
+// with the number of followed authors and with limit, not with how much the authors have written.
 func (s *Store) HomeFeed(ctx context.Context, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
 	return s.feed(ctx, homeFeed, limit, reader, before)
 }
 
-// NewestOfFeed is the newest post that HomeFeed lists now, 0 when it lists none.
+// NewestOfFeed is the newest post that HomeFeed lists now, 0 when the feed is empty.
 func (tx *Tx) NewestOfFeed(ctx context.Context, reader services.UserID) (newest services.PostID, err error) {
 	_, err = tx.One(ctx, newestOfFeed, []any{reader}, &newest)
 	return newest, err
 }
 
-// InboxFeed lists what of HomeFeed is in the reader's inbox: the pushed posts, and his own whatever their way.
+// InboxFeed lists the part of HomeFeed that is in the reader's inbox: pushed posts, and the reader's own posts in either mode.
 func (s *Store) InboxFeed(ctx context.Context, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
 	return s.feed(ctx, inboxFeed, limit, reader, before)
 }
@@ -111,7 +111,7 @@ func (s *Store) UnreadFeed(ctx context.Context, reader services.UserID, seen ser
 	return s.feed(ctx, unreadFeed, limit, reader, services.MaxPostID, seen)
 }
 
-// feed reads entries by a statement whose third parameter is the limit; more are those after it.
+// feed reads entries with a statement whose third parameter is the limit; more are the parameters after it.
 func (s *Store) feed(ctx context.Context, st sql.Statement, limit int, reader services.UserID, before services.PostID, more ...any) ([]services.FeedEntry, error) {
 	if limit <= 0 {
 		return nil, nil
@@ -126,7 +126,7 @@ func (s *Store) feed(ctx context.Context, st sql.Statement, limit int, reader se
 	return entries, err
 }
 
-// NewestCounting is the newest pushed post, up to and with an id, that counts for the reader: of someone followed, from
+// NewestCounting is the newest pushed post, up to and with an id, that counts for the reader: by a followed author, published
 // after the follow, not deleted. 0 when there is none.
 func (s *Store) NewestCounting(ctx context.Context, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	var newest services.PostID
@@ -134,14 +134,14 @@ func (s *Store) NewestCounting(ctx context.Context, reader services.UserID, upTo
 	return newest, err
 }
 
-// CountPushed says how many of the posts that CountNew counts are in the reader's inbox: the pushed ones.
+// CountPushed counts the posts of CountNew that are in the reader's inbox: the pushed ones.
 func (s *Store) CountPushed(ctx context.Context, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
 	_, err := s.One(ctx, countPushed, []any{reader, seen, limit}, &count)
 	return count, err
 }
 
-// CountNew says how many posts after seen count for the reader, counting no further than limit.
+// CountNew counts the posts after seen that count for the reader, up to limit.
 func (s *Store) CountNew(ctx context.Context, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
 	_, err := s.One(ctx, countNew, []any{reader, seen, limit}, &count)

@@ -16,7 +16,7 @@ import (
 // feedModel is a home feed by the plainest means: everything that was ever posted, looked through.
 type feedModel struct {
 	reader  services.UserID
-	since   map[services.UserID]services.PostID // who is followed
+	since   map[services.UserID]services.PostID // the followed authors
 	muted   map[services.UserID]bool
 	hidden  map[services.UserID]bool
 	posts   []services.Post // the oldest first
@@ -194,7 +194,7 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people [
 		m.deleted[post.ID] = true
 		_, _, err := tx.DeletePost(b.ctx, post.ID)
 		return err
-	case step == 4: // change the mode of an author, or of the reader himself
+	case step == 4: // change the mode of an author, or of the reader
 		author := services.Author{Number: someone.Draw(t, "author"), Mode: services.AuthorMode(rapid.IntRange(0, 2).Draw(t, "mode"))}
 		known, err := tx.AuthorForUpdate(b.ctx, author.Number)
 		if err != nil {
@@ -233,7 +233,7 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 			for id := services.PostID(1); id <= 3000; id++ {
 				author := services.UserID(1 + id*id%400)
 				if id%3 == 0 {
-					author = 77 // who posts without end
+					author = 77 // an author with very many posts
 				}
 				m.posts = append(m.posts, services.Post{ID: id, Author: author})
 				if err := tx.InsertPost(b.ctx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "b"}); err != nil {
@@ -254,8 +254,7 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 	})
 }
 
-// An edge from somebody to himself, which an import may bring, changes nothing: own posts are listed once and
-// never count.
+// A self-follow, which an import may contain, changes nothing: own posts are listed once and never count.
 func TestFollowingOneself(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.follow(services.Edge{Follower: 1, Followee: 1})

@@ -29,14 +29,14 @@ var (
 		ORDER BY f.follower LIMIT $4`)
 )
 
-// InsertFollow makes one user follow another. An edge that stands stays as it is: false. Nor is one made between two
-// of whom one blocks the other.
+// InsertFollow adds a follow. It returns false for a follow that exists, which stays as it is, and when either user blocks the
+// other.
 func (tx *Tx) InsertFollow(ctx context.Context, edge services.Edge) (created bool, err error) {
 	inserted, err := tx.ImportFollows(ctx, []services.Edge{edge})
 	return inserted > 0, err
 }
 
-// DeleteFollow makes one user follow another no longer. false when he did not. Of a host it is noted: see NoteUnfollow.
+// DeleteFollow ends a follow; false when there was none. The end of a follow of a host is recorded: see NoteUnfollow.
 func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.UserID) (deleted bool, err error) {
 	changed, err := tx.Run(ctx, deleteFollow, follower, followee)
 	if err != nil || changed == 0 {
@@ -45,15 +45,15 @@ func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.User
 	return true, tx.NoteUnfollow(ctx, follower, followee)
 }
 
-// CountFollowees says how many a user follows, counting no further than limit.
+// CountFollowees counts the users whom a user follows, up to limit.
 func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserID, limit int) (int, error) {
 	var count int
 	_, err := tx.One(ctx, countFollowees, []any{follower, limit}, &count)
 	return count, err
 }
 
-// ImportFollows makes many edges at once and says how many are new; those that stand stay as they are, and those
-// between two of whom one blocks the other are left out. It is fastest with thousands of edges in a transaction.
+// ImportFollows adds many follows at once and returns how many are new. Existing follows stay as they are, and pairs with a
+// block are left out. It is fastest with thousands of edges in a transaction.
 func (tx *Tx) ImportFollows(ctx context.Context, edges []services.Edge) (inserted int, err error) {
 	standing, err := tx.between(ctx, edges)
 	if err != nil {
@@ -68,7 +68,7 @@ func (tx *Tx) ImportFollows(ctx context.Context, edges []services.Edge) (inserte
 	return tx.Insert(ctx, insertFollows, all)
 }
 
-// Edge tells whether one user follows another and is shown his posts, and since which post they count.
+// Edge reports whether one user follows another and sees their posts, and since which post they count.
 func (s *Store) Edge(ctx context.Context, follower, followee services.UserID) (services.Edge, bool, error) {
 	edge := services.Edge{Follower: follower, Followee: followee}
 	found, err := s.One(ctx, oneEdge, []any{follower, followee}, &edge.Since)
@@ -78,7 +78,7 @@ func (s *Store) Edge(ctx context.Context, follower, followee services.UserID) (s
 	return edge, true, nil
 }
 
-// Edges tells which of some users follow one user and are shown his posts. Who does not is absent.
+// Edges returns those of some users who follow one user and see that user's posts. The others are absent.
 func (s *Store) Edges(ctx context.Context, followers []services.UserID, followee services.UserID) (map[services.UserID]services.Edge, error) {
 	edges := make(map[services.UserID]services.Edge, len(followers))
 	err := s.Each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
@@ -90,7 +90,7 @@ func (s *Store) Edges(ctx context.Context, followers []services.UserID, followee
 	return edges, err
 }
 
-// EdgesFrom tells whom of some users one user follows and is shown. Whom he does not is absent.
+// EdgesFrom returns those of some users whom one user follows and whose posts that user sees. The others are absent.
 func (s *Store) EdgesFrom(ctx context.Context, follower services.UserID, followees []services.UserID) (map[services.UserID]services.Edge, error) {
 	edges := make(map[services.UserID]services.Edge, len(followees))
 	err := s.Each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
@@ -102,8 +102,8 @@ func (s *Store) EdgesFrom(ctx context.Context, follower services.UserID, followe
 	return edges, err
 }
 
-// Followers lists the followers who are shown a user's posts by their numbers, those greater than after, at most limit:
-// only who was seen at activeSince or later. The zero time asks for everyone.
+// Followers lists the followers who see a user's posts, in order of user ID, those greater than after, at most limit: only
+// those last seen at activeSince or later. The zero time asks for all.
 func (s *Store) Followers(ctx context.Context, followee, after services.UserID, limit int, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.Each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {

@@ -46,7 +46,7 @@ func TestGroupedJobsAreOne(t *testing.T) {
 	})
 }
 
-// A fact whose job cannot be added is undone with all others of its commit, and everybody hears of it.
+// A fact whose job cannot be added is rolled back with all others of its commit, and every caller gets the error.
 func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 	each(t, func(b *bundle) {
 		fact := func(key string) func(*store.Tx) error {

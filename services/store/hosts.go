@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// hostEdges are the follows of hosts by the reader $1, who is shown them.
+// hostEdges are the reader's ($1) follows of hosts whose shows the reader may see.
 const hostEdges = `
 	SELECT followee, since FROM follows WHERE follower = $1 AND followee <> $1 AND shown
 		AND EXISTS (SELECT 1 FROM hosts WHERE hosts.host = follows.followee)`
@@ -37,7 +37,7 @@ var (
 	manyFollow = sql.NewStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
 		WHERE EXISTS (SELECT 1 FROM follows f WHERE f.followee = h.host LIMIT 1 OFFSET $2)`)
 
-	// A statement for each partial index of shows.
+	// One statement for each partial index of shows.
 	publishActive = sql.NewStatement("publish active shows", `UPDATE shows SET ver = $2, live_ver = CASE WHEN status = 1 THEN CAST($2 AS BIGINT) ELSE live_ver END
 		WHERE {in host $1 BIGINT} AND status < 2 AND ver = 0 RETURNING host, status`)
 
@@ -69,40 +69,41 @@ UNION ALL SELECT 1 FROM follows WHERE follower = $1 AND followee = $2 AND NOT sh
 	forgetPastFollows = sql.NewStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
 )
 
-// PutHost notes that somebody has a show; created says that it is his first.
+// PutHost notes that a user has a show; created is true for their first.
 func (tx *Tx) PutHost(ctx context.Context, host services.UserID) (created bool, err error) {
 	inserted, err := tx.Run(ctx, insertHost, host)
 	return inserted > 0, err
 }
 
-// Host says whether somebody ever had a show, and whether all documents of their followers name them.
+// Host reports whether a user ever had a show, and whether all of their followers' documents list them.
 func (tx *Tx) Host(ctx context.Context, host services.UserID) (known, named bool, err error) {
 	known, err = tx.One(ctx, oneHost, []any{host}, &named)
 	return known, named, err
 }
 
-// IsHost says whether somebody ever had a show, and whether all documents of his followers name him.
+// IsHost reports whether a user ever had a show, and whether all of their followers' documents list them.
 func (s *Store) IsHost(ctx context.Context, host services.UserID) (known, named bool, err error) {
 	known, err = s.One(ctx, oneHost, []any{host}, &named)
 	return known, named, err
 }
 
-// BeginHostChunks notes in how many chunks of followers documents are to name a host. It is begun once: false when it was, or
-// when they name him.
+// BeginHostChunks records in how many chunks of followers the documents are to list a host. It returns false when that has
+// begun before, or when all documents list the host already.
 func (tx *Tx) BeginHostChunks(ctx context.Context, host services.UserID, chunks int) (begun bool, err error) {
 	changed, err := tx.Run(ctx, beginHostChunks, host, chunks)
 	return changed > 0, err
 }
 
-// EndHostChunk notes that the documents of one more chunk of a host's followers name him, and answers whether it was the last.
+// EndHostChunk notes that one more chunk of a host's followers is done: their documents list the host. last is true for the
+// last chunk.
 func (tx *Tx) EndHostChunk(ctx context.Context, host services.UserID) (last bool, err error) {
 	var left int
 	found, err := tx.One(ctx, lowerHostUnnamed, []any{host}, &left)
 	return found && left == 0, err
 }
 
-// PublishShows notes that all documents name a host, and lists his shows that no board has yet and that were not cancelled, by
-// their ids. The caller has locked the log of shows, and puts them onto boards in this transaction.
+// PublishShows notes that all documents list a host, and returns the host's shows that are on no board yet and were not
+// cancelled, in order of ID. The caller has locked the log of shows, and puts them onto boards in this transaction.
 func (tx *Tx) PublishShows(ctx context.Context, host services.UserID) ([]services.Show, error) {
 	if _, err := tx.Run(ctx, nameHost, host); err != nil {
 		return nil, err
@@ -110,14 +111,14 @@ func (tx *Tx) PublishShows(ctx context.Context, host services.UserID) ([]service
 	return shows(ctx, tx.Tx.Runner, unpublishedShows, host)
 }
 
-// NameHosts notes that all documents name some hosts and answers those whom not all did, but for those whose followers are
-// being served in chunks.
+// NameHosts notes that all documents list some hosts, and returns those for which that is new. Hosts whose followers are being
+// processed in chunks are left out.
 func (tx *Tx) NameHosts(ctx context.Context, hosts []services.UserID) ([]services.UserID, error) {
 	return tx.numbers(ctx, nameHosts, hosts)
 }
 
-// PublishAll puts the shows of hosts onto boards that no board has yet and that were not cancelled, all from one version of the
-// log on, which the caller has appended in this transaction. It answers the hosts of whom some replays belong into lists.
+// PublishAll puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from one version of the log
+// on, which the caller has appended in this transaction. It returns the hosts that have replays to push into lists.
 func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserID, version uint64) (listed []services.UserID, err error) {
 	var live []services.UserID
 	err = tx.Each(ctx, publishActive, []any{hosts, int64(version)}, func(scan func(...any) error) error {
@@ -155,7 +156,7 @@ func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserID, version u
 	return slices.Compact(listed), err
 }
 
-// ManyFollow says which of some hosts more users follow than a number, whether they were seen lately or not.
+// ManyFollow returns those of some hosts that have more followers than a number, active or not.
 func (s *Store) ManyFollow(ctx context.Context, hosts []services.UserID, followers int) ([]services.UserID, error) {
 	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
@@ -164,7 +165,7 @@ func (s *Store) ManyFollow(ctx context.Context, hosts []services.UserID, followe
 	return numbers(ctx, s.DB.Runner, manyFollow, list, followers)
 }
 
-// FollowersOfHosts lists all followers of some hosts who are shown their shows, in no order: only who was seen at activeSince or
+// FollowersOfHosts lists all followers who see the shows of some hosts, in no order: only those last seen at activeSince or
 // later.
 func (s *Store) FollowersOfHosts(ctx context.Context, hosts []services.UserID, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
@@ -177,14 +178,14 @@ func (s *Store) FollowersOfHosts(ctx context.Context, hosts []services.UserID, a
 	return edges, err
 }
 
-// SetHostVersion notes the version of the log of shows at which other shows of a host are live than before. The caller has
-// appended it in this transaction, so that versions only rise.
+// SetHostVersion records the version of the log at which the set of a host's live shows last changed. The caller has appended
+// it in this transaction, so that versions only rise.
 func (tx *Tx) SetHostVersion(ctx context.Context, host services.UserID, version uint64) error {
 	_, err := tx.Run(ctx, setHostVersion, host, int64(version))
 	return err
 }
 
-// HostVersions lists the versions of hosts by their numbers, those greater than after, at most limit.
+// HostVersions lists the versions of hosts in order of user ID, those greater than after, at most limit.
 func (s *Store) HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error) {
 	var list []HostVersion
 	err := s.Each(ctx, hostVersions, []any{after, limit}, func(scan func(...any) error) error {
@@ -196,8 +197,8 @@ func (s *Store) HostVersions(ctx context.Context, after services.UserID, limit i
 	return list, err
 }
 
-// HostsBy lists the hosts whom a reader follows and is shown, by their numbers: what his document names, and whose shows his
-// board has.
+// HostsBy lists the hosts whom a reader follows and whose shows they see, in order of user ID. Both the reader's document and
+// their board list these hosts.
 func (s *Store) HostsBy(ctx context.Context, reader services.UserID) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.Each(ctx, hostsBy, []any{reader}, func(scan func(...any) error) error {
@@ -209,21 +210,21 @@ func (s *Store) HostsBy(ctx context.Context, reader services.UserID) ([]services
 	return edges, err
 }
 
-// NoteUnfollow notes that the follow of a host ends now: what the follower's board showed last may be his. Of whoever is no
-// host nothing is noted.
+// NoteUnfollow records that the follow of a host ends now, since the follower's board may have just shown that host's shows. It
+// records nothing for a user who is no host.
 func (tx *Tx) NoteUnfollow(ctx context.Context, follower, followee services.UserID) error {
 	_, err := tx.Run(ctx, noteUnfollow, follower, followee, tx.Now)
 	return err
 }
 
-// UnfollowedSince says whether a board had a host's shows until some moment since a time, and has them no longer: the follow
-// has ended, or it stands and is not shown any more.
+// UnfollowedSince reports whether a board lost a host's shows at or after a time: the follow has ended, or it stands and the
+// shows are hidden.
 func (s *Store) UnfollowedSince(ctx context.Context, follower, followee services.UserID, since time.Time) (bool, error) {
 	var is int
 	return s.One(ctx, unfollowedSince, []any{follower, followee, since}, &is)
 }
 
-// ForgetPastFollows drops the ends of follows from before a time and says how many: no session is that old.
+// ForgetPastFollows deletes records of follows that ended before a time and returns how many. No session is that old.
 func (s *Store) ForgetPastFollows(ctx context.Context, before time.Time) (forgotten int, err error) {
 	return s.forget(ctx, forgetPastFollows, before)
 }

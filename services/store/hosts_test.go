@@ -71,7 +71,7 @@ func TestAHostIsNamedAndThenPublished(t *testing.T) {
 		equal(b.t, is(7), [2]bool{true, true})
 		b.write(func(tx *store.Tx) error {
 			equal(b.t, len(must(tx.PublishShows(b.ctx, 7))(b.t)), 0)
-			equal(b.t, must(tx.BeginHostChunks(b.ctx, 7, 2))(b.t), false) // a job that runs again when he is named changes nothing
+			equal(b.t, must(tx.BeginHostChunks(b.ctx, 7, 2))(b.t), false) // repeated by a job, it changes nothing
 			return nil
 		})
 		equal(b.t, []bool{end(), end()}, []bool{false, false})
@@ -125,7 +125,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		}
 		unfollow(2)
 		unfollow(4) // no host
-		unfollow(9) // nobody
+		unfollow(9) // no host
 		equal(b.t, []bool{ended(2, start), ended(2, start.Add(time.Microsecond)), ended(4, start), ended(9, start)}, []bool{true, false, false, false})
 		b.clock.advance(time.Minute)
 		b.follow(services.Edge{Follower: 1, Followee: 2})
@@ -168,7 +168,7 @@ func TestReminders(t *testing.T) {
 			equal(b.t, must(tx.CountReminders(b.ctx, 2, 9))(b.t), 1)
 			return nil
 		})
-		// What is over long ago is not looked through: a count reads so many of the newest reminders and no more.
+		// Past reminders are not scanned: a count reads a bounded number of the newest reminders.
 		var newer []services.Show
 		for id := services.PostID(8); id < 8+4*store.RemindersLooked; id++ {
 			newer = append(newer, aShow(id, 1, services.ShowLive, 1))

@@ -25,14 +25,14 @@ var (
 		WHERE EXISTS (SELECT 1 FROM posts WHERE id >= moment AND id < moment + $2)`)
 )
 
-// ImportedPost is a post with the host application's own name for it, "" when it has none.
+// ImportedPost is a post with the host application's own key for it, "" when it has none.
 type ImportedPost struct {
 	services.Post
 	ImportKey string
 }
 
-// ImportPosts puts posts in and says how many. One whose id or name is taken is left out: then the others are to be undone,
-// and ids given anew.
+// ImportPosts inserts posts and returns how many. A post whose id or key is taken is left out: then the caller undoes the
+// others and assigns new ids.
 func (tx *Tx) ImportPosts(ctx context.Context, posts []ImportedPost) (inserted int, err error) {
 	plain, answers := make([][]any, 0, len(posts)), [][]any(nil)
 	for _, post := range posts {
@@ -50,8 +50,7 @@ func (tx *Tx) ImportPosts(ctx context.Context, posts []ImportedPost) (inserted i
 	return inserted + more, err
 }
 
-// ImportedPosts finds posts by the names that an import gave them: id, author, kind, and whether they are deleted. A name
-// that nothing has is absent.
+// ImportedPosts finds posts by import key: id, author, kind, and whether they are deleted. An unknown key is absent.
 func (s *Store) ImportedPosts(ctx context.Context, keys []string) (map[string]services.Post, error) {
 	posts := make(map[string]services.Post, len(keys))
 	if len(keys) == 0 {
@@ -67,14 +66,14 @@ func (s *Store) ImportedPosts(ctx context.Context, keys []string) (map[string]se
 	return posts, err
 }
 
-// NewestPost is the greatest id of a post there is, 0 when there is none.
+// NewestPost is the greatest id of a post, 0 when there is none.
 func (s *Store) NewestPost(ctx context.Context) (newest services.PostID, err error) {
 	_, err = s.One(ctx, newestPost, nil, &newest)
 	return newest, err
 }
 
-// NewestPostsAt gives, for each of some milliseconds (see services.PostIDAt), the greatest id of a post of it. One without
-// posts is absent.
+// NewestPostsAt returns, for each of some milliseconds (see services.PostIDAt), the greatest id of a post in it. A millisecond
+// without posts is absent.
 func (s *Store) NewestPostsAt(ctx context.Context, moments []services.PostID) (map[services.PostID]services.PostID, error) {
 	newest := make(map[services.PostID]services.PostID, len(moments))
 	if len(moments) == 0 {

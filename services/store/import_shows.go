@@ -11,7 +11,7 @@ import (
 const importedShow = `id BIGINT, import_key TEXT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
 	ver BIGINT, live_ver BIGINT, live_stamp BIGINT, pull BOOLEAN, updated_at BIGINT`
 
-// A statement for each status, because a list of times cannot hold null.
+// One statement for each status, because a list of times cannot hold null.
 var (
 	importShows = map[services.ShowStatus]sql.Insertion{
 		services.ShowUpcoming:  sql.NewInsertion("import upcoming shows", "shows", importedShow, "ON CONFLICT DO NOTHING"),
@@ -32,14 +32,14 @@ var (
 	nameImportedShow = sql.NewStatement("name an imported show", `UPDATE shows SET import_key = $2 WHERE id = $1`)
 )
 
-// ImportedShow is a show with the host application's own name for it.
+// ImportedShow is a show with the host application's own key for it.
 type ImportedShow struct {
 	services.Show
 	ImportKey string
 }
 
-// ImportHosts notes that these users have shows, and answers those whom not all documents of their followers name: whoever is
-// new among them.
+// ImportHosts notes that these users have shows, and returns those that are not yet listed in all of their followers'
+// documents: the hosts that are new.
 func (tx *Tx) ImportHosts(ctx context.Context, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
 	list := make([][]any, len(hosts))
 	for i, host := range hosts {
@@ -58,8 +58,8 @@ func (tx *Tx) ImportHosts(ctx context.Context, hosts []services.UserID) (unnamed
 	return unnamed, err
 }
 
-// ImportShows puts shows in and says how many. One whose id or name is taken is left out: then the others are to be undone.
-// Those with a version were on no board before it.
+// ImportShows inserts shows and returns how many. A show whose id or key is taken is left out: then the caller undoes the
+// others. A show with a version was on no board before that version.
 func (tx *Tx) ImportShows(ctx context.Context, shows []ImportedShow) (inserted int, err error) {
 	byStatus := map[services.ShowStatus][][]any{}
 	var formers [][]any
@@ -91,18 +91,18 @@ func (tx *Tx) ImportShows(ctx context.Context, shows []ImportedShow) (inserted i
 	return inserted, err
 }
 
-// stoodNowhere is a row of the history: until a version, no board had a show.
+// stoodNowhere is a row of the history: the show was on no board until a version.
 func stoodNowhere(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
 	return []any{show, int64(0), int64(until), at, host, numberOf(services.ShowCancelled), int64(0)}
 }
 
-// NameImportedShow gives a show the name that an import knows it by.
+// NameImportedShow gives a show its import key.
 func (tx *Tx) NameImportedShow(ctx context.Context, id services.PostID, importKey string) error {
 	_, err := tx.Run(ctx, nameImportedShow, id, importKey)
 	return err
 }
 
-// ImportedShows finds shows by the names that an import gave them. A name that nothing has is absent.
+// ImportedShows finds shows by import key. An unknown key is absent.
 func (s *Store) ImportedShows(ctx context.Context, keys []string) (map[string]services.Show, error) {
 	shows := make(map[string]services.Show, len(keys))
 	if len(keys) == 0 {

@@ -8,7 +8,7 @@ import (
 	"tidings/services/store"
 )
 
-// What is imported is what is scheduled, started and ended, in one statement a status; who is new is to be named.
+// Scheduled, live and ended shows are imported, with one statement for each status; new hosts are returned as unlisted.
 func TestImportedShows(t *testing.T) {
 	each(t, func(b *bundle) {
 		var shows []store.ImportedShow
@@ -37,7 +37,7 @@ func TestImportedShows(t *testing.T) {
 		}
 		equal(b.t, must(b.ImportedShows(b.ctx, keys))(b.t), want)
 		equal(b.t, len(must(b.ImportedShows(b.ctx, nil))(b.t)), 0)
-		// The replay that came to boards was on none before; of the host who is not named nothing has come to any.
+		// The replay was on no board before its version. The shows of the unlisted host are on no board yet.
 		equal(b.t, must(b.ShowHistory(b.ctx, now))(b.t), []store.ShowFormer{{Show: 23, Host: 3, Until: 7, UntilAt: now, Status: services.ShowCancelled}})
 		equal(b.t, idsOf(must(b.ActiveShows(b.ctx, 0, 10))(b.t)), []services.PostID{3, 13})
 

@@ -33,7 +33,7 @@ func names(queued []jobs.Job) (list []string) {
 	return list
 }
 
-// job is one of kind "a" whose payload is its name.
+// job is a job of kind "a" whose payload is its name.
 func job(name, key string) jobs.NewJob {
 	return jobs.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
 }
@@ -115,7 +115,7 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 	})
 }
 
-func TestLeaseEndsAndTheLateHolderHasNoEffect(t *testing.T) {
+func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.enqueue(job("1", ""), job("2", ""))
 		late := b.claim(10, "a")
@@ -132,7 +132,7 @@ func TestLeaseEndsAndTheLateHolderHasNoEffect(t *testing.T) {
 		equal(b.t, []any{dead, err}, []any{false, error(nil)})
 		equal(b.t, len(b.claim(10, "a")), 0)
 		b.counts(2, 0)
-		// Neither has who never had a lease.
+		// A job that was never leased has no effect either.
 		for i := range late {
 			late[i].Token = ""
 		}
@@ -325,7 +325,7 @@ func TestWaitingKeys(t *testing.T) {
 		b.clock.advance(time.Second)
 		b.enqueue(key("a", "young"))
 		list := func(limit int) []string { return must(jobs.WaitingKeys(b.ctx, b.Store.DB, "a", made, limit))(b.t) }
-		equal(b.t, list(10), []string{"3", "4", "2", "2"}) // what is held is due again at the end of its lease
+		equal(b.t, list(10), []string{"3", "4", "2", "2"}) // a leased job is due again at the end of its lease
 		equal(b.t, list(2), []string{"3", "4"})
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.Store.DB, first))(b.t), 1)
 		equal(b.t, list(10), []string{"3", "4", "2"})
@@ -333,7 +333,7 @@ func TestWaitingKeys(t *testing.T) {
 	})
 }
 
-// What is planned for later is nobody's delay until it is due.
+// A planned job does not count as waiting until it is due.
 func TestPlannedJobsAreNotOld(t *testing.T) {
 	each(t, func(b *bundle) {
 		now := b.clock.Now().UTC().Truncate(time.Microsecond)

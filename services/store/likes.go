@@ -14,14 +14,14 @@ var (
 	deleteLike = sql.NewStatement("delete a like", `DELETE FROM likes WHERE post = $1 AND liker = $2`)
 )
 
-// InsertLike makes a user like a post, at a time. false when they do already. It does not look whether the post stands:
-// see PostForShare.
+// InsertLike adds a user's like of a post, at a time; false when it exists already. It does not check that the post exists: see
+// PostForShare.
 func (tx *Tx) InsertLike(ctx context.Context, post services.PostID, liker services.UserID, at time.Time) (bool, error) {
 	changed, err := tx.Run(ctx, insertLike, post, liker, at)
 	return changed > 0, err
 }
 
-// DeleteLike takes a like back. false when there was none.
+// DeleteLike removes a like; false when there was none.
 func (tx *Tx) DeleteLike(ctx context.Context, post services.PostID, liker services.UserID) (bool, error) {
 	changed, err := tx.Run(ctx, deleteLike, post, liker)
 	return changed > 0, err

@@ -56,14 +56,14 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// Whoever waits for the log is told after each commit that appended to it, once, and not of others.
-func TestTheGrowthOfTheLogIsTold(t *testing.T) {
+// Each commit that appended to the log signals once, after the commit; other commits do not signal.
+func TestLogAppendsAreSignalled(t *testing.T) {
 	each(t, func(b *bundle) {
 		told := 0
 		b.OnSignal(func() {
 			head, _, err := changelog.LogHead(b.ctx, b.Store.DB, "mode")
 			if err != nil || head == 0 {
-				b.t.Errorf("told before the commit: head %d, %v", head, err)
+				b.t.Errorf("signalled before the commit: head %d, %v", head, err)
 			}
 			told++
 		})

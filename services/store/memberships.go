@@ -53,29 +53,29 @@ var (
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high ORDER BY m.conversation, m.number, m.user_number`)
 )
 
-// Head is how far a conversation has come.
+// Head is the end of a conversation: its last message and revision.
 type Head struct {
 	Conversation services.ConversationID
 	Number       int64
 	At           time.Time // of the newest message
 	Way          services.CountingWay
-	Revision     int64 // of what its messages and members show
+	Revision     int64 // rises with every change of what its messages and members show
 }
 
-// Memberships reads the states of some users in one conversation, of one moment. Who never was a member is absent; who
-// has left is not.
+// Memberships reads the states of some users in one conversation, in one snapshot. A user who never was a member is absent; one
+// who has left is not.
 func (s *Store) Memberships(ctx context.Context, id services.ConversationID, users []services.UserID) ([]services.Membership, error) {
 	return s.memberships(ctx, membershipsOf, id, users)
 }
 
-// ActiveMemberships reads the states of those in a conversation who were seen at activeSince or later, by their
-// numbers, those greater than after, at most limit; those who have left too.
+// ActiveMemberships reads the states of the members of a conversation who were last seen at activeSince or later, in order of
+// user ID, those greater than after, at most limit. Members who have left are included.
 func (s *Store) ActiveMemberships(ctx context.Context, id services.ConversationID, after services.UserID, activeSince time.Time, limit int) ([]services.Membership, error) {
 	return s.memberships(ctx, activeMemberships, id, after, activeSince, limit)
 }
 
-// MembershipsOf reads a user's states by conversation, those greater than after, at most limit: those that stand, and
-// those left since a moment.
+// MembershipsOf reads a user's states in order of conversation, those greater than after, at most limit: current ones, and
+// those that the user left since a time.
 func (s *Store) MembershipsOf(ctx context.Context, user services.UserID, after services.ConversationID, leftSince time.Time, limit int) ([]services.Membership, error) {
 	return s.memberships(ctx, membershipsOfUser, user, after, leftSince, limit)
 }
@@ -89,7 +89,7 @@ func (s *Store) memberships(ctx context.Context, st sql.Statement, args ...any) 
 	return list, err
 }
 
-// Heads reads how far conversations have come. One that is not there is absent.
+// Heads reads the ends of conversations. An unknown conversation is absent.
 func (s *Store) Heads(ctx context.Context, ids []services.ConversationID) (heads []Head, err error) {
 	err = s.Each(ctx, headsOf, []any{ids}, func(scan func(...any) error) error {
 		var head Head
@@ -102,13 +102,13 @@ func (s *Store) Heads(ctx context.Context, ids []services.ConversationID) (heads
 	return heads, err
 }
 
-// ConversationsOf lists the conversations that a user is a member of, the last active first: those after a place, which
-// is the time and the id of the last one listed, at most limit.
+// ConversationsOf lists the conversations of a member, the last active first: those after a position, which is the time and the
+// id of the last one listed, at most limit.
 func (s *Store) ConversationsOf(ctx context.Context, user services.UserID, before time.Time, id services.ConversationID, limit int) ([]services.ConversationState, error) {
 	return s.conversationStates(ctx, conversationsOf, user, before, id, limit)
 }
 
-// Conversations reads conversations by their ids, for a user: those that he is no member of are absent.
+// Conversations reads conversations by ID, for a user. Those that the user is not a member of are absent.
 func (s *Store) Conversations(ctx context.Context, user services.UserID, ids []services.ConversationID) ([]services.ConversationState, error) {
 	return s.conversationStates(ctx, conversationsByID, user, ids)
 }
@@ -147,14 +147,14 @@ func (s *Store) MembersOf(ctx context.Context, pages []services.MembersPage) (ma
 			}
 			users = append(users, services.UserID(number))
 		}
-		slices.Sort(users) // the engines do not promise the order of what they join
+		slices.Sort(users) // the engines guarantee no order of a join
 		found[pages[i]] = users[:min(pages[i].Size, len(users))]
 		return nil
 	})
 	return found, err
 }
 
-// Messages reads messages by their ids. One that never was is absent.
+// Messages reads messages by ID. An unknown message is absent.
 func (s *Store) Messages(ctx context.Context, ids []services.MessageID) (map[services.MessageID]services.Message, error) {
 	list, err := s.conversationMessages(ctx, conversationMessagesByID, messageRows(ids))
 	found := make(map[services.MessageID]services.Message, len(list))
@@ -164,7 +164,7 @@ func (s *Store) Messages(ctx context.Context, ids []services.MessageID) (map[ser
 	return found, err
 }
 
-// Mentioned reads whom messages mention, of those who are or were members.
+// Mentioned reads the users whom messages mention, if they are or were members.
 func (s *Store) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
 	found := map[services.MessageID][]services.UserID{}
 	err := s.Each(ctx, mentionsOf, []any{messageRows(ids)}, func(scan func(...any) error) error {
@@ -179,7 +179,7 @@ func (s *Store) Mentioned(ctx context.Context, ids []services.MessageID) (map[se
 	return found, err
 }
 
-// messageRows are ranges of the messages with some ids: pages of conversations are one each.
+// messageRows turns the ids of messages into ranges. A page of one conversation is one range.
 func messageRows(ids []services.MessageID) (ranges sql.Rows) {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)

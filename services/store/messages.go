@@ -10,24 +10,22 @@ import (
 	"tidings/services/sql"
 )
 
-// MessageState is the absolute state of one type of site messages of one user: whoever has a lower version has an
-// older one.
+// MessageState is the absolute state of one type of site messages of one user: a lower version is an older state.
 type MessageState struct {
 	User    services.UserID
 	Type    string
 	Version uint64
 	Unread  int                // counted to MessagesCounted + 1, the newest
-	Days    services.DayCounts // of the unread: Older and Days are as many as Unread
+	Days    services.DayCounts // of the unread: Older and Days together are Unread
 }
 
-// MessageMark names some of a user's site messages: those of IDs, or, without any, all of Types up to UpTo (0: all
-// there are now).
+// MessageMark selects a user's site messages: those of IDs, or, without any, all of Types up to UpTo (0: all at present).
 type MessageMark struct {
 	IDs   []services.PostID
 	Types []string
 	UpTo  services.PostID
-	// Gen is the generation of the list in which the messages were shown as unread: what was marked unread in a later one
-	// stays so. AnyGen is whichever is now.
+	// Gen is the generation of the list that showed the messages as unread: a message that was marked unread in a later
+	// generation stays unread. AnyGen is the current one.
 	Gen uint64
 }
 
@@ -82,21 +80,21 @@ UPDATE site_message_state AS s SET ver = s.ver + 1
 FROM {rows $1 user_number BIGINT, type TEXT} AS c WHERE s.user_number = c.user_number AND s.type = c.type`)
 )
 
-// InsertSiteMessage adds a message that nobody has yet: see DeliverSiteMessage. importKey is the name that an import
-// gave it, "" for none; a name that is taken is an error.
+// InsertSiteMessage inserts a message without recipients: see DeliverSiteMessage. importKey is the key that an import gave it,
+// "" for none; a key that is taken is an error.
 func (tx *Tx) InsertSiteMessage(ctx context.Context, m services.SiteMessage, importKey string) error {
 	_, err := tx.Run(ctx, insertMessage, m.ID, importKey, m.Type, m.Title, m.Content, tx.Now)
 	return err
 }
 
-// SiteMessageByKey finds a message by the name that an import gave it: its id, type, title and content.
+// SiteMessageByKey finds a message by its import key: its id, type, title and content.
 func (s *Store) SiteMessageByKey(ctx context.Context, importKey string) (m services.SiteMessage, found bool, err error) {
 	found, err = s.One(ctx, messageByKey, []any{importKey}, &m.ID, &m.Type, &m.Title, &m.Content)
 	return m, found, err
 }
 
-// EditSiteMessage changes the text for everyone who has the message, and nobody's read state; nil leaves a text.
-// NOT_FOUND when there is none.
+// EditSiteMessage changes the text for every recipient and leaves their read states; nil leaves a text as it is. NOT_FOUND when
+// there is no such message.
 func (tx *Tx) EditSiteMessage(ctx context.Context, id services.PostID, title, content *string) error {
 	changed, err := tx.Run(ctx, editMessage, id, optional(title), optional(content), tx.Now)
 	if err == nil && changed == 0 {
@@ -109,8 +107,8 @@ func noSiteMessage(field string, id services.PostID) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, services.GlobalID(services.SiteMessageType, id.String()))
 }
 
-// DeliverSiteMessage gives the users a message, unread; who has it already keeps his read state. It answers the
-// states of all users named, in the order of their numbers, so that a delivery that is repeated tells them again.
+// DeliverSiteMessage gives users a message, unread. A user who has it already keeps their read state. It returns the states of
+// all users named, in order of user ID, so that a repeated delivery notifies them again.
 func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users []services.UserID) ([]MessageState, error) {
 	var kind string
 	found, err := tx.One(ctx, messageType, []any{id}, &kind)
@@ -120,7 +118,7 @@ func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users 
 	if !found {
 		return nil, noSiteMessage("id", id)
 	}
-	users = slices.Compact(slices.Sorted(slices.Values(users))) // one order of locks for everybody
+	users = slices.Compact(slices.Sorted(slices.Values(users))) // all lock in one order
 	lock, boxes := make(sql.Rows, len(users)), make(sql.Rows, len(users))
 	for i, user := range users {
 		lock[i], boxes[i] = []any{i, user, kind}, []any{user, kind}
@@ -128,7 +126,7 @@ func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users 
 	if _, err := tx.Run(ctx, lockMessageStates, lock); err != nil {
 		return nil, err
 	}
-	// Under the locks nobody else gives or takes a message of this type.
+	// While the locks are held no other transaction gives or takes a message of this type.
 	has := map[services.UserID]bool{}
 	err = tx.Each(ctx, messageHolders, []any{id, users}, func(scan func(...any) error) error {
 		var user services.UserID
@@ -164,8 +162,8 @@ func (tx *Tx) raiseMessageVersions(ctx context.Context, changed sql.Rows) error 
 	return err
 }
 
-// MarkSiteMessagesRead marks a user's messages read and answers the states of the types that it touched, changed or
-// not. NOT_FOUND for a message that he does not have, be it the one that the mark goes up to.
+// MarkSiteMessagesRead marks a user's messages read and returns the states of the types concerned, changed or not. NOT_FOUND
+// for a message that the user does not have, also when it is UpTo.
 func (tx *Tx) MarkSiteMessagesRead(ctx context.Context, user services.UserID, mark MessageMark) ([]MessageState, error) {
 	if len(mark.IDs) > 0 {
 		return tx.markMessages(ctx, user, mark.IDs, readMessages, tx.Now, int64(mark.Gen))
@@ -180,8 +178,8 @@ func (tx *Tx) MarkSiteMessagesRead(ctx context.Context, user services.UserID, ma
 	return tx.changeMessages(ctx, user, mark.Types, readMessageTypes, user, mark.Types, upTo, tx.Now, int64(mark.Gen))
 }
 
-// MarkSiteMessagesUnread makes a user's messages unread again and answers the states of their types, changed or
-// not. NOT_FOUND for a message that he does not have.
+// MarkSiteMessagesUnread marks a user's messages unread again and returns the states of their types, changed or not. NOT_FOUND
+// for a message that the user does not have.
 func (tx *Tx) MarkSiteMessagesUnread(ctx context.Context, user services.UserID, ids []services.PostID) ([]MessageState, error) {
 	if _, err := tx.typesOfMessages(ctx, "ids", user, ids); err != nil {
 		return nil, err
@@ -190,14 +188,14 @@ func (tx *Tx) MarkSiteMessagesUnread(ctx context.Context, user services.UserID, 
 	if _, err := tx.One(ctx, nextMessageGen, []any{user}, &gen); err != nil {
 		return nil, err
 	}
-	// What is unread already is to stay so as well, and its number does not change.
+	// What is unread already must also stay unread against older marks; the count does not change.
 	if _, err := tx.Run(ctx, keepMessagesUnread, user, ids, gen); err != nil {
 		return nil, err
 	}
 	return tx.markMessages(ctx, user, ids, unreadMessages, gen)
 }
 
-// SiteMessageGen is a user's generation of site messages: read before a list, it stands for what that shows.
+// SiteMessageGen is a user's generation of site messages. Read before a list, it is the generation of what the list shows.
 func (s *Store) SiteMessageGen(ctx context.Context, user services.UserID) (gen uint64, err error) {
 	_, err = s.One(ctx, messageGen, []any{user}, &gen)
 	return gen, err
@@ -211,7 +209,7 @@ func (tx *Tx) markMessages(ctx context.Context, user services.UserID, ids []serv
 	return tx.changeMessages(ctx, user, types, st, append([]any{user, ids}, more...)...)
 }
 
-// typesOfMessages lists the types of some messages, all of which the user must have.
+// typesOfMessages lists the types of some messages. The user must have all of them.
 func (tx *Tx) typesOfMessages(ctx context.Context, field string, user services.UserID, ids []services.PostID) (types []string, err error) {
 	has := map[services.PostID]bool{}
 	err = tx.Each(ctx, typesOfMessages, []any{user, ids}, func(scan func(...any) error) error {
@@ -233,8 +231,8 @@ func (tx *Tx) typesOfMessages(ctx context.Context, field string, user services.U
 	return slices.Compact(slices.Sorted(slices.Values(types))), nil
 }
 
-// changeMessages runs an update of a user's rows, which answers their types, under the locks of all types that it
-// may touch. What the user has no state of he has no message of.
+// changeMessages runs an update of a user's rows, which returns their types, under the locks of all types that it may touch. A
+// user without a state of a type has no message of that type.
 func (tx *Tx) changeMessages(ctx context.Context, user services.UserID, types []string, st sql.Statement, args ...any) ([]MessageState, error) {
 	var boxes sql.Rows
 	err := tx.Each(ctx, lockMessageTypes, []any{user, types}, func(scan func(...any) error) error {
@@ -268,13 +266,13 @@ func (tx *Tx) changeMessages(ctx context.Context, user services.UserID, types []
 	return messageStates(ctx, tx.Tx.Runner, messageStatesOf, boxes)
 }
 
-// sortStates brings states into the order of users and types.
+// sortStates sorts states by user and type.
 func sortStates(states []MessageState) []MessageState {
 	slices.SortFunc(states, func(a, b MessageState) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Type, b.Type)) })
 	return states
 }
 
-// readAt is a nullable time as it is shown.
+// readAt is a nullable time; null is the zero time.
 func readAt(us sql.NullInt64) time.Time {
 	if !us.Valid {
 		return time.Time{}

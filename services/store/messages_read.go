@@ -47,7 +47,7 @@ WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
 SELECT count(*), count(read_at) FROM site_message_recipients WHERE message = $1`)
 )
 
-// MessageStates reads a user's states, one for each type of which he ever got a message, in the order of the types.
+// MessageStates reads a user's states, one for each type of which they ever got a message, in order of type.
 func (s *Store) MessageStates(ctx context.Context, user services.UserID) ([]MessageState, error) {
 	return messageStates(ctx, s.DB.Runner, messageStatesOfUser, user)
 }
@@ -80,8 +80,8 @@ func messageStates(ctx context.Context, r sql.Runner, st sql.Statement, which an
 	return sortStates(states), err
 }
 
-// SiteMessages lists a user's messages of some types, the newest first, those before one id, at most limit; with
-// unreadOnly what counts and nothing else.
+// SiteMessages lists a user's messages of some types, the newest first, those before one id, at most limit; unreadOnly leaves
+// out the read ones.
 func (s *Store) SiteMessages(ctx context.Context, user services.UserID, types []string, unreadOnly bool, before services.PostID, limit int) ([]services.SiteMessage, error) {
 	st := messagesOf
 	if unreadOnly {
@@ -90,7 +90,7 @@ func (s *Store) SiteMessages(ctx context.Context, user services.UserID, types []
 	return s.messages(ctx, st, user, before, types, limit)
 }
 
-// SiteMessagesByID reads messages of a user by their ids; one that he does not have is absent.
+// SiteMessagesByID reads messages of a user by their ids; one that the user does not have is absent.
 func (s *Store) SiteMessagesByID(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]services.SiteMessage, error) {
 	list, err := s.messages(ctx, messagesByID, user, ids)
 	byID := make(map[services.PostID]services.SiteMessage, len(list))
@@ -113,7 +113,7 @@ func (s *Store) messages(ctx context.Context, st sql.Statement, args ...any) (li
 	return list, err
 }
 
-// SiteMessage reads a message as its sender sees it, with how many have it and how many of them have read it.
+// SiteMessage reads a message as its sender sees it, with the number of its recipients and how many of them have read it.
 // NOT_FOUND when there is none.
 func (s *Store) SiteMessage(ctx context.Context, id services.PostID) (report services.SiteMessageReport, err error) {
 	var created, updated int64

@@ -10,7 +10,7 @@ import (
 	"tidings/services/store"
 )
 
-// message writes a message that nobody has yet.
+// message inserts a message without recipients.
 func (b *bundle) message(id services.PostID, kind string) services.SiteMessage {
 	b.t.Helper()
 	m := services.SiteMessage{ID: id, Type: kind, Title: fmt.Sprint("title of ", id), Content: "content"}
@@ -46,7 +46,7 @@ func (b *bundle) markUnread(user services.UserID, ids ...services.PostID) (state
 	return states
 }
 
-// unreadIDs is what counts for a user, in the order of his list.
+// unreadIDs is what counts for a user, in the order of their list.
 func (b *bundle) unreadIDs(user services.UserID, types ...string) (ids []services.PostID) {
 	b.t.Helper()
 	for _, m := range must(b.SiteMessages(b.ctx, user, types, true, services.MaxPostID, 100))(b.t) {
@@ -148,7 +148,7 @@ func TestMarkSiteMessagesRead(t *testing.T) {
 		equal(b.t, b.markUnread(1, 1, 6), []store.MessageState{state(1, "general", 5, 1), state(1, "offer", 6, 2)})
 		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: both}), []store.MessageState{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
 		equal(b.t, len(b.unreadIDs(1, both...)), 0)
-		equal(b.t, len(b.unreadIDs(2, both...)), 6) // another user's are his
+		equal(b.t, len(b.unreadIDs(2, both...)), 6) // the other user's stay unread
 		equal(b.t, len(b.markRead(9, store.MessageMark{Gen: store.AnyGen, Types: both})), 0)
 		byID := must(b.SiteMessagesByID(b.ctx, 1, []services.PostID{3, 7}))(b.t)
 		equal(b.t, len(byID), 1)

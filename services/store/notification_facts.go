@@ -7,10 +7,10 @@ import (
 	"tidings/services/sql"
 )
 
-// causeFacts are the statements that say which causes of a category the facts support, with the time of each. named
-// asks for causes by all of their names (recipient, subject, actor, object), ofSubject for every cause of a subject
-// (recipient, subject). A time is microseconds, or an id that was made then. With each stands whether it does not count all
-// the same: because its recipient blocks its actor, or may not see what the actor published.
+// causeFacts are the statements that read from the facts which causes of a category exist, with the time of each. named asks
+// for causes by all of their columns (recipient, subject, actor, object), ofSubject for every cause of a subject (recipient,
+// subject). A time is microseconds, or an id that was made then. A further column is true when the cause exists but does not
+// count, because its recipient blocks its actor, or may not see what the actor published.
 type causeFacts struct {
 	named, ofSubject sql.Statement
 	byID             bool // the time is an id
@@ -20,28 +20,29 @@ const (
 	namedCauses   = `{rows $1 recipient BIGINT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 	namedSubjects = `{rows $1 recipient BIGINT, subject BIGINT} AS c`
 
-	// A subject of likes and comments is the recipient's own post, which stands.
+	// The subject of likes and comments is a post of the recipient that is not deleted.
 	ownPost = `p.id = c.subject AND p.author = c.recipient AND p.deleted_at IS NULL`
-	// Nobody is notified of what he does himself.
+	// Users are not notified of their own acts.
 	othersLike = `l.liker <> c.recipient`
-	// Who is mentioned in an answer to his own post is told of the mention alone: one act, one notification.
+	// A user who is mentioned in an answer to their own post gets only the mention: one act, one notification.
 	othersAnswer = `o.author <> c.recipient AND o.deleted_at IS NULL
 		AND 0 = (SELECT count(*) FROM mentions m WHERE m.post = o.id AND m.mentioned = c.recipient)`
 )
 
-// blocking says whether a cause's recipient blocks the actor in a column.
+// blocking is the condition that a cause's recipient blocks the actor in a column.
 func blocking(actor string) string {
 	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
 }
 
-// unseen says whether a cause's recipient blocks the author in a column, or the author hides what they publish from them:
-// see hiddenAuthors.
+// unseen is the condition that a cause's recipient blocks the author in a column, or that the author hides what they publish
+// from the recipient: see hiddenAuthors.
 func unseen(author string) string {
 	return "CASE WHEN " + blocking(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
 }
 
-// Of three tables joined at once PostgreSQL may look the likes up by their post alone: hence MATERIALIZED.
+// MATERIALIZED, because with three tables joined at once PostgreSQL may look the likes up by their post alone, which reads
+// every like of the post.
 var factsByCategory = map[services.Category]causeFacts{
 	services.CategoryLike: {
 		named: sql.NewStatement("likes that notify", `
@@ -126,21 +127,21 @@ WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, 
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS named)`+heldCauses)
 )
 
-// held is what stands in notification_causes of a cause.
+// held is the row of a cause in notification_causes.
 type held struct {
 	place    services.PostID
 	bucket   int64
 	standing bool
 }
 
-// support is what the facts say for a cause: when it happened, in microseconds, and whether it does not count all the
-// same, since its recipient blocks its actor or may not see what the actor published.
+// support is a cause as the facts have it: its time in microseconds, and whether it exists but does not count, because its
+// recipient blocks its actor or may not see what the actor published.
 type support struct {
 	at     int64
 	hidden bool
 }
 
-// supported answers which of the causes the facts support now.
+// supported returns those of the causes that the facts support now.
 func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support, error) {
 	named, subjects := map[services.Category]sql.Rows{}, map[services.Category]sql.Rows{}
 	for _, c := range causes {
@@ -177,7 +178,7 @@ func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support,
 	return supported, nil
 }
 
-// known answers what is noted of the causes, standing or not.
+// known returns the stored rows of the causes, standing or not.
 func (tx *Tx) known(ctx context.Context, causes []Cause) (map[Cause]held, error) {
 	var named, subjects sql.Rows
 	for _, c := range causes {

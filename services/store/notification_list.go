@@ -10,14 +10,14 @@ import (
 	"tidings/services/sql"
 )
 
-// NotificationFilter says which of a list's notifications are wanted.
+// NotificationFilter selects notifications of a list.
 type NotificationFilter int
 
 // The filters.
 const (
 	AllNotifications    NotificationFilter = iota
 	UnreadNotifications                    // not read, whether seen or not
-	UnseenNotifications                    // exactly those that the number counts: not seen, not read, not expired
+	UnseenNotifications                    // exactly those in the badge: not seen, not read, not expired
 )
 
 // NotificationQuery asks for a page of a user's notifications, the newest first.
@@ -25,23 +25,23 @@ type NotificationQuery struct {
 	User       services.UserID
 	Categories []services.Category
 	Filter     NotificationFilter
-	Before     services.NotificationPosition // only those after it in the list; the zero position: from the first
+	Before     services.NotificationPosition // only those after it in the list; the zero position: from the top
 	Limit      int
-	Each       bool // Limit is of each category, not of all together
+	Each       bool // Limit applies to each category, not to all together
 	Expiry     services.Expiry
 }
 
-// NotificationPage is a page of a list, as the facts had it in one generation.
+// NotificationPage is a page of a list, in one snapshot and one generation.
 type NotificationPage struct {
 	Notifications []services.Notification
 	More          bool
-	Next          services.NotificationPosition // of the last that was looked at; zero when none was
+	Next          services.NotificationPosition // the position of the last group that was read; zero when there was none
 	Gen           uint64
 }
 
-// listText lists the groups of some categories for which a condition holds. Each category is a range of an index; how
-// far down it goes is found first, so that no more is read than one page of each. Of what happened at the time of the position
-// before, a category lists the subjects below a bound.
+// listText lists the groups of some categories that meet a condition. Each category is a range of an index. The statement first
+// finds how far down each range goes, so that it reads no more than one page of each category. Where the range begins in the
+// middle of one time, a category lists only the subjects below a bound there.
 const listText = `
 WITH wanted AS MATERIALIZED (
 	SELECT c.category, c.oldest, c.below, COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = $1 AND s.category = c.category), 0) AS seen
@@ -60,8 +60,8 @@ ORDER BY g.at DESC, g.category DESC, g.subject DESC LIMIT $5`
 var listBy = map[NotificationFilter]sql.Statement{
 	AllNotifications:    sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
 	UnreadNotifications: sql.NewStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
-	// The unseen are the range of notification_groups_unread that is counted, and few: they are sorted. In the order of the list
-	// they stand among all that was seen and never read.
+	// The unseen groups are the counted range of notification_groups_unread, and few, so they are sorted. A walk in the order
+	// of the list would pass every group that was seen and never read.
 	UnseenNotifications: sql.NewStatement("list unseen notifications", fmt.Sprintf(listText,
 		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`, "+")),
 }
@@ -71,8 +71,8 @@ const inGroup = `.recipient = $1 AND %[1]s.category = c.category AND %[1]s.subje
 func groupOf(alias string) string { return alias + fmt.Sprintf(inGroup, alias) }
 
 var (
-	// In every category but comments an actor has one cause in a group; among comments the actors of the newest 64 are
-	// looked at.
+	// In every category but comments an actor has one cause in a group. Among comments only the actors of the newest 64 are
+	// read.
 	sampleActors = sql.NewStatement("sample the actors of notifications", `
 SELECT c.i, n.actor FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.category = 'COMMENT'
@@ -99,7 +99,7 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient 
 	AND g.subject = n.subject AND g.bucket = n.bucket AND g.newest > 0`)
 )
 
-// listed is a group as a list reads it.
+// listed is a group as a list query returns it.
 type listed struct {
 	group
 	newest, readTo, seen services.PostID
@@ -107,14 +107,14 @@ type listed struct {
 	causes               int
 }
 
-// scanListed reads a row of a list, after what else comes first in it.
+// scanListed reads a row of a list, after the columns that come before the group.
 func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
 	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.newest, &l.at, &l.readTo, &l.causes, &l.seen)...)
 	return l, err
 }
 
-// ranges are the categories of the query: the oldest bucket of each that counts, and below which subject it goes on among
-// what happened at the time of Before.
+// ranges are the categories of the query: for each the oldest bucket that counts, and the subject below which it goes on among
+// the groups at the time of Before.
 func (q NotificationQuery) ranges(today int64) sql.Rows {
 	wanted := make(sql.Rows, len(q.Categories))
 	for i, category := range q.Categories {
@@ -130,9 +130,9 @@ func (q NotificationQuery) ranges(today int64) sql.Rows {
 	return wanted
 }
 
-// Notifications reads a page, in the order in which things happened. The generation is read first: what is marked unread after
-// it is of a later one. So is the place that arrived last: whatever has it, or one before it, is at or below the first of the list,
-// and a mark that was made by looking at the list reaches that far.
+// Notifications reads a page, ordered by the time of the events. It reads the generation first: whatever is marked unread
+// afterwards has a later one. It reads the greatest position at the same time: a mark that reaches up to the first row of the
+// list then covers every notification that had arrived.
 func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page NotificationPage, err error) {
 	categories := make(sql.Rows, len(q.Categories))
 	for i, category := range q.Categories {
@@ -185,8 +185,8 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	return page, err
 }
 
-// NotificationsAt reads the notifications in which some places are, as they are now: each has the place by which it was
-// asked for. A place that is not of this user's list, or of which nothing stands, is absent.
+// NotificationsAt reads the notifications that contain some positions, as they are now. Each has the position by which it was
+// asked for. A position is absent when it is not in this user's list, or when no cause of its group stands.
 func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, places []services.PostID, expiry services.Expiry) ([]services.Notification, error) {
 	asked := map[group][]services.PostID{}
 	var groups []listed
@@ -217,7 +217,7 @@ func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, place
 	return list, err
 }
 
-// describe adds the people in each group. One whose last cause was undone meanwhile is left out.
+// describe adds the actors of each group. A group whose last cause was undone meanwhile is left out.
 func (s *Store) describe(ctx context.Context, user services.UserID, groups []listed, expiry services.Expiry) ([]services.Notification, error) {
 	var all, commented sql.Rows
 	list := make([]services.Notification, len(groups))
@@ -261,5 +261,5 @@ func (s *Store) describe(ctx context.Context, user services.UserID, groups []lis
 	return slices.DeleteFunc(list, func(n services.Notification) bool { return len(n.Sample) == 0 }), err
 }
 
-// today is the day of now, since 1970.
+// today is the present day, counted from 1970.
 func (s *Store) today() int64 { return bucketOf(sql.Micros(s.Now())) / bucketsPerDay }

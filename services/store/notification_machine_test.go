@@ -19,7 +19,7 @@ type device struct {
 	reach  services.PostID // of a mark of all that is shown
 }
 
-// panel is the machine: the store, the model beside it, and what is on the way.
+// panel is the machine: the store, the model beside it, and the reports in flight.
 type panel struct {
 	*bundle
 	m       *panelModel
@@ -76,7 +76,7 @@ func (p *panel) follow() {
 	p.late = append(p.late, c)
 }
 
-// answer publishes what answers a post of mine, or mentions me, or both.
+// answer publishes a post that answers a post of mine, mentions me, or both.
 func (p *panel) answer() {
 	a := &answer{id: p.nextID(), author: p.someone(), names: rapid.Bool().Draw(p.t, "names me")}
 	if !a.names || rapid.Bool().Draw(p.t, "answers") {
@@ -172,7 +172,7 @@ func (p *panel) report() {
 	}
 }
 
-// unseen are the places of what the number counts.
+// unseen are the positions that the count includes.
 func (p *panel) unseen() (places []services.PostID) {
 	for _, n := range p.walk(store.UnseenNotifications) {
 		places = append(places, n.Place)

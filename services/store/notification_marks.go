@@ -12,17 +12,17 @@ import (
 // UndoWithin is how long "mark all read" can be undone.
 const UndoWithin = 30 * time.Second
 
-// ReadMark says what of a user's notifications was read.
+// ReadMark selects the notifications that were read.
 type ReadMark struct {
-	IDs        []services.PostID   // these, each as far as the place that names it; else
-	Categories []services.Category // these, as far as UpTo
-	UpTo       services.PostID     // 0 is all there is
-	// Gen is the generation in which the reader saw them as unread: what was marked unread in a later one stays so.
-	// AnyGen is whichever is now.
+	IDs        []services.PostID   // these, each up to the position that names it; otherwise
+	Categories []services.Category // these, up to UpTo
+	UpTo       services.PostID     // 0 is everything
+	// Gen is the generation in which the reader saw them as unread: a notification that was marked unread in a later generation
+	// stays unread. AnyGen is the current one.
 	Gen uint64
 }
 
-// AnyGen is the generation of a mark that was made without looking at one.
+// AnyGen is the generation of a mark that is made without a list.
 const AnyGen = uint64(1<<63 - 1)
 
 const ofGroup = `notification_groups.recipient = $1 AND notification_groups.category = c.category
@@ -30,7 +30,7 @@ const ofGroup = `notification_groups.recipient = $1 AND notification_groups.cate
 
 const groupRows = `{rows $2 category TEXT, subject BIGINT, bucket BIGINT, place BIGINT} AS c`
 
-// readText reads what a condition, that of an index, lets through.
+// readText marks read the groups that meet a condition, which is that of an index.
 const readText = `
 UPDATE notification_groups SET undo = $4, undo_to = read_to, read_to = $3
 WHERE recipient = $1 AND {in category $2 TEXT} AND %s AND read_to < $3 AND unread_gen <= $5
@@ -42,7 +42,7 @@ SELECT n.category, n.subject, n.bucket, n.place, g.newest FROM notification_caus
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
 	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)
 
-	// An undo gives back no more than was not read by itself since.
+	// An undo leaves out the groups that were read individually since.
 	readGroups = sql.NewStatement("read notifications", `
 UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.place ELSE read_to END,
 	undo_to = CASE WHEN undo_to < c.place THEN c.place ELSE undo_to END
@@ -60,7 +60,7 @@ FROM `+groupRows+` WHERE `+ofGroup+` RETURNING notification_groups.category`)
 UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHERE recipient = $1 AND undo = $2 RETURNING category`)
 )
 
-// lockAll locks everything of one recipient.
+// lockAll locks all inboxes of one recipient.
 func (tx *Tx) lockAll(ctx context.Context, user services.UserID, categories []services.Category) (*boxes, *head, error) {
 	named := make([]inbox, len(categories))
 	for i, category := range categories {
@@ -73,7 +73,7 @@ func (tx *Tx) lockAll(ctx context.Context, user services.UserID, categories []se
 	return b, b.heads[user], nil
 }
 
-// change runs a statement that answers the categories of what it changed, and raises their versions later.
+// change runs a statement that returns the categories of the rows that it changed, and notes that their versions are to rise.
 func (b *boxes) change(ctx context.Context, user services.UserID, st sql.Statement, args ...any) (changed int, err error) {
 	err = b.tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		box := inbox{recipient: user}
@@ -87,8 +87,8 @@ func (b *boxes) change(ctx context.Context, user services.UserID, st sql.Stateme
 	return changed, err
 }
 
-// checkPlace answers the place up to which a mark reaches: the newest for 0. INVALID for one that was not given yet,
-// which would hide what is to come; NOT_FOUND for one that is not of this user's list.
+// checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position that has not been given
+// yet, since such a mark would hide notifications to come; NOT_FOUND for one that is not in this user's list.
 func (tx *Tx) checkPlace(ctx context.Context, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.place, nil
@@ -104,7 +104,7 @@ func (tx *Tx) checkPlace(ctx context.Context, user services.UserID, h *head, upT
 	return upTo, err
 }
 
-// placed is the group of a place.
+// placed is the group that contains a position.
 type placed struct {
 	group
 	newest services.PostID
@@ -122,9 +122,9 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 	return found, err
 }
 
-// RaiseNotificationsSeen says that a user has seen some categories up to a place, 0 for all there is. The marks only
-// grow, and the version of a category rises by one if its mark did. INVALID for a place that was not given yet,
-// NOT_FOUND for one that is not of this user's list.
+// RaiseNotificationsSeen marks some categories seen up to a position, 0 for everything. Marks only grow, and the version of a
+// category rises by one if its mark did. INVALID for a position that has not been given yet, NOT_FOUND for one that is not in
+// this user's list.
 func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserID, categories []services.Category, upTo services.PostID) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, categories)
 	if err != nil {
@@ -141,9 +141,9 @@ func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserID, 
 	return b.save(ctx)
 }
 
-// ReadNotifications says that notifications were read: those named by id, or all of some categories up to a place.
-// What was read is in no number any more, seen or not; what came to it after the place that was named is unread.
-// NOT_FOUND for an id that is not of this user's list, and then nothing is read.
+// ReadNotifications marks notifications read: those named by id, or all of some categories up to a position. A read
+// notification is in no count any more, seen or not. Causes that joined it after the given position are unread. NOT_FOUND for
+// an id that is not in this user's list, and then nothing is marked.
 func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read ReadMark) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
 	if err != nil {
@@ -153,7 +153,7 @@ func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read 
 		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
 			return nil, err
 		}
-		if h.undoAt != 0 { // what it would give back is read by a mark of its own now
+		if h.undoAt != 0 { // this mark now reads individually what the undo would give back
 			h.undoAt, h.changed = 0, true
 		}
 		return b.save(ctx)
@@ -163,7 +163,7 @@ func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read 
 		return nil, err
 	}
 	reach := map[group]services.PostID{}
-	var groups []group // in an order that is the same whenever this runs
+	var groups []group // in the same order on every run, since the function may run again
 	for _, id := range read.IDs {
 		p, found := places[id]
 		if !found {
@@ -203,8 +203,8 @@ func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read
 	return changed, nil
 }
 
-// ReadAllNotifications says that everything up to a place was read, in every category, so that it can be undone until
-// the time that it answers; zero when there was nothing to read, now or within the time of the one before.
+// ReadAllNotifications marks everything up to a position read, in every category. It returns until when that can be undone;
+// zero when nothing was unread, neither now nor within the undo time of the one before.
 func (tx *Tx) ReadAllNotifications(ctx context.Context, user services.UserID, upTo services.PostID, gen uint64) ([]NotificationState, time.Time, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
 	if err != nil {
@@ -225,8 +225,8 @@ func (tx *Tx) ReadAllNotifications(ctx context.Context, user services.UserID, up
 	return states, until, err
 }
 
-// UndoReadAllNotifications gives back what the last "mark all read" took, within 30 s of it. What was read by a mark
-// of its own since stays read. CONFLICT when it is too late, or when there is nothing to undo.
+// UndoReadAllNotifications makes unread again what the last "mark all read" marked, within 30 s. What was read individually
+// since stays read. CONFLICT when it is too late, or when there is nothing to undo.
 func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserID) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
 	if err != nil {
@@ -246,8 +246,8 @@ func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserID
 	return b.save(ctx)
 }
 
-// UnreadNotification marks one notification unread, in a new generation. It counts again if its category was not seen
-// as far as that. NOT_FOUND when it is not of this user's list, or nothing of it stands.
+// UnreadNotification marks one notification unread, in a new generation. It counts again if its category was not seen that far.
+// NOT_FOUND when it is not in this user's list, or none of its causes stands.
 func (tx *Tx) UnreadNotification(ctx context.Context, user services.UserID, id services.PostID) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
 	if err != nil {

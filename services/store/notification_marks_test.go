@@ -29,7 +29,7 @@ func (b *bundle) wants(when string, unseen, unread int) {
 	}
 }
 
-// marks runs a mark of user 1 and answers its error.
+// marks runs a mark of user 1 and returns its error.
 func (b *bundle) marks(mark func(tx *store.Tx) error) error {
 	b.t.Helper()
 	return b.Write(b.ctx, mark)
@@ -53,7 +53,7 @@ func (b *bundle) unreads(place services.PostID) error {
 	return b.marks(func(tx *store.Tx) error { _, err := tx.UnreadNotification(b.ctx, 1, place); return err })
 }
 
-// three likes three posts of user 1 and answers the places, the oldest first.
+// three adds likes of three posts of user 1 and returns the positions, the oldest first.
 func (b *bundle) three() (places []services.PostID) {
 	b.t.Helper()
 	b.post(1, 5, 6, 7)
@@ -89,7 +89,7 @@ func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
 		}
 		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{list[0].Place}, Gen: store.AnyGen}), nil)
 		b.wants("read", 0, 0)
-		b.answers(at+20, 5, 3) // who commented before comments again
+		b.answers(at+20, 5, 3) // a user who commented before comments again
 		b.wants("a further comment of the same person", 1, 1)
 		b.remove(at + 20)
 		b.apply(store.Cause{Recipient: 1, Category: services.CategoryComment, Subject: 5, Actor: 3, Object: at + 20})
@@ -97,7 +97,7 @@ func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
 	})
 }
 
-// Who answers somebody and names him too has notified him once, of the mention.
+// An answer that also mentions the parent's author notifies them once, with the mention.
 func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.post(1, 5)
@@ -132,8 +132,8 @@ func TestAFollowThatComesBackIsNotNew(t *testing.T) {
 	})
 }
 
-// One place marks all categories, and the mentions page clears the mentions alone.
-func TestPlacesAreOfAllCategories(t *testing.T) {
+// A position marks all categories, and a mark on the mentions page marks mentions alone.
+func TestOnePositionMarksAllCategories(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.three()
 		b.clock.advance(time.Second)
@@ -267,7 +267,7 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 }
 
 // What was undone when everything was marked read was read with it: it comes back as read.
-func TestAllReadHoldsForWhatIsUndone(t *testing.T) {
+func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 	each(t, func(b *bundle) {
 		places := b.three()
 		b.unlike(7, 2)
@@ -283,7 +283,7 @@ func TestAllReadHoldsForWhatIsUndone(t *testing.T) {
 	})
 }
 
-// A mark of some categories, or up to a place, ends the undo of the mark before.
+// A mark of some categories, or up to a position, ends the undo of the mark before.
 func TestAnotherMarkEndsTheUndo(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.three()

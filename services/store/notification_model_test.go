@@ -31,7 +31,7 @@ type reading struct {
 	gen, undo  uint64
 }
 
-// told is a cause that once stood.
+// told is a cause that has stood at some time.
 type told struct {
 	place    services.PostID
 	at       time.Time
@@ -143,7 +143,7 @@ func (m *panelModel) raise(changed map[services.Category]bool) {
 	}
 }
 
-// top is the greatest place in a cluster, of the standing causes or of all.
+// top is the greatest position in a cluster, of the standing causes or of all.
 func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
 	for c, k := range m.known {
 		if m.cluster(c) == of && (k.standing || !standing) {
@@ -162,7 +162,7 @@ func (m *panelModel) see(categories []services.Category, upTo services.PostID) {
 	}
 }
 
-// placed is the cluster in which a place is.
+// placed is the cluster that contains a position.
 func (m *panelModel) placed(place services.PostID) (of cluster, found bool) {
 	for c, k := range m.known {
 		if k.place == place {
@@ -249,7 +249,7 @@ func (m *panelModel) list(now time.Time, expiry services.Expiry) (list []service
 	return list
 }
 
-// reached answers a list from its first on, which says how far a mark of all that is listed reaches.
+// reached returns a list from its first entry on, whose position says how far a mark of the whole list reaches.
 func (m *panelModel) reached(list []services.Notification) []services.Notification {
 	if len(list) == 0 {
 		return list

@@ -10,12 +10,12 @@ import (
 	"tidings/services/sql"
 )
 
-// Cause names why a notification may stand: an actor did something with a subject of the recipient's. Actor 0 is
-// every actor of that subject.
+// Cause is a possible reason of a notification: an actor did something with a subject of the recipient's. Actor 0 is every
+// actor of that subject.
 type Cause struct {
 	Recipient services.UserID
 	Category  services.Category
-	Subject   services.PostID // LIKE, COMMENT: his post; MENTION: the post that names him; FOLLOW: 0; REMINDER: the show
+	Subject   services.PostID // LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show
 	Actor     services.UserID
 	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; else 0
 }
@@ -25,7 +25,7 @@ func (c Cause) compare(d Cause) int {
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
 }
 
-// post is the post that is the cause, whose id is finer than its time; 0 where there is none.
+// post is the post that is the cause, 0 when there is none. Its id is more precise than the cause's time.
 func (c Cause) post() services.PostID {
 	if c.Category == services.CategoryMention {
 		return c.Subject
@@ -33,14 +33,14 @@ func (c Cause) post() services.PostID {
 	return c.Object
 }
 
-// groupSpan is how long causes of one subject gather in one group, counted from 1970 on. It divides a day, so that a
-// group belongs to one day.
+// groupSpan is the time in which causes of one subject are gathered into one group, counted from 1970. It divides a day, so
+// that a group belongs to one day.
 const groupSpan = 12 * time.Hour
 
-// bucketsPerDay is how many groups of one subject a day can have.
+// bucketsPerDay is how many groups one subject can have on a day.
 const bucketsPerDay = int64(24 * time.Hour / groupSpan)
 
-// bucketOf is the half day of a time.
+// bucketOf is the half day that contains a time.
 func bucketOf(us int64) int64 { return us / groupSpan.Microseconds() }
 
 const ofCause = `notification_causes.recipient = c.recipient AND notification_causes.category = c.category
@@ -86,8 +86,8 @@ WHERE s.recipient = c.recipient AND s.category = c.category`)
 
 	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
 
-	// The newest, by arrival and by time, is looked up, since the one before may have been undone; how many is moved, since
-	// counting them would cost what a post has ever been liked.
+	// The newest position and time are looked up, since the newest cause may have been undone. The count is updated by a
+	// difference, since counting would cost as much as the likes that the post has ever had.
 	moveGroups = sql.NewStatement("move notification groups", `
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
 SELECT recipient, category, subject, bucket, top, COALESCE((SELECT n.place`+standingOf+`
@@ -116,7 +116,7 @@ type head struct {
 	changed   bool
 }
 
-// mark is the row of an inbox, and whether this transaction changes it.
+// mark is the row of an inbox, with a flag that this transaction changes it.
 type mark struct {
 	head, seen services.PostID
 	changed    bool
@@ -130,18 +130,18 @@ type boxes struct {
 	marks map[inbox]*mark
 }
 
-// group is what a list shows as one line.
+// group is one line of a list.
 type group struct {
 	inbox
 	subject services.PostID
 	bucket  int64
 }
 
-// ApplyCauses brings the notifications that the causes name in line with the facts as they are now, whatever
-// happened before and however often it is called: a like notifies while it stands and its post does. A new cause
-// gets the next place of its recipient; one that comes back gets its old place and group, so that what was seen
-// stays seen. One that is hidden from its recipient gets its place and does not stand. The version of an inbox rises by one if anything in it changed. It returns the state of every
-// (recipient, category) named, changed or not, in their order.
+// ApplyCauses brings the notifications that the causes name in line with the present facts, whatever happened before and
+// however often it is called. For example, a like notifies while it and its post exist. A new cause gets the next position of
+// its recipient. One that returns gets its old position and group, so that what was seen stays seen. One that is hidden from
+// its recipient gets its position and does not stand. The version of an inbox rises by one if anything in it changed. It
+// returns the state of every (recipient, category) named, changed or not, in their order.
 func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationState, error) {
 	causes = slices.Clone(causes)
 	slices.SortFunc(causes, Cause.compare)
@@ -154,7 +154,7 @@ func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationSt
 	if err != nil {
 		return nil, err
 	}
-	// What is read after the lock includes all that its former holder did.
+	// Reads after the lock see everything that its former holder did.
 	supported, err := tx.supported(ctx, causes)
 	if err != nil {
 		return nil, err
@@ -169,10 +169,11 @@ func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationSt
 	return b.save(ctx)
 }
 
-// ApplyCausesOf does what ApplyCauses does for what is noted of one actor with one recipient, the next limit causes after
-// one; last is the last of them, more says that others may follow. What is noted later was looked at as things are now.
+// ApplyCausesOf does what ApplyCauses does for the stored causes of one actor and one recipient, the next limit causes after
+// one. last is the last of them; more is true when others may follow. A cause that is stored later was compared with the facts
+// as they are now.
 func (tx *Tx) ApplyCausesOf(ctx context.Context, recipient, actor services.UserID, after Cause, limit int) (states []NotificationState, last Cause, more bool, err error) {
-	// The lock comes before the list: whoever had it before has noted his causes by what he read before it.
+	// The lock comes before the list: its former holder has stored causes by the facts that it read before.
 	if _, _, err := tx.lockAll(ctx, recipient, services.Categories); err != nil {
 		return nil, last, false, err
 	}
@@ -190,8 +191,8 @@ func (tx *Tx) ApplyCausesOf(ctx context.Context, recipient, actor services.UserI
 	return states, causes[len(causes)-1], len(causes) == limit, err
 }
 
-// lockBoxes locks the recipients, in one order for everybody: two transactions that share some of them wait for each
-// other and never around a circle.
+// lockBoxes locks the recipients, always in the same order: two transactions that share some recipients wait for each other but
+// never deadlock.
 func (tx *Tx) lockBoxes(ctx context.Context, named []inbox) (*boxes, error) {
 	named = slices.Clone(named)
 	slices.SortFunc(named, inbox.compare)
@@ -225,7 +226,7 @@ func (tx *Tx) lockBoxes(ctx context.Context, named []inbox) (*boxes, error) {
 	})
 }
 
-// raised is a cause that is noted for the first time.
+// raised is a cause that is stored for the first time.
 type raised struct {
 	Cause
 	at       int64
@@ -233,13 +234,13 @@ type raised struct {
 	standing bool
 }
 
-// moves is what changes of a group: the greatest place among the causes that change, and by how many more stand.
+// moves is the change of a group: the greatest position among the changing causes, and by how many more causes stand.
 type moves struct {
 	top    services.PostID
 	causes int
 }
 
-// compare lowers what stands and is not supported, and raises what is supported and does not stand.
+// compare withdraws the causes that stand and are not supported, and restores those that are supported and do not stand.
 func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held) error {
 	moved := map[group]*moves{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
@@ -292,7 +293,7 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 	return b.moveGroups(ctx, moved)
 }
 
-// place gives new causes their places, in the order in which they happened.
+// place gives new causes their positions, in order of their times.
 func (b *boxes) place(missing []raised) {
 	slices.SortFunc(missing, func(x, y raised) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
@@ -327,7 +328,7 @@ func (b *boxes) moveGroups(ctx context.Context, moved map[group]*moves) error {
 	return err
 }
 
-// save writes what changed of the inboxes and reads their states.
+// save writes the changes of the inboxes and reads their states.
 func (b *boxes) save(ctx context.Context) ([]NotificationState, error) {
 	var heads, marks sql.Rows
 	for recipient, h := range b.heads {

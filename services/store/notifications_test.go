@@ -152,7 +152,7 @@ func TestUnseenGroupsByDays(t *testing.T) {
 		state := must(b.NotificationStates(b.ctx, 1))(b.t)[0]
 		equal(b.t, state.Days, [8]int{1, 1, 1, 1, 1, 1, 1, 1})
 		equal(b.t, state.Older, 2)
-		b.clock.advance(-24 * time.Hour) // a node whose clock is late sees tomorrow's as of today
+		b.clock.advance(-24 * time.Hour) // a node whose clock is behind counts tomorrow's groups as of today
 		state = must(b.NotificationStates(b.ctx, 1))(b.t)[0]
 		equal(b.t, state.Days, [8]int{2, 1, 1, 1, 1, 1, 1, 1})
 		b.clock.advance(30 * 24 * time.Hour)
@@ -249,7 +249,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 	})
 }
 
-// A recount reads what is unseen: it names no table that it would walk through.
+// A recount reads only what is unseen: its plan scans no table.
 func TestRecountReadsTheUnseenAlone(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	plan := b.plan("notification states of a user")

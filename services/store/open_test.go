@@ -111,7 +111,7 @@ func withUser(address, user string) string {
 	return "postgres://" + user + "@" + rest
 }
 
-// refusingAddress is one where nobody listens.
+// refusingAddress is an address without a listener.
 func refusingAddress(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -199,7 +199,7 @@ func TestFollowersByNumberAndActivity(t *testing.T) {
 		b.clock.advance(time.Hour)
 		active(3)
 		b.clock.advance(-2 * time.Hour)
-		active(2) // a node whose clock is late takes nothing back
+		active(2) // a node whose clock is behind does not move a time back
 		list := func(after services.UserID, limit int, since time.Time) (numbers []services.UserID) {
 			for _, edge := range must(b.Followers(b.ctx, 1, after, limit, since))(b.t) {
 				equal(b.t, edge, services.Edge{Follower: edge.Follower, Followee: 1, Since: services.PostID(edge.Follower)})

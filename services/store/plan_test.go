@@ -83,8 +83,8 @@ var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|au
 // table of what is under way.
 var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead process|count jobs|unfinished fan-outs|forget fan-outs)$`)
 
-// TestNoStatementWalksATable looks at the plans of SQLite. What is scanned may be a list that was given or made, or a
-// table of a few rows (log_heads), never one that grows with the users.
+// TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
+// a few rows (log_heads), never a table that grows with the users.
 func TestNoStatementWalksATable(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	for _, notified := range []bool{false, true} { // the index of the unseen looks cheapest when it is empty

@@ -27,8 +27,8 @@ var (
 		ON CONFLICT (user_number) DO UPDATE SET policy = excluded.policy`)
 )
 
-// ChangePolicy changes how a user wants his badges shown, one change after the other, and answers what stands. The
-// version rises by one with each. An error of change leaves all as it was.
+// ChangePolicy changes a user's display policy of badges and returns the new one. Changes of one user run one after the other,
+// and each raises the version by one. An error of change leaves everything as it was.
 func (tx *Tx) ChangePolicy(ctx context.Context, user services.UserID, change func(*services.DisplayPolicy) error) (services.DisplayPolicy, error) {
 	if _, err := tx.Run(ctx, bearPolicy, user); err != nil {
 		return services.DisplayPolicy{}, err
@@ -46,7 +46,7 @@ func (tx *Tx) ChangePolicy(ctx context.Context, user services.UserID, change fun
 	return policy, err
 }
 
-// Policy is how a user wants his badges shown; the standard, with version 0, when he never said.
+// Policy is a user's display policy of badges; the default, with version 0, when the user never set one.
 func (s *Store) Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error) {
 	return policy(ctx, s.DB.Runner, onePolicy, user)
 }
@@ -58,14 +58,14 @@ func policy(ctx context.Context, r sql.Runner, st sql.Statement, user services.U
 	return policy, err
 }
 
-// GroupPolicy is who may add a user to groups and rooms.
+// GroupPolicy is a user's policy of who may add them to groups and rooms.
 func (s *Store) GroupPolicy(ctx context.Context, user services.UserID) (services.GroupPolicy, error) {
 	policy := services.AddedByEveryone
 	_, err := s.One(ctx, oneGroupPolicy, []any{user}, &policy)
 	return policy, err
 }
 
-// SetGroupPolicy sets who may add a user to groups and rooms.
+// SetGroupPolicy sets a user's policy of who may add them to groups and rooms.
 func (tx *Tx) SetGroupPolicy(ctx context.Context, user services.UserID, policy services.GroupPolicy) error {
 	_, err := tx.Run(ctx, setGroupPolicy, user, policy)
 	return err

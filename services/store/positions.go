@@ -26,22 +26,21 @@ var (
 		WHERE user_number = $1 AND {in view_code $2 TEXT} AND view_id = ''`)
 )
 
-// RaisePosition moves how far a user has looked in a view, never back, notes that he was there now, and answers
-// what stands.
+// RaisePosition moves a user's position in a view forward, never back, notes the visit now, and returns the current position.
 func (tx *Tx) RaisePosition(ctx context.Context, user services.UserID, viewCode, viewID string, position services.PostID) (services.PostID, error) {
 	var stands services.PostID
 	_, err := tx.One(ctx, raisePosition, []any{user, viewCode, viewID, position, tx.Now}, &stands)
 	return stands, err
 }
 
-// Position is how far a user has looked in a view; 0 when he never did.
+// Position is a user's position in a view; 0 when they never looked.
 func (s *Store) Position(ctx context.Context, user services.UserID, viewCode, viewID string) (services.PostID, error) {
 	var position services.PostID
 	_, err := s.One(ctx, onePosition, []any{user, viewCode, viewID}, &position)
 	return position, err
 }
 
-// Positions is how far a user has looked in some views whose id is ""; those that he never looked at are absent.
+// Positions are a user's positions in some views whose id is ""; views that the user never looked at are absent.
 func (s *Store) Positions(ctx context.Context, user services.UserID, viewCodes ...string) (map[string]services.PostID, error) {
 	positions := make(map[string]services.PostID, len(viewCodes))
 	err := s.Each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {

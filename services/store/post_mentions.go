@@ -15,7 +15,7 @@ var (
 	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
 )
 
-// InsertPostMentions notes whom a new post names, each once.
+// InsertPostMentions stores the users whom a new post mentions, each once.
 func (tx *Tx) InsertPostMentions(ctx context.Context, post services.PostID, mentioned []services.UserID) error {
 	all := make([][]any, len(mentioned))
 	for i, user := range mentioned {
@@ -25,12 +25,12 @@ func (tx *Tx) InsertPostMentions(ctx context.Context, post services.PostID, ment
 	return err
 }
 
-// PostMentions lists whom a post names, in the order of their numbers.
+// PostMentions lists the users whom a post mentions, in order of user ID.
 func (s *Store) PostMentions(ctx context.Context, post services.PostID) ([]services.UserID, error) {
 	return mentions(ctx, s.DB.Runner, post)
 }
 
-// PostMentions lists whom a post names, in the order of their numbers.
+// PostMentions lists the users whom a post mentions, in order of user ID.
 func (tx *Tx) PostMentions(ctx context.Context, post services.PostID) ([]services.UserID, error) {
 	return mentions(ctx, tx.Tx.Runner, post)
 }

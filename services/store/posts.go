@@ -9,7 +9,8 @@ import (
 
 const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, deleted_at FROM posts `
 
-// feedPost is what home feeds list and count: every statement about them has it, and posts_by_author holds nothing else.
+// feedPost selects the posts that home feeds list and count. Every statement about them has it, and posts_by_author holds
+// nothing else.
 const feedPost = `deleted_at IS NULL AND NOT off_feed`
 
 var (
@@ -20,7 +21,7 @@ var (
 
 	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 
-	// A copy goes by the time of the last change: each change has a later one.
+	// The time of the last change orders copies in caches, so each change gets a later one.
 	editPost = sql.NewStatement("edit a post", `UPDATE posts SET body = $2,
 		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
 
@@ -36,8 +37,8 @@ var (
 		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
 )
 
-// InsertPost publishes a post. Its UpdatedAt is kept, or is now when it is zero; Deleted is not looked at. CONFLICT
-// when the id is taken, by a post of another node: make a new id. A post is pulled while its author is huge, see AuthorMode.
+// InsertPost publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. CONFLICT when a post
+// of another node has the id: make a new id. A post is pulled while its author is huge, see AuthorMode.
 func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error {
 	updated := post.UpdatedAt
 	if updated.IsZero() {
@@ -51,8 +52,8 @@ func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error {
 	return err
 }
 
-// NewIDAfterPosts makes an id that is greater than those of all posts, whatever the clocks say: a post with a lesser one
-// would be older than what has been seen.
+// NewIDAfterPosts makes an id that is greater than those of all posts, whatever the clocks say. A post with a lesser id would
+// be older than posts that users have seen already, and would not count.
 func (tx *Tx) NewIDAfterPosts(ctx context.Context, ids *services.IDClock) (services.PostID, error) {
 	var greatest services.PostID
 	if _, err := tx.One(ctx, greatestPost, nil, &greatest); err != nil {
@@ -68,8 +69,8 @@ func (s *Store) GreatestPost(ctx context.Context) (greatest services.PostID, err
 	return greatest, err
 }
 
-// DeletePost takes a post out of everything; its row stays. It returns the post as it is now. deleted is false when
-// it was gone already; NOT_FOUND when there never was one.
+// DeletePost deletes a post; its row stays. It returns the post as it is now. deleted is false when it was deleted before;
+// NOT_FOUND when there never was one.
 func (tx *Tx) DeletePost(ctx context.Context, id services.PostID) (post services.Post, deleted bool, err error) {
 	changed, err := tx.Run(ctx, deletePost, id, tx.Now)
 	if err != nil {
@@ -79,13 +80,13 @@ func (tx *Tx) DeletePost(ctx context.Context, id services.PostID) (post services
 	return post, changed > 0, err
 }
 
-// PostForUpdate reads a post that nobody else changes until this transaction ends. It may be deleted already: see
-// Deleted. NOT_FOUND when there never was one.
+// PostForUpdate reads a post and locks it until this transaction ends. It may be deleted: see Deleted. NOT_FOUND when there
+// never was one.
 func (tx *Tx) PostForUpdate(ctx context.Context, id services.PostID) (services.Post, error) {
 	return tx.post(ctx, editedPost, id)
 }
 
-// EditPost changes the body of a post, which stays in its place, and whom it mentions, and returns the post as it is now.
+// EditPost changes the body and the mentions of a post, which keeps its position, and returns the post as it is now.
 func (tx *Tx) EditPost(ctx context.Context, id services.PostID, body string, mentioned []services.UserID) (services.Post, error) {
 	if _, err := tx.Run(ctx, editPost, id, body, tx.Now); err != nil {
 		return services.Post{}, err
@@ -99,7 +100,7 @@ func (tx *Tx) EditPost(ctx context.Context, id services.PostID, body string, men
 	return tx.post(ctx, postByID, id)
 }
 
-// PostForShare reads a post that cannot be deleted until this transaction ends. It may be deleted already: see
+// PostForShare reads a post and keeps others from deleting it until this transaction ends. It may be deleted already: see
 // Deleted. NOT_FOUND when there never was one.
 func (tx *Tx) PostForShare(ctx context.Context, id services.PostID) (services.Post, error) {
 	return tx.post(ctx, lockPost, id)
@@ -123,7 +124,7 @@ func (tx *Tx) post(ctx context.Context, st sql.Statement, id services.PostID) (p
 	return post, err
 }
 
-// Posts gives posts by their ids, the deleted ones too. An id that nothing has is absent.
+// Posts reads posts by ID, the deleted ones too. An unknown ID is absent.
 func (s *Store) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {
 	posts := make(map[services.PostID]services.Post, len(ids))
 	err := s.Each(ctx, postsByID, []any{ids}, func(scan func(...any) error) error {
@@ -143,7 +144,7 @@ func scanPost(scan func(...any) error) (post services.Post, err error) {
 	return post, err
 }
 
-// AuthorPosts lists an author's posts that are pushed into his followers' inboxes, the newest first, at most limit.
+// AuthorPosts lists the author's posts that are pushed into followers' inboxes, the newest first, at most limit.
 func (s *Store) AuthorPosts(ctx context.Context, author services.UserID, limit int) ([]services.PostID, error) {
 	var ids []services.PostID
 	err := s.Each(ctx, authorPosts, []any{author, limit}, func(scan func(...any) error) error {

@@ -77,8 +77,8 @@ func TestPostForShare(t *testing.T) {
 	})
 }
 
-// Who has read a post for sharing commits before it can be deleted; otherwise a like and a deletion that do not
-// see each other could both pass.
+// A transaction that has read a post for sharing commits before the post can be deleted. Otherwise a like and a deletion that
+// do not see each other could both succeed.
 func TestPostForShareHoldsOffDeletion(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	b.post(1, 5)

@@ -13,13 +13,13 @@ var (
 	progress = sql.NewStatement("an import's progress", `SELECT line FROM imports WHERE source = $1`)
 )
 
-// SetImportProgress notes the last line of a source that is in, in the transaction that brings it in.
+// SetImportProgress records the last imported line of a source, in the transaction that imports it.
 func (tx *Tx) SetImportProgress(ctx context.Context, source string, line int64) error {
 	_, err := tx.Run(ctx, setProgress, source, line)
 	return err
 }
 
-// ImportProgress is the last line of a source that is in; 0 for a source that is new.
+// ImportProgress is the last imported line of a source; 0 for a new source.
 func (s *Store) ImportProgress(ctx context.Context, source string) (line int64, err error) {
 	_, err = s.One(ctx, progress, []any{source}, &line)
 	return line, err

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// Of each author one entry more than asked for: it is the floor of the others. One statement reads one moment: the version
-	// is that of the very posts beside it.
+	// Of each author one entry more than asked for is read: it is the floor of the others. One statement reads one snapshot:
+	// the version belongs to exactly the posts beside it.
 	pulledPosts = sql.NewStatement("pulled posts", `
 SELECT p.author, p.id, 0 FROM {rows $1 author BIGINT} AS a CROSS JOIN posts p
 WHERE p.author = a.author AND p.pull AND `+feedPost+` AND p.id >= COALESCE((SELECT id FROM posts
@@ -36,14 +36,15 @@ type PulledPosts struct {
 	Version uint64            // of the log, of the last change; 0: there was none
 }
 
-// SetPulledVersion notes the version of the log at which an author's pulled posts changed. The caller has appended it in this
-// transaction, so that versions only rise.
+// SetPulledVersion records the version of the log at which an author's pulled posts last changed. The caller has appended it in
+// this transaction, so that versions only rise.
 func (tx *Tx) SetPulledVersion(ctx context.Context, author services.UserID, version uint64) error {
 	_, err := tx.Run(ctx, setPulledVersion, author, int64(version))
 	return err
 }
 
-// PulledPosts gives the newest pulled posts of authors, at most limit of each. Who never had a mode other than small is absent.
+// PulledPosts reads the newest pulled posts of authors, at most limit of each. An author who was never more than small is
+// absent.
 func (s *Store) PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
 	list := make(sql.Rows, len(authors))
 	for i, author := range authors {
@@ -73,7 +74,8 @@ func (s *Store) PulledPosts(ctx context.Context, authors []services.UserID, limi
 	return found, err
 }
 
-// PulledBy lists the pull authors whom a reader follows and is shown, by their numbers: what his document names.
+// PulledBy lists the pull authors whom a reader follows and whose posts they see, in order of user ID. The reader's document
+// lists these authors.
 func (s *Store) PulledBy(ctx context.Context, reader services.UserID) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.Each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
@@ -85,13 +87,13 @@ func (s *Store) PulledBy(ctx context.Context, reader services.UserID) ([]service
 	return edges, err
 }
 
-// Pulls says whether an author is one whom his followers' documents name.
+// Pulls reports whether an author is listed in their followers' documents.
 func (s *Store) Pulls(ctx context.Context, author services.UserID) (pulls bool, err error) {
 	_, err = s.One(ctx, authorPulls, []any{author}, &pulls)
 	return pulls, err
 }
 
-// InFlightFanout is a post on its way to its followers in more than one chunk.
+// InFlightFanout is a fan-out of a post in more than one chunk that is not done.
 type InFlightFanout struct {
 	Post   services.PostID `json:"post"`
 	Author services.UserID `json:"author"`
@@ -114,14 +116,14 @@ var (
 	forgetFanouts = sql.NewStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1`)
 )
 
-// BeginFanout notes that a post is on its way in so many chunks. Said again it changes nothing.
+// BeginFanout records that a post's fan-out has begun, in so many chunks. Repeated, it changes nothing.
 func (tx *Tx) BeginFanout(ctx context.Context, fanout InFlightFanout, chunks int) error {
 	_, err := tx.Run(ctx, insertFanout, fanout.Post, fanout.Author, chunks, tx.Now)
 	return err
 }
 
-// EndChunk notes that a chunk of a fan-out is done, and answers how many are left. With the last one the fan-out is
-// forgotten; -1 says that it was forgotten before.
+// EndChunk records that a chunk of a fan-out is done, and returns how many are left. With the last one the fan-out is deleted;
+// -1 when it had been deleted before.
 func (tx *Tx) EndChunk(ctx context.Context, post services.PostID) (left int, err error) {
 	found, err := tx.One(ctx, lowerFanout, []any{post}, &left)
 	if err != nil || !found {
@@ -133,13 +135,13 @@ func (tx *Tx) EndChunk(ctx context.Context, post services.PostID) (left int, err
 	return max(left, 0), err
 }
 
-// ResizeFanout sets how many chunks of a fan-out are left. One that was forgotten stays so.
+// ResizeFanout sets how many chunks of a fan-out are left. A deleted one stays deleted.
 func (tx *Tx) ResizeFanout(ctx context.Context, post services.PostID, chunks int) error {
 	_, err := tx.Run(ctx, resizeFanout, post, chunks)
 	return err
 }
 
-// InFlightFanouts lists the posts that are on their way in more than one chunk, the oldest first.
+// InFlightFanouts lists the fan-outs in more than one chunk that are not done, the oldest first.
 func (s *Store) InFlightFanouts(ctx context.Context) ([]InFlightFanout, error) {
 	var list []InFlightFanout
 	err := s.Each(ctx, inFlightFanouts, nil, func(scan func(...any) error) error {
@@ -151,7 +153,7 @@ func (s *Store) InFlightFanouts(ctx context.Context) ([]InFlightFanout, error) {
 	return list, err
 }
 
-// ForgetFanouts drops fan-outs that began before a time and says how many: a chunk of theirs is dead.
+// ForgetFanouts deletes fan-outs that began before a time and returns how many: a chunk of theirs is a dead job.
 func (s *Store) ForgetFanouts(ctx context.Context, before time.Time) (forgotten int, err error) {
 	err = s.Write(ctx, func(tx *Tx) error {
 		forgotten, err = tx.Run(ctx, forgetFanouts, before)

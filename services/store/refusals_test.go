@@ -16,7 +16,7 @@ import (
 
 // A database without room says so from its first refusal on. What writes nothing, and what fails for reasons of its own,
 // neither raises nor ends it: only a write that is on disk again does.
-func TestADatabaseWithoutRoomRefusesWrites(t *testing.T) {
+func TestFullDatabaseRefusesWrites(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	limit := func(pages string) {
 		b.write(func(tx *store.Tx) error {
@@ -47,7 +47,7 @@ func TestADatabaseWithoutRoomRefusesWrites(t *testing.T) {
 	b.write(func(*store.Tx) error { return nil })
 	want(true, "after a write of nothing")
 	if err := b.CheckWrites(ended); err == nil {
-		t.Error("who has no time has not tried")
+		t.Error("a check without time must not try to write")
 	}
 	want(true, "after a try that did not happen")
 	limit("1000000")
@@ -70,7 +70,7 @@ func TestADatabaseWithoutRoomRefusesWrites(t *testing.T) {
 	b.write(big)
 }
 
-func TestWhatRefusesWrites(t *testing.T) {
+func TestErrorsThatMeanRefusedWrites(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want bool

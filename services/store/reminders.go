@@ -25,36 +25,36 @@ var (
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 )
 
-// RemindersLooked is how many reminders a count looks at for each that it may count.
+// RemindersLooked is how many reminders a count reads at most for each that it may count.
 const RemindersLooked = 4
 
-// AddReminder notes that a user wants to be told when a show starts; false when that is noted already. The caller has locked
+// AddReminder records a user's wish to be notified when a show starts; false when it is recorded already. The caller has locked
 // the show, so that it does not start meanwhile.
 func (tx *Tx) AddReminder(ctx context.Context, show services.PostID, user services.UserID) (added bool, err error) {
 	inserted, err := tx.Run(ctx, insertReminder, show, user, tx.Now)
 	return inserted > 0, err
 }
 
-// DropReminder notes that a user does not want to be told any more; false when he did not.
+// DropReminder removes a user's reminder of a show; false when there was none.
 func (tx *Tx) DropReminder(ctx context.Context, show services.PostID, user services.UserID) (dropped bool, err error) {
 	deleted, err := tx.Run(ctx, deleteReminder, show, user)
 	return deleted > 0, err
 }
 
-// CountReminders says of how many shows that are still upcoming a user wants to be told, counting no further than limit, and
-// among those that were made known last: the reminders of shows that are over stay, and a count must not grow with them.
+// CountReminders counts a user's reminders of shows that are still upcoming, up to limit. It reads only the shows that were
+// announced last: reminders of past shows stay, and the cost of a count must not grow with them.
 func (tx *Tx) CountReminders(ctx context.Context, user services.UserID, limit int) (count int, err error) {
 	_, err = tx.One(ctx, countReminders, []any{user, limit, limit * RemindersLooked}, &count)
 	return count, err
 }
 
-// Reminders lists who wants to be told of a show's start, by their numbers, those greater than after, at most limit. Whom its
-// host has blocked since is left out, as he could not ask for it now.
+// Reminders lists the users with a reminder of a show, in order of user ID, those greater than after, at most limit. Users whom
+// the host has blocked since are left out, as they could not set a reminder now.
 func (s *Store) Reminders(ctx context.Context, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
 	return numbers(ctx, s.DB.Runner, remindersOf, show, after, limit)
 }
 
-// RemindsOf says of which of some shows a user wants to be told.
+// RemindsOf returns those of some shows that a user has a reminder of.
 func (s *Store) RemindsOf(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	reminds := make(map[services.PostID]bool)
 	err := s.Each(ctx, remindsOf, []any{user, shows}, func(scan func(...any) error) error {

@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// pushedReplay is what replay lists hold of a host. Its columns and those of pulledReplay are the index shows_replays; pull is
-// compared because SQLite looks for nothing else in an index.
+// pushedReplay selects the replays of a host that are pushed into replay lists. Its columns and those of pulledReplay form the
+// index shows_replays; pull is in a comparison because SQLite uses an index only for such a condition.
 const (
 	pushedReplay = `s.status = 2 AND s.pull = FALSE AND ` + onBoards
 	pulledReplay = `s.status = 2 AND s.pull = TRUE AND ` + onBoards
@@ -24,8 +24,8 @@ WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
 ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 
-	// It is put together as a home feed is: see newestOfSources. Places are times here, so that some of the same time as the
-	// last are read to no end.
+	// The statement is built as that of a home feed: see newestOfSources. Positions are times here and not unique, so it reads
+	// all replays with the same time as the last one.
 	replaysFeed = sql.NewStatement("replays of followed hosts", `
 WITH edges AS MATERIALIZED (`+hostEdges+`), page AS MATERIALIZED (
 	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges
@@ -47,13 +47,13 @@ WHERE s.host = r.host AND `+pushedReplay+` AND s.ended_at >= r.bound AND (s.ende
 ORDER BY s.ended_at DESC, s.id DESC LIMIT $4`)
 )
 
-// HostReplays lists the replays of a host that are in his followers' lists, the newest end first, at most limit.
+// HostReplays lists the replays of a host that are pushed into followers' lists, the newest end first, at most limit.
 func (s *Store) HostReplays(ctx context.Context, host services.UserID, limit int) ([]services.Show, error) {
 	return shows(ctx, s.DB.Runner, hostReplays, host, limit)
 }
 
-// PulledReplays lists the newest replays of hosts that are in nobody's list, at most limit of each host: by host, the newest
-// end first.
+// PulledReplays lists the newest replays of hosts that are in no list, at most limit of each host: by host, the newest end
+// first.
 func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error) {
 	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
@@ -61,7 +61,7 @@ func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserID, limi
 	}
 	found, err := shows(ctx, s.DB.Runner, pulledReplays, list, max(0, limit-1))
 	kept, of := found[:0], 0
-	for i, show := range found { // several may have the time of the last
+	for i, show := range found { // several may have the same time as the last
 		if of++; i == 0 || found[i-1].Host != show.Host {
 			of = 1
 		}
@@ -72,8 +72,8 @@ func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserID, limi
 	return kept, err
 }
 
-// ReplaysFeed lists the newest replays of everyone whom a reader follows and is shown, those that are in lists: after a place
-// of a board, the zero value for its top, at most limit. What it costs grows with the hosts followed and with limit.
+// ReplaysFeed lists the newest pushed replays of the followed hosts whose shows a reader may see: those after a position of a
+// board, the zero value for its top, at most limit. The cost grows with the number of followed hosts and with limit.
 func (s *Store) ReplaysFeed(ctx context.Context, reader services.UserID, before services.ShowPlace, limit int) ([]services.Show, error) {
 	if limit <= 0 {
 		return nil, nil

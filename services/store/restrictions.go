@@ -9,15 +9,15 @@ import (
 	"tidings/services/sql"
 )
 
-// Between two users there are the two edges of their follows, and what either has put between them. All of it is one
-// thing, for which the row of the follower is the lock: who follows takes it lightly, side by side with others who do,
-// and who mutes, blocks or hides takes it alone. So shown is right when either has committed.
+// Between two users there are two follow edges and the restrictions that either has set. The row of the follower is the lock
+// for all of them. A follow takes a shared lock, so that follows run concurrently; a mute, block or hide takes an exclusive
+// one. So the column shown is right whichever commits first.
 var (
 	lockUsers = sql.NewStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
 
 	holdUsers = sql.NewStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
 
-	// A row for every block, mute and hiding that concerns a follow.
+	// One row for every block, mute and hide that concerns a follow.
 	restrictionsBetween = sql.NewStatement("restrictions between users", `
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 follower BIGINT, followee BIGINT} AS named)
 SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocker = c.follower AND blocked = c.followee
@@ -35,7 +35,7 @@ WHERE follower = $1 AND followee = $2`)
 	oneMute = sql.NewStatement("a mute", `SELECT until FROM mutes WHERE muter = $1 AND muted = $2`)
 )
 
-// restrictionTable has the statements of one kind. Owner and other are $1 and $2 everywhere.
+// restrictionTable has the statements of one kind. $1 is the owner and $2 the other user everywhere.
 type restrictionTable struct {
 	insert, delete, count, list sql.Statement
 }
@@ -60,13 +60,13 @@ var restrictionTables = map[services.RestrictionKind]restrictionTable{
 // pair is a follow by its two ends.
 type pair struct{ follower, followee services.UserID }
 
-// standing is what stands against a follow.
+// standing are the restrictions that apply to a follow.
 type standing struct {
 	blocked bool // one of the two blocks the other
 	unshown bool // the follower mutes, or the followee hides
 }
 
-// between reads what stands against follows, none of which changes until this transaction ends.
+// between reads the restrictions that apply to follows. None of them changes until this transaction ends.
 func (tx *Tx) between(ctx context.Context, edges []services.Edge) (map[pair]standing, error) {
 	followers := make([]services.UserID, 0, len(edges))
 	list := make(sql.Rows, len(edges))
@@ -101,26 +101,27 @@ func (tx *Tx) lock(ctx context.Context, st sql.Statement, users []services.UserI
 	return err
 }
 
-// LockRestrictions keeps what two users have put between them, and their follows of each other, from being changed by
-// others until this transaction ends. What is read after it is what all before have left.
+// LockRestrictions locks the restrictions and follows between two users until this transaction ends. Reads after it see
+// everything that was committed before.
 func (tx *Tx) LockRestrictions(ctx context.Context, a, b services.UserID) error {
 	return tx.lock(ctx, lockUsers, []services.UserID{a, b})
 }
 
-// HoldRestrictions keeps what stands between one user and others from being changed too, and lets others hold it.
+// HoldRestrictions takes a shared lock on the restrictions between one user and all others: they cannot change, and other
+// transactions can hold the same lock.
 func (tx *Tx) HoldRestrictions(ctx context.Context, user services.UserID) error {
 	return tx.lock(ctx, holdUsers, []services.UserID{user})
 }
 
-// Restricted is what Restrict did.
+// Restricted is the result of Restrict.
 type Restricted struct {
-	Created bool            // nothing of the kind stood between the two
-	Changed bool            // a mute stood and ends at another time now
+	Created bool            // there was no such restriction before
+	Changed bool            // the restriction is a mute that existed and now ends at another time
 	Ended   []services.Edge // the follows that a block ended
 }
 
-// Restrict puts something between a user and another, under LockRestrictions. A mute that stands takes the new time of
-// its end, the zero time for none. A block ends the follows of the two.
+// Restrict adds a restriction of one user against another, under LockRestrictions. An existing mute takes the new end, the zero
+// time for none. A block ends the follows between the two.
 func (tx *Tx) Restrict(ctx context.Context, r services.Restriction) (put Restricted, err error) {
 	if r.Kind == services.Mute {
 		var had, until int64
@@ -151,8 +152,7 @@ func (tx *Tx) Restrict(ctx context.Context, r services.Restriction) (put Restric
 	return put, err
 }
 
-// Unrestrict takes away what a user has put between himself and another, under LockRestrictions. false when there was
-// nothing of that kind.
+// Unrestrict removes a restriction of one user against another, under LockRestrictions; false when there was none of that kind.
 func (tx *Tx) Unrestrict(ctx context.Context, r services.Restriction) (ended bool, err error) {
 	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
 	if r.Kind != services.Block {
@@ -161,7 +161,7 @@ func (tx *Tx) Unrestrict(ctx context.Context, r services.Restriction) (ended boo
 	return changed > 0 && err == nil, err
 }
 
-// show keeps what the follow says of being shown, unless there was an error before.
+// show updates the column shown of the follow, unless err is an error, which it returns.
 func (tx *Tx) show(ctx context.Context, r services.Restriction, err error) error {
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (tx *Tx) show(ctx context.Context, r services.Restriction, err error) error
 	return err
 }
 
-// MuteUntil is when a mute ends, the zero time for one that lasts. found is false when there is none.
+// MuteUntil is when a mute ends, the zero time for one without an end. found is false when there is no mute.
 func (tx *Tx) MuteUntil(ctx context.Context, muter, muted services.UserID) (until time.Time, found bool, err error) {
 	var us int64
 	if found, err = tx.One(ctx, oneMute, []any{muter, muted}, &us); us != 0 {
@@ -180,13 +180,13 @@ func (tx *Tx) MuteUntil(ctx context.Context, muter, muted services.UserID) (unti
 	return until, found, err
 }
 
-// CountRestrictions says how many of a kind a user has, counting no further than limit.
+// CountRestrictions counts a user's restrictions of a kind, up to limit.
 func (tx *Tx) CountRestrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, limit int) (count int, err error) {
 	_, err = tx.One(ctx, restrictionTables[kind].count, []any{owner, limit}, &count)
 	return count, err
 }
 
-// Blocked says whether one of two users blocks the other, and whether it is the first.
+// Blocked reports whether one of two users blocks the other, and whether the first is the blocker.
 func readBlocked(ctx context.Context, r sql.Runner, first, second services.UserID) (blocked, byFirst bool, err error) {
 	err = r.Each(ctx, blocksBetween, []any{first, second}, func(scan func(...any) error) error {
 		var blocker services.UserID
@@ -202,12 +202,12 @@ var blockersOf = sql.NewStatement("blockers of a user", `SELECT blocker FROM blo
 var blocksBetween = sql.NewStatement("blocks between two users", `SELECT blocker FROM blocks WHERE blocker = $1 AND blocked = $2
 	UNION ALL SELECT blocker FROM blocks WHERE blocker = $2 AND blocked = $1`)
 
-// Blocked says whether one of two users blocks the other, and whether it is the first.
+// Blocked reports whether one of two users blocks the other, and whether the first is the blocker.
 func (tx *Tx) Blocked(ctx context.Context, first, second services.UserID) (blocked, byFirst bool, err error) {
 	return readBlocked(ctx, tx.Tx.Runner, first, second)
 }
 
-// Blocked says whether one of two users blocks the other, and whether it is the first.
+// Blocked reports whether one of two users blocks the other, and whether the first is the blocker.
 func (s *Store) Blocked(ctx context.Context, first, second services.UserID) (blocked, byFirst bool, err error) {
 	return readBlocked(ctx, s.DB.Runner, first, second)
 }
@@ -220,7 +220,7 @@ func (tx *Tx) BlockersOf(ctx context.Context, blocked services.UserID, users []s
 	return tx.numbers(ctx, blockersOf, blocked, users)
 }
 
-// Restrictions lists what a user has of a kind, the newest first: those made before one, at most limit.
+// Restrictions lists a user's restrictions of a kind, the newest first: those made before one, at most limit.
 func (s *Store) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) ([]services.Restriction, error) {
 	var list []services.Restriction
 	err := s.Each(ctx, restrictionTables[kind].list, []any{owner, before, limit}, func(scan func(...any) error) error {

@@ -47,8 +47,8 @@ func (b *bundle) shown(reader, author services.UserID) bool {
 	return edge
 }
 
-// Each reason alone keeps an author out of a feed, and only the last one to go brings him back, with the since of his
-// follow. What stands before the follow holds for it.
+// Each restriction alone keeps an author out of a feed, and only when the last is removed do the author's posts return, with
+// the since of the follow. Restrictions from before the follow apply to it too.
 func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("reader", "author")
@@ -83,7 +83,8 @@ func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
 	})
 }
 
-// The other's mute, his hiding from a third, and one's own of him say nothing of this follow.
+// A mute by the followee, a hide by the followee from a third user, and the follower's own hide from the followee do not affect
+// this follow.
 func TestOthersRestrictionsLeaveAFollowAlone(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("reader", "author", "other")
@@ -215,7 +216,7 @@ func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
 	})
 }
 
-// An author is hidden from those whom they hide from and from those whom they block, and from nobody else.
+// An author is hidden from the users that the author hides from or blocks, and from no others.
 func TestHiddenAuthors(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("viewer", "hides", "blocks", "blocked", "muted", "stranger")

@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 )
 
-// ShowFormer is where a show stood before: between two versions of the log.
+// ShowFormer is a show's position on boards between two versions of the log.
 type ShowFormer struct {
 	Show    services.PostID
 	Host    services.UserID
@@ -14,12 +14,12 @@ type ShowFormer struct {
 	Until   uint64    // before this one
 	UntilAt time.Time // when that was
 	Status  services.ShowStatus
-	Score   int64 // of its place then
+	Score   int64 // its score at that position
 }
 
-// HostVersion is how far the live shows of a host have changed.
+// HostVersion is the last change of a host's live shows.
 type HostVersion struct {
 	Host    services.UserID
-	Version uint64 // of the log, at which other shows of the host were live than before; 0: never
-	Pulls   bool   // some of the host's replays are in nobody's list
+	Version uint64 // of the log, at which the set of the host's live shows last changed; 0: never
+	Pulls   bool   // some of the host's replays are in no list
 }

@@ -16,7 +16,7 @@ const (
 	s.ver, s.live_ver, s.live_stamp, s.pull, s.updated_at FROM `
 	showColumns = `SELECT ` + showColumnsOf
 
-	// onBoards are shows that boards have, or had: those of hosts whom all documents name.
+	// onBoards selects shows that are or were on boards: those of hosts that all documents list.
 	onBoards = `s.ver > 0`
 )
 
@@ -29,7 +29,7 @@ var (
 		planned_at = $6, started_at = $7, ended_at = $8, cancelled_at = $9, ver = $10, live_ver = $11, live_stamp = $12, pull = $13, updated_at = $14
 		WHERE id = $1`)
 
-	// What is noted already is no error of the statement, for the same reason as in the log.
+	// An existing row is no error of the statement, for the same reason as in the log: see insertLog.
 	insertFormer = sql.NewStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (show, ver) DO NOTHING`)
 
@@ -58,13 +58,13 @@ WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 O
 	forgetFormer = sql.NewStatement("forget where shows stood", `DELETE FROM show_history WHERE until_at < $1`)
 )
 
-// numberOf is the number of a status in SQL.
+// numberOf is the code of a status in SQL.
 func numberOf(status services.ShowStatus) int64 {
 	return int64(slices.Index(services.ShowStatuses, status))
 }
 
-// InsertShow writes a show down. importKey is the name that an import gives it, "" for none. CONFLICT when the id or the key
-// is taken.
+// InsertShow inserts a show. importKey is the key that an import gives it, "" for none. CONFLICT when the id or the key is
+// taken.
 func (tx *Tx) InsertShow(ctx context.Context, show services.Show, importKey string) error {
 	inserted, err := tx.Run(ctx, insertShow, show.ID, importKey, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
@@ -75,8 +75,8 @@ func (tx *Tx) InsertShow(ctx context.Context, show services.Show, importKey stri
 	return err
 }
 
-// UpdateShow writes everything of a show but its id and its host. former is where it stood until now, with the version that it
-// has from now on as its end; nil when it has not moved on any board.
+// UpdateShow writes every field of a show but its id and its host. former is its position until now, which ends at the version
+// that the show has from now on; nil when it has not moved on any board.
 func (tx *Tx) UpdateShow(ctx context.Context, show services.Show, former *ShowFormer) error {
 	_, err := tx.Run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
@@ -92,18 +92,18 @@ func (tx *Tx) UpdateShow(ctx context.Context, show services.Show, former *ShowFo
 	return err
 }
 
-// orNoTime is a time for a column that may have none.
+// orNoTime is the value of a nullable time column: null for the zero time.
 func orNoTime(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: sql.Micros(t), Valid: !t.IsZero()}
 }
 
-// ShowForUpdate reads a show that nobody else changes until this transaction ends. The log of shows is locked before: see
-// LockLog. NOT_FOUND when there is none.
+// ShowForUpdate reads a show and locks it until this transaction ends. Lock the log of shows before: see LockLog. NOT_FOUND
+// when there is none.
 func (tx *Tx) ShowForUpdate(ctx context.Context, id services.PostID) (services.Show, error) {
 	return tx.oneShow(ctx, showForUpdate, id)
 }
 
-// ShowForShare reads a show that does not change until this transaction ends. NOT_FOUND when there is none.
+// ShowForShare reads a show and keeps others from changing it until this transaction ends. NOT_FOUND when there is none.
 func (tx *Tx) ShowForShare(ctx context.Context, id services.PostID) (services.Show, error) {
 	return tx.oneShow(ctx, showForShare, id)
 }
@@ -149,7 +149,7 @@ func timeOrNone(us sql.NullInt64) time.Time {
 	return sql.FromMicros(us.Int64)
 }
 
-// Shows gives shows by their ids, whatever their status. An id that nothing has is absent.
+// Shows reads shows by ID, in any status. An unknown ID is absent.
 func Shows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]services.Show, error) {
 	list, err := shows(ctx, r, showsByID, ids)
 	found := make(map[services.PostID]services.Show, len(list))
@@ -159,19 +159,19 @@ func Shows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[servic
 	return found, err
 }
 
-// CountUpcoming says how many shows of a host are upcoming, counting no further than limit.
+// CountUpcoming counts the upcoming shows of a host, up to limit.
 func (tx *Tx) CountUpcoming(ctx context.Context, host services.UserID, limit int) (count int, err error) {
 	_, err = tx.One(ctx, countUpcoming, []any{host, limit}, &count)
 	return count, err
 }
 
-// ActiveShows lists the upcoming and live shows that boards have, of the next hosts after one by their numbers, at most limit
-// hosts: those of one host are together, by their ids. None are left when it answers none.
+// ActiveShows lists the upcoming and live shows that are on boards, of the next hosts after one in order of user ID, at most
+// limit hosts. The shows of one host are together, in order of ID. An empty answer means that none are left.
 func (s *Store) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]services.Show, error) {
 	return shows(ctx, s.DB.Runner, activeShows, after, limit)
 }
 
-// ShowHistory lists where shows stood that have moved since a time, by their ids and versions.
+// ShowHistory lists the former positions of shows that have moved since a time, in order of show and version.
 func (s *Store) ShowHistory(ctx context.Context, since time.Time) ([]ShowFormer, error) {
 	var list []ShowFormer
 	err := s.Each(ctx, showHistory, []any{since}, func(scan func(...any) error) error {
@@ -190,12 +190,12 @@ func (s *Store) ShowHistory(ctx context.Context, since time.Time) ([]ShowFormer,
 	return list, err
 }
 
-// EndedShows lists the replays and cancelled shows of ShowHistory as they are now, by their ids.
+// EndedShows lists the replays and cancelled shows of ShowHistory as they are now, in order of ID.
 func (s *Store) EndedShows(ctx context.Context, since time.Time) ([]services.Show, error) {
 	return shows(ctx, s.DB.Runner, endedShows, since)
 }
 
-// ForgetShowHistory drops where shows stood before a time and says how many rows went: no session is that old.
+// ForgetShowHistory deletes positions that ended before a time and returns how many rows: no session is that old.
 func (s *Store) ForgetShowHistory(ctx context.Context, before time.Time) (forgotten int, err error) {
 	return s.forget(ctx, forgetFormer, before)
 }

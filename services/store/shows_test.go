@@ -127,7 +127,7 @@ func TestShowsAreLocked(t *testing.T) {
 	})
 }
 
-// Who has locked a log's head keeps others from appending until he is done, also to a log that has nothing yet.
+// A transaction that has locked a log's head keeps others from appending until it ends, even to an empty log.
 func TestALockedLogWaits(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	for range 2 { // the first time there is no head
@@ -208,7 +208,7 @@ func TestReplaysOfHosts(t *testing.T) {
 	})
 }
 
-// The replays of a board are the newest of whom the reader follows, page by page as a sorted list has them.
+// The replays of a board are the newest of the followed hosts, page by page equal to a sorted list.
 func TestReplaysFeedIsASortedList(t *testing.T) {
 	each(t, func(b *bundle) {
 		next := services.PostID(0)
@@ -244,7 +244,7 @@ func TestReplaysFeedIsASortedList(t *testing.T) {
 				return cmp.Or(y.EndedAt.Compare(x.EndedAt), cmp.Compare(y.ID, x.ID))
 			})
 			size := rapid.IntRange(1, 9).Draw(t, "size")
-			place, got := services.ShowPlace{Score: 5}, []services.Show{} // a place among the live: all replays are after it
+			place, got := services.ShowPlace{Score: 5}, []services.Show{} // a position among the live: all replays are after it
 			for {
 				page, err := b.ReplaysFeed(b.ctx, reader, place, size)
 				if err != nil || len(page) > size {

@@ -8,22 +8,22 @@ import (
 	"tidings/services/sql"
 )
 
-// NotificationState is the absolute state of one category of one user: whoever has a lower version has an older
-// one. A group (one subject in one half day) is unseen while a standing cause of it lies after Seen and was not read.
-// Days[i] counts the unseen groups of the day Day-i, Older those before Day-7.
+// NotificationState is the absolute state of one category of one user: a lower version is an older state. A group (one subject
+// in one half day) is unseen while one of its standing causes lies after Seen and was not read. Days[i] counts the unseen
+// groups of the day Day-i, Older those before Day-7.
 type NotificationState struct {
 	Recipient  services.UserID
 	Category   services.Category
 	Version    uint64
-	Head, Seen services.PostID // the greatest place given, the greatest seen
+	Head, Seen services.PostID // the greatest position given, the greatest seen
 	Older      int
-	Day        int64 // days since 1970, UTC: today, when it was read
+	Day        int64 // days since 1970, UTC: the day of the read
 	Days       [8]int
 }
 
-// countUnseen reads the states of some inboxes, each followed by the numbers of its unseen groups in each half day;
-// a state's own row has bucket -1. It reads what is unseen, from notification_groups_unread alone: its cost grows with
-// the groups, not with the likes in them.
+// countUnseen reads the states of some inboxes, each followed by its unseen groups counted by half day; a state's own row has
+// bucket -1. It reads only the unseen groups, from notification_groups_unread: the cost grows with the groups, not with the
+// likes in them.
 const countUnseen = `, unseen AS MATERIALIZED (
 	SELECT g.recipient, g.category, g.bucket FROM boxes b CROSS JOIN notification_groups g
 	WHERE g.recipient = b.recipient AND g.category = b.category AND g.newest > b.seen AND g.newest > g.read_to
@@ -46,8 +46,8 @@ WITH boxes AS MATERIALIZED (
 )`+countUnseen)
 )
 
-// NotificationStates reads a user's states, one for each category in which there ever was anything, in the order
-// of the categories' names. A category that is absent has never had a notification nor a mark.
+// NotificationStates reads a user's states in order of the categories' names. A category that never had a notification or a
+// mark is absent.
 func (s *Store) NotificationStates(ctx context.Context, user services.UserID) ([]NotificationState, error) {
 	return states(ctx, s.DB.Runner, statesByUser, user, s.Now())
 }
@@ -80,7 +80,7 @@ func states(ctx context.Context, r sql.Runner, st sql.Statement, which any, now 
 	return states, err
 }
 
-// add counts groups of one day. What another node's clock put into tomorrow is of today.
+// add counts groups of one day. A group that another node's clock dated tomorrow counts as of today.
 func (n *NotificationState) add(day int64, groups int) {
 	if ago := max(n.Day-day, 0); ago < int64(len(n.Days)) {
 		n.Days[ago] += groups

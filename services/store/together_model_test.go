@@ -32,7 +32,7 @@ type cellTable interface {
 	put(key, value int) (int, error)       // how many changed
 	add(key, value int) (int, error)       // the sum, -1 where there is none
 	drop(key int) (int, error)             // how many went
-	keep(key, value int) (int, error)      // adds it unless there is one, and answers how many were added
+	keep(key, value int) (int, error)      // adds it unless there is one, and returns how many were added
 	insert(key, value int) error           // an error where there is one
 	tryInsert(key, value int) (int, error) // 1 where there is one
 }
@@ -40,7 +40,7 @@ type cellTable interface {
 // cellKeys is how many keys there are.
 const cellKeys = 3
 
-// runCells runs the steps of a function, and answers the number that it ends with.
+// runCells runs the steps of a function, and returns the number that it ends with.
 func runCells(table cellTable, ops []cellOp) (number int, err error) {
 	for i := 0; i < len(ops) && err == nil; i++ {
 		op := ops[i]
@@ -170,8 +170,8 @@ func (c cellsOf) tryInsert(key, value int) (int, error) {
 	return 0, err
 }
 
-// A batch ends as its functions do one by one, whatever each does with what those before it have left: its answers, its rows
-// and its refusals are those of a model.
+// A batch has the same result as its functions run one by one, whatever each does with the data of those before it: answers,
+// rows and refusals equal those of a model.
 func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 	const batches = 600
 	each(t, func(b *bundle) {

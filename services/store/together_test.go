@@ -114,7 +114,8 @@ func TestIDsOfABatchRise(t *testing.T) {
 	})
 }
 
-// A function whose caller's time is over ends at its next statement, and says so; it leaves nothing, and nobody else waits.
+// A function whose caller's deadline has passed ends at its next statement, with that error. It leaves nothing behind, and the
+// other callers do not wait.
 func TestAWriteEndsWithItsTime(t *testing.T) {
 	each(t, func(b *bundle) {
 		ctx, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)

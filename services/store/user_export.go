@@ -13,10 +13,10 @@ import (
 	"tidings/services/sql"
 )
 
-// exported is one type of lines of an export: each row of its statement is one.
+// exported is one type of lines of an export. Each row of its statement is one line.
 type exported struct {
 	kind   string
-	fields string // NAME FORM, NAME FORM: of the columns, in their order; see exportForms
+	fields string // NAME FORM, NAME FORM for the columns, in their order; see exportForms
 	sql.Statement
 }
 
@@ -24,7 +24,7 @@ func export(kind, fields, text string) exported {
 	return exported{kind, fields, sql.NewStatement("export "+kind, text)}
 }
 
-// exports are all types of lines, in their order. A user is the parameter $1; others are given by their keys.
+// exports are all types of lines, in their order. The user is the parameter $1; other users are given by their keys.
 var exports = []exported{
 	export("profile", "user user, name text, avatarUrl text, updatedAt time, seenAt time, visitBefore time",
 		`SELECT key, name, avatar_url, updated_at, seen_at, visited_before FROM users WHERE number = $1`),
@@ -82,7 +82,7 @@ var exports = []exported{
 		`SELECT conversation, device, until_at FROM conversation_leases WHERE user_number = $1 ORDER BY conversation, device`),
 }
 
-// exportForms say how a column is written. What stands for nothing (null, no id, no time) is written as null.
+// exportForms define how a column is written. An empty value (null, no id, no time) is written as null.
 var exportForms = map[string]func(value int64, text string) any{
 	"text":   func(_ int64, text string) any { return text },
 	"user":   func(_ int64, text string) any { return orNull(services.GlobalID(services.UserType, text), text == "") },
@@ -128,9 +128,9 @@ func orNull(text string, nothing bool) any {
 	return text
 }
 
-// Export gives everything that SQL holds of a user, a JSON object in a line each, to emit, whose error ends it. Each type of
-// lines is of one moment, and what is held in memory does not grow with their number. The keys and ids of others are named
-// where he did something with them; what they did is not.
+// Export passes everything that SQL holds of a user to emit, one JSON object in a line each. An error of emit ends it. Each
+// type of lines is one snapshot, and memory use does not grow with their number. It has the keys and ids of others where the
+// user did something with them, and nothing of what the others did.
 func (s *Store) Export(ctx context.Context, user services.UserID, emit func(line []byte) error) error {
 	for _, table := range exports {
 		var refused error
@@ -181,7 +181,7 @@ func (e exported) line(scan func(...any) error) ([]byte, error) {
 	return line.Bytes(), nil
 }
 
-// columnValue is a column as the engines' drivers give it: a number, or a text.
+// columnValue is a column in the form in which the engines' drivers return it: a number or a text.
 func columnValue(value any) (number int64, text string) {
 	switch value := value.(type) {
 	case int64:

@@ -103,7 +103,7 @@ func (b *bundle) export(user services.UserID) string {
 	return text.String()
 }
 
-// Everything of a user is in his export, in the same words on both engines, and nothing that somebody else did.
+// The export of a user has everything of that user, the same on both engines, and nothing that other users did.
 func TestExport(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("ann", "bob")
@@ -122,7 +122,7 @@ func TestExport(t *testing.T) {
 	})
 }
 
-// Who cannot write any more is not read on.
+// An error of emit stops the reading.
 func TestExportEndsWhenItIsRefused(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("ann")
@@ -149,7 +149,7 @@ var notExported = map[string]string{
 	"activity_thresholds": "the program's", "nodes": "the program's", "notification_heads": "sums of the causes", "site_message_gens": "versions", "site_message_state": "versions", "sqlite_sequence": "the engine's", "view_items": "everybody's",
 }
 
-// Whoever makes a table decides whether it belongs into an export.
+// Every table is either exported or listed as not exported, so that each new table needs a decision.
 func TestEveryTableIsExportedOrNot(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	var tables []string

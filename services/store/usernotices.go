@@ -8,16 +8,16 @@ import (
 	"tidings/services/sql"
 )
 
-// UserNotices is where a user stands in announcements and dots.
+// UserNotices is a user's state in announcements and dots.
 type UserNotices struct {
 	services.NoticeState
 	Segments services.SegmentState
-	Dots     map[string]uint64 // name -> the stamp up to which he has cleared it
-	SeenAt   time.Time         // when he was last here; zero: never
+	Dots     map[string]uint64 // name -> the stamp up to which the user has cleared it
+	SeenAt   time.Time         // the user's last visit; zero: never
 }
 
-// IsNew says whether a user who comes now is new: he has no position, or has neither been seen nor marked anything since
-// dormantBefore.
+// IsNew reports whether a user who comes now counts as new: they have no position, or have neither been seen nor marked
+// anything since dormantBefore.
 func (n UserNotices) IsNew(dormantBefore time.Time) bool {
 	return n.Version == 0 || n.SeenAt.Before(dormantBefore) && n.Version < uint64(sql.Micros(dormantBefore))
 }
@@ -54,12 +54,12 @@ UNION ALL SELECT 3, dot, seen, 0, 0 FROM user_dots WHERE user_number = $1`)
 	noticesAfter = sql.NewStatement("users with notices", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
 		WHERE n.user_number > $1 ORDER BY n.user_number LIMIT $2`)
 
-	// Whoever comes back in this moment has a newer version.
+	// A user who returns concurrently has a newer version, and keeps the row.
 	dropNotices = sql.NewStatement("drop notices of dormant users", `DELETE FROM user_notices WHERE {in user_number $1 BIGINT} AND ver < $2 RETURNING user_number`)
 )
 
-// EnterNotices gives a user who has none a position, the present end of the list, and answers where he stands. Who has
-// neither been seen nor marked anything since dormantBefore is taken for new: call it before MarkActive.
+// EnterNotices gives a user without a position the present end of the list, and returns the user's state. A user who has
+// neither been seen nor marked anything since dormantBefore counts as new: call it before MarkActive.
 func (tx *Tx) EnterNotices(ctx context.Context, user services.UserID, dormantBefore time.Time) (UserNotices, error) {
 	reset, err := tx.Run(ctx, resetDormant, user, tx.Now, dormantBefore)
 	if err != nil {
@@ -76,8 +76,8 @@ func (tx *Tx) EnterNotices(ctx context.Context, user services.UserID, dormantBef
 	return readUserNotices(ctx, tx.Tx.Runner, user)
 }
 
-// RaiseAnnouncementsRead moves a user's position in the list, never back, and answers where he stands. Who has no
-// position gets the present end of the list.
+// RaiseAnnouncementsRead moves a user's position in the list forward, never back, and returns the user's state. A user without
+// a position gets the present end of the list.
 func (tx *Tx) RaiseAnnouncementsRead(ctx context.Context, user services.UserID, position uint64) (UserNotices, error) {
 	if _, err := tx.Run(ctx, raiseRead, user, tx.Now, int64(position)); err != nil {
 		return UserNotices{}, err
@@ -85,12 +85,12 @@ func (tx *Tx) RaiseAnnouncementsRead(ctx context.Context, user services.UserID, 
 	return readUserNotices(ctx, tx.Tx.Runner, user)
 }
 
-// UserNotices reads where a user stands. Without a position its version is 0.
+// UserNotices reads a user's state. Without a position its version is 0.
 func (s *Store) UserNotices(ctx context.Context, user services.UserID) (UserNotices, error) {
 	return readUserNotices(ctx, s.DB.Runner, user)
 }
 
-// UserNotices reads where a user stands. Without a position its version is 0.
+// UserNotices reads a user's state. Without a position its version is 0.
 func (tx *Tx) UserNotices(ctx context.Context, user services.UserID) (UserNotices, error) {
 	return readUserNotices(ctx, tx.Tx.Runner, user)
 }
@@ -116,9 +116,9 @@ func readUserNotices(ctx context.Context, r sql.Runner, user services.UserID) (U
 	return n, err
 }
 
-// DropDormantNotices deletes the positions of users who were not seen since a time, among the first limit with numbers
-// greater than after. It answers the last number that it looked at, 0 when there is no further one, and how many it
-// dropped. What the host application said of their segments stays.
+// DropDormantNotices deletes the positions of users who were not seen since a time, among the first limit users with IDs
+// greater than after. It returns the last user ID that it read, 0 when there is no further one, and how many it deleted. The
+// users' segments, which the host application set, stay.
 func (s *Store) DropDormantNotices(ctx context.Context, before time.Time, after services.UserID, limit int) (last services.UserID, dropped int, err error) {
 	looked := 0
 	var dormant []services.UserID

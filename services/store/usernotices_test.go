@@ -28,7 +28,7 @@ func (b *bundle) enter(user services.UserID) (n store.UserNotices) {
 	return n
 }
 
-// standing is where a user stands, whenever he was seen.
+// standing is a user's state, without the time of their last visit.
 func (b *bundle) standing(user services.UserID) store.UserNotices {
 	b.t.Helper()
 	n := must(b.UserNotices(b.ctx, user))(b.t)
@@ -77,7 +77,7 @@ func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
 	})
 }
 
-// Who was away for 30 days is new, whether the janitor came by or not.
+// A user who was away for 30 days counts as new, whether or not the janitor has run.
 func TestDormantPositionsGo(t *testing.T) {
 	each(t, func(b *bundle) {
 		for _, swept := range []bool{false, true} {
@@ -111,7 +111,7 @@ func TestDormantPositionsGo(t *testing.T) {
 	})
 }
 
-// sweep is a whole round of the janitor's steps. It answers how many positions it dropped.
+// sweep runs a whole round of the janitor's steps and returns how many positions it deleted.
 func (b *bundle) sweep(limit int) (dropped int) {
 	b.t.Helper()
 	for last, first := services.UserID(0), true; first || last > 0; first = false {
@@ -125,7 +125,7 @@ func (b *bundle) sweep(limit int) (dropped int) {
 	return dropped
 }
 
-func TestTheSweepIsBoundedAndComplete(t *testing.T) {
+func TestDropDormantNoticesIsBoundedAndComplete(t *testing.T) {
 	each(t, func(b *bundle) {
 		for n := range 7 {
 			b.enter(b.users(fmt.Sprint("user", n))[0])
@@ -140,8 +140,8 @@ func TestTheSweepIsBoundedAndComplete(t *testing.T) {
 	})
 }
 
-// A user comes back from two devices while the janitor sweeps: he has one position, which the sweep leaves alone.
-func TestReturningWhileTheSweepRuns(t *testing.T) {
+// A user returns on two devices while the janitor runs: they have one position, which the janitor leaves alone.
+func TestReturningWhileDormantNoticesAreDropped(t *testing.T) {
 	each(t, func(b *bundle) {
 		var users []services.UserID
 		for n := range 20 {

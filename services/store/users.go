@@ -18,7 +18,8 @@ var (
 
 	raiseCounter = sql.NewStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
 
-	// Under the counter's lock there is never a conflict. But in a batch a key may be new to two functions until the next pass.
+	// Under the counter's lock there is no conflict, except within a batch: a key may look new to two functions until the next
+	// pass.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
 	setProfile = sql.NewStatement("set a profile", `UPDATE users
@@ -27,7 +28,7 @@ var (
 
 	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
-	// A visit that goes on is not the visit before.
+	// A visit that continues does not become the visit before.
 	markActive = sql.NewStatement("mark users active", `UPDATE users SET seen_at = $2,
 		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
 		WHERE {in number $1 BIGINT} AND seen_at < $2`)
@@ -35,8 +36,8 @@ var (
 	visitedBefore = sql.NewStatement("the visit before", `SELECT visited_before FROM users WHERE number = $1`)
 )
 
-// EnsureUsers gives the numbers of users, and a number to each that is mentioned for the first time: the next
-// ones from 1 on, in the order of the keys. The keys are taken as they are; see services.CheckUserKey.
+// EnsureUsers returns the IDs of users. A key that is mentioned for the first time gets the next ID, from 1 on, in the order of
+// the keys. It takes the keys as they are; see services.CheckUserKey.
 func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	numbers, err := userIDs(ctx, tx.Tx.Runner, keys)
 	if err != nil || len(numbers) == len(keys) {
@@ -48,7 +49,7 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 	if _, err := tx.Run(ctx, lockCounter, "users"); err != nil {
 		return nil, err
 	}
-	// Whoever had the lock before may have numbered some of them meanwhile.
+	// The former holder of the lock may have added some of them meanwhile.
 	if numbers, err = userIDs(ctx, tx.Tx.Runner, keys); err != nil {
 		return nil, err
 	}
@@ -71,13 +72,13 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 	return numbers, err
 }
 
-// raise adds to a counter and answers what it is then. Others wait until this transaction ends.
+// raise adds to a counter and returns the new value. Others wait until this transaction ends.
 func (tx *Tx) raise(ctx context.Context, counter string, by int) (value int64, err error) {
 	_, err = tx.One(ctx, raiseCounter, []any{counter, by}, &value)
 	return value, err
 }
 
-// lacking lists the keys that have no number yet, each once.
+// lacking lists the keys that have no user ID yet, each once.
 func lacking(keys []string, numbers map[string]services.UserID) (missing []string, any bool) {
 	listed := make(map[string]bool)
 	for _, key := range keys {
@@ -89,8 +90,8 @@ func lacking(keys []string, numbers map[string]services.UserID) (missing []strin
 	return missing, len(missing) > 0
 }
 
-// SetProfile sets a user's name and the address of his picture; nil leaves either, "" removes it. NOT_FOUND for a
-// number that nobody has.
+// SetProfile sets a user's name and the address of their picture; nil leaves either as it is, "" removes it. NOT_FOUND for an
+// unknown user ID.
 func (tx *Tx) SetProfile(ctx context.Context, user services.UserID, name, avatarURL *string) error {
 	changed, err := tx.Run(ctx, setProfile, user, optional(name), optional(avatarURL), tx.Now)
 	if err == nil && changed == 0 {
@@ -106,19 +107,19 @@ func optional(text *string) any {
 	return *text
 }
 
-// MarkActive notes that the users were seen now; a later time stays.
+// MarkActive records that the users were seen now; a later time stays.
 func (tx *Tx) MarkActive(ctx context.Context, users []services.UserID) error {
 	users = slices.Clone(users)
-	slices.Sort(users) // one order of locks, so that two of these do not block each other
+	slices.Sort(users) // one order of locks, so that two of these do not deadlock
 	_, err := tx.Run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
 	return err
 }
 
-// visitGap parts one visit from the next: who is noted as seen again within it is still there.
+// visitGap separates two visits: a user who is seen again within it is still on the same visit.
 const visitGap = 30 * time.Minute
 
-// VisitedBefore is when a user was noted as seen before his present visit; the zero time when that is his first. Users
-// are noted once a day, so that it is a moment of the day on which he was here last.
+// VisitedBefore is when a user was recorded as seen before their present visit; the zero time on their first. Users are
+// recorded once a day, so that it is some time on the day of their last visit.
 func (s *Store) VisitedBefore(ctx context.Context, user services.UserID) (time.Time, error) {
 	var at int64
 	if _, err := s.One(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
@@ -127,12 +128,12 @@ func (s *Store) VisitedBefore(ctx context.Context, user services.UserID) (time.T
 	return sql.FromMicros(at), nil
 }
 
-// UserIDs gives the numbers of users by their keys. A key that was never mentioned is absent.
+// UserIDs returns the IDs of users by key. A key that was never mentioned is absent.
 func (s *Store) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	return userIDs(ctx, s.DB.Runner, keys)
 }
 
-// UserIDs gives the numbers of users by their keys. A key that was never mentioned is absent.
+// UserIDs returns the IDs of users by key. A key that was never mentioned is absent.
 func (tx *Tx) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	return userIDs(ctx, tx.Tx.Runner, keys)
 }
@@ -149,7 +150,7 @@ func userIDs(ctx context.Context, r sql.Runner, keys []string) (map[string]servi
 	return numbers, err
 }
 
-// Users gives users by their numbers. A number that nobody has is absent.
+// Users reads users by ID. An unknown ID is absent.
 func (s *Store) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	return users(ctx, s.DB.Runner, numbers)
 }
@@ -167,7 +168,7 @@ func users(ctx context.Context, r sql.Runner, numbers []services.UserID) (map[se
 	return users, err
 }
 
-// ActiveUsers lists users by their numbers, those greater than after, at most limit: only who was seen at since or later.
+// ActiveUsers lists users in order of ID, those greater than after, at most limit: only those last seen at since or later.
 func (s *Store) ActiveUsers(ctx context.Context, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
 	var users []services.UserID
 	err := s.Each(ctx, activeUsers, []any{after, since, limit}, func(scan func(...any) error) error {

@@ -19,7 +19,7 @@ UPDATE view_items SET standing = FALSE WHERE view_code = $1 AND view_id = $2 AND
 	oneViewItem = sql.NewStatement("an item of a view", `
 SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND item = $3 AND standing`)
 
-	// bound is the at of the last item wanted; those of the same moment come with it.
+	// bound is the at of the last item wanted; items of the same time are read too.
 	newestViewItems = sql.NewStatement("newest items of views", `
 WITH bounds AS MATERIALIZED (
 	SELECT c.n, c.code, c.id, COALESCE((SELECT i.at FROM view_items i
@@ -49,15 +49,14 @@ SELECT view_code, view_id, position, last_access_at FROM user_access_log
 WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3, $4) ORDER BY view_code, view_id LIMIT $5`)
 )
 
-// AddViewItem reports an item into a view. One that is there moves to at if that is later. One that was removed comes
-// back only at a later at than it had: a report that is late or repeated does not bring it back. false when nothing
-// changed.
+// AddViewItem reports an item into a view. An item that exists moves to at if that is later. A removed item returns only with a
+// later at than it had, so that a late or repeated report does not bring it back. false when nothing changed.
 func (tx *Tx) AddViewItem(ctx context.Context, view services.View, item services.ViewItem) (changed bool, err error) {
 	n, err := tx.Run(ctx, putViewItem, view.Code, view.ID, item.Item, item.At)
 	return n > 0, err
 }
 
-// RemoveViewItem takes an item out of a view; again changes nothing. NOT_FOUND when it was never in.
+// RemoveViewItem removes an item from a view; repeated, it changes nothing. NOT_FOUND when it never was in the view.
 func (tx *Tx) RemoveViewItem(ctx context.Context, view services.View, item string) error {
 	var at int64
 	found, err := tx.One(ctx, lowerViewItem, []any{view.Code, view.ID, item}, &at)
@@ -67,9 +66,10 @@ func (tx *Tx) RemoveViewItem(ctx context.Context, view services.View, item strin
 	return err
 }
 
-// TouchView notes that a user looked at a view, up to a time, the zero time for the newest item that is in it: what a clock
-// says would hide what comes with an earlier time. The time never goes back; what stands is answered. INVALID for a time that
-// is after latest, the greatest that a clock can say by now, and beyond the newest item.
+// TouchView records that a user looked at a view, up to a time, the zero time for the newest item in it. The newest item is
+// used and not the clock, since a clock's time would hide items that are reported later with an earlier time. The position
+// never goes back; the current one is returned. INVALID for a time that is both after latest, the greatest time that a clock
+// can have by now, and after the newest item.
 func (tx *Tx) TouchView(ctx context.Context, user services.UserID, view services.View, upTo, latest time.Time) (services.ViewAccess, error) {
 	var newest int64
 	if _, err := tx.One(ctx, newestViewItem, []any{view.Code, view.ID}, &newest); err != nil {
@@ -86,8 +86,7 @@ func (tx *Tx) TouchView(ctx context.Context, user services.UserID, view services
 	return services.ViewAccess{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.Now}, err
 }
 
-// Views lists the views of some codes that a user has looked at, in the order of code and id, those after one, at most
-// limit.
+// Views lists the views of some codes that a user has looked at, in order of code and id, those after one, at most limit.
 func (s *Store) Views(ctx context.Context, user services.UserID, codes []string, after services.View, limit int) (list []services.ViewAccess, err error) {
 	err = s.Each(ctx, viewsOf, []any{user, codes, after.Code, after.ID, limit}, func(scan func(...any) error) error {
 		var access services.ViewAccess
@@ -100,30 +99,29 @@ func (s *Store) Views(ctx context.Context, user services.UserID, codes []string,
 	return list, err
 }
 
-// View is how far a user has looked at a view; false when he never did.
+// View is a user's position in a view; false when they never looked.
 func (s *Store) View(ctx context.Context, user services.UserID, view services.View) (access services.ViewAccess, found bool, err error) {
 	var upTo, last int64
 	found, err = s.One(ctx, oneView, []any{user, view.Code, view.ID}, &upTo, &last)
 	return services.ViewAccess{View: view, UpTo: sql.FromMicros(upTo), LastAccessAt: sql.FromMicros(last)}, found, err
 }
 
-// ViewItem is when an item of a view happened; false when it is not in the view, or no longer.
+// ViewItem is the time of an item of a view; false when it is not in the view, or was removed.
 func (s *Store) ViewItem(ctx context.Context, view services.View, item string) (at time.Time, stands bool, err error) {
 	var us int64
 	stands, err = s.One(ctx, oneViewItem, []any{view.Code, view.ID, item}, &us)
 	return sql.FromMicros(us), stands, err
 }
 
-// NewestViewItems is the newest items of one view: at least limit where there are as many, and more only where several
-// have the time of the last. With More there are
-// older ones, the newest of them at Floor.
+// NewestViewItems are the newest items of one view: at least limit if there are as many, and more only when several have the
+// time of the last. With More there are older ones, the newest of them at Floor.
 type NewestViewItems struct {
 	Items []services.ViewItem
 	More  bool
 	Floor time.Time
 }
 
-// NewestViewItems reads the newest items of some views, in their order, by one query.
+// NewestViewItems reads the newest items of some views, in their order, in one query.
 func (s *Store) NewestViewItems(ctx context.Context, views []services.View, limit int) ([]NewestViewItems, error) {
 	list, newest := make(sql.Rows, len(views)), make([]NewestViewItems, len(views))
 	for i, view := range views {
@@ -146,7 +144,7 @@ func (s *Store) NewestViewItems(ctx context.Context, views []services.View, limi
 	return newest, err
 }
 
-// CountViewItems counts, for each access, the items of its view that are newer, no further than limit, by one query.
+// CountViewItems counts, for each access, the newer items of its view, up to limit, in one query.
 func (s *Store) CountViewItems(ctx context.Context, accesses []services.ViewAccess, limit int) ([]int, error) {
 	list, counts := make(sql.Rows, len(accesses)), make([]int, len(accesses))
 	for i, access := range accesses {

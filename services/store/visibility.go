@@ -7,8 +7,8 @@ import (
 	"tidings/services/sql"
 )
 
-// What an author publishes, posts and shows, is hidden from a user while the author hides it from them or blocks them. What
-// is hidden from a user is for them as if it had never been: the same errors, in the same words.
+// An author's posts and shows are hidden from a user while the author hides them from or blocks that user. For the user, hidden
+// content does not exist: they get the same errors, in the same words, as for an unknown ID.
 var hiddenAuthors = sql.NewStatement("authors hidden from a viewer", `
 SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
@@ -27,13 +27,13 @@ func hidden(ctx context.Context, r sql.Runner, viewer services.UserID, authors [
 	return hidden, err
 }
 
-// Hidden answers which of some authors hide what they publish from a viewer, in one statement; absent means shown.
+// Hidden returns those of some authors who hide what they publish from a viewer, in one statement; an absent author is shown.
 func (s *Store) Hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	return hidden(ctx, s.DB.Runner, viewer, authors)
 }
 
-// VisiblePost reads the post that a viewer names in an argument, and keeps it from being deleted until this transaction
-// ends. NOT_FOUND when there is none, when it is hidden from the viewer, and when it is deleted.
+// VisiblePost reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction ends.
+// NOT_FOUND when there is none, when it is hidden from the viewer, and when it is deleted.
 func (tx *Tx) VisiblePost(ctx context.Context, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
 	post, err := tx.PostForShare(ctx, id)
 	name := services.GlobalID(services.PostType, id.String())
@@ -43,15 +43,15 @@ func (tx *Tx) VisiblePost(ctx context.Context, viewer services.UserID, argument 
 	return post, err
 }
 
-// VisibleShow reads the show that a viewer names in an argument, and keeps it from being changed until this transaction
-// ends. NOT_FOUND when there is none, and when it is hidden from the viewer.
+// VisibleShow reads the show that a viewer names in an argument, and keeps others from changing it until this transaction ends.
+// NOT_FOUND when there is none, and when it is hidden from the viewer.
 func (tx *Tx) VisibleShow(ctx context.Context, viewer services.UserID, argument string, id services.PostID) (services.Show, error) {
 	show, err := tx.ShowForShare(ctx, id)
 	return show, tx.visible(ctx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
 }
 
-// OwnPost makes the error of an act on a post that only its author may do: err is that of reading the post. NOT_FOUND when
-// there is none, and when it is hidden from the actor; FORBIDDEN when it is another's.
+// OwnPost returns the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND
+// when there is none, and when it is hidden from the actor; FORBIDDEN for another author's post.
 func (tx *Tx) OwnPost(ctx context.Context, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
 	return tx.own(ctx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
@@ -68,7 +68,8 @@ func (tx *Tx) own(ctx context.Context, actor, author services.UserID, err error,
 	return err
 }
 
-// visible is the error of reading what an author published, for a viewer: what is hidden is told like what never was.
+// visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never
+// was.
 func (tx *Tx) visible(ctx context.Context, viewer, author services.UserID, err error, argument, name string) error {
 	missing := services.CodeOf(err) == services.NotFound
 	if err != nil && !missing {
@@ -87,7 +88,7 @@ func (tx *Tx) visible(ctx context.Context, viewer, author services.UserID, err e
 	return nil
 }
 
-// A block ends what two users can begin with each other, whoever of them made it.
+// A block forbids both users to begin anything with each other, whichever of them made it.
 const blocksWithText = `
 SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`
@@ -95,14 +96,14 @@ UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = 
 var (
 	blocksWith = sql.NewStatement("blocks between a user and others", blocksWithText)
 
-	// Members of the conversation $3 are not added, so that their policies do not matter.
+	// Those who are members of the conversation $3 already are not added, so their policies do not matter.
 	refusesAdder = sql.NewStatement("users whom another cannot add", blocksWithText+`
 UNION ALL SELECT p.user_number FROM group_policies p WHERE {in p.user_number $2 BIGINT} AND p.user_number <> $1
 	AND (p.policy = 'NOBODY' OR p.policy = 'WHO_I_FOLLOW' AND NOT EXISTS (SELECT 1 FROM follows f WHERE f.follower = p.user_number AND f.followee = $1))
 	AND NOT EXISTS (SELECT 1 FROM conversation_members m WHERE m.conversation = $3 AND m.user_number = p.user_number AND m.left_at = 0)`)
 )
 
-// Apart lists those of some users between whom and one there is a block, whoever of the two made it.
+// Apart lists those of some users who have a block with one user, whichever of the two made it.
 func (tx *Tx) Apart(ctx context.Context, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 	if len(others) == 0 {
 		return nil, nil
@@ -110,13 +111,14 @@ func (tx *Tx) Apart(ctx context.Context, user services.UserID, others []services
 	return tx.numbers(ctx, blocksWith, user, others)
 }
 
-// RefuseAdder lists those of some users whom one cannot add to a GROUP or ROOM: because of a block, whoever of the two made it,
-// or because of their group policy. id is 0 for a conversation that is to be created; the policies of its members do not count.
+// RefuseAdder lists those of some users whom one user cannot add to a GROUP or ROOM: because of a block, whichever of the two
+// made it, or because of their group policy. id is 0 for a conversation that is to be created. The policies of users who are
+// members already do not count.
 func (tx *Tx) RefuseAdder(ctx context.Context, adder services.UserID, id services.ConversationID, users []services.UserID) ([]services.UserID, error) {
 	return tx.numbers(ctx, refusesAdder, adder, users, id)
 }
 
-// NoUser is services.NoUser for a user whom the caller names and who is there.
+// NoUser is services.NoUser for a user ID that the caller named and that exists.
 func (tx *Tx) NoUser(ctx context.Context, argument string, user services.UserID) error {
 	users, err := users(ctx, tx.Tx.Runner, []services.UserID{user})
 	if err != nil {

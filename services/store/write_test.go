@@ -19,7 +19,7 @@ import (
 
 var errMine = errors.New("mine")
 
-// put publishes a post whose id is its number.
+// put publishes a post with an id.
 func put(ctx context.Context, id services.PostID) func(tx *store.Tx) error {
 	return func(tx *store.Tx) error {
 		return tx.InsertPost(ctx, services.Post{ID: id, Author: 1, Kind: services.PostKindPost, Body: "b"})
@@ -79,7 +79,7 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 
 // A statement that fails must not let a function that ignores it commit half of its work on PostgreSQL, where the
 // transaction is spoilt; SQLite undoes the one statement.
-func TestWriteIgnoredErrorIsNoFalseAnswer(t *testing.T) {
+func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
 	url := sqltest.Postgres(t)
 	b := newBundle(t, url)
 	err := b.Write(b.ctx, func(tx *store.Tx) error {

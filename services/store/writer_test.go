@@ -14,8 +14,8 @@ import (
 	"tidings/services/store"
 )
 
-// hold stops in the middle of a write, and with it SQLite's writer, until the returned function lets it go and gives
-// that write's error. What is written to SQLite meanwhile queues up and becomes one group.
+// hold stops in the middle of a write, and with it SQLite's writer, until the returned function lets it continue and returns
+// that write's error. Writes to SQLite queue up meanwhile and become one group.
 func (b *bundle) hold() (letGo func() error) {
 	b.t.Helper()
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -108,7 +108,7 @@ func TestGroupFailsOneByOne(t *testing.T) {
 	equal(t, b.published(), []services.PostID{6, 1})
 }
 
-func TestCallerWhoGivesUpInTheQueue(t *testing.T) {
+func TestCallerGivesUpInTheQueue(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
 	ctx, cancel := context.WithCancel(b.ctx)
@@ -127,14 +127,14 @@ func TestCallerWhoGivesUpInTheQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ran {
-		t.Error("the write ran after its caller was told that it would not")
+		t.Error("the write ran after its caller got the answer that it would not")
 	}
 	equal(t, b.published(), []services.PostID{1})
 }
 
 // Once a function runs, its statements and its commit do not end with its caller's context: breaking off one
 // statement would undo the whole group.
-func TestCallerWhoGivesUpTooLate(t *testing.T) {
+func TestCallerGivesUpTooLate(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
 	ctx, cancel := context.WithCancel(b.ctx)
@@ -218,8 +218,8 @@ func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	equal(t, len(newBundle(t, url).published()), done)
 }
 
-// A full disk makes SQLite give up the whole transaction of a group. Whoever fits in still passes, nobody is told
-// that a write stands that does not, and the writer works on when there is room again.
+// A full disk makes SQLite drop the whole transaction of a group. Callers whose writes fit still succeed, no caller gets a
+// success for a write that does not stand, and the writer continues when there is space again.
 func TestFullDisk(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	pages := must(b.Lines(b.ctx, "PRAGMA page_count"))(t)[0]
@@ -252,8 +252,8 @@ func TestFullDisk(t *testing.T) {
 	equal(t, b.published(), []services.PostID{3, 2, 1})
 }
 
-// While another process has the file's write lock, a caller whose time is over hears that it is, and is not in the way of who
-// can wait.
+// While another process has the file's write lock, a caller whose deadline passes gets its error, and does not hold up callers
+// that can wait.
 func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 	url := sqltest.SQLite(t)
 	b := newBundle(t, url)
