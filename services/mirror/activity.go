@@ -9,33 +9,33 @@ import (
 	"tidings/services/store"
 )
 
-// LogActivity is the kind of the log that says that the activity thresholds were set. Its entries carry nothing: all is
-// read anew.
+// LogActivity is the kind of log entry for a change of the activity thresholds. Its entries have no payload: each node reads
+// the thresholds anew.
 const LogActivity = "activity"
 
-// ActivityFacts is what SQL knows of the activity thresholds.
+// ActivityFacts reads the activity thresholds from SQL.
 type ActivityFacts interface {
 	ActivityThresholds(ctx context.Context) (thresholds services.ActivityThresholds, set bool, err error)
 }
 
-// Activity is this node's memory of the activity thresholds. It is safe for concurrent use.
+// Activity is this node's cache of the activity thresholds. It is safe for concurrent use.
 type Activity struct {
 	facts      ActivityFacts
 	log        *changelog.Follower
 	thresholds atomic.Pointer[services.ActivityThresholds] // nil before they were read
 }
 
-// NewActivity makes an empty memory that follows the log.
+// NewActivity makes an empty cache that follows the log.
 func NewActivity(log *changelog.Follower, facts ActivityFacts) *Activity {
 	a := &Activity{facts: facts, log: log}
 	log.Register(changelog.Kind{Name: LogActivity, Load: a.load})
 	return a
 }
 
-// Wake makes this node read the thresholds soon: they were set.
+// Wake makes this node read the log soon, after a change of the thresholds.
 func (a *Activity) Wake() { a.log.Wake() }
 
-// Thresholds are when users count as idle and dormant. known is false before this node has read them.
+// Thresholds are the times after which users count as idle and dormant. known is false before this node has read them.
 func (a *Activity) Thresholds() (thresholds services.ActivityThresholds, known bool) {
 	held := a.thresholds.Load()
 	if held == nil {
@@ -52,7 +52,7 @@ func (a *Activity) load(ctx context.Context) error {
 	return err
 }
 
-// AppendActivityChange writes into the log that the thresholds were set, in the transaction that sets them.
+// AppendActivityChange logs a change of the thresholds, in the transaction that makes it.
 func AppendActivityChange(ctx context.Context, tx *store.Tx) error {
 	_, err := changelog.Append(ctx, tx.Tx, LogActivity, "", struct{}{})
 	return err

@@ -11,26 +11,26 @@ import (
 	"tidings/services/store"
 )
 
-// LogNotice is store.LogNotice: an announcement or a dot has changed. Memory is loaded anew.
+// LogNotice is store.LogNotice: an announcement or a dot has changed. The cache is loaded anew.
 const LogNotice = store.LogNotice
 
-// AnnouncementFacts is what SQL knows of announcements and dots.
+// AnnouncementFacts reads announcements and dots from SQL.
 type AnnouncementFacts interface {
 	Notices(ctx context.Context) (store.Notices, error)
 	Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error)
 }
 
-// Notices is what all users share of announcements and dots, as it is at a moment. It does not change.
+// Notices are the announcements and dots that all users share, as they are at a moment. It is immutable.
 type Notices struct {
 	Version       uint64                  // of the log
-	Ended         uint64                  // how many announcements have ended; more where this node's clock was set back
-	Announcements []services.Announcement // those that run, the newest first, without their texts
+	Ended         uint64                  // how many announcements have ended; raised further where this node's clock was set back
+	Announcements []services.Announcement // the running ones, the newest first, without their texts
 	Dots          []services.RaisedDot    // by their names
 
-	from, until time.Time // it holds for moments in between, until not included
+	from, until time.Time // the time in which it is valid, until excluded
 }
 
-// Announcements is this node's memory of announcements and dots. It is safe for concurrent use.
+// Announcements is this node's cache of announcements and dots. It is safe for concurrent use.
 type Announcements struct {
 	sql     AnnouncementFacts
 	log     *changelog.Follower
@@ -40,15 +40,16 @@ type Announcements struct {
 
 	mu     sync.Mutex
 	facts  *store.Notices // nil: never loaded
-	lifted uint64         // added to Ended, so that sequences of this node do not fall when its clock is set back
+	lifted uint64         // added to Ended, so that this node's sequences do not fall when its clock is set back
 }
 
-// NewAnnouncements makes an empty memory that follows the log. setDots is called with the names of all dots before memory has
+// NewAnnouncements makes an empty cache that follows the log. It calls setDots with the names of all dots before it installs
 // them.
 func NewAnnouncements(log *changelog.Follower, facts AnnouncementFacts, setDots func(names []string)) *Announcements {
 	n := &Announcements{
 		sql: facts, log: log, setDots: setDots,
-		// As many again as run at once: some are read that do not, and it knows of changes of those that nobody read.
+		// Twice as many as can run at once: texts of announcements that do not run are read too, and the cache also holds
+		// changes of texts that nobody has read.
 		texts: changelog.NewCache[services.PostID](2*services.MaxAnnouncements, func(a services.Announcement) time.Time { return a.UpdatedAt }),
 	}
 	log.Register(changelog.Kind{Name: LogNotice, Load: n.load, Shared: true})
@@ -56,7 +57,7 @@ func NewAnnouncements(log *changelog.Follower, facts AnnouncementFacts, setDots 
 	return n
 }
 
-// learned leaves out what time alone changes.
+// learned leaves out the changes that time alone makes: every node makes those by itself.
 func (n *Announcements) learned(_ []services.UserID, sums []uint64) {
 	learned := 2 * n.version()
 	for i := range sums {
@@ -64,14 +65,14 @@ func (n *Announcements) learned(_ []services.UserID, sums []uint64) {
 	}
 }
 
-// At answers what all users share at a moment. It is UNAVAILABLE only when SQL did not answer since this node began.
+// At returns what all users share at a moment. It is UNAVAILABLE only when SQL has not answered since this node started.
 func (n *Announcements) At(ctx context.Context, now time.Time) (*Notices, error) {
 	current := n.current.Load()
 	if current.holdsAt(now) {
 		return current, nil
 	}
 	if current == nil || now.Before(n.readAt().Add(-tolerance)) {
-		// The clock was set back, and what has ended since is not in memory.
+		// The clock was set back, and the cache lacks what has ended since.
 		if err := n.Refresh(ctx); err != nil && current == nil {
 			return nil, err
 		}
@@ -79,19 +80,19 @@ func (n *Announcements) At(ctx context.Context, now time.Time) (*Notices, error)
 	return n.shownAt(now), nil
 }
 
-// tolerance is how far behind others a reader may be who asked for the time and was held up. They are shown what the others
-// are, or else an announcement that has just ended would flicker.
+// tolerance is how far behind the newest reader another reader's time may be: a reader who took the time and was delayed. Such
+// a reader gets the newest state, since otherwise an announcement that has just ended would flicker.
 const tolerance = time.Second
 
-// noticesHold is for how long what was made of the facts holds where nothing ends.
+// noticesHold is how long a state made of the facts is valid when nothing ends.
 const noticesHold = 24 * time.Hour
 
 func (n *Notices) holdsAt(now time.Time) bool {
 	return n != nil && now.After(n.from.Add(-tolerance)) && now.Before(n.until)
 }
 
-// Refresh lets this node see its own change at once, before the log brings it, and notifies those who watch. When SQL does not
-// answer, memory stays.
+// Refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. When SQL does not
+// answer, the cache stays as it is.
 func (n *Announcements) Refresh(ctx context.Context) error {
 	before := n.stamp()
 	if err := n.load(ctx); err != nil {
@@ -103,7 +104,7 @@ func (n *Announcements) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// CatchUp sees to it that memory knows of a change by its stamp: many that were committed together are read once.
+// CatchUp makes sure that the cache contains the change with a stamp. Many changes that were committed together are read once.
 func (n *Announcements) CatchUp(ctx context.Context, stamp uint64) error {
 	if n.stamp() >= stamp {
 		return nil
@@ -128,8 +129,7 @@ func (n *Announcements) load(ctx context.Context) error {
 	return nil
 }
 
-// Whole reads whole announcements, in whatever state, from memory and what is missing from SQL. What never was is
-// not in the map.
+// Whole reads whole announcements, in any state, from the cache and the missing ones from SQL. Unknown ids are absent.
 func (n *Announcements) Whole(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
 	found, missing := n.texts.GetAll(ids)
 	if len(missing) == 0 {
@@ -143,7 +143,8 @@ func (n *Announcements) Whole(ctx context.Context, ids []services.PostID) (map[s
 	return found, nil
 }
 
-// take puts in what was read, unless something newer is there, and empties what was made of the former. before runs first.
+// take installs facts that were read, unless the cache has newer ones, and drops the state made of the former facts. before
+// runs first.
 func (n *Announcements) take(facts *store.Notices, before func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -183,7 +184,7 @@ func (n *Announcements) readAt() time.Time {
 	return n.facts.At
 }
 
-// shownAt makes the notices of a moment. The memory was loaded.
+// shownAt makes the notices of a moment. The facts must have been loaded.
 func (n *Announcements) shownAt(now time.Time) *Notices {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -193,8 +194,8 @@ func (n *Announcements) shownAt(now time.Time) *Notices {
 	return n.show(now)
 }
 
-// show makes the notices of a moment and keeps them as the current ones. They depend on nothing but the facts and the moment,
-// so that every node makes the same, one that has just started too.
+// show makes the notices of a moment and keeps them as the current ones. They depend only on the facts and the moment, so that
+// all nodes make the same, even one that has just started.
 func (n *Announcements) show(now time.Time) *Notices {
 	if now.Before(n.facts.At) {
 		now = n.facts.At
@@ -232,8 +233,8 @@ func (n *Announcements) show(now time.Time) *Notices {
 	return shown
 }
 
-// Sequence rises with every change, also with those that time makes, and is the same on every node that knows the same at the
-// same time: a change may take one end back, and counts twice.
+// Sequence rises with every change, those that time makes included, and is the same on every node that has the same facts at
+// the same time. Version counts twice because a change may lower Ended by one.
 func (n *Notices) Sequence() uint64 { return 2*n.Version + n.Ended }
 
 func later(a, b time.Time) time.Time {
@@ -243,14 +244,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Unread lists the announcements that are meant for a user and stand after his position, the newest first. Who has no
-// position has none unread.
+// Unread lists the announcements that are addressed to a user and lie after the user's position, the newest first. A user
+// without a position has none unread.
 func (n *Notices) Unread(state services.NoticeState, segments services.SegmentBits) (list []services.Announcement) {
 	n.eachUnread(state, segments, func(a *services.Announcement) { list = append(list, *a) })
 	return list
 }
 
-// CountUnread counts what Unread lists, and says when the first of it ends; the zero time when nothing does.
+// CountUnread counts the list of Unread, and returns when the first of it ends; the zero time when none ends.
 func (n *Notices) CountUnread(state services.NoticeState, segments services.SegmentBits) (count int, ends time.Time) {
 	n.eachUnread(state, segments, func(a *services.Announcement) {
 		count++
@@ -276,7 +277,7 @@ func (n *Notices) eachUnread(state services.NoticeState, segments services.Segme
 	}
 }
 
-// Visible lists the announcements that are meant for a user, those before a position, the newest first, at most limit.
+// Visible lists the announcements that are addressed to a user, those before a position, the newest first, at most limit.
 func (n *Notices) Visible(segments services.SegmentBits, before uint64, limit int) (list []services.Announcement) {
 	for _, announcement := range n.Announcements {
 		if len(list) == limit {
@@ -289,7 +290,7 @@ func (n *Notices) Visible(segments services.SegmentBits, before uint64, limit in
 	return list
 }
 
-// Shows says whether an announcement runs and is meant for a user, and answers it without its texts.
+// Shows reports whether an announcement runs and is addressed to a user, and returns it without its texts.
 func (n *Notices) Shows(id services.PostID, segments services.SegmentBits) (services.Announcement, bool) {
 	for _, announcement := range n.Announcements {
 		if announcement.ID == id && announcement.Segments.Reaches(segments) {
@@ -299,7 +300,8 @@ func (n *Notices) Shows(id services.PostID, segments services.SegmentBits) (serv
 	return services.Announcement{}, false
 }
 
-// Lights are all dots, lit or not, for a user who has cleared some up to a stamp. Who has no position has clicked on all.
+// Lights are all dots, lit or not, for a user who has cleared some up to a stamp. For a user without a position all are
+// cleared.
 func (n *Notices) Lights(state services.NoticeState, segments services.SegmentBits, cleared map[string]uint64) []services.Dot {
 	dots := make([]services.Dot, len(n.Dots))
 	for i, dot := range n.Dots {

@@ -35,7 +35,7 @@ func ids(n *Notices) (list []services.PostID) {
 	return list
 }
 
-// entry is an announcement of the list; it ends after a while, or never with 0.
+// entry is an announcement in the list; it ends after a while, or never with 0.
 func entry(id services.PostID, ends time.Duration) services.Announcement {
 	a := services.Announcement{ID: id, Position: uint64(id), UpdatedAt: noon}
 	if ends > 0 {
@@ -71,7 +71,7 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 	}
 }
 
-// A change that this node learns of late, when an end after it has passed already, is news all the same; so is one that takes
+// A change that this node learns of late, after a later end has passed, still raises the sequence, and so does one that takes
 // an end back.
 func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	e := newEngines()
@@ -98,8 +98,8 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	}
 }
 
-// What is shown at a moment is that of the moment. A node whose clock was set back shows it under a number of its own,
-// greater than all before: a client drops what is not newer.
+// The notices of a moment are those of that moment. A node whose clock was set back gives them a sequence of its own, greater
+// than all before, since clients drop what is not newer.
 func TestTheClockIsSetBack(t *testing.T) {
 	e := newEngines()
 	e.notices = store.Notices{At: noon, Stamp: 5, Version: 3, Ended: 1}
@@ -134,7 +134,7 @@ func TestNoticesFollowTheLog(t *testing.T) {
 	turn := func(want int) {
 		t.Helper()
 		if _, err := m.Log.RunOnce(t.Context()); err != nil || told != want {
-			t.Fatalf("told %d times, want %d; %v", told, want, err)
+			t.Fatalf("notified %d times, want %d; %v", told, want, err)
 		}
 	}
 	turn(1) // the first state is news
@@ -150,16 +150,16 @@ func TestNoticesFollowTheLog(t *testing.T) {
 	if n := shows(t, m, noon); len(n.Dots) != 1 {
 		t.Errorf("the raise is not there: %+v", n)
 	}
-	// A read that took long does not bring an older state back.
+	// A slow read does not bring an older state back.
 	newest := e.notices
 	e.notices = store.Notices{At: noon, Stamp: 6}
 	if err := m.Announcements.Refresh(t.Context()); err != nil || len(shows(t, m, noon).Dots) != 1 || told != 2 {
-		t.Errorf("an older state replaced a newer one; told %d times, %v", told, err)
+		t.Errorf("an older state replaced a newer one; notified %d times, %v", told, err)
 	}
 	e.notices = newest
 	e.notices.Stamp = 8
 	if err := m.Announcements.CatchUp(t.Context(), 8); err != nil || told != 3 {
-		t.Errorf("one's own change was told %d times, %v", told, err)
+		t.Errorf("its own change was notified %d times, %v", told, err)
 	}
 	asked := e.sqlNotices
 	if err := m.Announcements.CatchUp(t.Context(), 8); err != nil || e.sqlNotices != asked {
@@ -189,7 +189,7 @@ func TestTextsOfAnnouncements(t *testing.T) {
 			t.Errorf("the title is %q", got)
 		}
 	}
-	if e.sqlAnnouncements != 3 { // the second is asked for each time: there is none
+	if e.sqlAnnouncements != 3 { // the second is asked for each time: it does not exist
 		t.Errorf("SQL was asked for %d", e.sqlAnnouncements)
 	}
 	e.announcements[1] = text("new", noon.Add(1000))
@@ -259,8 +259,8 @@ func TestWhatIsMeantForAUser(t *testing.T) {
 	}
 }
 
-// Facts change, also the end of what is over, come late and are read again, and announcements end, at random and on two nodes:
-// on each of them the number never falls and is of one state, and when both know all it is the same.
+// Facts change at random on two nodes: ends of past announcements too, late and repeated, while announcements end. On each node
+// the sequence never falls and means one state, and when both nodes know all facts it is the same on both.
 func TestOneVersionIsOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := newEngines()

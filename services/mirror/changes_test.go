@@ -14,7 +14,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// What is written into the log is what every node reads from it.
+// Every node reads from the log what was written into it.
 func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()

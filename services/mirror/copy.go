@@ -9,11 +9,11 @@ import (
 	"tidings/services"
 )
 
-// mostCopying bounds what waits to be copied: beyond it, who reads next copies it.
+// mostCopying bounds the queue of copies: beyond it, copies are left to later readers.
 const mostCopying = 10_000
 
-// copying is what this node has read from SQL because Redis had no copy of it: it is put there for other nodes after the
-// answer, which does not wait for it.
+// copying holds what this node has read from SQL because Redis had no copy. A loop puts it into Redis for other nodes, after
+// the answer, which does not wait for it.
 type copying struct {
 	mu     sync.Mutex
 	posts  map[services.PostID]struct{}
@@ -43,7 +43,7 @@ func (c *copying) add(posts []services.PostID, users []services.UserID) {
 	c.mu.Unlock()
 	select {
 	case c.wakeUp <- struct{}{}:
-	default: // it is awake
+	default: // the loop has been woken already
 	}
 }
 
@@ -56,7 +56,7 @@ func (c *copying) take() (posts []services.PostID, users []services.UserID) {
 	return posts, users
 }
 
-// copyAtTurn copies what the loop has not.
+// copyAtTurn copies what the loop has left.
 func (r *Reader) copyAtTurn(ctx context.Context) error {
 	r.copyOnce(ctx)
 	return nil
@@ -74,7 +74,8 @@ func (r *Reader) runCopying(ctx context.Context) {
 	}
 }
 
-// copyOnce puts into Redis what waits for it, as memory has it now: of what has changed since it was read nothing is put.
+// copyOnce puts the queued copies into Redis as the cache has them now. Entries that have changed since they were read are
+// skipped.
 func (r *Reader) copyOnce(ctx context.Context) {
 	ids, numbers := r.copy.take()
 	if len(ids)+len(numbers) == 0 {

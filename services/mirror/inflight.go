@@ -13,18 +13,18 @@ import (
 	"tidings/services/store"
 )
 
-// JobFanOut is the kind of job that carries a new post to all followers; its key is the post's id.
+// JobFanOut is the kind of job that fans a new post out to all followers; its key is the post's id.
 const JobFanOut = "post.fanout"
 
 const (
-	// waitsAfter is for how long a job waits as a matter of course: what has waited no longer is as good as on its way.
+	// waitsAfter is how long a job may normally wait. A job that has waited no longer counts as running.
 	waitsAfter = 250 * time.Millisecond
-	// mostWaiting bounds how many waiting posts are looked at, the longest waiting first: a page adds them one by one.
+	// mostWaiting bounds the number of waiting posts that are read, those waiting longest first: a page merges them in one by
+	// one.
 	mostWaiting = 100
 )
 
-// LogFanout is the kind of the log that says that a post is on its way to its followers in several chunks, or has come: see
-// FanoutChange.
+// LogFanout is the kind of log entry for the begin and end of a fan-out in several chunks: see FanoutChange.
 const LogFanout = "fanout"
 
 // FanoutChange is an entry of the log of fan-outs in several chunks; its key is the post's id.
@@ -39,45 +39,46 @@ func (c FanoutChange) Append(ctx context.Context, tx *store.Tx) error {
 	return err
 }
 
-// ParseFanoutChange reads an entry of the kind LogFanout.
+// ParseFanoutChange parses an entry of the kind LogFanout.
 func ParseFanoutChange(entry changelog.Entry) (FanoutChange, error) {
 	return changelog.Parse[FanoutChange](entry)
 }
 
-// InFlightFacts is what SQL knows of fan-outs.
+// InFlightFacts reads fan-outs from SQL.
 type InFlightFacts interface {
 	PostFacts
 	InFlightFanouts(ctx context.Context) ([]store.InFlightFanout, error)
 	WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error)
 }
 
-// InFlight is this node's memory of the posts that may not have come to all their readers yet. It is safe for concurrent use.
+// InFlight is this node's cache of the posts that may not have reached all their readers yet. It is safe for concurrent use.
 type InFlight struct {
 	facts InFlightFacts
 	clock services.Clock
 	log   *slog.Logger
 
 	mu      sync.RWMutex
-	posts   map[services.PostID]store.InFlightFanout // on their way in several chunks
-	waiting map[services.PostID]waiting              // not yet on their way, because the workers are behind
+	posts   map[services.PostID]store.InFlightFanout // being fanned out in several chunks
+	waiting map[services.PostID]waiting              // fan-out not begun, because the workers are behind
 }
 
-// waiting is a post whose fan-out nobody has begun yet. Of one that is carried to nobody there is nothing to add.
+// waiting is a post whose fan-out no worker has begun yet. A post that is pushed to nobody needs no merging and has no entry in
+// the list.
 type waiting struct {
 	store.InFlightFanout
 	carried bool
 }
 
-// NewInFlight makes an empty memory that follows the log, and looks at each turn at the jobs that wait.
+// NewInFlight makes an empty cache that follows the log, and reads the waiting jobs at each turn.
 func NewInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
 	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]store.InFlightFanout{}}
 	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.Each(p.apply)})
-	// Before the log: a post whose fan-out begins in between is found in one of the two.
+	// This turn runs before the log's: a post whose fan-out begins in between is then found by one of the two.
 	log.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: p.lookAtWaiting})
 	return p
 }
 
-// List lists the posts that may not have come to all their readers yet, the oldest first; usually none.
+// List lists the posts that may not have reached all their readers yet, the oldest first; it is usually empty.
 func (p *InFlight) List() []store.InFlightFanout {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -126,7 +127,7 @@ func (p *InFlight) apply(entry changelog.Entry) {
 	}
 }
 
-// lookAtWaiting reads which posts wait for their fan-out, and the authors of those that it has not met yet.
+// lookAtWaiting reads the posts that wait for their fan-out, and reads each post itself once.
 func (p *InFlight) lookAtWaiting(ctx context.Context) error {
 	keys, err := p.facts.WaitingKeys(ctx, JobFanOut, p.clock.Now().Add(-waitsAfter), mostWaiting)
 	if err != nil {
@@ -138,7 +139,7 @@ func (p *InFlight) lookAtWaiting(ctx context.Context) error {
 	for _, key := range keys {
 		post, err := services.ParsePostID(key)
 		if err != nil {
-			continue // the worker that claims it says so
+			continue // the worker that claims it reports the unknown id
 		}
 		one, known := p.waiting[post]
 		if next[post] = one; !known {

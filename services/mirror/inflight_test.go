@@ -11,7 +11,7 @@ import (
 	"tidings/services/store"
 )
 
-// inFlightAre checks which posts may not have come to all their readers.
+// inFlightAre checks which posts may not have reached all their readers.
 func (m *Memories) inFlightAre(t *testing.T, what string, want ...services.PostID) {
 	t.Helper()
 	var got []services.PostID
@@ -43,7 +43,7 @@ func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 	turn(2, 5)
 }
 
-// What waits for a worker is unfinished as what is on its way is, but for what is carried to nobody.
+// A post that waits for a worker is in flight, like one whose fan-out is running, unless it is pushed to nobody.
 func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	e := newEngines()
 	for post, one := range map[services.PostID]services.Post{1: {}, 2: {Pull: true}, 3: {Deleted: true}, 4: {OffFeed: true}, 5: {}, 6: {}} {
@@ -88,7 +88,7 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	s.inFlightAre(t, "SQL is back", 5, 6)
 }
 
-// However long the queue is, a turn looks at so many of it.
+// However long the queue is, a turn reads a bounded number of posts.
 func TestManyPostsThatWait(t *testing.T) {
 	e := newEngines()
 	for i := range services.PostID(3 * mostWaiting) {
@@ -100,6 +100,6 @@ func TestManyPostsThatWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := m.InFlight.List(); len(got) != mostWaiting || got[0].Post != 1 || e.sqlPosts != mostWaiting {
-		t.Errorf("%d are unfinished from %v on, %d were read", len(got), got[:1], e.sqlPosts)
+		t.Errorf("%d are in flight from %v on, %d were read", len(got), got[:1], e.sqlPosts)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"tidings/services/store"
 )
 
-// Each memory of what users share has its part in what this node has learned, of those who are watched and shown it: where one
-// is missing, a change that a lost hint left behind is never pushed.
+// Each cache of shared data contributes to the learned sums of the watched users that it concerns. Without a contribution, a
+// change whose hint was lost would never be pushed.
 func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 	s := newShowSQL()
 	s.heads = map[services.ConversationID]store.Head{1: {Conversation: 1, Number: 3}}
@@ -26,7 +26,7 @@ func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 	last := m.Log.Learned(both)
 	for _, change := range []struct {
 		what   string
-		shared bool // with those too who are shown nothing of it
+		shared bool // it also counts for users who do not see it
 		make   func()
 	}{
 		{"a message", false, func() { m.Conversations.Moved(store.Head{Conversation: 1, Number: 4}) }},
@@ -54,6 +54,6 @@ func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 	}
 	m.Log.Unfollow([]services.UserID{reader})
 	if now := m.Log.Learned(both); now[0] != last[1] || !slices.Equal(now[1:], last[1:]) {
-		t.Errorf("who left has learned %v of what nobody here is shown, want %d", now, last[1])
+		t.Errorf("a user who left has learned %v of data that nobody on this node sees, want %d", now, last[1])
 	}
 }

@@ -1,10 +1,10 @@
-// Package mirror is this node's cache of small shared data, kept by the log of changes: posts and people that were read lately,
+// Package mirror is this node's cache of small shared data, kept current by the changelog: recently read posts and people,
 // announcements and dots, the shows of boards, pulled posts, fan-outs in flight, the last sequences of conversations, the
 // activity thresholds.
 //
-// Each memory is a type of its own, with the facts that it reads; none knows another. It registers with changelog what it
-// follows, and what it answers is at most as old as the log is behind. A copy that was read before a change can never push
-// out the note of that change.
+// Each cache is a type of its own with its own facts, independent of the others. It registers the kinds of log entries that it
+// follows with changelog, and its answers are at most as old as this node is behind the log. A copy that was read before a
+// change can never replace the newer state.
 package mirror
 
 import (
@@ -16,14 +16,14 @@ import (
 	"tidings/services/rdb"
 )
 
-// keptByDefault is how many posts, and people, a node remembers.
+// keptByDefault is how many posts, and how many people, a node caches.
 const keptByDefault = 100_000
 
-// Facts is all that the memories read through to: SQL.
+// Facts is the union of the caches' facts: SQL.
 type Facts interface {
 	changelog.Log
 	PeopleFacts
-	InFlightFacts // and with it those of posts
+	InFlightFacts // which includes the facts of posts
 	AnnouncementFacts
 	PulledFacts
 	ShowFacts
@@ -31,7 +31,7 @@ type Facts interface {
 	ActivityFacts
 }
 
-// Redis is what the memories keep in Redis for all nodes.
+// Redis is what the caches keep in Redis for all nodes.
 type Redis interface {
 	Copies
 	SetDots(names []string)
@@ -39,18 +39,18 @@ type Redis interface {
 
 var _ Redis = (*rdb.Projections)(nil)
 
-// Config is what the memories of a node need.
+// Config configures the caches of a node.
 type Config struct {
 	Facts Facts
 	Redis Redis
 	Log   *slog.Logger
-	Clock services.Clock // nil is the machine's
+	Clock services.Clock // nil is the machine's clock
 	Poll  time.Duration  // the time between two turns of the log; 0 means 500 ms
-	// ShowHistory is how long shows' former places are remembered: longer than any session lasts; 0 means 13 h.
+	// ShowHistory is how long former positions of shows are kept: longer than any session lasts; 0 means 13 h.
 	ShowHistory time.Duration
 }
 
-// Memories are those of one node. Whoever uses one takes that one.
+// Memories are the caches of one node. Take only the cache that you use.
 type Memories struct {
 	Log           *changelog.Follower
 	People        *People
@@ -64,7 +64,7 @@ type Memories struct {
 	Shows         *Shows
 }
 
-// New makes the memories of a node, all empty.
+// New makes the caches of a node, all empty.
 func New(cfg Config) *Memories {
 	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, Poll: cfg.Poll})
 	m := &Memories{

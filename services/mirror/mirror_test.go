@@ -15,7 +15,7 @@ import (
 	"tidings/services/store"
 )
 
-// engines stands in for SQL and Redis and remembers what it was asked.
+// engines stands in for SQL and Redis and records the calls.
 type engines struct {
 	posts    map[services.PostID]services.Post
 	users    map[services.UserID]services.User
@@ -30,14 +30,14 @@ type engines struct {
 	pulled      map[services.UserID]store.PulledPosts
 	unfinished  []store.InFlightFanout
 	sqlPulled   int
-	waiting     []string  // keys of the jobs that carry posts
+	waiting     []string  // keys of fan-out jobs
 	madeBy      time.Time // asked for last
 
 	notices                                                                              store.Notices
 	announcements                                                                        map[services.PostID]services.Announcement
 	dots                                                                                 []string
 	sqlPosts, sqlUsers, sqlHeads, sqlNotices, sqlAnnouncements, sqlLogs, redisCalls, put int
-	sqlLogHeads                                                                          atomic.Int64 // read while a mirror runs
+	sqlLogHeads                                                                          atomic.Int64 // read while the caches run
 }
 
 func (e *engines) Notices(context.Context) (store.Notices, error) {
@@ -276,7 +276,7 @@ func TestOnesOwnDeletionIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// A log that was cut while this node was away cannot be followed: everything is read anew.
+// A log that was trimmed while this node was away cannot be followed: everything is read anew.
 func TestAGapInTheLogEmptiesMemory(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)

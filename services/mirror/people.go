@@ -9,23 +9,23 @@ import (
 	"tidings/services/changelog"
 )
 
-// LogProfile is the kind of the log that says that a profile was set; the key is the user's number.
+// LogProfile is the kind of log entry for a changed profile; the key is the user ID.
 const LogProfile = "profile"
 
-// PeopleFacts is what SQL knows of people.
+// PeopleFacts reads people from SQL.
 type PeopleFacts interface {
 	Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error)
 	UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error)
 }
 
-// People is this node's memory of people who were read lately: their profiles and their numbers. It is safe for concurrent use.
+// People is this node's cache of recently read people: their profiles and user IDs. It is safe for concurrent use.
 type People struct {
 	*changelog.Cache[services.UserID, services.User]
 	facts   PeopleFacts
 	numbers *changelog.Cache[string, services.UserID]
 }
 
-// NewPeople makes an empty memory of so many people, 0 for 100,000, which follows the log.
+// NewPeople makes an empty cache for so many people, 0 for 100,000, which follows the log.
 func NewPeople(log *changelog.Follower, facts PeopleFacts, capacity int) *People {
 	if capacity == 0 {
 		capacity = keptByDefault
@@ -45,7 +45,7 @@ func (p *People) apply(entry changelog.Entry) {
 	}
 }
 
-// ReadFacts reads people from SQL into found and into memory.
+// ReadFacts reads people from SQL into found and into the cache.
 func (p *People) ReadFacts(ctx context.Context, users []services.UserID, found map[services.UserID]services.User) error {
 	read, err := p.facts.Users(ctx, users)
 	if err == nil {
@@ -54,8 +54,8 @@ func (p *People) ReadFacts(ctx context.Context, users []services.UserID, found m
 	return err
 }
 
-// Number finds the number of a user's key; ok is false for one that was never mentioned. Numbers never change, so
-// that memory is never wrong about them.
+// Number finds the ID of a user by key; ok is false for a key that was never mentioned. IDs never change, so the cache is never
+// wrong about them.
 func (p *People) Number(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
 	if number, ok := p.numbers.Get(key); ok {
 		return number, true, nil
@@ -65,7 +65,7 @@ func (p *People) Number(ctx context.Context, key string) (number services.UserID
 	return number, ok, err
 }
 
-// Numbers finds the numbers of users' keys, those that memory has not in one query; keys that were never mentioned are absent.
+// Numbers finds the IDs of users by key, those that are not cached in one query. Keys that were never mentioned are absent.
 func (p *People) Numbers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	found, missing := p.numbers.GetAll(keys)
 	if len(missing) == 0 {
@@ -82,21 +82,21 @@ func (p *People) Numbers(ctx context.Context, keys []string) (map[string]service
 	return found, nil
 }
 
-// RememberedNumber is the number of a user's key if memory has it.
+// RememberedNumber is the ID of a user's key if it is cached.
 func (p *People) RememberedNumber(key string) (number services.UserID, ok bool) {
 	return p.numbers.Get(key)
 }
 
-// KnowsNumber says that the number of a key is in memory.
+// KnowsNumber reports whether the ID of a key is cached.
 func (p *People) KnowsNumber(key string) bool {
 	_, known := p.numbers.Get(key)
 	return known
 }
 
-// KeepNumber remembers the number that a user was given.
+// KeepNumber caches the ID of a new user.
 func (p *People) KeepNumber(key string, number services.UserID) { p.numbers.Keep(key, number) }
 
-// ParseUserID reads a number as UserIDText prints it.
+// ParseUserID parses the output of UserIDText.
 func ParseUserID(text string) (services.UserID, error) {
 	number, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
@@ -105,5 +105,5 @@ func ParseUserID(text string) (services.UserID, error) {
 	return services.UserID(number), nil
 }
 
-// UserIDText prints a number for the log's and the jobs' keys.
+// UserIDText formats a user ID for keys of the log and of jobs.
 func UserIDText(user services.UserID) string { return strconv.FormatUint(uint64(user), 10) }

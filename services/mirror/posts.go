@@ -8,21 +8,21 @@ import (
 	"tidings/services/changelog"
 )
 
-// LogPost is the kind of the log that says that a post was edited or deleted; the key is its id.
+// LogPost is the kind of log entry for an edited or deleted post; the key is its id.
 const LogPost = "post"
 
-// PostFacts is what SQL knows of posts.
+// PostFacts reads posts from SQL.
 type PostFacts interface {
 	Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error)
 }
 
-// Posts is this node's memory of posts that were read lately. It is safe for concurrent use.
+// Posts is this node's cache of recently read posts. It is safe for concurrent use.
 type Posts struct {
 	*changelog.Cache[services.PostID, services.Post]
 	facts PostFacts
 }
 
-// NewPosts makes an empty memory of so many posts, 0 for 100,000, which follows the log.
+// NewPosts makes an empty cache for so many posts, 0 for 100,000, which follows the log.
 func NewPosts(log *changelog.Follower, facts PostFacts, capacity int) *Posts {
 	if capacity == 0 {
 		capacity = keptByDefault
@@ -41,7 +41,7 @@ func (p *Posts) apply(entry changelog.Entry) {
 	}
 }
 
-// ReadFacts reads posts from SQL into found and into memory.
+// ReadFacts reads posts from SQL into found and into the cache.
 func (p *Posts) ReadFacts(ctx context.Context, ids []services.PostID, found map[services.PostID]services.Post) error {
 	read, err := p.facts.Posts(ctx, ids)
 	if err == nil {

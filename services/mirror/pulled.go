@@ -14,45 +14,45 @@ import (
 
 const (
 	pulledKept  = services.Retention + 32 // posts of an author after a load or a trim
-	pulledSlack = 32                      // and so many more before the next trim
+	pulledSlack = 32                      // how many more before the next trim
 	pulledBatch = 200                     // authors in one SELECT
 )
 
-// PulledFacts is what SQL knows of pulled posts.
+// PulledFacts reads pulled posts from SQL.
 type PulledFacts interface {
 	PullAuthors(ctx context.Context, after services.UserID, limit int) ([]services.UserID, error)
 	PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]store.PulledPosts, error)
 }
 
-// Pulled is this node's memory of the newest posts of the authors whose posts nobody writes into inboxes: of all of them. It is
-// safe for concurrent use.
+// Pulled is this node's cache of the newest posts of all authors whose posts are pulled and not pushed into inboxes. It is safe
+// for concurrent use.
 type Pulled struct {
 	facts PulledFacts
 	log   *slog.Logger
 
 	mu      sync.RWMutex
 	authors map[services.UserID]*pulledAuthor
-	early   map[uint64]PullChange // by version: this node's own changes that no author's version has reached yet
+	early   map[uint64]PullChange // by version: this node's own changes that the log has not brought yet
 	wanted  map[services.UserID]struct{}
 	readers *changelog.Readers[services.UserID]
 }
 
-// pulledAuthor is one author's posts. Callers may retain posts: only what is after their end is ever written.
+// pulledAuthor is one author's posts. Callers may retain slices of posts: only the space after their end is ever written.
 type pulledAuthor struct {
 	posts   []services.PostID // the oldest first
 	floor   services.PostID   // the newest that is older than these, 0 when there is none
-	version uint64            // of the log: all changes up to it are made
-	early   uint64            // how many changes after it are made besides
+	version uint64            // of the log: all changes up to it are applied
+	early   uint64            // how many later changes are applied already
 }
 
-// PulledPosts are the newest posts of an author whom a reader follows, the oldest first; not to be changed.
+// PulledPosts are the newest posts of a followed author, the oldest first. Callers must not modify them.
 type PulledPosts struct {
 	services.FollowedAuthor
 	Posts []services.PostID
 	Floor services.PostID // the newest that is older than these, 0 when there is none
 }
 
-// NewPulled makes an empty memory that follows the log.
+// NewPulled makes an empty cache that follows the log.
 func NewPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
 	p := &Pulled{
 		facts: facts, log: log.Logger(),
@@ -65,7 +65,7 @@ func NewPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
 	return p
 }
 
-// Follow says which authors are in the badges of a user who is watched here: see changelog.Readers.
+// Follow sets the authors in the badges of a user who is watched on this node: see changelog.Readers.
 func (p *Pulled) Follow(user services.UserID, authors []services.FollowedAuthor) {
 	p.readers.Follow(user, len(authors), func(i int) services.UserID { return authors[i].Author })
 }
@@ -80,8 +80,8 @@ func (p *Pulled) learned(users []services.UserID, sums []uint64) {
 	})
 }
 
-// Learn reads the authors of whom nothing is known yet, in one SELECT for each 200: rarely any, because all that there
-// are were read at the start. When SQL does not answer, what is read from memory says so.
+// Learn reads the authors that are not cached yet, with one SELECT for each 200. That is rare, because all authors are read at
+// the start. When SQL does not answer, results of the cache say that they are incomplete.
 func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) {
 	missing := map[services.UserID]struct{}{}
 	p.mu.RLock()
@@ -105,7 +105,7 @@ func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) 
 	}
 }
 
-// Count counts the posts of the authors that are newer than what the reader has seen and than their follows.
+// Count counts the authors' posts that are newer than both the reader's seen position and the follow.
 func (p *Pulled) Count(authors []services.FollowedAuthor, seen services.PostID) (count services.PulledCount) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -124,7 +124,7 @@ func (p *Pulled) Count(authors []services.FollowedAuthor, seen services.PostID) 
 	return count
 }
 
-// Of lists the posts of the authors. known is false when of some nothing is known.
+// Of lists the posts of the authors. known is false when an author is not cached.
 func (p *Pulled) Of(authors []services.FollowedAuthor) (list []PulledPosts, known bool) {
 	known = true
 	list = make([]PulledPosts, 0, len(authors))
@@ -140,7 +140,7 @@ func (p *Pulled) Of(authors []services.FollowedAuthor) (list []PulledPosts, know
 	return list, known
 }
 
-// Changed lets this node see its own change of a pulled post at once, before the log brings it with its version.
+// Changed makes this node see its own change of a pulled post at once, before the log brings it with its version.
 func (p *Pulled) Changed(change PullChange, version uint64) {
 	p.applyOwn(change, version)
 	p.readers.Notify()
@@ -155,7 +155,7 @@ func (p *Pulled) apply(entry changelog.Entry) {
 	p.applyLogged(change, entry.Version)
 }
 
-// load reads the newest posts of all authors who ever had a pulled one.
+// load reads the newest posts of all authors who ever had a pulled post.
 func (p *Pulled) load(ctx context.Context) error {
 	for after := services.UserID(0); ; {
 		authors, err := p.facts.PullAuthors(ctx, after, pulledBatch)
@@ -169,7 +169,7 @@ func (p *Pulled) load(ctx context.Context) error {
 	}
 }
 
-// read reads authors anew.
+// read reads authors from SQL.
 func (p *Pulled) read(ctx context.Context, authors []services.UserID) error {
 	for part := range slices.Chunk(authors, pulledBatch) {
 		read, err := p.facts.PulledPosts(ctx, part, pulledKept)
@@ -181,7 +181,8 @@ func (p *Pulled) read(ctx context.Context, authors []services.UserID) error {
 	return nil
 }
 
-// readWanted reads the authors who were named and are not known, or of whom too little is left, and tells their readers.
+// readWanted reads the authors that were asked for and are not cached, and those with too few posts left, and notifies their
+// readers.
 func (p *Pulled) readWanted(ctx context.Context) error {
 	p.mu.Lock()
 	wanted := slices.Sorted(maps.Keys(p.wanted))
@@ -199,8 +200,8 @@ func (p *Pulled) want(authors []services.UserID) {
 	}
 }
 
-// install puts in what was read of authors, and makes again what this node has changed since. What was read before memory
-// came to where it is changes nothing: who was wanted is read again.
+// install installs authors that were read from SQL, and applies again the changes that this node has made since. It ignores a
+// read that is older than the cache: an author that is still wanted is read again.
 func (p *Pulled) install(authors []services.UserID, read map[services.UserID]store.PulledPosts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,8 +229,8 @@ func (p *Pulled) install(authors []services.UserID, read map[services.UserID]sto
 	}
 }
 
-// applyLogged makes the change that the log has at a version. Changes come in the order of their versions; one that memory has
-// already, by a load or because this node made it early, changes no posts.
+// applyLogged applies the log's change at a version. Changes come in order of their versions. A change that the cache has
+// already, from a load or because this node applied it early, changes no posts.
 func (p *Pulled) applyLogged(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,7 +253,7 @@ func (p *Pulled) applyLogged(change PullChange, version uint64) {
 	}
 }
 
-// deletedEarly says whether this node has deleted a post already whose publication the log brings now.
+// deletedEarly reports whether this node has already deleted a post whose publication the log brings only now.
 func (p *Pulled) deletedEarly(change PullChange) bool {
 	for _, early := range p.early {
 		if early.Deleted && early.Post == change.Post {
@@ -262,7 +263,7 @@ func (p *Pulled) deletedEarly(change PullChange) bool {
 	return false
 }
 
-// applyOwn makes a change of this node, which the log may have brought already.
+// applyOwn applies a change of this node, which the log may have brought already.
 func (p *Pulled) applyOwn(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -280,7 +281,8 @@ func (p *Pulled) applyOwn(change PullChange, version uint64) {
 	p.readers.Moved(change.Author)
 }
 
-// change makes a change of an author, and has the author read again where that leaves too few posts and there are older ones.
+// change applies a change of an author. If too few posts are left and there are older ones, it schedules a new read of the
+// author.
 func (p *Pulled) change(author *pulledAuthor, change PullChange) {
 	author.apply(change)
 	if author.short() {
@@ -288,9 +290,9 @@ func (p *Pulled) change(author *pulledAuthor, change PullChange) {
 	}
 }
 
-// sequence rises with every change, in whatever order this node learns of them, and is greatest where all are known: versions
-// are whole numbers, so that the version of the last change is no less than that of an earlier one and the changes in between.
-// It counts twice, and is one less while older posts are still to be read.
+// sequence rises with every change, in whatever order this node learns of changes, and is greatest when all are known. Versions
+// are whole numbers, so the version of the last change is at least that of an earlier change plus the number of changes in
+// between. The sum counts twice, and is one less while older posts still have to be read.
 func (a *pulledAuthor) sequence() uint64 {
 	sequence := 2 * (a.version + a.early)
 	if a.short() {
@@ -299,16 +301,16 @@ func (a *pulledAuthor) sequence() uint64 {
 	return sequence
 }
 
-// short says that deletions have left too few posts, and that there are older ones.
+// short reports whether deletions have left too few posts while older ones exist.
 func (a *pulledAuthor) short() bool { return len(a.posts) < services.Retention && a.floor > 0 }
 
-// apply makes a change of the posts.
+// apply applies a change to the posts.
 func (a *pulledAuthor) apply(change PullChange) {
 	at, known := slices.BinarySearch(a.posts, change.Post)
 	switch {
 	case change.Deleted && known:
 		a.posts = slices.Concat(a.posts[:at], a.posts[at+1:])
-	case change.Deleted || known || change.Post <= a.floor: // with no post at all it is not above any floor
+	case change.Deleted || known || change.Post <= a.floor: // Post 0, an author without a post, is never above the floor
 		return
 	case at == len(a.posts):
 		a.posts = append(a.posts, change.Post)

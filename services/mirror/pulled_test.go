@@ -17,7 +17,7 @@ import (
 
 const huge = services.UserID(50)
 
-// stage is a node that hears of pulled posts by the log, and a reader on it who is watched.
+// stage is a node that learns of pulled posts from the log, with a watched reader on it.
 type stage struct {
 	*Memories
 	e    *engines
@@ -43,10 +43,10 @@ type ownChange struct {
 	version uint64
 }
 
-// own lets the node see its own change at once.
+// own makes the node see its own change at once.
 func (s *stage) own(change ownChange) { s.Pulled.Changed(change.PullChange, change.version) }
 
-// change writes what happens to a post into SQL and the log. at is when.
+// change writes a change of a post at a time into SQL and the log.
 func (s *stage) change(author services.UserID, post services.PostID, deleted bool, at time.Time) ownChange {
 	known := s.e.pulled[author]
 	place, has := slices.BinarySearch(known.Posts, post)
@@ -94,7 +94,8 @@ func (s *stage) counts(t testing.TB, seen services.PostID, want int, authors ...
 	return got
 }
 
-// What is published and deleted anywhere is counted here as soon as the log is read, above the greater of the two places.
+// Publications and deletions of any node are counted here as soon as the log is read, above the greater of the reader's
+// position and the follow.
 func TestPulledPostsFollowTheLog(t *testing.T) {
 	s := newStage()
 	s.change(huge, 5, false, noon)
@@ -110,7 +111,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.run(t)
 	later := s.counts(t, 0, 3, of(huge)...)
 	if later.Sequence <= first.Sequence || s.told.Load() != 1 {
-		t.Errorf("the sequence went from %d to %d, the reader was told %d times", first.Sequence, later.Sequence, s.told.Load())
+		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, later.Sequence, s.told.Load())
 	}
 	s.counts(t, 5, 2, of(huge)...)
 	s.counts(t, 6, 3, of(huge, 51)...)
@@ -120,7 +121,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.change(huge, 7, true, noon)
 	s.run(t)
 	if gone := s.counts(t, 0, 2, of(huge)...); gone.Sequence <= later.Sequence || s.told.Load() != 2 {
-		t.Errorf("after a deletion %+v, told %d times", gone, s.told.Load())
+		t.Errorf("after a deletion %+v, notified %d times", gone, s.told.Load())
 	}
 	list, known := s.Pulled.Of(of(huge, 51))
 	if !known || !slices.Equal(list[0].Posts, []services.PostID{5, 9}) || !slices.Equal(list[1].Posts, []services.PostID{8}) {
@@ -130,12 +131,12 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 11, false, noon)
 	if s.run(t); s.told.Load() != 2 {
-		t.Error("who left was told")
+		t.Error("a user who left was notified")
 	}
 }
 
-// A node's own change is there before the log brings it, and the log changes nothing then; a deletion is not undone by a
-// publication that the log brings after it.
+// A node's own change is visible before the log brings it, and the log then changes nothing. A deletion is not undone by its
+// post's publication that the log brings later.
 func TestANodesOwnPulledPosts(t *testing.T) {
 	s := newStage()
 	s.change(huge, 5, false, noon)
@@ -151,7 +152,7 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	s.counts(t, 0, 2, of(huge)...)
 	s.run(t)
 	s.counts(t, 0, 2, of(huge)...)
-	// A load that read before a change does not take it back.
+	// A load that was read before a change does not undo the change.
 	s.Pulled.Changed(PullChange{Author: huge, Post: 13}, s.head+1)
 	if err := s.Pulled.read(t.Context(), []services.UserID{huge}); err != nil {
 		t.Fatal(err)
@@ -161,7 +162,7 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	}
 }
 
-// What this node did before it has read anything is in what it reads, and so is what others did to it since.
+// The first load contains what this node did before it, and what other nodes did since.
 func TestALoadAfterAnOwnPost(t *testing.T) {
 	s := newStage()
 	s.own(s.change(huge, 5, false, noon))
@@ -175,8 +176,8 @@ func TestALoadAfterAnOwnPost(t *testing.T) {
 	s.counts(t, 0, 1, of(huge)...)
 }
 
-// An author's posts are kept to a number. Below it is a floor, and where that hides something the count says so; when
-// deletions leave too little, older posts are read.
+// The cache keeps a bounded number of an author's posts. Below is a floor, and a count that the floor may cut short says so.
+// When deletions leave too few posts, older ones are read.
 func TestTheFloorOfPulledPosts(t *testing.T) {
 	s := newStage()
 	s.run(t)
@@ -203,7 +204,7 @@ func TestTheFloorOfPulledPosts(t *testing.T) {
 	}
 }
 
-// Where deletions have left too few posts the count says that there are more, until the older ones are read; each of these
+// When deletions have left too few posts the count says that there are more, until the older ones are read. Each of these
 // states has a sequence of its own.
 func TestOlderPulledPostsAreANewState(t *testing.T) {
 	s := newStage()
@@ -234,8 +235,8 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 	}
 }
 
-// Of an author who is not known nothing is said to be certain, until he is read: at once by who asks, or by the next turn,
-// which tells his readers.
+// Counts with an unknown author are marked uncertain until the author is read: at once by Learn, or by the next turn, which
+// notifies the author's readers.
 func TestAnAuthorWhoIsNotKnown(t *testing.T) {
 	s := newStage()
 	s.run(t)
@@ -253,7 +254,7 @@ func TestAnAuthorWhoIsNotKnown(t *testing.T) {
 	s.run(t)
 	s.counts(t, 0, 2, of(huge)...)
 	if s.told.Load() != 1 {
-		t.Errorf("the reader was told %d times", s.told.Load())
+		t.Errorf("the reader was notified %d times", s.told.Load())
 	}
 	s.e.pulled[51] = store.PulledPosts{Posts: []services.PostID{3}}
 	s.Pulled.Learn(t.Context(), of(huge, 51))
@@ -263,19 +264,19 @@ func TestAnAuthorWhoIsNotKnown(t *testing.T) {
 	if s.e.sqlPulled != asked {
 		t.Error("what is known was read again")
 	}
-	s.change(52, 0, false, noon) // became one, without a post yet
+	s.change(52, 0, false, noon) // pulled from now on, without a post yet
 	s.run(t)
 	s.e.sqlDown = errors.New("away")
 	s.Pulled.Learn(t.Context(), of(52))
 	s.counts(t, 0, 0, of(52)...)
 }
 
-// Whatever is published and deleted through this node or others, cut off, loaded and met twice: in the end memory is SQL,
-// and every change of a count has a greater sequence.
+// Random histories of publications and deletions through this node and others, with trimmed logs, loads and repetitions: in the
+// end the cache equals SQL, and every change of a count has raised the sequence.
 func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newStage()
-		used := map[services.PostID]bool{} // an id is given once
+		used := map[services.PostID]bool{} // an id is used once
 		authors := []services.UserID{huge, 51}
 		var own []ownChange
 		last := services.PulledCount{}
@@ -294,7 +295,7 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 					own = append(own, s.change(author, post, true, s.now))
 				}
 			case 3:
-				for _, change := range own { // some of them come by this node, in their order
+				for _, change := range own { // some of them are applied early, in their order
 					if rapid.Bool().Draw(r, "own") {
 						s.own(change)
 					}
@@ -305,7 +306,7 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 				own = nil
 			case 5:
 				s.e.log = s.e.log[rapid.IntRange(0, max(0, len(s.e.log)-1)).Draw(r, "cut"):]
-				s.now, own = s.now.Add(time.Hour), nil // it is kept as long
+				s.now, own = s.now.Add(time.Hour), nil // log entries are kept for an hour
 			}
 			now := s.Pulled.Count(of(authors...), 0)
 			if now.New != last.New && now.Sequence <= last.Sequence || now.Sequence < last.Sequence {

@@ -10,13 +10,13 @@ import (
 	"tidings/services/changelog"
 )
 
-// Copies is where copies of facts are kept for all nodes: Redis.
+// Copies stores copies of facts for all nodes: Redis.
 type Copies interface {
 	Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error)
 	PutCopies(ctx context.Context, posts []services.Post, users []services.User) error
 }
 
-// Reader reads posts and people together: one round trip to Redis serves both. It is safe for concurrent use.
+// Reader reads posts and people together, so that one round trip to Redis serves both. It is safe for concurrent use.
 type Reader struct {
 	posts  *Posts
 	people *People
@@ -25,7 +25,8 @@ type Reader struct {
 	log    *slog.Logger
 }
 
-// NewReader makes a reader. What it reads from SQL because Redis had no copy is copied there beside the log.
+// NewReader makes a reader. What it reads from SQL because Redis has no copy is copied to Redis in the background, beside the
+// log's turns.
 func NewReader(log *changelog.Follower, posts *Posts, people *People, copies Copies) *Reader {
 	r := &Reader{posts: posts, people: people, copies: copies, copy: newCopying(), log: log.Logger()}
 	log.RegisterTurn(changelog.Turn{Name: "copies", When: changelog.AfterLog, Run: r.copyAtTurn})
@@ -33,15 +34,14 @@ func NewReader(log *changelog.Follower, posts *Posts, people *People, copies Cop
 	return r
 }
 
-// Read fetches posts and people: from memory, what is missing from Redis in one round trip for both kinds, and what
-// is missing there from SQL in one query a kind. Deleted posts are answered with Deleted; what never was is not in the
-// maps. Without Redis it goes straight to SQL.
+// Read reads posts and people: from the cache, then from Redis in one round trip for both kinds, then from SQL in one query for
+// each kind. Deleted posts are returned with Deleted set; unknown ids are absent. Without Redis it goes straight to SQL.
 func (r *Reader) Read(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return r.read(ctx, posts, users, false)
 }
 
-// ReadWithAuthors is Read, with the authors of the posts among the people: those whom neither memory nor the posts' round
-// trip has take a second one, and all that are still missing are one query.
+// ReadWithAuthors is Read, with the authors of the posts among the people. Authors that are neither in the cache nor in the
+// posts' round trip need a second round trip; all that are still missing then are one query.
 func (r *Reader) ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return r.read(ctx, posts, users, true)
 }
@@ -76,8 +76,8 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 	return foundPosts, foundUsers, nil
 }
 
-// ReadHosts fetches people for a page that needs its round trips to Redis for itself: from memory, and what is missing there
-// from SQL in one query. While SQL does not answer Redis is asked all the same.
+// ReadHosts reads people for a page that needs its round trips to Redis for itself: from the cache, then from SQL in one query.
+// Only when SQL does not answer does it ask Redis.
 func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error) {
 	found, missing := r.people.GetAll(users)
 	if len(missing) == 0 {
@@ -94,7 +94,7 @@ func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[se
 	return found, nil
 }
 
-// authorsOf adds the authors of posts that memory has to those found, and lists the others that are not among the missing yet.
+// authorsOf adds the cached authors of posts to found, and the other authors to the missing ones.
 func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[services.UserID]services.User, missing []services.UserID) []services.UserID {
 	var authors []services.UserID
 	for _, post := range posts {
@@ -110,7 +110,7 @@ func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[se
 	return unknown
 }
 
-// readCopies reads from Redis in one round trip, and answers what is missing there.
+// readCopies reads from Redis in one round trip, and returns what is missing there.
 func (r *Reader) readCopies(ctx context.Context, foundPosts map[services.PostID]services.Post, foundUsers map[services.UserID]services.User,
 	posts []services.PostID, users []services.UserID) (missingPosts []services.PostID, missingUsers []services.UserID) {
 	copiedPosts, copiedUsers, err := r.copies.Copies(ctx, posts, users)

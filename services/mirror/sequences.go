@@ -15,16 +15,16 @@ import (
 
 const (
 	headsBatch   = 1000            // in one SELECT
-	headsKeptFor = 2 * time.Minute // without anybody asking or watching
+	headsKeptFor = 2 * time.Minute // without being read or watched
 )
 
-// SequenceFacts is what SQL knows of the last messages of conversations.
+// SequenceFacts reads the last messages of conversations from SQL.
 type SequenceFacts interface {
 	Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error)
 }
 
-// LastSequences is this node's memory of the last sequences of conversations that are counted when somebody reads: of those
-// that somebody here watches, or asked for lately. No entry of the log tells of them: they are read at each turn. They only
+// LastSequences is this node's cache of the last sequences of conversations that are counted on read: of those that are watched
+// on this node or were read lately. They have no log entries, since each message would be one: every turn reads them. They only
 // grow. It is safe for concurrent use.
 type LastSequences struct {
 	facts SequenceFacts
@@ -34,17 +34,17 @@ type LastSequences struct {
 	mu    sync.RWMutex
 	known map[services.ConversationID]*head
 
-	readers  *changelog.Readers[services.ConversationID] // who are watched and shown them
+	readers  *changelog.Readers[services.ConversationID] // the watched users and the conversations in their badges
 	watchers map[services.ConversationID][]chan struct{}
 }
 
 type head struct {
 	number   int64
-	revision int64 // of what its messages and members show: only who watches it is told
+	revision int64 // rises with every change of what messages and members show; only watchers of the conversation are notified
 	asked    time.Time
 }
 
-// NewLastSequences makes an empty memory.
+// NewLastSequences makes an empty cache.
 func NewLastSequences(log *changelog.Follower, facts SequenceFacts) *LastSequences {
 	l := &LastSequences{
 		facts: facts, clock: log.Clock(), log: log.Logger(),
@@ -57,7 +57,7 @@ func NewLastSequences(log *changelog.Follower, facts SequenceFacts) *LastSequenc
 	return l
 }
 
-// Follow says which conversations are in the badges of a user who is watched here: see changelog.Readers.
+// Follow sets the conversations in the badges of a user who is watched on this node: see changelog.Readers.
 func (l *LastSequences) Follow(user services.UserID, places []services.ReadSidePlace) {
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
@@ -72,15 +72,15 @@ func (l *LastSequences) learned(users []services.UserID, sums []uint64) {
 	})
 }
 
-// ReadSide is what waits in conversations that are counted when somebody reads.
+// ReadSide is the unread messages in conversations that are counted on read.
 type ReadSide struct {
 	Unread   int
 	Sequence uint64 // the sum of their last sequences: it rises with each message
-	Known    bool   // false: of some nothing is known, and the number may be greater
+	Known    bool   // false: some conversation is unknown, and the number may be greater
 }
 
-// Learn reads the last sequences that are not known yet, one SELECT for each 1,000 conversations, and keeps them current from now
-// on. When SQL does not answer, ReadSide says so.
+// Learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations, and keeps them current from
+// now on. When SQL does not answer, ReadSide reports it.
 func (l *LastSequences) Learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
 	missing := map[services.ConversationID]struct{}{}
 	l.mu.RLock()
@@ -96,12 +96,12 @@ func (l *LastSequences) Learn(ctx context.Context, lists ...[]services.ReadSideP
 		return
 	}
 	if err := l.read(ctx, slices.Sorted(maps.Keys(missing))); err != nil && ctx.Err() == nil {
-		l.log.Warn("the heads of conversations could not be read", "error", err)
+		l.log.Warn("the last sequences of conversations could not be read", "error", err)
 	}
 }
 
-// ReadSide counts what lies above a user's places. A sequence below such a place counts nothing: the user has seen more
-// than this node.
+// ReadSide counts the messages above a user's positions. A last sequence below a position counts nothing: the user has seen
+// more than this node.
 func (l *LastSequences) ReadSide(places []services.ReadSidePlace, now time.Time) ReadSide {
 	counted := ReadSide{Known: true}
 	stale := false
@@ -129,7 +129,7 @@ func (l *LastSequences) ReadSide(places []services.ReadSidePlace, now time.Time)
 	return counted
 }
 
-// Moved lets this node see its own message at once, before the next look at SQL.
+// Moved makes this node see its own message at once, before the next read of SQL.
 func (l *LastSequences) Moved(moved store.Head) {
 	l.mu.Lock()
 	if l.known[moved.Conversation] != nil {
@@ -139,8 +139,8 @@ func (l *LastSequences) Moved(moved store.Head) {
 	l.readers.Notify()
 }
 
-// Watch answers a channel that has a token when the head of a conversation has moved since the last one was taken,
-// and what ends that.
+// Watch returns a channel that gets a token when the last sequence of a conversation has moved since the last token was taken,
+// and a function that ends the watch.
 func (l *LastSequences) Watch(id services.ConversationID) (moved <-chan struct{}, forget func()) {
 	watcher := make(chan struct{}, 1)
 	l.mu.Lock()
@@ -156,7 +156,7 @@ func (l *LastSequences) Watch(id services.ConversationID) (moved <-chan struct{}
 	}
 }
 
-// raise moves a head forward; one that is not ahead changes nothing.
+// raise moves a last sequence forward; one that is not ahead changes nothing.
 func (l *LastSequences) raise(moved store.Head) {
 	known := l.known[moved.Conversation]
 	if moved.Number > known.number || moved.Revision > known.revision {
@@ -179,7 +179,7 @@ func (l *LastSequences) wake(id services.ConversationID) {
 	}
 }
 
-// look reads all heads that are watched or were asked for lately, forgets the others, and tells of what moved.
+// look reads all last sequences that are watched or were read lately, drops the others, and notifies of those that moved.
 func (l *LastSequences) look(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -187,7 +187,7 @@ func (l *LastSequences) look(ctx context.Context) error {
 		return now.Sub(head.asked) > headsKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
 	})
 	ids := slices.Collect(maps.Keys(l.known))
-	var unknown []services.ConversationID // SQL did not answer when somebody wanted to know
+	var unknown []services.ConversationID // asked for while SQL did not answer
 	for _, id := range l.readers.Keys() {
 		if l.known[id] == nil {
 			unknown = append(unknown, id)

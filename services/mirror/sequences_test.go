@@ -24,17 +24,17 @@ func (e *engines) Heads(_ context.Context, ids []services.ConversationID) (heads
 	return heads, e.sqlDown
 }
 
-// room is a mirror whose clock the test moves, and what it was told to tell.
+// room is a node cache whose clock the test sets, and what it was asked to notify.
 type room struct {
 	*Memories
 	t    *testing.T
 	e    *engines
-	mu   sync.Mutex // of now: the mirror's own timer reads it too
+	mu   sync.Mutex // guards now: the cache's own timer reads it too
 	now  time.Time
-	told atomic.Int64 // how often reader was told
+	told atomic.Int64 // how often reader was notified
 }
 
-// reader follows what the test says.
+// reader is the watched user.
 const reader = services.UserID(7)
 
 func (r *room) Now() time.Time {
@@ -101,14 +101,14 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.look()
 	second := r.wants(4, true, places...)
 	if second.Sequence <= first.Sequence || r.told.Load() != 1 {
-		t.Errorf("the sequence went from %d to %d, the reader was told %d times", first.Sequence, second.Sequence, r.told.Load())
+		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, second.Sequence, r.told.Load())
 	}
 	if r.look(); r.told.Load() != 1 {
-		t.Error("the reader was told of nothing")
+		t.Error("the reader was notified without a change")
 	}
 }
 
-// Two changes are two versions, even when the later one is of an earlier moment.
+// Two changes are two versions, even when the later one has an earlier time.
 func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
 	r := newRoom(t)
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
@@ -125,13 +125,13 @@ func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
 		last = stamp
 	}
 	r.Conversations.Moved(store.Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
-	r.Conversations.Moved(store.Head{Conversation: 9, Number: 1, At: r.Now()})              // nobody's
+	r.Conversations.Moved(store.Head{Conversation: 9, Number: 1, At: r.Now()})              // in no reader's badges
 	if got := r.wants(6, true, places...); got.Sequence != last {
 		t.Errorf("nothing moved, and the stamp is %d after %d", got.Sequence, last)
 	}
 }
 
-// The first message is told at once, and a stream of them ten times a second; the last is never left out.
+// The first message is notified at once, and a stream of messages ten times a second; the last is never left out.
 func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 0)
@@ -142,24 +142,24 @@ func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 		r.pass(10 * time.Millisecond)
 		r.Conversations.Moved(r.head(1, i+1))
 		if i == 0 && r.told.Load() != 1 {
-			t.Error("the first message was not told at once")
+			t.Error("the first message was not notified at once")
 		}
 	}
 	if told := r.told.Load(); told < 9 || told > 11 {
-		t.Errorf("100 messages within a second: told %d times", told)
+		t.Errorf("100 messages within a second: notified %d times", told)
 	}
 	before := r.told.Load()
 	r.Conversations.Moved(r.head(1, 101)) // too soon after the one before
 	if r.told.Load() != before {
-		t.Error("it was told sooner than a tenth of a second later")
+		t.Error("it was notified sooner than a tenth of a second later")
 	}
 	r.pass(time.Second)
 	if r.look(); r.told.Load() != before+1 {
-		t.Errorf("the last message was told %d times", r.told.Load()-before)
+		t.Errorf("the last message was notified %d times", r.told.Load()-before)
 	}
 }
 
-// Nobody need say more for the last message of a stream to be told.
+// The last message of a stream is notified without any further event.
 func TestTheLastOfAStreamIsToldByItself(t *testing.T) {
 	e := newEngines()
 	e.heads = map[services.ConversationID]store.Head{1: {Conversation: 1}}
@@ -181,7 +181,8 @@ func TestTheLastOfAStreamIsToldByItself(t *testing.T) {
 	}
 }
 
-// Who is watched is told however long ago his badges were read, of what they show and of nothing else, until he leaves.
+// Watched users are notified however long ago their badges were read, only of the conversations in their badges, until they
+// leave.
 func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)
@@ -200,18 +201,18 @@ func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 		before := r.told.Load()
 		r.Conversations.Moved(r.head(id, number))
 		if got := r.told.Load() - before; got != want {
-			t.Errorf("conversation %d moved: told %d times, want %d", id, got, want)
+			t.Errorf("conversation %d moved: notified %d times, want %d", id, got, want)
 		}
 	}
 	moved(1, 5, 1)
 	moved(2, 5, 1)
-	r.Conversations.Follow(reader, both[:1]) // he left the other
+	r.Conversations.Follow(reader, both[:1]) // the reader left the other
 	moved(2, 6, 0)
 	moved(1, 6, 1)
 	r.Log.Unfollow([]services.UserID{reader, 99})
 	moved(1, 7, 0)
 	if left := r.Conversations.readers.Keys(); !slices.Equal(left, []services.ConversationID{2}) {
-		t.Errorf("those who stay are shown %v, want the second alone", left)
+		t.Errorf("the readers left are shown %v, want the second alone", left)
 	}
 }
 
@@ -245,7 +246,7 @@ func TestWithoutSQLWhatIsKnownOfHeadsStays(t *testing.T) {
 	r.wants(4, false, services.ReadSidePlace{Conversation: 1}, services.ReadSidePlace{Conversation: 2})
 }
 
-// What could not be read when somebody wanted to know is read as soon as SQL answers, and he is told.
+// A last sequence that could not be read when it was asked for is read as soon as SQL answers, and its reader is notified.
 func TestWhoCouldNotBeToldIsToldLater(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)
@@ -261,6 +262,6 @@ func TestWhoCouldNotBeToldIsToldLater(t *testing.T) {
 	r.head(1, 4)
 	r.look()
 	if got := r.Conversations.ReadSide(places, r.Now()); !got.Known || got.Unread != 4 || r.told.Load() != 1 {
-		t.Errorf("%+v, and the reader was told %d times", got, r.told.Load())
+		t.Errorf("%+v, and the reader was notified %d times", got, r.told.Load())
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// What is written of shows into the log is what every node reads from it: with the version that the entry got, unless
-// nothing moved.
+// Every node reads from the log what was written into it of shows, with the entry's version unless nothing moved.
 func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 	at := time.Date(2026, 3, 29, 1, 59, 59, 123_000_000, time.UTC)
 	planned := services.Show{

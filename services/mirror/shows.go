@@ -9,19 +9,19 @@ import (
 	"tidings/services/store"
 )
 
-// showState is what a node knows of the shows that boards have: all that are upcoming and live, by host, and for as long as a
-// session can last also where they stood before and which have ended or were cancelled; besides, the newest replays of hosts
-// whose replays are in nobody's list. It is not safe for concurrent use: see Shows.
+// showState is what a node caches of the shows on boards. It has all upcoming and live shows, by host. For as long as a session
+// can last it also has former positions, and the shows that ended or were cancelled. Besides, it has the newest replays of
+// hosts whose replays are in no list. It is not safe for concurrent use: see Shows.
 //
-// A board at a version is read off without any search in time: a host's spans are sorted by their places, and those that do
-// not hold at the version are passed over. Rarely more than one in several is a former one.
+// A board at a version is read without a search in time: a host's spans are sorted by position, and those that are not valid at
+// the version are skipped. Only about one in several is a former one.
 type showState struct {
 	byID    map[services.PostID]*show
 	hosts   *hostTable
 	passing []passing // the oldest first
 }
 
-// show is a services.Show that stays small: a node has all that are active.
+// show is a compact services.Show: a node keeps all active ones.
 type show struct {
 	id                                 services.PostID
 	version, liveVersion               uint64
@@ -31,9 +31,9 @@ type show struct {
 	text                               string
 	host                               services.UserID
 	titleLetters, coverLetters         uint32 // of text, which is title, cover URL and replay URL
-	status                             uint8  // by its place in services.ShowStatuses
+	status                             uint8  // the index in services.ShowStatuses
 	pull                               bool
-	settled                            bool // it moved last before any session that runs was made
+	settled                            bool // its last move is older than any running session
 }
 
 // hostShows are a host's spans, each list in the order of boards.
@@ -41,15 +41,15 @@ type hostShows struct {
 	active, replays []span
 }
 
-// span is where a show stood from one version on until before another one.
+// span is the position of a show from one version until before another one.
 type span struct {
-	score       int64 // of its place: greater than 0 for a live show or a replay, less for an upcoming one
+	score       int64 // of its position: greater than 0 for a live show or a replay, less for an upcoming one
 	id          services.PostID
 	show        *show
-	from, until uint64 // until 0: it stands there
+	from, until uint64 // until 0: the present position
 }
 
-// passing is a move that is to be forgotten: what was before it then concerns nobody.
+// passing is a move to forget at a time: no running session can need the position before it then.
 type passing struct {
 	at      int64 // ms
 	show    services.PostID
@@ -64,7 +64,7 @@ func (s span) holdsAt(version uint64) bool {
 	return s.from <= version && (s.until == 0 || version < s.until)
 }
 
-// byPlace sorts spans as boards do, and those of one show at one place by their versions.
+// byPlace sorts spans as boards do, and spans of one show at one position by their versions.
 func byPlace(a, b span) int {
 	switch {
 	case a.score != b.score:
@@ -75,7 +75,7 @@ func byPlace(a, b span) int {
 	return cmp.Compare(a.from, b.from)
 }
 
-// add puts a span into a list unless it is there, and answers where it is.
+// add puts a span into a list unless it is there, and returns its index.
 func add(list []span, one span) ([]span, int) {
 	at, known := slices.BinarySearchFunc(list, one, byPlace)
 	if known {
@@ -92,7 +92,7 @@ func (s *showState) of(number services.UserID) *hostShows {
 	return known.shows
 }
 
-// raise raises a host's version and says whether it was behind.
+// raise raises a host's version and reports whether it was lower.
 func (s *showState) raise(number services.UserID, version uint64) bool {
 	known := s.hosts.add(number)
 	behind := known.version < version
@@ -100,8 +100,8 @@ func (s *showState) raise(number services.UserID, version uint64) bool {
 	return behind
 }
 
-// put makes a show what it is since its version, unless memory knows it to have moved later; what is not newer than memory
-// changes nothing, so that a change may come twice. at is when it moved. It says whether a board shows the difference.
+// put sets a show to its state at its version. A state that is not newer than the cached one changes nothing, so that a change
+// may come twice. at is when it moved. It reports whether a board shows the difference.
 func (s *showState) put(next services.Show, at time.Time) (changed bool) {
 	known := s.byID[next.ID]
 	if known == nil {
@@ -129,7 +129,7 @@ func (s *showState) put(next services.Show, at time.Time) (changed bool) {
 	return false
 }
 
-// leave ends the span in which a show stands.
+// leave ends the span of a show's present position.
 func (s *showState) leave(known *show, version uint64) {
 	list := s.of(known.host).active
 	for i := range list {
@@ -139,13 +139,13 @@ func (s *showState) leave(known *show, version uint64) {
 	}
 }
 
-// enter begins the span in which a show stands. A load may know it already, and how it ended.
+// enter begins the span of a show's new position. A load may already have that span, with its end.
 func (s *showState) enter(known *show) {
 	shows := s.of(known.host)
 	place := known.place()
 	one := span{score: place.Score, id: known.id, show: known, from: known.version}
 	switch {
-	case place == (services.ShowPlace{}): // it was cancelled
+	case place == (services.ShowPlace{}): // cancelled
 	case place.Replay:
 		shows.replays, _ = add(shows.replays, one)
 	default:
@@ -153,11 +153,11 @@ func (s *showState) enter(known *show) {
 	}
 }
 
-// stood adds where a show stood before.
+// stood adds a former position of a show.
 func (s *showState) stood(former store.ShowFormer) {
 	known := s.byID[former.Show]
 	if known == nil {
-		return // it came to boards after the load began: the log brings it
+		return // it was put on boards after the load began: the log brings it
 	}
 	s.passing = append(s.passing, passing{former.UntilAt.UnixMilli(), former.Show, former.Until})
 	if former.Until == known.version {
@@ -171,7 +171,7 @@ func (s *showState) stood(former store.ShowFormer) {
 	}
 }
 
-// forget drops what moved until a moment: where it stood before, and itself when it is over.
+// forget drops the positions that were left until a moment, and the shows that were over by then.
 func (s *showState) forget(until int64) {
 	old := 0
 	for ; old < len(s.passing) && s.passing[old].at <= until; old++ {
@@ -192,7 +192,7 @@ func (s *showState) forget(until int64) {
 	}
 }
 
-// settle notes that a show is since long what it is, and drops it when it is over.
+// settle notes that a show's last move is older than any session, and drops the show when it is over.
 func (s *showState) settle(known *show) {
 	known.settled = true
 	switch {
@@ -207,8 +207,8 @@ func (s *showState) settle(known *show) {
 	}
 }
 
-// trim keeps of a host's pulled replays the newest, as many as a board can show, and those that boards of running sessions
-// do not have yet.
+// trim keeps a host's newest pulled replays, as many as a board can show, and also those that are newer than boards of running
+// sessions.
 func (s *showState) trim(number services.UserID) {
 	shows, pulled := s.of(number), 0
 	shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool {
@@ -239,7 +239,7 @@ func (k *show) move(next services.Show) {
 	k.ended, k.cancelled = millis(next.EndedAt), millis(next.CancelledAt)
 }
 
-// write takes the texts over.
+// write copies the texts of a show.
 func (k *show) write(next services.Show) {
 	k.updated = next.UpdatedAt.UnixMicro()
 	if title, cover, replay := k.texts(); title == next.Title && cover == next.CoverURL && replay == next.ReplayURL {

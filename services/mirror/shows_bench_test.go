@@ -21,7 +21,7 @@ const (
 	benchPage  = 20
 )
 
-// fullMemory is a node with 100,000 active shows, some of which were moved within the horizon.
+// fullMemory is a cache with 100,000 active shows, some of which were moved within the horizon.
 func fullMemory(tb testing.TB) (m *Memories, version uint64) {
 	m = newShowSQL().mirror()
 	turn(tb, m)
@@ -60,8 +60,8 @@ func followed(viewers, count int) [][]services.FollowedAuthor {
 	return lists
 }
 
-// BenchmarkBoard reads the first 20 shows of boards of so many hosts, and counts what is new on them. The two other ways to
-// read a page are here to be compared.
+// BenchmarkBoard reads the first 20 shows of boards of so many hosts, and counts what is new on them. It also measures the two
+// alternative ways to read a page.
 func BenchmarkBoard(b *testing.B) {
 	m, version := fullMemory(b)
 	for _, count := range []int{10, 200, 2000} {
@@ -92,7 +92,7 @@ func BenchmarkBoard(b *testing.B) {
 	}
 }
 
-// BenchmarkTellHosts finds, of 10,000 who are shown 200 hosts each, those who are to be told of 300.
+// BenchmarkTellHosts finds the receivers to notify of changes of 300 hosts, among 10,000 receivers with 200 hosts each.
 func BenchmarkTellHosts(b *testing.B) {
 	a := newAudience(services.SystemClock{}, func([]int) {})
 	for i, hosts := range followed(10_000, 200) {
@@ -109,7 +109,7 @@ func BenchmarkTellHosts(b *testing.B) {
 	}
 }
 
-// BenchmarkShowMemory says what a node needs for 100,000 active shows.
+// BenchmarkShowMemory measures the memory for 100,000 active shows.
 func BenchmarkShowMemory(b *testing.B) {
 	for b.Loop() {
 		var before, after runtime.MemStats

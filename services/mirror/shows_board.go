@@ -9,15 +9,15 @@ import (
 	"tidings/services"
 )
 
-// Version is the version of the log that memory is at: the version of every board that is read now.
+// Version is the log version of the cache: the version of every board that is read now.
 func (m *Shows) Version() uint64 { return m.following.Version() }
 
-// Loaded says whether the shows were ever read. A node that has not serves no boards.
+// Loaded reports whether the shows were ever loaded. A node that has not loaded them serves no boards.
 func (m *Shows) Loaded() bool { return m.following.Loaded() }
 
-// ActiveAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a place (the
-// zero value: from the top), at most limit, and whether there are more. Each has the status and the times of the version;
-// its texts are the present ones. Of versions older than the horizon some are missing.
+// ActiveAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a position
+// (the zero value: from the top), at most limit, and whether there are more. Each has the status and the times of that version
+// and its present texts. Versions older than the horizon are incomplete.
 func (m *Shows) ActiveAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
 	if after.Replay {
 		return nil, false
@@ -25,8 +25,8 @@ func (m *Shows) ActiveAt(hosts []services.FollowedAuthor, version uint64, after 
 	return m.board(hosts, version, after, limit, false)
 }
 
-// ReplaysAt lists the replays of hosts that memory knows of, as ActiveAt does: all that ended within the horizon, whose end
-// has this version or an earlier one, and besides of hosts whose replays are pulled their newest.
+// ReplaysAt lists the hosts' cached replays, as ActiveAt does: all that ended within the horizon, at this version or before,
+// and the newest ones of hosts whose replays are pulled.
 func (m *Shows) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
 	if !after.Replay {
 		after = services.ShowPlace{}
@@ -34,27 +34,27 @@ func (m *Shows) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after
 	return m.board(hosts, version, after, limit, true)
 }
 
-// look is what a page needs of a host at first.
+// look is what a page first needs of a host.
 type look struct {
 	highest int64 // the greatest score of the spans
 	spans   *[]span
 }
 
-// boardPage is what a page is made with. It is used again: a page of many hosts would be mostly that.
+// boardPage holds the working space of a page. It is reused, since for a page of many hosts the allocation would be most of the
+// cost.
 type boardPage struct {
 	looks   []look
 	highest []int64 // the greatest of the looks, one more than the page has, the least first
 	best    []span
-	full    bool // what is not before worst is not on the page
+	full    bool // no span after worst is on the page
 	worst   span
 }
 
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 
-// board reads a page. First it looks how high the shows of each host reach, which the table says. Those who reach highest fill
-// the page, or nearly; then the others are passed over unless they reach above its end. A heap of all hosts' first shows
-// takes longer, and so does a walk through one list of all shows with a look whether their hosts are among those asked for
-// (BenchmarkBoard).
+// board reads a page. First it finds the highest score among the shows of each host, which the table has. The hosts with the
+// highest scores fill the page, or nearly; the others are skipped unless they reach above its end. Two alternatives are slower:
+// a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's host (BenchmarkBoard).
 func (m *Shows) board(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int, replays bool) ([]services.Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer boardPages.Put(page)
@@ -86,7 +86,7 @@ func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, afte
 		}
 		p.looks = append(p.looks, one)
 		if after != (services.ShowPlace{}) && one.highest >= after.Score {
-			continue // it may be all of former pages
+			continue // all of them may be on former pages
 		}
 		at, _ := slices.BinarySearch(p.highest, one.highest)
 		switch {
@@ -99,7 +99,7 @@ func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, afte
 	}
 }
 
-// fill finds the first spans of a page, and leaves no more than count.
+// fill finds the first spans of a page, and keeps at most count of them.
 func (p *boardPage) fill(version uint64, after services.ShowPlace, count int) {
 	high := int64(math.MinInt64)
 	if len(p.highest) == count {
@@ -143,7 +143,7 @@ func (s span) below(after services.ShowPlace) bool {
 	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
 
-// frozen is the show as it stood. An end that came before the start is nowhere shown.
+// frozen is the show as it was in the span. An end that was reported before the start is left out.
 func (s span) frozen() services.Show {
 	whole := s.show.whole()
 	if s.from == whole.Version && whole.Status != services.ShowUpcoming {
@@ -159,8 +159,8 @@ func (s span) frozen() services.Show {
 	return whole
 }
 
-// ShowAt is a show as it stood at a version. known is false for one of which memory has nothing: there is none, no board
-// has it, or it was over before the horizon. there is false when it was on no board: not yet, or cancelled.
+// ShowAt is a show as it was at a version. known is false for a show that is not cached: it does not exist, is on no board, or
+// was over before the horizon. there is false when it was on no board at that version: not yet, or cancelled.
 func (m *Shows) ShowAt(id services.PostID, version uint64) (frozen services.Show, known, there bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -182,13 +182,13 @@ func (m *Shows) ShowAt(id services.PostID, version uint64) (frozen services.Show
 	return services.Show{}, true, false
 }
 
-// CountLive counts the shows of hosts that run, and went live after a viewer looked last and after he followed their host. It
-// is behind while nothing was read yet, which CatchUp with any version does.
+// CountLive counts the running shows of hosts that went live after the viewer last looked and after the viewer followed the
+// host. The count is marked as behind while nothing was loaded yet; CatchUp with any version loads.
 func (m *Shows) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
 	return m.CountLiveSince(hosts, seen, 0)
 }
 
-// CountLiveSince is CountLive of the shows that went live after a place too.
+// CountLiveSince is CountLive, restricted to the shows that went live after a position too.
 func (m *Shows) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count
@@ -198,7 +198,7 @@ func (m *Shows) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, aft
 	for _, followed := range hosts {
 		known := m.state.hosts.one(followed.Author)
 		count.Sequence += known.version
-		if known.active > 0 { // else none runs
+		if known.active > 0 { // otherwise none runs
 			followed.Since = max(followed.Since, after)
 			known.shows.live(followed, seen, func(*show) { count.New++ })
 		}
@@ -206,7 +206,7 @@ func (m *Shows) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, aft
 	return count
 }
 
-// LiveSince lists what CountLive counts, in the order of boards.
+// LiveSince lists the shows of CountLive, in the order of boards.
 func (m *Shows) LiveSince(hosts []services.FollowedAuthor, seen uint64) []services.Show {
 	var shows []services.Show
 	m.mu.RLock()
@@ -225,11 +225,11 @@ func (m *Shows) LiveSince(hosts []services.FollowedAuthor, seen uint64) []servic
 	return shows
 }
 
-// live finds the shows that count for a viewer.
+// live calls found for the shows that count for a viewer.
 func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found func(*show)) {
 	for _, one := range h.active {
 		if one.score <= 0 {
-			return // here the upcoming begin
+			return // the upcoming shows begin here
 		}
 		if one.from == one.show.version && one.show.liveVersion > seen && one.show.liveStamp > followed.Since {
 			found(one.show)
@@ -237,8 +237,8 @@ func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found fu
 	}
 }
 
-// Shows reads whole shows as they are now: from memory, from those that were read lately, and what is missing from SQL. What
-// never was is not in the map. One that no board has is read each time: the log does not tell of its changes.
+// Shows reads whole shows as they are now: from the cache, from recently read ones, and the missing ones from SQL. Unknown ids
+// are absent. A show that is on no board is read each time, since the log does not have its changes.
 func (m *Shows) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
 	found := make(map[services.PostID]services.Show, len(ids))
 	var others []services.PostID

@@ -7,19 +7,18 @@ import (
 	"tidings/services"
 )
 
-// host is somebody who has had a show that a board has. A board of many hosts passes most of them over without a look at
-// their shows.
+// host is a user who has or had a show on boards. A board of many hosts skips most of them without reading their shows.
 type host struct {
 	number          services.UserID
-	version         uint64     // of the log, at which other shows were live than before
+	version         uint64     // of the log, at which the set of live shows last changed
 	active, replays int64      // the greatest scores of the spans in these lists
-	shows           *hostShows // nil: none that is remembered
+	shows           *hostShows // nil: none is cached
 }
 
-// hostTable finds hosts by their numbers: with open addressing, because every badge and every board looks up all hosts whom
-// a viewer follows, up to thousands, and a map takes three times as long for that. Hosts are never taken out.
+// hostTable finds hosts by user ID. It uses open addressing, because every badge and every board looks up all hosts that a
+// viewer follows, up to thousands, and a map takes three times as long for that. Hosts are never removed.
 type hostTable struct {
-	slots []host // a power of two of them, at most half of them taken; number 0 is a free one
+	slots []host // a power of two of them, at most half of them used; number 0 is a free one
 	taken int
 }
 
@@ -27,7 +26,7 @@ const fewestHosts = 64
 
 func newHostTable() *hostTable { return &hostTable{slots: make([]host, fewestHosts)} }
 
-// slot is where a host is, or is to be.
+// slot is the slot of a host, or the free one where it belongs.
 func (t *hostTable) slot(number services.UserID) *host {
 	const spread = 0x9E3779B1 // odd: the upper bits of the product depend on all bits of the number
 	mask := uint32(len(t.slots) - 1)
@@ -40,10 +39,10 @@ func (t *hostTable) slot(number services.UserID) *host {
 	}
 }
 
-// one is a host, which is the zero value when he is not known. It is not to be changed.
+// one returns a host, the zero value for an unknown one. Callers must not modify it.
 func (t *hostTable) one(number services.UserID) *host { return t.slot(number) }
 
-// add is a host to be changed, until the next add.
+// add returns a host for modification, adding it if needed. It is valid until the next add.
 func (t *hostTable) add(number services.UserID) *host {
 	slot := t.slot(number)
 	if slot.number == number {
@@ -63,7 +62,7 @@ func (t *hostTable) add(number services.UserID) *host {
 	return slot
 }
 
-// all calls with every host.
+// all calls call with every host.
 func (t *hostTable) all(call func(*host)) {
 	for i := range t.slots {
 		if t.slots[i].number > 0 {
@@ -72,7 +71,7 @@ func (t *hostTable) all(call func(*host)) {
 	}
 }
 
-// changed notes what a look at a host is to show first. Of one without shows nothing but the version is kept.
+// changed updates the summary that boards read first. Of a host without shows only the version is kept.
 func (h *host) changed() {
 	h.active, h.replays = math.MinInt64, math.MinInt64
 	if len(h.shows.active) > 0 {

@@ -8,11 +8,11 @@ import (
 	"tidings/services"
 )
 
-// The table is a map: whatever is added in whatever order is found with what was noted last, and nobody else is.
+// The table equals a map: every added host is found with its last value, and no other host is.
 func TestTheTableOfHostsIsAMap(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		table, want := newHostTable(), map[services.UserID]uint64{}
-		// Numbers next to each other, far apart, and such as meet in one slot.
+		// IDs next to each other, far apart, and some that collide in one slot.
 		number := rapid.Custom(func(r *rapid.T) services.UserID {
 			return services.UserID(rapid.Uint32Range(1, 300).Draw(r, "n") << rapid.SampledFrom([]int{0, 0, 11, 23}).Draw(r, "shift"))
 		})

@@ -17,7 +17,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// hosting is a host of whom shows are told as mutations tell them.
+// hosting is a host whose shows are written as mutations write them.
 type hosting struct {
 	*testing.T
 	*store.Store
@@ -26,7 +26,7 @@ type hosting struct {
 
 func (h *hosting) Now() time.Time { return h.now }
 
-// change writes a show down in a transaction, with its entry of the log and where it stood before, and answers it.
+// change writes a show in a transaction, with its log entry and its former position, and returns it.
 func (h *hosting) change(before, after services.Show) services.Show {
 	h.Helper()
 	ctx := h.Context()
@@ -79,7 +79,7 @@ func boards(m *mirror.Shows, version uint64) (all boardAt) {
 	return all
 }
 
-// A node that starts late reads from SQL what another one has followed by the log: every board of every version, and counts
+// A node that starts late reads from SQL what another node has followed in the log: every board of every version, and counts
 // with the same versions.
 func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {

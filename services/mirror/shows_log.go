@@ -13,20 +13,20 @@ import (
 	"tidings/services/store"
 )
 
-// ShowFacts is what SQL knows of shows.
+// ShowFacts reads shows from SQL.
 type ShowFacts interface {
-	// Shows reads shows in whatever state.
+	// Shows reads shows in any state.
 	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error)
-	// ActiveShows lists the upcoming and live shows that boards have, of as many hosts as limit says, after a host and by hosts.
+	// ActiveShows lists the upcoming and live shows on boards, of up to limit hosts after one, grouped by host.
 	ActiveShows(ctx context.Context, after services.UserID, limit int) ([]services.Show, error)
-	// EndedShows lists the shows that are over or cancelled and of which ShowHistory has something.
+	// EndedShows lists the shows that are over or cancelled and have a row in ShowHistory.
 	EndedShows(ctx context.Context, since time.Time) ([]services.Show, error)
-	// ShowHistory lists where shows stood that moved since. One that came to boards when it was over stood nowhere from
-	// version 0 on.
+	// ShowHistory lists the former positions of shows that moved since a time. A show that was over when it was put on boards
+	// has a row without a position from version 0 on.
 	ShowHistory(ctx context.Context, since time.Time) ([]store.ShowFormer, error)
-	// PulledReplays lists hosts' newest replays that are in nobody's list, at most limit of each.
+	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
 	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error)
-	// HostVersions lists hosts after one, by their numbers.
+	// HostVersions lists the hosts after one, in order of user ID.
 	HostVersions(ctx context.Context, after services.UserID, limit int) ([]store.HostVersion, error)
 }
 
@@ -35,32 +35,32 @@ const (
 	showsFor   = 13 * time.Hour // a session lasts 12 at most; nodes' clocks may differ
 )
 
-// Shows is this node's memory of the shows of boards. It is safe for concurrent use.
+// Shows is this node's cache of the shows on boards. It is safe for concurrent use.
 type Shows struct {
 	facts   ShowFacts
 	clock   services.Clock
 	log     *slog.Logger
 	horizon time.Duration
-	read    *changelog.Cache[services.PostID, services.Show] // shows that memory does not keep
+	read    *changelog.Cache[services.PostID, services.Show] // shows that this cache does not keep
 
 	following *changelog.Following
 	mu        sync.RWMutex
 	state     *showState
-	changed   changedHosts // in the present look at the log
+	changed   changedHosts // in the present read of the log
 
-	readers *audience[services.UserID] // whose badges show hosts' live shows
+	readers *audience[services.UserID] // the users whose badges show hosts' live shows
 	boards  *audience[*HostWatch]
 }
 
-// changedHosts waits for the version of the changes: a board that is notified earlier reads the former version, and is not
-// notified again.
+// changedHosts holds changes back until the version of the cache includes them: a board that is notified earlier would read the
+// former version, and would not be notified again.
 type changedHosts struct {
-	shows, live []services.UserID // hosts of shows that changed, and of whom others are live than before
-	all         bool              // which have changed is not known
+	shows, live []services.UserID // hosts of changed shows, and hosts whose set of live shows has changed
+	all         bool              // any host may have changed
 }
 
-// NewShows makes an empty memory that follows the log. horizon is how long it remembers where shows stood before: longer than
-// any session lasts; 0 means 13 h.
+// NewShows makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any session
+// lasts; 0 means 13 h.
 func NewShows(log *changelog.Follower, facts ShowFacts, horizon time.Duration) *Shows {
 	const capacity = 10_000
 	if horizon == 0 {
@@ -77,8 +77,8 @@ func NewShows(log *changelog.Follower, facts ShowFacts, horizon time.Duration) *
 	return m
 }
 
-// Follow says which hosts are in the badges of a user who is watched here, until the next Follow or until they leave. It is called
-// before the shows are read, so that no move falls between.
+// Follow sets the hosts in the badges of a user who is watched on this node, until the next Follow or until they leave. It is
+// called before the shows are read, so that no move is missed in between.
 func (m *Shows) Follow(user services.UserID, hosts []services.FollowedAuthor) {
 	m.readers.show(user, hosts)
 }
@@ -98,7 +98,8 @@ func (m *Shows) learned(users []services.UserID, sums []uint64) {
 	}
 }
 
-// CatchUp sees to it that memory is at a version of the log or a later one. A version that the log does not have is INVALID.
+// CatchUp makes sure that the cache is at a version of the log or a later one. INVALID for a version that the log does not
+// have.
 func (m *Shows) CatchUp(ctx context.Context, version uint64) error {
 	if m.Loaded() && m.Version() >= version {
 		return nil
@@ -112,10 +113,10 @@ func (m *Shows) CatchUp(ctx context.Context, version uint64) error {
 	return nil
 }
 
-// Refresh reads what the log has of shows: so this node sees its own change at once.
+// Refresh reads the log of shows, so that this node sees its own change at once.
 func (m *Shows) Refresh(ctx context.Context) error { return m.following.Refresh(ctx) }
 
-// followed forgets what no session needs any more, and notifies of what has changed.
+// followed drops what no session needs any more, and notifies of the changes.
 func (m *Shows) followed(err error) {
 	if err == nil {
 		m.forget()
@@ -136,7 +137,7 @@ func (m *Shows) followed(err error) {
 	m.boards.tellOwed()
 }
 
-// apply makes changes in their order. It makes none and answers false when one of them does not say what changed.
+// apply applies changes in their order. When one of them does not say what changed, it applies none and returns false.
 func (m *Shows) apply(entries []changelog.Entry) bool {
 	changes := make([]ShowChange, len(entries))
 	for i, entry := range entries {
@@ -155,7 +156,7 @@ func (m *Shows) apply(entries []changelog.Entry) bool {
 	state := m.state
 	for i, change := range changes {
 		m.read.Keep(change.Show.ID, change.Show)
-		// Of one that is over for long a text has changed.
+		// Only a text has changed, of a show that was over long ago.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
 			continue
 		}
@@ -169,10 +170,10 @@ func (m *Shows) apply(entries []changelog.Entry) bool {
 	return true
 }
 
-// load reads all anew. The order is what makes it whole while others go on writing. The log's head was read first: what is
-// applied afterwards may be in what was read, and changes nothing then. Versions come before the shows: a count that
-// is newer than its version is told again when the log brings that. Active shows come before those that are over, which one of them may
-// have become, and where they stood comes last: it is never behind the shows.
+// load reads everything anew. The order of the reads keeps the result complete while others go on writing. The log's head was
+// read first: entries after it may be in the loaded state already, and change nothing then. Versions come before the shows: a
+// count that is newer than its version is notified again when the log brings that version. Active shows come before those that
+// are over, since an active show may end in between. Former positions come last, so they are never behind the shows.
 func (m *Shows) load(ctx context.Context) error {
 	since := m.clock.Now().Add(-m.horizon)
 	state := newShowState()
@@ -203,7 +204,7 @@ func (m *Shows) load(ctx context.Context) error {
 	return nil
 }
 
-// loadHosts reads the hosts' versions and answers those of whom some replays are pulled.
+// loadHosts reads the hosts' versions and returns the hosts with pulled replays.
 func (m *Shows) loadHosts(ctx context.Context, state *showState) (pulls []services.UserID, err error) {
 	for after := services.UserID(0); ; {
 		hosts, err := m.facts.HostVersions(ctx, after, showsBatch)
@@ -233,7 +234,7 @@ func (m *Shows) loadActive(ctx context.Context, state *showState) error {
 	}
 }
 
-// fill adds to the active shows what was and where they stood. What moves are to be forgotten when says history alone.
+// fill adds the ended shows and the former positions to the active shows. Only the history says when a move can be forgotten.
 func (s *showState) fill(ended []services.Show, history []store.ShowFormer) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)
@@ -247,7 +248,7 @@ func (s *showState) fill(ended []services.Show, history []store.ShowFormer) {
 	}
 	for _, one := range s.byID {
 		if over := one.is(services.ShowReplay) && !one.pull || one.is(services.ShowCancelled); over && one.settled {
-			// It came to boards as what it is.
+			// It was over when it was put on boards.
 			one.settled = false
 			s.passing = append(s.passing, passing{one.updated / 1000, one.id, one.version})
 		}
@@ -255,7 +256,7 @@ func (s *showState) fill(ended []services.Show, history []store.ShowFormer) {
 	slices.SortStableFunc(s.passing, func(a, b passing) int { return cmp.Compare(a.at, b.at) })
 }
 
-// install changes memory for what was loaded. What has changed is not known.
+// install replaces the cache with the loaded state. Which shows have changed is not known.
 func (m *Shows) install(state *showState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 	"tidings/services/store"
 )
 
-// history is what the model knows: every state that was ever committed. A board at a version is a sorted list of it.
+// history is the model: every state that was ever committed. A board at a version is a sorted list of it.
 type history struct {
 	r      *rapid.T
 	s      *showSQL
 	states []services.Show // in the order of their versions
 	times  []time.Time     // when each version of the log was written, from version 1 on
 	nextID services.PostID
-	client map[services.UserID]services.LiveCount // somebody who asks all nodes, and drops what is not newer
+	client map[services.UserID]services.LiveCount // a client that asks all nodes, and drops what is not newer
 }
 
 const modelHosts = services.UserID(4)
@@ -50,7 +50,7 @@ func (h *history) write() {
 		plan := s.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute).Truncate(time.Minute)
 		status := services.ShowUpcoming
 		if what == 0 && rapid.IntRange(0, 9).Draw(r, "direct") == 0 {
-			status = services.ShowReplay // it came to boards when it was over: its host was new
+			status = services.ShowReplay // its host was new, so it was over when it was put on boards
 		}
 		h.committed(s.move(services.Show{ID: h.nextID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
 		return
@@ -77,7 +77,7 @@ func (h *history) write() {
 	h.committed(s.move(one))
 }
 
-// imported commits many shows at once, of which the log says only that there are some.
+// imported commits many shows at once, for which the log has only one entry without a show.
 func (h *history) imported() {
 	s := h.s
 	s.head++
@@ -106,7 +106,7 @@ func (h *history) imported() {
 	h.noted()
 }
 
-// again makes the changes after a version once more that memory has made.
+// again applies the changes after a version a second time.
 func (h *history) again(m *Memories, after uint64) {
 	var entries []changelog.Entry
 	for _, entry := range h.s.log {
@@ -117,7 +117,7 @@ func (h *history) again(m *Memories, after uint64) {
 	m.Shows.apply(entries)
 }
 
-// at is every show as it stood at a version.
+// at returns every show as it was at a version.
 func (h *history) at(version uint64) map[services.PostID]services.Show {
 	stood := map[services.PostID]services.Show{}
 	for _, one := range h.states {
@@ -141,7 +141,7 @@ func board(stood map[services.PostID]services.Show, replays bool, hosts []servic
 	return list
 }
 
-// check compares memory with the model at all versions that a session can still have.
+// check compares the cache with the model at all versions that a session can still have.
 func (h *history) check(m *Memories) {
 	r, s := h.r, h.s
 	cut := s.now.Add(-time.Hour)
@@ -150,7 +150,7 @@ func (h *history) check(m *Memories) {
 	}), 1, int(modelHosts), rapid.ID[services.UserID]).Draw(r, "hosts")...)
 	for version := uint64(0); version <= m.Shows.Version(); version++ {
 		if int(version) < len(h.times) && !h.times[version].After(cut) {
-			continue // who saw this version saw the next one before the horizon
+			continue // a reader of this version saw the next one before the horizon
 		}
 		stood := h.at(version)
 		shows, more := m.Shows.ActiveAt(hosts, version, services.ShowPlace{}, 1000)
@@ -169,7 +169,7 @@ func (h *history) check(m *Memories) {
 	h.checkCounts(m)
 }
 
-// checkReplays: everything that ended within the horizon and every pulled replay is there, and nothing that is not the truth.
+// checkReplays checks that every replay that ended within the horizon and every pulled replay is there, and nothing untrue.
 func (h *history) checkReplays(version uint64, got, truth []line, cut time.Time) {
 	known := got[:0:0]
 	for _, one := range truth {
@@ -183,7 +183,7 @@ func (h *history) checkReplays(version uint64, got, truth []line, cut time.Time)
 	}
 }
 
-// checkCounts compares what badges count, and sees to it that a client that goes by the sequences has the right number.
+// checkCounts compares the counts of badges, and checks that a client that goes by the sequences has the right number.
 func (h *history) checkCounts(m *Memories) {
 	stood := h.at(m.Shows.Version())
 	for host := services.UserID(1); host <= modelHosts; host++ {
@@ -215,8 +215,9 @@ func (h *history) ask(m *Memories, host services.UserID) {
 	}
 }
 
-// Whatever happens to shows, and however memory learns of it, it has every board of every version that a session can have:
-// by the log, by a load in the middle of changes, by a log that was cut or is read twice, on a node that starts late or lags.
+// Whatever happens to shows, and however the cache learns of it, it has every board of every version that a session can have:
+// from the log, from a load in the middle of changes, from a log that was trimmed or is read twice, on a node that starts late
+// or lags.
 func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		h := &history{r: r, s: newShowSQL(), client: map[services.UserID]services.LiveCount{}}
@@ -235,7 +236,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 		for range rapid.IntRange(1, 50).Draw(r, "steps") {
 			m := nodes[rapid.IntRange(0, 1).Draw(r, "node")]
 			switch rapid.IntRange(0, 9).Draw(r, "step") {
-			case 0: // it starts anew
+			case 0: // the node restarts
 				i := slices.Index(nodes, m)
 				nodes[i] = s.mirror()
 				turn(t, nodes[i])
@@ -276,7 +277,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	})
 }
 
-// checkForgotten: once no session can need it, nothing is left of the past but pulled replays.
+// checkForgotten checks that, once no session can need it, nothing is left of the past but pulled replays.
 func (h *history) checkForgotten(m *Memories) {
 	want := 0
 	for _, one := range h.s.shows {

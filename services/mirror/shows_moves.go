@@ -6,14 +6,14 @@ import (
 	"tidings/services"
 )
 
-// ShowMove is a show that is not where it was at a version.
+// ShowMove is a show whose position is not the one that it had at a version.
 type ShowMove struct {
-	Was services.Show // as it was then; without an id: no board had it
-	Is  services.Show // as it is
+	Was services.Show // as it was then; without an id: it was on no board
+	Is  services.Show // as it is now
 }
 
-// MovedSince lists the shows of hosts that moved after a version, in no order. Who came to boards since and is on none any
-// more is not among them.
+// MovedSince lists the shows of hosts that moved after a version, in no order. Shows that were put on boards since and are on
+// none any more are left out.
 func (m *Shows) MovedSince(hosts []services.FollowedAuthor, version uint64) (moves []ShowMove) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -11,8 +11,7 @@ import (
 	"tidings/services"
 )
 
-// What moved since a version is what a comparison of then and now shows, for every version there was, also on a node that
-// starts late.
+// The moves since a version equal a comparison of then and now, for every version there was, also on a node that starts late.
 func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newShowSQL()

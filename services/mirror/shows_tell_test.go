@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 )
 
-// Whole shows come from memory, else from those that were read lately, else from SQL. What no board has is read each time.
+// Whole shows come from the cache, then from recently read ones, then from SQL. A show on no board is read each time.
 func TestWholeShows(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
@@ -57,7 +57,7 @@ func TestWholeShows(t *testing.T) {
 	read(0, 1, 2)
 }
 
-// An older copy of a show, which SQL gave while a newer one came by the log, is not kept.
+// An older copy of a show, which SQL returned while the log brought a newer one, is not kept.
 func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
@@ -77,7 +77,7 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	}
 }
 
-// Whose badges show a host is told when a show of his begins or ends to run, and not of other changes.
+// Users whose badges include a host are notified when a show of that host starts or stops being live, and not of other changes.
 func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
@@ -89,7 +89,7 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
 		if turn(t, m); told.Load() != want {
-			t.Errorf("after %s he was told %d times, want %d", what, told.Load(), want)
+			t.Errorf("after %s the reader was notified %d times, want %d", what, told.Load(), want)
 		}
 	}
 	step(0, "nothing")
@@ -102,14 +102,14 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 		t.Errorf("counted %+v", got)
 	}
 	if got := m.Shows.CountLive(of(7, 8), live.Version); got.New != 0 {
-		t.Errorf("who has looked counts %+v", got)
+		t.Errorf("after looking, the reader counts %+v", got)
 	}
 	s.text(s.shows[1])
-	s.start(2, 5) // of somebody whom he does not follow
+	s.start(2, 5) // of a host that the reader does not follow
 	step(1, "other changes")
 	s.end(1, 6)
 	step(2, "an end")
-	s.head++ // its entry was cut off, and all is loaded: what has changed nobody knows
+	s.head++ // its entry was trimmed, and everything is loaded: which shows changed is not known
 	s.planned(3, 7, 9)
 	step(3, "a load")
 	m.Log.Unfollow([]services.UserID{reader})
@@ -124,7 +124,7 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	}
 }
 
-// An open board is told of whatever changes of its hosts' shows.
+// An open board is notified of every change of its hosts' shows.
 func TestOpenBoardsAreTold(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
@@ -146,7 +146,7 @@ func TestOpenBoardsAreTold(t *testing.T) {
 			default:
 			}
 			if got != want {
-				t.Errorf("after %s board %d was told: %t", what, i+1, got)
+				t.Errorf("after %s board %d was notified: %t", what, i+1, got)
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func TestOpenBoardsAreTold(t *testing.T) {
 	step(false, false, "nothing new")
 	s.planned(3, 9, 5)
 	step(false, true, "a plan of another host")
-	s.head++ // its entry is cut off
+	s.head++ // its entry is trimmed
 	s.planned(4, 6, 5)
 	step(true, true, "a load")
 	one.Close()
@@ -170,12 +170,12 @@ func TestOpenBoardsAreTold(t *testing.T) {
 	s.planned(5, 7, 5)
 	step(false, false, "closing")
 	if left := m.Shows.boards; len(left.shown)+len(left.owed) != 0 || left.all {
-		t.Errorf("of closed boards is left: %v, %v, %t", left.shown, left.owed, left.all)
+		t.Errorf("closed boards left: %v, %v, %t", left.shown, left.owed, left.all)
 	}
 }
 
-// A timer that ends while the log is read tells nobody of a change that has no version yet: who looked then would see the
-// former version, and would not be told again.
+// A timer that fires while the log is read does not notify of a change that has no version yet: a notified board would read the
+// former version, and would not be notified again.
 func TestNobodyIsToldOfAVersionThatIsNotThereYet(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
@@ -187,18 +187,18 @@ func TestNobodyIsToldOfAVersionThatIsNotThereYet(t *testing.T) {
 	m.Shows.boards.tellOwed() // as a timer does
 	select {
 	case <-board.Moved():
-		t.Errorf("the board was told at version %d", m.Shows.Version())
+		t.Errorf("the board was notified at version %d", m.Shows.Version())
 	default:
 	}
 	turn(t, m)
 	select {
 	case <-board.Moved():
 	default:
-		t.Error("the board was not told")
+		t.Error("the board was not notified")
 	}
 }
 
-// What changes just after something was told is told by a timer, once for all of it, and never left out.
+// Changes right after a notification are notified by a timer, once for all of them, and never left out.
 func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 	told := make(chan []string, 10)
 	a := newAudience(services.SystemClock{}, func(whom []string) {
@@ -213,7 +213,7 @@ func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 		case whom := <-told:
 			return whom
 		case <-time.After(30 * time.Second):
-			t.Fatal("nobody was told")
+			t.Fatal("nobody was notified")
 			return nil
 		}
 	}
@@ -222,14 +222,14 @@ func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 	a.moved(7)
 	a.tellOwed()
 	if first := next(); !slices.Equal(first, []string{"one"}) {
-		t.Errorf("told first were %v", first)
+		t.Errorf("notified first were %v", first)
 	}
 	a.moved(8)
 	a.tellOwed()
 	a.moved(7 + 1<<12)
 	a.tellOwed()
 	for heard := []string(nil); !slices.Equal(heard, []string{"one", "two"}); {
-		heard = slices.Compact(slices.Sorted(slices.Values(append(heard, next()...)))) // a slow machine tells each at once
+		heard = slices.Compact(slices.Sorted(slices.Values(append(heard, next()...)))) // a slow machine notifies of each at once
 	}
 	a.show("one", of(8))
 	a.show("two", nil)
@@ -238,8 +238,8 @@ func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 	}
 }
 
-// Of hosts whose replays are in nobody's list the newest are kept, and besides all that a running session may have to leave
-// out or to show.
+// Of hosts whose replays are in no list the newest are kept, and besides all that a running session may have to leave out or to
+// show.
 func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
@@ -277,7 +277,7 @@ func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 	}
 }
 
-// A change that cannot be read is in what is loaded then.
+// An entry that cannot be parsed causes a load, which contains its change.
 func TestAnEntryOfShowsThatCannotBeReadLoadsAll(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
@@ -298,7 +298,7 @@ func TestAnEntryOfShowsThatCannotBeReadLoadsAll(t *testing.T) {
 	}
 }
 
-// Requests that need a version, the loop that reads the log and readers go on at once.
+// Requests that need a version, the loop that reads the log, and readers run concurrently.
 func TestBoardsAreReadWhileTheLogIs(t *testing.T) {
 	s := newShowSQL()
 	for i := range services.PostID(200) {

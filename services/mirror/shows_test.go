@@ -25,13 +25,13 @@ type showSQL struct {
 	versions map[services.UserID]uint64
 	head     uint64
 	now      time.Time
-	between  func(what string) // runs before each read: others go on writing while memory loads
-	unclear  atomic.Bool       // the log says once that much has changed
+	between  func(what string) // runs before each read, as if others wrote while the cache loads
+	unclear  atomic.Bool       // the next log entry does not say what changed
 
 	sqlShows, loads int
 }
 
-// Where a test is not about shows there are none.
+// In tests of other caches there are no shows.
 func (e *engines) Shows(context.Context, []services.PostID) (map[services.PostID]services.Show, error) {
 	return nil, e.sqlDown
 }
@@ -69,7 +69,7 @@ func (s *showSQL) mirror() *Memories {
 	return New(Config{Facts: s, Redis: s, Log: slog.New(slog.DiscardHandler), Clock: s, Poll: time.Hour, ShowHistory: time.Hour})
 }
 
-// move commits a show whose status or place is another one, and answers it with its version.
+// move commits a show with another status or position, and returns it with its version.
 func (s *showSQL) move(next services.Show) services.Show {
 	former, known := s.shows[next.ID]
 	next.Version, next.UpdatedAt = s.head+1, s.now
@@ -92,7 +92,7 @@ func (s *showSQL) move(next services.Show) services.Show {
 	return next
 }
 
-// text commits a show of which only texts are others.
+// text commits a show with other texts only.
 func (s *showSQL) text(next services.Show) services.Show {
 	s.now = s.now.Add(time.Microsecond)
 	next.UpdatedAt = s.now
@@ -202,7 +202,7 @@ func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit i
 	return list, s.sqlDown
 }
 
-// planned is a show of a host that is planned so many minutes after noon.
+// planned is a show of a host, planned so many minutes after noon.
 func (s *showSQL) planned(id services.PostID, host services.UserID, minutes int) services.Show {
 	return s.move(services.Show{ID: id, Host: host, Title: "title", Status: services.ShowUpcoming, PlannedAt: minute(minutes)})
 }
@@ -254,7 +254,7 @@ func active(m *Memories, version uint64, hosts ...services.UserID) []services.Po
 	return showIDs(shows)
 }
 
-// The story of a board: what ran and was planned at one version stays so, whatever happens afterwards.
+// A board at a version stays as it was, whatever happens afterwards.
 func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
@@ -272,7 +272,7 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	}
 	s.end(3, 50)
 	second := s.start(5, 55).Version
-	for range 2 { // by the log, and by a node that starts now
+	for range 2 { // from the log, and on a node that starts now
 		turn(t, m)
 		if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) {
 			t.Errorf("the first board is now %v", got)
@@ -300,7 +300,7 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	}
 }
 
-// A page goes on after a place, and says whether more follows.
+// A page continues after a position, and says whether more follows.
 func TestPagesOfABoard(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
@@ -333,7 +333,7 @@ func TestPagesOfABoard(t *testing.T) {
 	}
 }
 
-// A version that is not there yet is read from the log by who needs it, and one that the log does not have is refused.
+// A request that needs a later version reads it from the log; a version that the log does not have is refused.
 func TestCatchingUp(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()

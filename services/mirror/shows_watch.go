@@ -8,26 +8,26 @@ import (
 	"tidings/services/changelog"
 )
 
-// audience is who is told when shows of a host change: K is whom or what. Who is shown whose shows is kept as a list of
-// numbers for each, and all lists are walked when something is to be told, at most ten times a second: 10,000 who are shown
-// 200 hosts are 8 MB and some milliseconds so, where an index by hosts would be ten times that.
+// audience is a set of receivers to notify when shows of their hosts change; K identifies a receiver. Each receiver has a list
+// of host IDs, and a notification walks all lists, at most ten times a second. For 10,000 receivers with 200 hosts each that
+// takes 8 MB and some milliseconds; an index by host would take ten times that.
 type audience[K comparable] struct {
 	clock services.Clock
 	tell  func(whom []K) // must not block
 
 	mu    sync.Mutex
 	shown map[K][]services.UserID
-	owed  map[services.UserID]struct{} // their shows have changed, and the audience does not know yet
-	all   bool                         // whose shows have changed is not known
+	owed  map[services.UserID]struct{} // hosts whose shows have changed since the last notification
+	all   bool                         // it is not known whose shows have changed
 	told  time.Time
-	waits bool // a timer will tell them
+	waits bool // a timer will notify
 }
 
 func newAudience[K comparable](clock services.Clock, tell func(whom []K)) *audience[K] {
 	return &audience[K]{clock: clock, tell: tell, shown: map[K][]services.UserID{}, owed: map[services.UserID]struct{}{}}
 }
 
-// show says whose shows somebody is shown from now on.
+// show sets the hosts of a receiver.
 func (a *audience[K]) show(whom K, hosts []services.FollowedAuthor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,7 +57,7 @@ func (a *audience[K]) leave(whom []K) {
 	}
 }
 
-// moved says that shows of a host have changed.
+// moved notes that shows of a host have changed.
 func (a *audience[K]) moved(host services.UserID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,14 +66,14 @@ func (a *audience[K]) moved(host services.UserID) {
 	}
 }
 
-// movedAll says that it is not known whose shows have changed.
+// movedAll notes that shows of unknown hosts have changed.
 func (a *audience[K]) movedAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = len(a.shown) > 0
 }
 
-// tellOwed tells of what changed: at once, or by a timer when it was told of something just now.
+// tellOwed notifies of the pending changes: at once, or by a timer when the last notification was just now.
 func (a *audience[K]) tellOwed() {
 	a.mu.Lock()
 	whom := a.due(a.clock.Now())
@@ -83,7 +83,7 @@ func (a *audience[K]) tellOwed() {
 			a.mu.Lock()
 			a.waits = false
 			a.mu.Unlock()
-			a.tellOwed() // which waits again when others were told meanwhile
+			a.tellOwed() // which waits again if a notification was sent meanwhile
 		})
 	}
 	a.mu.Unlock()
@@ -94,7 +94,7 @@ func (a *audience[K]) due(now time.Time) (whom []K) {
 	if since := now.Sub(a.told); len(a.owed) == 0 && !a.all || since >= 0 && since < changelog.NotifyGap {
 		return nil
 	}
-	// Most numbers are none of those that are looked for, and one bit says so.
+	// Most IDs do not match, and one bit is enough to find that out.
 	const bits = 1 << 12
 	var maybe [bits]bool
 	for host := range a.owed {
@@ -116,21 +116,21 @@ func (a *audience[K]) due(now time.Time) (whom []K) {
 	return whom
 }
 
-// HostWatch tells an open board that a show of one of its hosts has changed.
+// HostWatch notifies an open board when a show of one of its hosts has changed.
 type HostWatch struct {
 	boards *audience[*HostWatch]
 	moved  chan struct{}
 }
 
-// WatchHosts opens a watch, for nobody's shows until Show says whose. It is closed when the board is.
+// WatchHosts opens a watch without hosts; Show sets them. Close it with the board.
 func (m *Shows) WatchHosts() *HostWatch {
 	return &HostWatch{boards: m.boards, moved: make(chan struct{}, 1)}
 }
 
-// Moved is a channel that has a token when a show has changed since the last one was taken: where it stands, or its texts.
+// Moved is a channel that gets a token when a show has changed since the last token was taken: its position or its texts.
 func (w *HostWatch) Moved() <-chan struct{} { return w.moved }
 
-// Show says whose shows the board has from now on. It is called before they are read, so that no change falls between.
+// Show sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.
 func (w *HostWatch) Show(hosts []services.FollowedAuthor) { w.boards.show(w, hosts) }
 
 // Close ends the watch.

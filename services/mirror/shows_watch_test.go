@@ -9,8 +9,8 @@ import (
 	"tidings/services"
 )
 
-// A change that comes while a timer waits, and after the others it waited for were told, is told by that timer or the next:
-// nothing else needs to happen.
+// A change during a timer, after the notification that it waited for, is notified by that timer or the next, without any
+// further event.
 func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -38,7 +38,7 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 		defer mu.Unlock()
 		for who, by := range map[services.UserID]time.Duration{1: 0, 2: 150, 3: 150, 4: 250} {
 			if at, ok := told[who]; !ok || at > by*time.Millisecond {
-				t.Errorf("user %d was told (%t) after %s, want %d ms at most", who, ok, at, by)
+				t.Errorf("user %d was notified (%t) after %s, want %d ms at most", who, ok, at, by)
 			}
 		}
 	})

@@ -17,7 +17,7 @@ func (e *engines) LogHeads(context.Context) (map[string]uint64, error) {
 	return heads, e.sqlDown
 }
 
-// A hint that finds nothing new costs one SELECT, and one that finds something reads the kinds that have grown.
+// A hint without a change costs one SELECT, and one with changes reads only the kinds that have grown.
 func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
@@ -34,7 +34,7 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 		e.sqlLogs, told = 0, 0
 		got, err := m.Log.Tail(t.Context())
 		if err != nil || got != changes || e.sqlLogHeads.Load() != heads || e.sqlLogs != logs || told != notices {
-			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, told %d times, %v", what, got, e.sqlLogHeads.Load(), e.sqlLogs, told, err)
+			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, notified %d times, %v", what, got, e.sqlLogHeads.Load(), e.sqlLogs, told, err)
 		}
 	}
 	tail("nothing new", 0, 1, 0, 0)
