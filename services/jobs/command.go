@@ -15,37 +15,37 @@ type Command struct {
 	Name  string // the mutation's name, for idempotency and logs
 	Actor services.UserID
 
-	// Key is the client's idempotency key, "" for none. It remembers the answer: what was made, or the refusal (CONFLICT,
-	// NOT_FOUND or FORBIDDEN; after any other error it is free). Input is the mutation's input without the key: with a Key it
-	// is needed, and the same key with another input is refused. See inputHash.
+	// Key is the client's idempotency key, "" for none. It remembers the answer: the ids that were made, or the refusal
+	// (CONFLICT, NOT_FOUND or FORBIDDEN; any other error leaves the key free). Input is the mutation's input without the key.
+	// It is needed with a Key: the same key with another input is refused. See inputHash.
 	Key   string
 	Input any
-	// Makes is the type of the first id that Apply answers, as services.PostType; "" where it answers none that is global.
+	// Makes is the type of the first id that Apply answers, as services.PostType; "" if that is no global id.
 	Makes string
 
-	// Apply writes the facts and the jobs and answers the ids that it made. It may run more than once. With ErrUnchanged it answers
-	// the ids too; what it wrote is undone, and the command has happened.
+	// Apply writes the facts and the jobs and answers the ids that it made. It may run more than once. With ErrUnchanged it
+	// still answers the ids, its writes are rolled back, and the command counts as successful.
 	Apply func(ctx context.Context, tx *sql.Tx) (ids []string, err error)
 	// AfterCommit brings the actor's own views up to date; nil for none. It may fail: the job remains.
 	AfterCommit func(ctx context.Context) error
-	// CoalesceKey names what AfterCommit updates. Of one actor's commands that are committed together and have the same key, the
-	// last one's AfterCommit runs for all. Those with "" run each.
+	// CoalesceKey names the view that AfterCommit updates. Of one actor's commands that are committed together with the same
+	// key, only the last one's AfterCommit runs, for all of them. Commands with "" run each.
 	CoalesceKey string
 
 	ids     []string
-	refusal *services.Error // the answer, now or, under the same idempotency key, the first time; nil when it happened
+	refusal *services.Error // the answer, now or, under the same idempotency key, the first time; nil after success
 	stale   bool
 
 	unchanged bool
 }
 
-// ErrUnchanged is what Apply answers when the state that the command asks for holds already.
+// ErrUnchanged is the error of Apply when the requested state holds already.
 var ErrUnchanged = services.Errorf(services.Conflict, "the state that is asked for holds already")
 
-// Changed says whether a command that happened changed anything, now or, under the same idempotency key, the first time.
+// Changed says whether a successful command changed anything, now or, under the same idempotency key, the first time.
 func (c *Command) Changed() bool { return !c.unchanged }
 
-// ViewsStale says that the command happened and its AfterCommit failed: the actor's views do not show it yet.
+// ViewsStale says that the command succeeded and its AfterCommit failed: the actor's views do not show it yet.
 func (c *Command) ViewsStale() bool { return c.stale }
 
 // IDs are the ids that the mutation made, now or, under the same idempotency key, the first time.
@@ -53,12 +53,13 @@ func (c *Command) IDs() []string { return c.ids }
 
 const maxIdempotencyKey = 64
 
-// CheckKey says whether an idempotency key is fit: 1 to 64 characters.
+// CheckKey says whether an idempotency key is valid: 1 to 64 characters.
 func CheckKey(key string) error {
 	return services.CheckText("idempotencyKey", key, 1, maxIdempotencyKey)
 }
 
-// run applies the command once for its key. A refusal that the key remembers is left in c.refusal: it is a fact to commit.
+// run applies the command once for its key. A refusal under a key is stored in c.refusal and not returned as an error,
+// because the key's memory of it must be committed.
 func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	c.ids, c.refusal, c.unchanged = nil, nil, false
 	if c.Key == "" {
@@ -71,8 +72,8 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	// The key comes before the facts. Of two requests with one key the second waits here for the end of the first and then
-	// answers as it did; if it came as far as the facts it would meet the first one's and be refused as a repetition.
+	// The key comes before the facts. Of two requests with one key, the second waits here for the end of the first and then
+	// gives the same answer. If the facts came first, it would find those of the first request and be refused as a repetition.
 	err = Remember(ctx, tx, scope, c.Key, hash, nil)
 	if errors.Is(err, ErrRemembered) {
 		return c.recall(ctx, tx, scope, hash)
@@ -101,8 +102,8 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	return RememberMade(ctx, tx, scope, c.Key, c.ids)
 }
 
-// refuse notes the refusal under the command's key, so that a late repetition is answered alike and has no effect on what
-// happened since. An error that is not about the state leaves the key free: the same request may succeed later.
+// refuse stores the refusal under the command's key, so that a late repetition gets the same answer and does not affect
+// later changes. An error that is not about the state leaves the key free: the same request may succeed later.
 func (c *Command) refuse(ctx context.Context, tx *sql.Tx, scope string, failed error) error {
 	refusal, ok := errors.AsType[*services.Error](failed)
 	if !ok {
@@ -116,14 +117,14 @@ func (c *Command) refuse(ctx context.Context, tx *sql.Tx, scope string, failed e
 	return failed
 }
 
-// recall answers as the key was answered the first time.
+// recall gives the first answer of the key again.
 func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, hash []byte) error {
 	had, found, err := Recall(ctx, tx, scope, c.Key)
 	if err != nil {
 		return err
 	}
 	if !found {
-		return ErrRemembered // forgotten between the two statements: the next request takes it
+		return ErrRemembered // the key expired between the two statements: the next request takes it
 	}
 	if !bytes.Equal(had.BodyHash, hash) && !c.fitsUnversioned(had) {
 		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), IdempotencyFor)

@@ -10,8 +10,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Commit is the one way in which mutations happen: one transaction with facts and jobs for each command, grouped; then the
-// actor's own views, for at most 300 ms; then the answer. A command that fails leaves the others alone; errs[i] is of cmds[i].
+// Commit is the only way to run mutations. It commits the facts and jobs of each command in one transaction, grouped; then
+// it updates the actors' own views, for at most 300 ms; then it answers. A command that fails does not affect the others;
+// errs[i] is of cmds[i].
 func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	writes := make([]func(*sql.Tx) error, len(cmds))
 	for i, cmd := range cmds {
@@ -35,14 +36,14 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	return errs
 }
 
-// Of more commands than manyCommands the actors' own views are brought up to date by the jobs, but for what needs no SQL and
-// the first few reads: one by one they would cost PostgreSQL several round trips each.
+// Beyond manyCommands commands, the jobs bring the actors' own views up to date, except for updates that need no SQL and the
+// first few reads: one by one, reads would cost PostgreSQL several round trips each.
 const (
 	manyCommands = 20
 	readsOfMany  = 3
 )
 
-// afterCommit updates the actors' own views, in order for one actor and side by side for several.
+// afterCommit updates the actors' own views: one actor's in order, several actors' in parallel.
 func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error) {
 	byActor := map[services.UserID][]*Command{}
 	for i, cmd := range cmds {
@@ -50,7 +51,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 			byActor[cmd.Actor] = append(byActor[cmd.Actor], cmd)
 		}
 	}
-	// The fact is safe: a client that goes away must not leave its own view behind.
+	// The fact is committed: a client that disconnects must not leave its own view stale.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.AfterCommit)
 	defer cancel()
 	if len(cmds) > manyCommands {
@@ -77,5 +78,5 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 			return nil
 		})
 	}
-	_ = group.Wait() // failures are logged above and mended by the jobs
+	_ = group.Wait() // failures are logged above, and the jobs make up for them
 }

@@ -12,35 +12,37 @@ import (
 const (
 	// beatEvery is the time between two heartbeats. They cost a round trip each and no wait for the disk.
 	beatEvery = 250 * time.Millisecond
-	// silentAfter is when what a node holds is no longer taken for being done: together with two beats less than a second.
+	// silentAfter is when the jobs that a node holds no longer count as in progress: together with two beats less than a
+	// second.
 	silentAfter = 600 * time.Millisecond
-	// deadAfter is when others take over what a node holds. One that comes back finds its tokens void.
+	// deadAfter is when others take over the jobs that a node holds. If the node comes back, it finds its tokens void.
 	deadAfter = 2 * time.Second
-	// lostAfter is when nothing of a node is left that others would have to wait for: PostgreSQL has ended its transactions.
+	// lostAfter is when a node holds nothing any more that others would wait for: PostgreSQL has ended its transactions by
+	// then.
 	lostAfter = 10 * time.Second
 	// beatWithin bounds one turn of a heartbeat.
 	beatWithin = time.Second
-	// heldAtOnce bounds how many jobs of silent nodes are read: beyond it every count may lack one of them.
+	// heldAtOnce bounds how many jobs of silent nodes are read: beyond it every count may lack the effect of one of them.
 	heldAtOnce = 5000
 )
 
-// Heartbeat tells the other nodes on this database that this one lives, and takes over what silent ones hold: their jobs are
-// freed after two seconds, and until those are done Behind names the counts that they may change. On SQLite, which
-// serves one process, it only gives back jobs whose fate SQL did not tell.
+// Heartbeat announces to the other nodes on this database that this one lives, and takes over the jobs of silent ones. These
+// are freed after two seconds, and until they are done, Behind names the counts that they may change. On SQLite, which
+// serves one process, it only gives back jobs whose state is unknown because SQL did not answer.
 type Heartbeat struct {
 	engine *Engine
 
-	// Of the process before under the same name, if it did not end well: it is gone, and PostgreSQL may not know it yet.
+	// A process before this one, under the same name, did not end well. PostgreSQL may not have noticed that it is gone.
 	crashed bool
-	begun   time.Time // this process
-	left    []Job     // what could not be freed so far
+	begun   time.Time // the start of this process
+	left    []Job     // jobs that could not be freed so far
 }
 
 // Heartbeat makes this node's heartbeat.
 func (e *Engine) Heartbeat() *Heartbeat { return &Heartbeat{engine: e} }
 
-// OnBeat calls a function with the nodes on this database whenever they were listed: when the heartbeat begins and, while there
-// are any, after each beat. An error fails the beat. It comes before the heartbeat.
+// OnBeat registers a function that gets the nodes on this database each time they are listed: when the heartbeat begins and,
+// while there are any, after each beat. An error fails the beat. Call it before the heartbeat begins.
 func (e *Engine) OnBeat(call func(ctx context.Context, nodes []Node) error) {
 	e.beats = append(e.beats, call)
 }
@@ -54,7 +56,8 @@ func (e *Engine) onBeat(ctx context.Context, nodes []Node) error {
 	return nil
 }
 
-// Begin releases leases left by a crashed process of the same name and makes this node known. It comes before the workers.
+// Begin releases leases left by a crashed process of the same name and announces this node. Call it before the workers
+// start.
 func (h *Heartbeat) Begin(ctx context.Context) error {
 	before, err := Nodes(ctx, h.engine.db)
 	if err != nil {
@@ -76,7 +79,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 }
 
 // freeOwn releases leases that a crashed process of the same name left. Jobs that its transactions have locked stay until
-// PostgreSQL has ended those.
+// PostgreSQL has ended these transactions.
 func (h *Heartbeat) freeOwn(ctx context.Context) error {
 	freed, left, err := FreeOwnJobs(ctx, h.engine.db, heldAtOnce)
 	if err != nil {
@@ -93,7 +96,7 @@ func (h *Heartbeat) freeOwn(ctx context.Context) error {
 // lingers says whether PostgreSQL may still run transactions of a crashed process of the same name.
 func (h *Heartbeat) lingers() bool { return h.crashed && time.Since(h.begun) < lostAfter }
 
-// Run beats until ctx ends, and then takes this node off the list. It outlives the workers.
+// Run beats until ctx ends, and then takes this node off the list. It ends after the workers.
 func (h *Heartbeat) Run(ctx context.Context) error {
 	failing := false
 	err := services.Every(ctx, beatEvery, func(ctx context.Context) {
@@ -111,7 +114,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	return err
 }
 
-// RunOnce beats once and sees to what silent nodes hold.
+// RunOnce beats once and handles the jobs of silent nodes.
 func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
@@ -147,14 +150,14 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	if err := h.takeOver(ctx, silent, dead, hanging); err != nil {
 		return err
 	}
-	// It comes last: the jobs of dead nodes must not wait for a list that grows with all that is behind.
+	// It comes last: the jobs of dead nodes must not wait for the reading of overdue jobs, whose number grows with the backlog.
 	if hanging {
 		return e.inFlight.lookAtOverdue(ctx, e)
 	}
 	return nil
 }
 
-// takeOver notes what silent nodes hold and what a crashed process held, and frees what dead nodes do.
+// takeOver notes the jobs that silent nodes and a crashed process held, and frees those of dead nodes.
 func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, hanging bool) (err error) {
 	e := h.engine
 	held := h.left
@@ -192,7 +195,8 @@ func (d *inDoubt) add(jobs []Job) {
 	d.jobs = append(d.jobs, jobs...)
 }
 
-// giveBack releases them. Those that were claimed or finished differently by now are not ours: nothing happens to them.
+// giveBack releases them. Jobs that were claimed again or finished meanwhile do not have this node's token any more, and are
+// left alone.
 func (d *inDoubt) giveBack(ctx context.Context, e *Engine) error {
 	d.mu.Lock()
 	jobs := d.jobs

@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 )
 
-// BehindSince says of sources since when their counts may lack what was acknowledged.
+// BehindSince is, for each source, the time since which its counts may lack acknowledged changes.
 type BehindSince map[services.Source]time.Time
 
 func (l BehindSince) add(more BehindSince) {
@@ -22,8 +22,8 @@ func (l BehindSince) add(more BehindSince) {
 	}
 }
 
-// Behind says which counts of a user's document lack something, or may, because a node died that held a job of theirs;
-// nil as a rule. It costs one atomic read then.
+// Behind says which counts of a user's document lack a change, or may, because a node died that held a job of theirs. It is
+// nil in normal operation and then costs one atomic read.
 func (e *Engine) Behind(user services.UserID) BehindSince {
 	shown := e.inFlight.shown.Load()
 	if shown == nil {
@@ -38,16 +38,16 @@ func (e *Engine) Behind(user services.UserID) BehindSince {
 	return lag
 }
 
-// SomeBehind says whether Behind names anything of anybody.
+// SomeBehind says whether Behind names a count of any user.
 func (e *Engine) SomeBehind() bool { return e.inFlight.shown.Load() != nil }
 
-// inFlight are the jobs that nodes held when they fell silent, until they are done. The heartbeat alone changes it.
+// inFlight are the jobs that nodes held when they fell silent, until they are done. Only the heartbeat changes it.
 type inFlight struct {
 	jobs  affectedJobs
 	shown atomic.Pointer[behind]
 }
 
-// behind is what Behind reads.
+// behind is the summary that Behind reads.
 type behind struct {
 	everybody BehindSince
 	users     map[services.UserID]BehindSince
@@ -61,7 +61,7 @@ type affected struct {
 	since     time.Time
 }
 
-// Places in inFlight.jobs, which no job has, of the jobs that are not known yet: they may change any count.
+// Keys in inFlight.jobs that no job has. They stand for jobs that are not known yet and may change any count.
 const (
 	moreHeld    = 0
 	moreOverdue = -1
@@ -70,7 +70,8 @@ const (
 // overdueAtOnce is how many overdue jobs are read at once.
 const overdueAtOnce = 500
 
-// look takes in the jobs that silent nodes hold now, and forgets what has been done. What it has found stays when it fails.
+// look adds the jobs that silent nodes hold now, and forgets those that are done. If it fails, it keeps the jobs that it has
+// found.
 func (i *inFlight) look(ctx context.Context, e *Engine, held []Job, hanging bool) error {
 	if len(held) == 0 && len(i.jobs) == 0 {
 		return nil
@@ -96,8 +97,8 @@ func (i *inFlight) look(ctx context.Context, e *Engine, held []Job, hanging bool
 	return err
 }
 
-// lookAtOverdue takes in all overdue jobs, a part at a time: a node that hangs in the middle of a claim has locked jobs that do
-// not show as claimed yet. Until all are known every count may lack one of them.
+// lookAtOverdue adds all overdue jobs, a part at a time: a node that hangs in the middle of a claim has locked jobs that do
+// not show as claimed yet. Until all are known, every count may lack the effect of one of them.
 func (i *inFlight) lookAtOverdue(ctx context.Context, e *Engine) error {
 	dueBy := e.clock.Now().Add(-silentAfter)
 	next := affectedJobs(maps.Clone(i.jobs))
@@ -131,10 +132,10 @@ func (i *inFlight) show(jobs affectedJobs) {
 	i.shown.Store(i.behind())
 }
 
-// affectedJobs are the counts that jobs change, by the jobs' ids.
+// affectedJobs are the counts that jobs change, by job ID.
 type affectedJobs map[int64]affected
 
-// add takes in those of some jobs that are not known yet.
+// add adds those of the given jobs that are not known yet.
 func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
 	for _, job := range some {
 		if _, known := a[job.ID]; known {
@@ -149,12 +150,12 @@ func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
 	return nil
 }
 
-// anything are all counts of everybody.
+// anything is all counts of all users.
 func anything(since time.Time) affected {
 	return affected{everybody: true, sources: services.Sources, since: since}
 }
 
-// behind sums up; nil for nobody.
+// behind sums up the counts of all jobs; nil when there are none.
 func (i *inFlight) behind() *behind {
 	b := &behind{everybody: BehindSince{}, users: map[services.UserID]BehindSince{}}
 	for _, change := range i.jobs {
@@ -180,7 +181,7 @@ func (i *inFlight) behind() *behind {
 	return b
 }
 
-// affectedBy finds the counts that a job changes. A job that cannot be read may change any user's.
+// affectedBy finds the counts that a job changes. A job that cannot be read may change the counts of any user.
 func (e *Engine) affectedBy(ctx context.Context, job Job) (affected, error) {
 	kind, known := e.kinds[job.Kind]
 	change := affected{sources: kind.Changes.sources, since: job.CreatedAt, everybody: !known}

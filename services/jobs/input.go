@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// hashVersion is the first byte of an input hash. The version before had none, and hashed a text of each mutation's own.
+// hashVersion is the first byte of an input hash. The version before had none, and hashed a text that each mutation defined.
 const hashVersion = 2
 
-// inputHash tells the requests under one idempotency key apart: the version, then the hash of the command's name and canonical
+// inputHash distinguishes requests under one idempotency key: the version, then the hash of the command's name and canonical
 // input. A mutation and an event of ingest with the same name and input are one request.
 func (c *Command) inputHash() ([]byte, error) {
 	if c.Input == nil {
@@ -28,9 +28,9 @@ func (c *Command) inputHash() ([]byte, error) {
 	return append([]byte{hashVersion}, hash[:]...), nil
 }
 
-// appendCanonical prints an input in its one form: much as JSON, with the fields sorted by their names in Go and without those that
-// are nil, absent or empty lists. Lists are sorted too and name each element once, because every list in an input is a set: a client
-// may rebuild it in another order when it sends the request again.
+// appendCanonical prints an input in canonical form: similar to JSON, with the fields sorted by their Go names, without
+// those that are nil, absent or empty lists. Lists are sorted too and name each element once, because every list in an input
+// is a set: a client may rebuild it in another order when it repeats the request.
 func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
 	switch value.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -70,7 +70,7 @@ func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {
 				if !omittable.IsSet() {
 					continue
 				}
-				part = part.MethodByName("Value").Call(nil)[0] // null asks for something else than being absent
+				part = part.MethodByName("Value").Call(nil)[0] // null asks for something else than absence
 			}
 		}
 		to = append(strconv.AppendQuote(to, field.name), ':')
@@ -102,13 +102,13 @@ func appendSet(to []byte, list reflect.Value) ([]byte, error) {
 	return append(to, ']'), nil
 }
 
-// inputField is a field of a struct and its position there.
+// inputField is a field of a struct and its index there.
 type inputField struct {
 	name     string
 	position int
 }
 
-// fieldsByType are the sorted fields of the inputs seen so far, by their reflect.Type.
+// fieldsByType caches the sorted fields of inputs, by their reflect.Type.
 var fieldsByType sync.Map
 
 func sortedFields(of reflect.Type) []inputField {
@@ -124,9 +124,10 @@ func sortedFields(of reflect.Type) []inputField {
 	return fields
 }
 
-// fitsUnversioned says whether a memory can be of this command and was made by the version before, whose hash of the same request
-// is another. Such a memory tells requests apart by the type of what they made, and else trusts the key, for the 24 hours
-// that keys are remembered: a CONFLICT would make a client that repeats a request after an upgrade take it for refused.
+// fitsUnversioned says whether a remembered answer can be that of this command, stored by the version before, whose hash of
+// the same request is different. Such an answer distinguishes requests by the type of the ids that they made, and otherwise
+// trusts the key, for the 24 hours that keys are remembered: after a CONFLICT, a client that repeats a request across an
+// upgrade would take it for refused.
 func (c *Command) fitsUnversioned(had Remembered) bool {
 	if len(had.BodyHash) != sha256.Size {
 		return false

@@ -1,12 +1,12 @@
-// Package jobs is the engine of commands and of the jobs that they leave behind. It knows no feature: kinds of jobs are
-// registered by the packages that own them.
+// Package jobs is the engine of commands and of the jobs that they leave behind. It knows no feature: the packages that own
+// kinds of jobs register them.
 //
 // It guarantees that a command's facts and jobs are in one transaction, that one idempotency key has one effect and one
-// answer, and that an actor never reads views that are older than the answer to a command of theirs: see ViewsStale.
-// A job runs at least once, so its effect must be idempotent. A job whose engine does not answer waits without being counted as
-// tried; one that fails by itself is tried five times and is dead then. When a process dies between any two steps, another
-// worker repeats the step: at once when the process starts again under its name, after two seconds of silence on another node,
-// when the lease ends in any case. Meanwhile Behind names the counts that may lack something.
+// answer, and that an actor never reads views that are older than the answer to a command of theirs: see ViewsStale. A job
+// runs at least once, so its effect must be idempotent. A job whose engine does not answer waits, and that does not count as
+// a try. A job that fails by itself is tried five times, and then it is dead. When a process dies between any two steps,
+// another worker repeats the step: at once when the process restarts under its name, after two seconds of silence on another
+// node, and in any case when the lease expires. Meanwhile Behind names the counts that may lack its effect.
 package jobs
 
 import (
@@ -24,12 +24,12 @@ type Config struct {
 	Clock services.Clock
 	Log   *slog.Logger
 
-	Lease       time.Duration // of a job, renewed at half; 0 means 30 s
-	Poll        time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
+	Lease       time.Duration // of a job, renewed at half its time; 0 means 30 s
+	Poll        time.Duration // how often a worker checks for jobs without being woken; 0 means 250 ms
 	AfterCommit time.Duration // how long a command waits for the actor's own views; 0 means 300 ms
 }
 
-// Engine commits the commands and does the jobs of one node. Once its kinds are registered it is safe for concurrent use.
+// Engine commits the commands and does the jobs of one node. It is safe for concurrent use once its kinds are registered.
 type Engine struct {
 	db    *sql.DB
 	clock services.Clock
@@ -67,7 +67,7 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Wake makes idle workers look for jobs now.
+// Wake makes idle workers check for jobs now.
 func (e *Engine) Wake() {
 	for _, wakeUp := range e.wakeUp {
 		select {

@@ -10,29 +10,29 @@ import (
 	"tidings/services"
 )
 
-// Class is the queue class of a kind. Each class has workers of its own, so that long work does not hold up short work.
+// Class is the queue class of a kind. Each class has its own workers, so that long work does not delay short work.
 type Class int
 
 const (
-	// Short is for milliseconds of work, as for one user. A worker claims up to 1,000 jobs at once.
+	// Short is for milliseconds of work, such as that for one user. A worker claims up to 1,000 jobs at once.
 	Short Class = iota
 	// Bulk is for a chunk of a large piece of work. Workers and nodes share the chunks: each claims one at a time.
 	Bulk
-	// Urgent is for chunks that come before those of Bulk.
+	// Urgent is for chunks that run before those of Bulk.
 	Urgent
 )
 
 // Kind declares one kind of job. Its owner registers it.
 type Kind struct {
-	Name  string // in the queue; it outlives the program, and so do keys and payloads
+	Name  string // stored in the queue: it outlives the program, as do keys and payloads
 	Class Class
 
-	// Each does one job, Batch does those that were claimed together and answers an outcome for each; a kind has one of the two.
-	// An outcome of ErrFinished says that the job took itself out of the queue.
+	// Each does one job, Batch does all jobs that were claimed together and answers an outcome for each; a kind has one of the
+	// two. The outcome ErrFinished says that the job has removed itself from the queue.
 	Each  func(ctx context.Context, job Job) error
 	Batch func(ctx context.Context, jobs []Job) (outcomes []error)
 
-	// Changes states the counts that jobs of the kind change: CountsOf or NoCounts. Without it the kind is refused, because the
+	// Changes states the counts that jobs of the kind change: CountsOf or NoCounts. A kind without it is refused, because the
 	// counts of a job that a dead node held would then be shown as exact.
 	Changes Changes
 }
@@ -44,11 +44,11 @@ type Changes struct {
 	users   UsersOf
 }
 
-// UsersOf lists the users whose counts a job changes, or says that it is everyone where listing them takes longer than doing
-// the job.
+// UsersOf lists the users whose counts a job changes. everyone stands for all users, where listing them would take longer
+// than doing the job.
 type UsersOf func(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error)
 
-// CountsOf states that jobs of a kind change the counts of sources, of the users that a job names.
+// CountsOf states that jobs of a kind change the counts of these sources, for the users that a job names.
 func CountsOf(users UsersOf, sources ...services.Source) Changes {
 	return Changes{stated: users != nil && len(sources) > 0, sources: sources, users: users}
 }
@@ -59,8 +59,8 @@ func NoCounts() Changes { return Changes{stated: true} }
 // Everyone is the UsersOf of jobs that may reach any user.
 func Everyone(context.Context, Job) ([]services.UserID, bool, error) { return nil, true, nil }
 
-// Register adds kinds. It panics on a kind without a name, with a name that is taken, without exactly one way of being done, or
-// without the counts that it changes: those are errors of the program. It comes before workers and heartbeat.
+// Register adds kinds, before workers and heartbeat start. It panics on a kind without a name, with a name that is taken,
+// with both or neither of Each and Batch, or without the counts that it changes: those are bugs in the program.
 func (e *Engine) Register(kinds ...Kind) {
 	for _, kind := range kinds {
 		if err := e.check(kind); err != nil {

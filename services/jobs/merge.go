@@ -9,13 +9,14 @@ import (
 // milliseconds between two reads.
 const maxRounds = 20
 
-// Merge brings a projection in line with the facts, and needs no lock over both. A round takes a stamp of the projection, then
+// Merge brings a projection in line with the facts without a lock over both. A round takes a stamp of the projection, then
 // reads the facts, then merges them under the stamp. The order matters: the projection refuses facts that may be older than
 // a change that it has seen since the stamp, and the next round reads them again.
 type Merge[Stamp, Facts any] struct {
-	// Name names the projection, for the error when maxRounds were not enough.
+	// Name names the projection, for the error after maxRounds.
 	Name func() string
-	// Mark stamps the projection. ok is false when there is none, or nothing to do: the merge ends without an error.
+	// Mark stamps the projection. ok is false when there is no projection or nothing to do: the merge then ends without an
+	// error.
 	Mark func(ctx context.Context) (stamp Stamp, ok bool, err error)
 	// Read reads the facts.
 	Read func(ctx context.Context) (Facts, error)
@@ -23,7 +24,7 @@ type Merge[Stamp, Facts any] struct {
 	Put func(ctx context.Context, stamp Stamp, facts Facts) (done bool, err error)
 }
 
-// Run runs rounds until one is done. An error of a step ends it.
+// Run repeats rounds until one succeeds. An error of a step ends it.
 func (m Merge[Stamp, Facts]) Run(ctx context.Context) error {
 	for range maxRounds {
 		stamp, ok, err := m.Mark(ctx)

@@ -14,7 +14,7 @@ import (
 // ErrFinished is the outcome of a job that took itself out of the queue, in the transaction of its effect.
 var ErrFinished = errors.New("finished in its own transaction")
 
-// Keyed is a job of a kind with a key, due now. Those of one kind and key that wait together become one.
+// Keyed is a job of a kind with a key, due now. Waiting jobs with the same kind and key become one.
 func Keyed(kind, key string) NewJob { return NewJob{Kind: kind, Key: key} }
 
 // Chunked are jobs of a kind, one for each chunk, with the chunk as JSON in its payload.
@@ -38,8 +38,8 @@ func ReadPayload(job Job, into any) error {
 	return nil
 }
 
-// Finish takes jobs out of the queue in the transaction of their effect. UNAVAILABLE when another worker has taken one over:
-// the transaction must not commit then.
+// Finish removes jobs from the queue in the transaction of their effect. UNAVAILABLE means that another worker has taken one
+// over: the transaction must not commit then.
 func Finish(ctx context.Context, tx *sql.Tx, done ...Job) error {
 	finished, err := FinishInTx(ctx, tx, done)
 	if err == nil && finished < len(done) {
@@ -48,7 +48,7 @@ func Finish(ctx context.Context, tx *sql.Tx, done ...Job) error {
 	return err
 }
 
-// FinishWith takes a job out of the queue and has its effect in one transaction. It answers ErrFinished when that is done.
+// FinishWith removes a job from the queue and applies its effect in one transaction. It answers ErrFinished on success.
 func (e *Engine) FinishWith(ctx context.Context, job Job, effect func(tx *sql.Tx) error) error {
 	err := e.db.Write(ctx, func(tx *sql.Tx) error {
 		if err := Finish(ctx, tx, job); err != nil {
@@ -63,7 +63,7 @@ func (e *Engine) FinishWith(ctx context.Context, job Job, effect func(tx *sql.Tx
 	return ErrFinished
 }
 
-// Replace puts jobs in the place of one. It answers ErrFinished when that is done.
+// Replace replaces a job by others. It answers ErrFinished on success.
 func (e *Engine) Replace(ctx context.Context, job Job, with []NewJob) error {
 	return e.FinishWith(ctx, job, func(tx *sql.Tx) error { return Enqueue(ctx, tx, with...) })
 }

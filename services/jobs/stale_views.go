@@ -9,43 +9,43 @@ import (
 	"tidings/services"
 )
 
-// maxStale bounds the updates that are remembered. A command that finds no room is shown when its job has run.
+// maxStale bounds how many updates are remembered. Beyond it, a command shows when its job has run.
 const maxStale = 100_000
 
-// readersShare is which part of the time of a command a reader has for an update that is owed: the facts answer too, and where
-// Redis hangs the time would be lost.
+// readersShare is the fraction of a command's time that a reader spends on an owed update: the reader can use the facts
+// instead, and where Redis hangs the time is lost.
 const readersShare = 6
 
 // staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
-// update after the commit failed. Until it succeeds the actor's views in Redis are older than what they were told, and
-// their reads come from SQL.
+// update after the commit failed. Until it succeeds, the actor's views in Redis are older than the answers to their
+// commands, so their reads come from SQL.
 type staleViews struct {
-	users  atomic.Int64 // how many owe something: readers look here first
-	unlike atomic.Int64 // counts the updates that none replaces
+	users  atomic.Int64 // how many owe an update: readers check this first
+	unlike atomic.Int64 // counts the updates that no other replaces
 
 	mu    sync.Mutex
 	of    map[services.UserID]*owed
 	count int // of all updates
 }
 
-// owed is what one actor's views lack.
+// owed are the updates that one actor's views lack.
 type owed struct {
 	updates map[string]*update
-	trying  bool // somebody is at it
+	trying  bool // a try is under way
 }
 
-// update brings a view up to date from the facts; it may run again at any time.
+// update brings a view up to date from the facts. It may run again at any time.
 type update struct {
 	run func(context.Context) error
 }
 
-// note remembers an update that failed. One of the same kind replaces it: each reads the facts anew, or carries a newer state
-// of them.
+// note remembers an update that failed. A later one of the same kind replaces it, because each reads the facts anew or
+// projects a newer state of them.
 func (s *staleViews) note(cmd *Command) {
 	kind := cmd.CoalesceKey
 	if kind == "" {
 		hash, err := cmd.inputHash()
-		if err != nil { // without an input it is like no other
+		if err != nil { // without an input it equals no other
 			hash = fmt.Append(nil, s.unlike.Add(1))
 		}
 		kind = cmd.Name + "\x00" + string(hash)
@@ -70,7 +70,7 @@ func (s *staleViews) note(cmd *Command) {
 	s.users.Store(int64(len(s.of)))
 }
 
-// take begins a try for an actor: stale says that something is owed, and updates is empty where somebody else is trying.
+// take begins a try for an actor. stale says that an update is owed; updates is empty if another try is under way.
 func (s *staleViews) take(actor services.UserID) (updates map[string]*update, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,8 @@ func (s *staleViews) take(actor services.UserID) (updates map[string]*update, st
 	return updates, true
 }
 
-// settle ends a try: what was done is owed no longer, unless it failed again meanwhile for a newer command. It says whether
-// something is owed still.
+// settle ends a try: the updates that succeeded are owed no longer, unless they failed again meanwhile for a newer command.
+// It says whether any is still owed.
 func (s *staleViews) settle(actor services.UserID, done map[string]*update) (stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +116,8 @@ func (s *staleViews) actors() []services.UserID {
 	return actors
 }
 
-// ViewsStale says whether a user's views in Redis lack something that this node has acknowledged. It first tries, for a short
-// time, to bring them up to date. Who gets true reads the facts. It costs nothing while nobody's are stale.
+// ViewsStale says whether a user's views in Redis lack a change that this node has acknowledged. It first tries, for a short
+// time, to bring them up to date. After true, the caller reads the facts. It costs nothing while nobody's views are stale.
 func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 	if e.stale.users.Load() == 0 {
 		return false
@@ -137,7 +137,7 @@ func (e *Engine) OwesUpdate(user services.UserID) bool {
 	return e.stale.of[user] != nil
 }
 
-// StaleAmong is ViewsStale for several users, who share its time; nil when nobody's views are stale.
+// StaleAmong is ViewsStale for several users, who share its time; nil when no user's views are stale.
 func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[services.UserID]bool {
 	if e.stale.users.Load() == 0 {
 		return nil
@@ -153,8 +153,8 @@ func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[se
 	return stale
 }
 
-// UpdateStaleViews tries for everybody whose views lack something that this node has acknowledged, each for as long as a command
-// would, until a few have failed, and answers for how many they still do.
+// UpdateStaleViews tries the owed updates of all users, each for as long as a command would, until a few have failed. It
+// answers how many users still have owed updates.
 func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 	const enough = 8
 	failed := 0
@@ -180,7 +180,7 @@ func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale b
 		return stale
 	}
 	done := make(map[string]*update, len(updates))
-	// Deferred, because a panic in one of them must not leave the user to a try that never ends.
+	// Deferred: after a panic in an update, the user must not be left with a try that never ends.
 	defer func() { stale = e.stale.settle(user, done) }()
 	for kind, one := range updates {
 		if err := one.run(ctx); err != nil {

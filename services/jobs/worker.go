@@ -10,13 +10,13 @@ import (
 	"tidings/services"
 )
 
-// MaxTries is after how many failures of its own a job is dead.
+// MaxTries is the number of failures of its own after which a job is dead.
 const MaxTries = 5
 
 const (
 	claimLimit   = 1000
 	retryAfter   = 2 * time.Second
-	pauseFor     = 500 * time.Millisecond // how long a worker rests after an engine did not answer
+	pauseFor     = 500 * time.Millisecond // the rest of a worker after an engine did not answer
 	jobParallel  = 4
 	finishWithin = 5 * time.Second
 )
@@ -36,7 +36,7 @@ func (e *Engine) Workers(bulk int) []*Worker {
 	return append(workers, &Worker{e, Urgent})
 }
 
-// Run does jobs until ctx ends; the jobs that it is at then are finished first.
+// Run does jobs until ctx ends; the jobs in progress are then finished first.
 func (w *Worker) Run(ctx context.Context) error {
 	e := w.engine
 	timer := time.NewTimer(0)
@@ -58,7 +58,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.wakeUp[w.class]:
-			if err != nil { // rest, whoever calls
+			if err != nil { // rest, even if woken
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
@@ -70,8 +70,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce claims what is due, does it, and answers how many jobs it claimed. The error is that an engine did not
-// answer: those jobs are released and not counted as tried.
+// RunOnce claims the due jobs, does them, and answers how many it claimed. An error means that an engine did not answer:
+// those jobs are released without counting a try.
 func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	e := w.engine
 	limit := claimLimit
@@ -86,7 +86,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	if len(jobs) == 0 {
 		return 0, nil
 	}
-	// What was claimed is finished even when the process is asked to stop: it is short, and its lease is ours.
+	// Claimed jobs are finished even when the process is asked to stop: they are short, and this node holds their leases.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go e.keepLeases(work, jobs)
@@ -109,8 +109,8 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 	}
 }
 
-// RunJobs does claimed jobs and settles each: those of a kind with Batch together, the others a few at a time. The error is
-// that an engine did not answer, as for RunOnce.
+// RunJobs does claimed jobs and settles each: those of a kind with Batch together, the others a few in parallel. An error
+// means that an engine did not answer, as for RunOnce.
 func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	var group errgroup.Group
 	group.SetLimit(jobParallel)
@@ -143,8 +143,8 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	return e.settle(ctx, jobs, outcomes)
 }
 
-// settle finishes what succeeded, releases what met an engine that did not answer, and counts a try for what failed
-// by itself.
+// settle finishes jobs that succeeded, releases those for which an engine did not answer, and counts a try for those that
+// failed by themselves.
 func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error {
 	ctx, cancel := context.WithTimeout(ctx, finishWithin)
 	defer cancel()
@@ -162,7 +162,7 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 			dead, failed := Fail(ctx, e.db, job, err, retryAt, MaxTries)
 			e.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
 			if failed != nil {
-				e.inDoubt.add(jobs) // those that are settled are not ours any more: nothing happens to them
+				e.inDoubt.add(jobs) // jobs that are settled already lack this node's token: giving them back has no effect
 				return failed
 			}
 		}
