@@ -7,8 +7,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Cache keeps the values that were used last. It knows each value's last change: an older copy never replaces a newer one, nor
-// the note that a newer one exists. It is safe for concurrent use.
+// Cache keeps the most recently used values. It knows the time of each value's last change: an older copy never replaces a
+// newer one, nor the note that a newer one exists.  It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	changedAt func(V) time.Time
 
@@ -16,14 +16,14 @@ type Cache[K comparable, V any] struct {
 	items *lru.LRU[K, item[V]]
 }
 
-// item is a value, or (known false) the note that copies from before at are out of date.
+// item is a value, or (known false) the note that copies from before at are stale.
 type item[V any] struct {
 	value V
 	at    time.Time
 	known bool
 }
 
-// NewCache makes an empty cache of so many values, at least one. changedAt is when a value changed last.
+// NewCache makes an empty cache for capacity values, at least one. changedAt is the time of a value's last change.
 func NewCache[K comparable, V any](capacity int, changedAt func(V) time.Time) *Cache[K, V] {
 	items, err := lru.NewLRU[K, item[V]](capacity, nil)
 	if err != nil {
@@ -32,7 +32,7 @@ func NewCache[K comparable, V any](capacity int, changedAt func(V) time.Time) *C
 	return &Cache[K, V]{changedAt: changedAt, items: items}
 }
 
-// Get finds a value; ok is false for one that is not there, or known to be out of date.
+// Get finds a value; ok is false for one that is missing or known to be stale.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return found.value, ok && found.known
 }
 
-// GetAll finds values, and lists the keys of those that are missing, each once.
+// GetAll finds values, and lists each missing key once.
 func (c *Cache[K, V]) GetAll(keys []K) (found map[K]V, missing []K) {
 	found = make(map[K]V, len(keys))
 	asked := make(map[K]struct{}, len(keys))
@@ -60,8 +60,9 @@ func (c *Cache[K, V]) GetAll(keys []K) (found map[K]V, missing []K) {
 	return found, missing
 }
 
-// Take puts what was read into found and into the cache, and answers the keys that are still missing. What the cache knows to be
-// out of date is left missing; with nil keys what was read are the facts, and all of it is found.
+// Take puts the values that were read into found and into the cache, and answers the keys that are still missing. A value
+// that the cache knows to be stale stays missing. With nil keys the values were read from the facts, so all of them are
+// found.
 func (c *Cache[K, V]) Take(found, read map[K]V, keys []K) (missing []K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,14 +79,14 @@ func (c *Cache[K, V]) Take(found, read map[K]V, keys []K) (missing []K) {
 	return missing
 }
 
-// Keep puts a value in, unless the cache knows that it is out of date.
+// Keep adds a value, unless the cache knows that it is stale.
 func (c *Cache[K, V]) Keep(key K, value V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.put(key, value)
 }
 
-// put answers false for a copy that is known to be out of date.
+// put answers false for a copy that is known to be stale.
 func (c *Cache[K, V]) put(key K, value V) bool {
 	at := c.changedAt(value)
 	if had, ok := c.items.Peek(key); ok && had.at.After(at) {
@@ -95,7 +96,7 @@ func (c *Cache[K, V]) put(key K, value V) bool {
 	return true
 }
 
-// Changed notes that a value changed at a moment. A copy of that moment or later stays.
+// Changed notes that a value changed at a time. A copy of that time or later stays.
 func (c *Cache[K, V]) Changed(key K, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package changelog is the log of rare changes that every node keeps in memory, and each node's following of it.
+// Package changelog is the log of rare changes that every node keeps in memory, and each node's tailing of that log.
 //
-// A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps: a node that is at a
-// version of a kind misses nothing. It reads the log on a hint and every 500 ms, also without Redis, so that memory is at
-// most as old as the log is behind. When SQL does not answer, memory stays; when a part of the log was trimmed while the
-// node was away, the memory of that kind is loaded anew.
+// A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps, so a node at a version of
+// a kind has missed nothing. It reads the log on a hint and every 500 ms, also without Redis, so that memory is never older
+// than the last successful read. When SQL does not answer, memory stays; when a part of the log was trimmed while the node
+// was away, the memory of that kind is loaded anew.
 //
-// The owner of a memory registers a Kind for it. The engine knows no kind by name: a kind in SQL that nobody has
-// registered is passed over.
+// The owner of a memory registers a Kind for it. The engine knows no kind by name: it skips kinds in SQL that nobody has
+// registered.
 package changelog
 
 import (
@@ -18,26 +18,26 @@ import (
 	"tidings/services"
 )
 
-// Log is what is read of the log.
+// Log is the interface through which the log is read.
 type Log interface {
 	LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]Entry, error)
 	LogHead(ctx context.Context, kind string) (head, oldest uint64, err error)
 	LogHeads(ctx context.Context) (map[string]uint64, error)
 }
 
-// Kind is a kind of entries, and what a node does with them. Load, Apply and Followed of one kind never run at the same time.
+// Kind is a kind of entries, and how a node handles them. Load, Apply and Followed of one kind never run concurrently.
 type Kind struct {
 	Name string
-	// Load brings memory to the state of SQL, or empties it. The log's version is read before it: entries that are
-	// applied afterwards may be in what was loaded.
+	// Load brings memory to the state of SQL, or empties it. The log's version is read before it, so entries that are applied
+	// afterwards may be in the loaded state already.
 	Load func(ctx context.Context) error
-	// Apply makes changes in the order of their entries. It makes none and answers false when an entry does not say what
-	// changed: then memory is loaded anew. nil: it is loaded anew whatever changes.
+	// Apply makes changes in the order of their entries. When an entry does not say what changed, it makes no change and
+	// answers false: then memory is loaded anew. nil: memory is loaded anew on any change.
 	Apply func(entries []Entry) bool
-	// Followed runs after each look at the log of this kind, when the version of what was applied is there; err is nil when
-	// memory is at its end. It is for what time changes and for notifications. nil: nothing runs.
+	// Followed runs after each read of the log of this kind, once the version of the applied entries is visible; err is nil
+	// when memory is at the end of the log. It is for state that time changes, and for notifications. nil: nothing runs.
 	Followed func(err error)
-	// Shared says that what changed concerns all users: OnShared is called.
+	// Shared says that changes of this kind concern all users: OnShared is called.
 	Shared bool
 }
 
@@ -51,7 +51,7 @@ func Each(apply func(Entry)) func([]Entry) bool {
 	}
 }
 
-// Emptied is a Load that empties a memory.
+// Emptied is a Load that empties a memory, for memories that are filled on use.
 func Emptied(clear func()) func(context.Context) error {
 	return func(context.Context) error {
 		clear()
@@ -62,14 +62,14 @@ func Emptied(clear func()) func(context.Context) error {
 // When is the moment of a Turn.
 type When int
 
-// The moments of a Turn. A look at the log happens at each turn and on each hint.
+// The moments of a Turn. The log is read at each turn and on each hint.
 const (
 	BeforeLog When = iota // at each turn, before the log is read
-	AfterLook             // after each look at the log
+	AfterLook             // after each read of the log
 	AfterLog              // at each turn, after the log was read
 )
 
-// Turn is what a node does beside the log, for memory of facts that no entry tells of.
+// Turn is work of a node beside the log, for memory of facts that have no entries in it.
 type Turn struct {
 	Name string // in errors
 	When When
@@ -84,8 +84,8 @@ type Config struct {
 	Poll   time.Duration  // the time between two turns; 0 means 500 ms
 }
 
-// Follower follows the log for one node. All that is registered is registered before Run; the rest is safe for concurrent
-// use, but for RunOnce and Tail, which Run calls.
+// Follower follows the log for one node. All registrations come before Run. After them it is safe for concurrent use, except
+// for RunOnce and Tail, which Run calls.
 type Follower struct {
 	log    Log
 	logger *slog.Logger
@@ -101,7 +101,7 @@ type Follower struct {
 	moved   []func([]services.UserID)
 }
 
-// New makes a follower of no kind.
+// New makes a follower without kinds.
 func New(cfg Config) *Follower {
 	if cfg.Poll == 0 {
 		cfg.Poll = 500 * time.Millisecond
@@ -112,10 +112,10 @@ func New(cfg Config) *Follower {
 	return &Follower{log: cfg.Log, logger: cfg.Logger, clock: cfg.Clock, poll: cfg.Poll, wakeUp: make(chan struct{}, 1)}
 }
 
-// Clock is the clock that the node goes by.
+// Clock is the node's clock.
 func (f *Follower) Clock() services.Clock { return f.clock }
 
-// Logger is for what memories report.
+// Logger is where memories log.
 func (f *Follower) Logger() *slog.Logger { return f.logger }
 
 // Register adds a kind. Kinds are followed in the order of their registration. It panics when the name is taken.
@@ -130,8 +130,8 @@ func (f *Follower) Register(kind Kind) *Following {
 	return following
 }
 
-// RegisterTurn adds what is done beside the log. Turns of one moment run in the order of their registration. It panics when
-// the name is taken.
+// RegisterTurn adds work beside the log. Turns of one moment run in the order of their registration. It panics when the name
+// is taken.
 func (f *Follower) RegisterTurn(turn Turn) {
 	for _, one := range f.turns {
 		if one.Name == turn.Name {
@@ -141,5 +141,5 @@ func (f *Follower) RegisterTurn(turn Turn) {
 	f.turns = append(f.turns, turn)
 }
 
-// RegisterLoop adds what runs beside Run, until its context ends.
+// RegisterLoop adds a loop that runs beside Run, until its context ends.
 func (f *Follower) RegisterLoop(run func(context.Context)) { f.loops = append(f.loops, run) }

@@ -14,7 +14,7 @@ type change struct {
 	Gone bool `json:",omitempty"`
 }
 
-// What is written into the log is what every node reads from it.
+// Every node reads the changes from the log as they were written.
 func TestAChangeIsReadAsItWasWritten(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()

@@ -10,39 +10,39 @@ import (
 )
 
 const (
-	hintGap = 10 * time.Millisecond // between two looks at the log that hints ask for: the first is at once
+	hintGap = 10 * time.Millisecond // between two reads of the log for hints: the first is at once
 	batch   = 1000                  // entries in one SELECT
 )
 
-// Following is how far a node has come with one kind.
+// Following is a node's progress in one kind.
 type Following struct {
 	kind Kind
 	log  Log
 
-	mu      sync.Mutex  // of a look at the log
-	current atomic.Bool // memory is at version; else it is to be loaded
-	loaded  atomic.Bool // it was, once
+	mu      sync.Mutex  // of a read of the log
+	current atomic.Bool // memory is at version; else it must be loaded
+	loaded  atomic.Bool // memory was loaded at least once
 	version atomic.Uint64
 }
 
-// Version is the version of the log that memory is at, or was at before what could not be loaded anew.
+// Version is the version of the log that memory is at, or was at before a load that failed.
 func (k *Following) Version() uint64 { return k.version.Load() }
 
 // Loaded says whether memory was ever loaded.
 func (k *Following) Loaded() bool { return k.loaded.Load() }
 
-// Refresh brings memory to the end of the log now: so a node sees its own change at once.
+// Refresh brings memory to the present end of the log, so that a node sees its own change at once.
 func (k *Following) Refresh(ctx context.Context) error {
 	_, _, err := k.follow(ctx)
 	return err
 }
 
-// behind says whether a look at the log may find something.
+// behind says whether a read of the log may find entries.
 func (k *Following) behind(grown func(kind string, at uint64) bool) bool {
 	return !k.current.Load() || grown(k.kind.Name, k.version.Load())
 }
 
-// follow applies what the log has after the version that memory is at, and loads memory where that does not do.
+// follow applies the entries after the version that memory is at, and loads memory where that is not enough.
 func (k *Following) follow(ctx context.Context) (changes int, loaded bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -89,15 +89,15 @@ func (k *Following) load(ctx context.Context) error {
 	return nil
 }
 
-// Wake makes Run look at the log now rather than at its next turn: it has grown.
+// Wake makes Run read the log now rather than at its next turn, because it has grown.
 func (f *Follower) Wake() {
 	select {
 	case f.wakeUp <- struct{}{}:
-	default: // it is awake
+	default: // a wake-up is pending already
 	}
 }
 
-// Run follows the log until ctx ends: on each hint, and at its turns, which look at all else that is registered too.
+// Run follows the log until ctx ends: on each hint, and at its turns, which also run all registered work beside the log.
 func (f *Follower) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -129,15 +129,15 @@ func (f *Follower) step(ctx context.Context, catchUp func(context.Context) (int,
 	}
 }
 
-// RunOnce catches up with the log and with what is read beside it, and answers how many entries the log had. A kind that is
-// met for the first time, or of which a part was trimmed meanwhile, is loaded.
+// RunOnce catches up with the log and does the work beside it, and answers how many entries the log had. A kind that is new,
+// or of which a part was trimmed meanwhile, is loaded.
 func (f *Follower) RunOnce(ctx context.Context) (changes int, err error) {
 	before := f.run(ctx, BeforeLog)
 	changes, err = f.look(ctx, func(string, uint64) bool { return true })
 	return changes, errors.Join(before, err, f.run(ctx, AfterLog))
 }
 
-// Tail catches up with the log alone, and answers how many entries it found. Where the log has not grown it is one SELECT.
+// Tail catches up with the log alone, and answers how many entries it found. If the log has not grown, that is one SELECT.
 func (f *Follower) Tail(ctx context.Context) (changes int, err error) {
 	heads, err := f.log.LogHeads(ctx)
 	if err != nil {

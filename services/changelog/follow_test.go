@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fakeLog stands in for the log in SQL, and counts what it was asked.
+// sql stands in for the log in SQL, and counts its queries.
 type fakeLog struct {
 	entries []Entry
 	down    error
@@ -57,7 +57,7 @@ func (s *fakeLog) LogHeads(context.Context) (map[string]uint64, error) {
 	return heads, s.down
 }
 
-// list is a memory of the keys that a log of one kind has.
+// list is a memory of the keys in a log of one kind.
 type list struct {
 	keys     []string
 	loads    int
@@ -127,7 +127,7 @@ func TestMemoryIsLoadedOnceAndThenFollowsTheLog(t *testing.T) {
 	}
 }
 
-// Who is notified by Followed finds the version of what changed.
+// Followed runs after the version of the change is visible.
 func TestTheVersionIsThereWhenALookEnds(t *testing.T) {
 	s := &fakeLog{}
 	s.add("a", "1")
@@ -148,7 +148,7 @@ func TestTheVersionIsThereWhenALookEnds(t *testing.T) {
 	}
 }
 
-// What was trimmed while this node was away, and what does not say what changed, is in what is loaded.
+// Trimmed entries and entries that do not say what changed are in the state that is loaded.
 func TestMemoryIsLoadedAnewWhereTheLogDoesNotSayWhatChanged(t *testing.T) {
 	for name, change := range map[string]func(*fakeLog){
 		"a gap":            func(s *fakeLog) { s.entries = []Entry{{Kind: "a", Version: 50, Key: "50"}} },
@@ -206,7 +206,7 @@ func TestALongLogIsReadToItsEnd(t *testing.T) {
 	turn(t, f, 2*batch+500)
 }
 
-// A kind that a newer version writes, or an older one wrote, is in the log beside those that this node knows.
+// The log also has kinds that this version of the program does not know: an older or a newer one wrote them.
 func TestAKindThatNobodyRegisteredDoesNoHarm(t *testing.T) {
 	s, l := &fakeLog{}, &list{}
 	f := newFollower(s)
@@ -222,7 +222,7 @@ func TestAKindThatNobodyRegisteredDoesNoHarm(t *testing.T) {
 	turn(t, f, 1)
 }
 
-// A hint that finds nothing new costs one SELECT, and one that finds something reads the kinds that have grown.
+// A hint that finds nothing new costs one SELECT, and one that finds something reads only the kinds that have grown.
 func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	s, one, other := &fakeLog{}, &list{}, &list{}
 	f := newFollower(s)
@@ -270,7 +270,7 @@ func TestRunFollowsTheLogWhenWoken(t *testing.T) {
 	}
 }
 
-// Hints are followed at once, many that come together by few looks at the log, and the last one is never left out.
+// Hints are followed at once, many concurrent ones by few reads of the log, and the last one is never left out.
 func TestHintsAreFollowedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeLog{}
@@ -296,12 +296,12 @@ func TestHintsAreFollowedTogether(t *testing.T) {
 	})
 }
 
-// Whatever is appended, trimmed, unclear or refused, memory is what the log says after every look that succeeds.
+// In any order of appends, trims, unclear entries and failures, memory agrees with the log after every read that succeeds.
 func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s, l := &fakeLog{}, &list{}
 		f := newFollower(s)
-		all, kept := []string(nil), 0 // all is what SQL has, whatever was trimmed
+		all, kept := []string(nil), 0 // all is the full log, including trimmed entries
 		kind := l.kind(s, "a")
 		kind.Load = func(context.Context) error { l.keys = slices.Clone(all); return s.down }
 		following := f.Register(kind)

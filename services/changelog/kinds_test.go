@@ -47,7 +47,7 @@ func TestAFailureConcernsItsOwnKind(t *testing.T) {
 	}
 }
 
-// A turn looks at everything, in its order; a hint at the log and at what goes with each look.
+// A turn runs everything in its order; a hint runs the log and the work after each read of it.
 func TestTurnsRunAtTheirMoments(t *testing.T) {
 	s := &fakeLog{}
 	f := newFollower(s)
@@ -69,7 +69,7 @@ func TestTurnsRunAtTheirMoments(t *testing.T) {
 	}
 }
 
-// Those who listen are notified once a turn, of changes that concern all users and of nothing else.
+// Listeners are notified once a turn, of changes that concern all users and of nothing else.
 func TestSharedChangesAreNotified(t *testing.T) {
 	s := &fakeLog{}
 	f := newFollower(s)

@@ -9,24 +9,24 @@ import (
 	"tidings/services"
 )
 
-// NotifyGap is the time between two notifications of one thing: that of the first change is at once.
+// NotifyGap is the time between two notifications of one key: the first change is notified at once.
 const NotifyGap = 100 * time.Millisecond
 
-// Readers finds the users to notify when something moves that is counted when somebody reads: those who are watched on this
-// node and are shown it. It is safe for concurrent use.
+// Readers finds the users to notify when something changes that is counted on read: those who are watched on this node and
+// are shown it. It is safe for concurrent use.
 type Readers[K comparable] struct {
 	clock  services.Clock
 	notify func([]services.UserID)
 
 	mu       sync.Mutex
-	shown    map[services.UserID][]K            // what each user who is watched is shown
-	of       map[K]map[services.UserID]struct{} // the same, the other way round
-	owed     map[K]struct{}                     // moved, and its readers do not know yet
-	notified map[K]time.Time                    // when its readers were notified last
-	waits    bool                               // a timer will notify
+	shown    map[services.UserID][]K            // the keys that each watched user is shown
+	of       map[K]map[services.UserID]struct{} // the inverse
+	owed     map[K]struct{}                     // changed, and its readers are not notified yet
+	notified map[K]time.Time                    // the time of the last notification of its readers
+	waits    bool                               // a timer is set that will notify
 }
 
-// NewReaders makes an index without users. Moves are passed to OnMoved.
+// NewReaders makes an index without users. Its notifications go to OnMoved.
 func NewReaders[K comparable](f *Follower) *Readers[K] {
 	return &Readers[K]{
 		clock: f.clock, notify: f.NotifyMoved,
@@ -35,8 +35,8 @@ func NewReaders[K comparable](f *Follower) *Readers[K] {
 	}
 }
 
-// Follow says what a user is shown who is watched: so many things, the i-th named by at(i). It holds until Unfollow, or the next
-// Follow. It is called before these are read, so that no move falls between.
+// Follow records what a watched user is shown: count keys, the i-th of which is at(i). It holds until Unfollow, or the next
+// Follow. Call it before these are read, so that no change between is missed.
 func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
 	}
 }
 
-// Unfollow says that users are watched no longer.
+// Unfollow says that users are no longer watched.
 func (r *Readers[K]) Unfollow(users []services.UserID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *Readers[K]) leave(user services.UserID) {
 	delete(r.shown, user)
 }
 
-// Each calls with everything that users are shown, and with the user's index in the list.
+// Each calls the function for every key that users are shown, with the user's index in the list.
 func (r *Readers[K]) Each(users []services.UserID, call func(i int, key K)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,21 +91,21 @@ func (r *Readers[K]) Each(users []services.UserID, call func(i int, key K)) {
 	}
 }
 
-// Has says whether a thing is shown to anybody who is watched.
+// Has says whether a key is shown to any watched user.
 func (r *Readers[K]) Has(key K) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.of[key]) > 0
 }
 
-// Keys lists all that is shown to somebody who is watched, in no order.
+// Keys lists all keys that are shown to watched users, in no order.
 func (r *Readers[K]) Keys() []K {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.of))
 }
 
-// Moved notes that a thing changed: Notify tells its readers when they are due.
+// Moved notes that a key changed: Notify notifies its readers when they are due.
 func (r *Readers[K]) Moved(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +114,7 @@ func (r *Readers[K]) Moved(key K) {
 	}
 }
 
-// due lists the readers of what moved and was not notified just now, and forgets the times of what has no readers.
+// due lists the readers of keys that changed and were not notified just now, and forgets the times of keys without readers.
 func (r *Readers[K]) due(now time.Time) (users []services.UserID) {
 	for key := range r.owed {
 		if since := now.Sub(r.notified[key]); since >= 0 && since < NotifyGap {
@@ -128,7 +128,7 @@ func (r *Readers[K]) due(now time.Time) (users []services.UserID) {
 	return users
 }
 
-// Notify notifies the readers of what moved and is due, and leaves a timer for what is not.
+// Notify notifies the readers of changed keys that are due, and sets a timer for the others.
 func (r *Readers[K]) Notify() {
 	r.mu.Lock()
 	users := r.due(r.clock.Now())
@@ -138,7 +138,7 @@ func (r *Readers[K]) Notify() {
 			r.mu.Lock()
 			r.waits = false
 			r.mu.Unlock()
-			r.Notify() // which waits again for what was notified meanwhile
+			r.Notify() // which sets a timer again for keys that were notified meanwhile
 		})
 	}
 	r.mu.Unlock()

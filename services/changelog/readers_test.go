@@ -10,11 +10,11 @@ import (
 	"tidings/services"
 )
 
-// only names the only thing that somebody is shown.
+// only names the only key that a user is shown.
 func only(key string) func(int) string { return func(int) string { return key } }
 
-// A change that comes while a timer waits, and after the others it waited for were notified, is notified by that timer or the
-// next: nothing else needs to happen.
+// A change that comes while a timer waits, after the changes it waited for were notified, is notified by that timer or the
+// next one: nothing else needs to happen.
 func TestNoMoveWaitsForTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower(&fakeLog{})
@@ -44,7 +44,7 @@ func TestNoMoveWaitsForTheNextOne(t *testing.T) {
 	})
 }
 
-// What is shown to nobody any more leaves nothing behind, and is notified to nobody.
+// Keys that are shown to nobody any more leave nothing behind and notify nobody.
 func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	var notified []services.UserID

@@ -2,19 +2,20 @@ package changelog
 
 import "tidings/services"
 
-// Stream is what a memory has of changes that many users share and that are counted when one of them reads.
+// Stream is a memory of changes that many users share and that are counted on read.
 type Stream struct {
-	// Learned adds to each user's sum how far this node has learned of what they are shown: a number that never falls.
+	// Learned adds to each user's sum how many of the changes that they are shown this node has learned: a number that never
+	// falls.
 	Learned func(users []services.UserID, sums []uint64)
-	// Unfollow says that users are watched here no longer; nil where none are named.
+	// Unfollow says that users are no longer watched here; nil where none are recorded.
 	Unfollow func(users []services.UserID)
 }
 
 // RegisterStream adds a stream to those that Learned sums up.
 func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams, stream) }
 
-// Learned is, for each user who is watched here, how far this node has learned what they share with others: the sum over all
-// streams.
+// Learned is, for each user who is watched here, how far this node has learned the changes that they share with others: the
+// sum over all streams.
 func (f *Follower) Learned(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
 	for _, stream := range f.streams {
@@ -23,7 +24,7 @@ func (f *Follower) Learned(users []services.UserID) []uint64 {
 	return sums
 }
 
-// Unfollow says that users are watched here no longer.
+// Unfollow says that users are no longer watched here.
 func (f *Follower) Unfollow(users []services.UserID) {
 	for _, stream := range f.streams {
 		if stream.Unfollow != nil {
@@ -32,21 +33,21 @@ func (f *Follower) Unfollow(users []services.UserID) {
 	}
 }
 
-// OnShared registers what is called after a change that concerns all users. What it calls must not block.
+// OnShared registers a callback for changes that concern all users. It must not block.
 func (f *Follower) OnShared(call func()) { f.shared = append(f.shared, call) }
 
-// NotifyShared says that something changed that concerns all users.
+// NotifyShared says that a change concerns all users.
 func (f *Follower) NotifyShared() {
 	for _, call := range f.shared {
 		call()
 	}
 }
 
-// OnMoved registers what is called with the users who are watched here and are shown something that moved: at once, then at
-// most ten times a second for each thing, and the last move is never left out. What it calls must not block.
+// OnMoved registers a callback that gets the watched users who are shown something that changed: at once, then at most ten
+// times a second for each key, and the last change is never left out. It must not block.
 func (f *Follower) OnMoved(call func(readers []services.UserID)) { f.moved = append(f.moved, call) }
 
-// NotifyMoved says that something moved that users are shown.
+// NotifyMoved says that something changed that users are shown.
 func (f *Follower) NotifyMoved(readers []services.UserID) {
 	if len(readers) == 0 {
 		return
