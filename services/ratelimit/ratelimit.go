@@ -1,11 +1,11 @@
 // Package ratelimit bounds how much one subject may ask of the server: a viewer, a host application, an address.
 //
-// It guarantees: a decision costs no round trip, because each node keeps its own token buckets in memory; nodes on one
-// Redis add up what they spent once a second, so that a subject gets one allowance and not one per node; memory goes back
-// when a bucket is full again.
+// It guarantees that a decision costs no round trip, because each node keeps its own token buckets in memory. Nodes on one
+// Redis add up their spending once a second, so that a subject gets one allowance and not one per node. The memory of a
+// bucket is freed when the bucket is full again.
 //
-// On failure: while Redis does not answer, each node bounds by what it sees itself. A node that meets a subject for the
-// first time grants a full bucket until its next exchange.
+// On failure: while Redis does not answer, each node counts only its own spending. A node that meets a subject for the first
+// time grants a full bucket until its next exchange.
 package ratelimit
 
 import (
@@ -29,7 +29,7 @@ import (
 	"tidings/services"
 )
 
-// Budget names what is bounded.
+// Budget is the name of a bounded kind of work.
 type Budget string
 
 // The budgets. Each belongs to one kind of subject.
@@ -45,8 +45,8 @@ const (
 	Address       Budget = "ADDRESS"       // HTTP requests, WebSockets and their operations from one address
 )
 
-// Limits says how much of each budget one subject has a minute. A whole minute's worth may be spent at once. 0 is
-// without limit.
+// Limits is the allowance of each budget, per subject and minute. A whole minute's allowance may be spent at once. 0 means
+// no limit.
 type Limits map[Budget]int
 
 // Defaults are the limits of a server that sets none.
@@ -62,7 +62,8 @@ var Budgets = []Budget{Reads, Writes, Follows, Conversations, Sockets, HostReads
 
 const maxLimit = 1_000_000_000
 
-// Parse reads NAME=NUMBER items over the defaults, or answers why they cannot be. The one item "off" removes all limits.
+// Parse reads NAME=NUMBER items over the defaults, or answers why they are invalid. The single item "off" removes all
+// limits.
 func Parse(items []string) (limits Limits, reason string) {
 	limits = Defaults()
 	if len(items) == 1 && items[0] == "off" {
@@ -87,18 +88,18 @@ func Parse(items []string) (limits Limits, reason string) {
 	return limits, ""
 }
 
-// Ledger adds up what all nodes spend.
+// Ledger adds up the spending of all nodes.
 type Ledger interface {
 	// Spend adds amounts to the buckets' totals in the window and answers the totals, in their order. A bucket's name is
 	// the same on every node. Totals may be forgotten some time after the window.
 	Spend(ctx context.Context, window int64, buckets []string, amounts []int) (totals []int, err error)
 }
 
-// Config says what is bounded. Zero fields have defaults.
+// Config holds the limits and their environment. Zero fields have defaults.
 type Config struct {
 	Limits   Limits
 	Ledger   Ledger        // nil: this node is alone
-	Exchange time.Duration // how often the nodes exchange what they spent; default 1 s
+	Exchange time.Duration // how often the nodes exchange their spending; default 1 s
 	Clock    services.Clock
 	Log      *slog.Logger
 }
@@ -109,13 +110,13 @@ type Limiter struct {
 	seed    maphash.Seed
 	shards  [shardCount]shard
 	refused atomic.Uint64
-	quiet   bool // the last exchange failed, and the log says so; of RunOnce alone
+	quiet   bool // the last exchange failed and was logged; only RunOnce uses it
 }
 
 const (
 	shardCount = 64
-	// window is how long one total counts. What other nodes spent at its very end is forgotten: at most the spending of
-	// one exchange in ten.
+	// window is how long one total counts. Spending of other nodes at its very end is lost: at most that of one exchange in
+	// ten.
 	window = 10 * time.Second
 )
 
@@ -132,12 +133,12 @@ type bucketKey struct {
 // bucket is one subject's budget on this node.
 type bucket struct {
 	limiter *rate.Limiter
-	unsaid  int   // spent here and not yet told to the other nodes
+	unsaid  int   // spent here and not yet reported to the other nodes
 	window  int64 // the window that total belongs to
-	total   int   // of all nodes, as the last exchange had it
+	total   int   // of all nodes, at the last exchange
 }
 
-// New makes a limiter. Its Run exchanges and forgets.
+// New makes a limiter. Its Run exchanges spending and frees full buckets.
 func New(cfg Config) *Limiter {
 	cfg.Clock = cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
@@ -153,24 +154,24 @@ func (l *Limiter) shardOf(key bucketKey) *shard {
 	return &l.shards[maphash.String(l.seed, key.subject)%shardCount]
 }
 
-// Refused counts what was refused since the start.
+// Refused counts the refused requests since the start.
 func (l *Limiter) Refused() uint64 { return l.refused.Load() }
 
-// Spending is how much of one budget a request takes.
+// Spending is the amount that a request takes from one budget.
 type Spending struct {
 	Budget Budget
 	Amount int
 }
 
-// Take spends amount of a subject's budget. RATE_LIMITED, with the time to wait, says that it was not spent. An amount
-// beyond the whole budget empties it, so that one large request is possible a minute.
+// Take spends amount of a subject's budget. RATE_LIMITED, with the time to wait, means that nothing was spent. An amount
+// beyond the whole budget empties it, so that one large request is possible each minute.
 func (l *Limiter) Take(budget Budget, subject string, amount int) error {
 	return l.TakeAll(subject, Spending{budget, amount})
 }
 
 // TakeAll spends from several budgets of one subject, each named once, or from none: RATE_LIMITED says how long to wait
-// for the last of them to have enough. Were a part of it spent, a client that waits as it is told would spend what it
-// waits for with each try, and would never be let through. Each amount is as for Take.
+// until all of them have enough. If a refused request spent a part, a client that retries as advised would spend with each
+// try what it waits for, and would never get through. Each amount is as for Take.
 func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 	part := l.shardOf(bucketKey{subject: subject})
 	now := l.cfg.Clock.Now()
@@ -196,7 +197,7 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 			t.reservation.CancelAt(now)
 		}
 		l.refused.Add(1)
-		wait = (wait + time.Millisecond - 1).Truncate(time.Millisecond) // rounded up: then there is enough
+		wait = (wait + time.Millisecond - 1).Truncate(time.Millisecond) // rounded up, so that the wait is long enough
 		return &services.Error{Code: services.RateLimited, RetryAfter: wait, Message: fmt.Sprintf(
 			"%s: up to %d a minute are allowed, try again in %s", short, l.cfg.Limits[short], waitText(wait))}
 	}
@@ -206,7 +207,7 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 	return nil
 }
 
-// taking is what a request takes from one bucket, if all its others have enough too.
+// taking is the amount to take from one bucket, if all the request's other buckets have enough too.
 type taking struct {
 	bucket      *bucket
 	reservation *rate.Reservation
@@ -228,12 +229,12 @@ func waitText(wait time.Duration) string {
 	return fmt.Sprintf("%d s", int(math.Ceil(wait.Seconds())))
 }
 
-// Run exchanges and forgets until ctx ends.
+// Run exchanges spending and frees full buckets until ctx ends.
 func (l *Limiter) Run(ctx context.Context) error {
 	return services.Every(ctx, l.cfg.Exchange, func(ctx context.Context) { l.RunOnce(ctx) })
 }
 
-// RunOnce tells the other nodes what was spent here, takes from each bucket what they spent, and forgets full buckets.
+// RunOnce reports this node's spending to the other nodes, takes theirs from each bucket, and frees full buckets.
 func (l *Limiter) RunOnce(ctx context.Context) {
 	keys, amounts := l.collect()
 	if l.cfg.Ledger == nil || len(keys) == 0 {
@@ -259,8 +260,8 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 	}
 }
 
-// collect takes the spending of all buckets that are noticeably used, and drops those that are full again. A bucket that
-// is hardly used is nobody's concern: Redis hears of those alone that could reach their limit.
+// collect takes the spending of all buckets that are noticeably used, and drops those that are full again. Barely used
+// buckets are not exchanged: Redis holds only those that could reach their limit.
 func (l *Limiter) collect() (keys []bucketKey, amounts []int) {
 	now := l.cfg.Clock.Now()
 	for i := range l.shards {
@@ -281,7 +282,7 @@ func (l *Limiter) collect() (keys []bucketKey, amounts []int) {
 	return keys, amounts
 }
 
-// adopt takes from a bucket what others spent in the window since the last exchange.
+// adopt takes from a bucket the spending of others in the window since the last exchange.
 func (l *Limiter) adopt(key bucketKey, said int, number int64, total int, now time.Time) {
 	part := l.shardOf(key)
 	part.mu.Lock()
@@ -300,8 +301,8 @@ func (l *Limiter) adopt(key bucketKey, said int, number int64, total int, now ti
 	}
 }
 
-// name is what other nodes call a bucket: short, and without a user's key or an address in it, because it becomes
-// a key of Redis. It is cryptographic so that nobody can choose a name that shares a neighbour's bucket.
+// name is the name of a bucket on all nodes: short, and without a user's key or an address in it, because it becomes a key
+// of Redis. The hash is cryptographic so that nobody can choose a name that shares another subject's bucket.
 func (k bucketKey) name() string {
 	sum := sha256.Sum256([]byte(string(k.budget) + ":" + k.subject))
 	return hex.EncodeToString(sum[:12])
