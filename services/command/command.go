@@ -1,5 +1,5 @@
 // Package command is the command line: serve, import, export, help, version. It reads flags and the environment into the
-// settings of a node, reports every fault of them at once, and maps what happened to an exit code.
+// settings of a node, reports every fault of them at once, and maps the outcome to an exit code.
 package command
 
 import (
@@ -14,7 +14,7 @@ import (
 	"tidings/services/node"
 )
 
-// Run does what the command line asks for and answers the exit code: 0 done, 1 failed, 2 not understood.
+// Run does the command and answers the exit code: 0 done, 1 failed, 2 not understood.
 func Run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
 	command, err := ParseArgs(args, env, stdout)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"tidings/services/node"
 )
 
-// Command is what the command line asks for. Help and version have been printed when parseArgs returns; nothing is left
-// to do.
+// Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
+// them.
 type Command struct {
 	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "help" or "version"
 	Config node.Config   `embed:""` // for an import or an export only the settings that it takes are checked
@@ -44,10 +44,10 @@ type exportWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
-// importable is what can be imported.
+// importable are the kinds of data that can be imported.
 var importable = []string{"follows", "messages", "posts", "shows"}
 
-// newParser makes a parser into g. r takes what cannot be read.
+// newParser makes a parser into g. r collects unreadable values.
 func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(describe),
 		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true, WrapUpperBound: 120}))
@@ -63,8 +63,8 @@ func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 	return k
 }
 
-// usageError is a command line or an environment that cannot be used: every fault, and where to read on. The process
-// ends with exit code 2.
+// usageError is an invalid command line or environment: all its faults, and where to find help. The process ends with exit
+// code 2.
 type usageError struct {
 	faults []error
 	hint   string
@@ -84,8 +84,8 @@ func (e *usageError) Error() string {
 // Unwrap gives the faults.
 func (e *usageError) Unwrap() []error { return e.faults }
 
-// ParseArgs reads the command line (without the program's name) and the environment. It prints help and version
-// to out. An error is for the person who typed: print it and exit with 2.
+// ParseArgs reads the command line (without the program's name) and the environment. It prints help and version to out. An
+// error is for the user: print it and exit with 2.
 func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, error) {
 	var g grammar
 	unread := reader{}
@@ -99,7 +99,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 		args = []string{"version"}
 	}
 	line, err := k.Parse(args)
-	if helped { // by a form that is not looked for above: --help=true, -hh
+	if helped { // by a form that the check above does not know: --help=true, -hh
 		return Command{Name: "help"}, nil
 	}
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
@@ -117,12 +117,12 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	return g.Command, nil
 }
 
-// twoDashes writes --name where -name was given: a flag may have one dash or two.
+// twoDashes replaces -name by --name: a flag may have one dash or two.
 func twoDashes(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
 		if arg == "--" {
-			break // what follows is no flag
+			break // no flags follow
 		}
 		if len(arg) > 2 && arg[0] == '-' && arg[1] != '-' {
 			args[i] = "-" + arg
@@ -141,7 +141,7 @@ func environment(env func(string) string) kong.ResolverFunc {
 	}
 }
 
-// commandOf is the command that the words name: serve without any.
+// commandOf is the command in the words: serve if there is none.
 func commandOf(line *kong.Context) string {
 	if selected := line.Selected(); selected != nil {
 		return selected.Name
@@ -157,7 +157,7 @@ func hintFor(line *kong.Context) string {
 	return program + " --help lists every command and flag."
 }
 
-// complete finishes what kong has read, and returns every fault of it.
+// complete finishes kong's work, and returns every fault of it.
 func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	switch g.Name {
 	case "import":
@@ -198,7 +198,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	return faults
 }
 
-// ImportOptions is what "tidings import" is told beside the database.
+// ImportOptions are the options of "tidings import" besides the database.
 type ImportOptions struct {
 	File   string `kong:"-"` // a path, or "-" for the standard input
 	Both   bool   `group:"Import:" for:"import follows" help:"each row is two follows, there and back"`
@@ -207,7 +207,7 @@ type ImportOptions struct {
 	Quiet  bool   `for:"import" help:"print faults and the result only, no progress"`
 }
 
-// ExportOptions is what "tidings export" is told beside the database.
+// ExportOptions are the options of "tidings export" besides the database.
 type ExportOptions struct {
 	User string `kong:"-"` // the user's key
 	Out  string `group:"Export:" for:"export" placeholder:"FILE" help:"where to write; empty: the standard output; the file is there when it is whole, and what it held before until then"`

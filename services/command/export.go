@@ -16,10 +16,10 @@ import (
 	"tidings/services/store"
 )
 
-// runExport does what "tidings export" asks for: the lines go to out or into a file, and what went wrong is the error.
+// runExport does "tidings export": the lines go to out or into a file. The error is the reason of a failure.
 func runExport(ctx context.Context, command Command, out io.Writer) (err error) {
 	if file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:"); ofSQLite {
-		// Opening it would make an empty one.
+		// Opening a missing database would create an empty one.
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			return services.Errorf(services.NotFound, "there is no database %s: see --data and --database", services.Quote(file))
 		}
@@ -58,8 +58,8 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	return writeWhole(command.Export.Out, write)
 }
 
-// writeWhole writes a file that is there, under its name, when it is whole and on disk, and not before: what had the name
-// stays until then. It is for its owner alone.
+// writeWhole writes a file, and gives it its name only when it is complete and on disk: an earlier file of that name stays
+// until then. Only its owner can read it.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return services.Errorf(services.Invalid, "--out %s: it is there and no file", path)
@@ -70,7 +70,7 @@ func writeWhole(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(file.Name()) // or it was never there under this name
+			_ = os.Remove(file.Name()) // it may never have existed under this name
 		}
 	}()
 	err = write(file)

@@ -94,7 +94,7 @@ be running meanwhile.
 `
 }
 
-// helpOn prints the help of the command that the words among args name, whatever else is wrong with them.
+// helpOn prints the help of the command that the words among args name, even if args have other faults.
 func helpOn(k *kong.Kong, args []string) error {
 	words := slices.DeleteFunc(args, func(arg string) bool { return arg == "help" || strings.HasPrefix(arg, "-") })
 	line, err := kong.Trace(k, append([]string{"--help"}, words...))
@@ -112,7 +112,7 @@ func printHelp(options kong.HelpOptions, line *kong.Context) error {
 	return kong.DefaultHelpPrinter(options, line)
 }
 
-// describe is the help of a flag, and what else there is to know of it: [default 5s; 100ms to 1m; TIDINGS_OPERATION_TIMEOUT].
+// describe is the help of a flag with its bounds and variable: [default 5s; 100ms to 1m; TIDINGS_OPERATION_TIMEOUT].
 func describe(value *kong.Value) string {
 	if value.Flag == nil {
 		return value.Help

@@ -19,8 +19,8 @@ import (
 	"tidings/services/store"
 )
 
-// runImport does what "tidings import" asks for. It tells everything to out and answers the exit code: 1 when it
-// failed, or when lines were bad.
+// runImport does "tidings import". It reports everything to out and answers the exit code: 1 when it failed, or when lines
+// were bad.
 func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer) (exit int) {
 	tell := func(err error) int {
 		_, _ = fmt.Fprintf(out, "tidings: %v\n", err)
@@ -38,7 +38,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 			exit = tell(err)
 		}
 	}()
-	// A second Ctrl-C ends the process at once: nobody can call a read of the standard input off.
+	// A second Ctrl-C ends the process at once, because a read of the standard input cannot be cancelled.
 	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })()
 	file, _ := out.(*os.File)
 	opts := social.ImportOptions{
@@ -58,11 +58,11 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	return 0
 }
 
-// importFile does what the command says to the file.
+// importFile runs the command's import of the file.
 func importFile(ctx context.Context, db *store.Store, command Command, opts social.ImportOptions) (report social.ImportReport, err error) {
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	refill := func(err error) error {
-		// Feeds that stand in a Redis of their own do not know of what is new.
+		// Redis still holds feeds without the imported data.
 		thresholds, set, failed := db.ActivityThresholds(ctx)
 		if failed != nil || !set {
 			thresholds.DormantAfter = command.Config.ActiveFor
@@ -85,7 +85,7 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 		if command.Import.Factor == 0 {
 			return social.ImportShows(ctx, db, ids, opts)
 		}
-		// Nothing but facts and jobs is written here: nodes that run on the same database carry them.
+		// Only facts and jobs are written here: the nodes on the same database project them.
 		carrying := fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{DB: db.DB}), Store: db, Clock: services.SystemClock{}, IDs: ids})
 		service := live.New(live.Config{Store: db, Fanout: carrying, IDs: ids, Clock: services.SystemClock{}})
 		return social.ReplayShows(ctx, db, service, command.Import.Factor, opts)

@@ -46,8 +46,8 @@ func takes(command string, flag *kong.Flag) bool {
 	})
 }
 
-// reader decodes values for kong. What cannot be read is kept here and is no error yet, so that all faults of a command line
-// are reported at once.
+// reader decodes values for kong. Unreadable values are collected here and are no error yet, so that all faults of a command
+// line are reported at once.
 type reader map[*kong.Value]string
 
 // Decode reads the next value of the command line into target.
@@ -70,7 +70,7 @@ var readableTypes = []reflect.Type{
 	reflect.TypeFor[string](), reflect.TypeFor[[]string](), reflect.TypeFor[int](), reflect.TypeFor[time.Duration](), reflect.TypeFor[slog.Level](),
 }
 
-// read sets target, of one of readableTypes, to what the text says.
+// read sets target, of one of readableTypes, to the value of the text.
 func read(text string, target reflect.Value) (err error) {
 	switch field := target.Addr().Interface().(type) {
 	case *string:
@@ -111,8 +111,8 @@ var (
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 
-// shown is a flag's value as it may be printed. An address in which no scheme can be seen is hidden wholly: it may hold
-// its password anywhere.
+// shown is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its
+// password may be anywhere in it.
 func shown(flag *kong.Flag, text string) string {
 	secret := flag.Tag.Get("secret")
 	switch {
@@ -144,7 +144,8 @@ func unreadable(flag *kong.Flag, text string) error {
 	return fault(flag, text, "%s from %s to %s is allowed", form, flag.Tag.Get("min"), flag.Tag.Get("max"))
 }
 
-// checkSetting returns the fault of a value that was read: outside its bounds or its list of words, or not what its own check asks for.
+// checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or fails its own
+// check.
 func checkSetting(flag *kong.Flag, c node.Config) error {
 	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
 		if value := flag.Target.Int(); value < limit(flag, least) || value > limit(flag, most) {
@@ -162,7 +163,7 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 	return nil
 }
 
-// limit reads a bound of the tags, which are right or the tests fail.
+// limit reads a bound of the tags. Tests prove that all tags are valid.
 func limit(flag *kong.Flag, text string) int64 {
 	bound := reflect.New(flag.Target.Type()).Elem()
 	if err := read(text, bound); err != nil {

@@ -28,7 +28,7 @@ func (c Config) keyFlag() string {
 
 const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
-// Checks holds what a setting asks for beyond bounds: each answers why the value cannot be, or "".
+// Checks are the checks of settings beyond bounds: each answers why the value is invalid, or "".
 var Checks = map[string]func(c Config) string{
 	"listen":             func(c Config) string { return c.checkAddress(c.Listen) },
 	"operations-listen":  checkOperations,
@@ -100,7 +100,7 @@ func checkOperations(c Config) string {
 	return c.checkAddress(c.Operations)
 }
 
-// checkAddress looks at where a listener is to serve.
+// checkAddress checks the address of a listener.
 func (c Config) checkAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -132,7 +132,7 @@ func checkRedis(c Config) string {
 	return when(!known, "auto, private, embedded or an address that begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// is needed")
 }
 
-// CheckNode returns why the name of a node cannot be, or "".
+// CheckNode returns why the name of a node is invalid, or "".
 func CheckNode(c Config) string {
 	return when(c.Node != "" && services.CheckUserKey(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }
@@ -155,7 +155,7 @@ func checkOrigins(c Config) string {
 	return ""
 }
 
-// displayCaps reads SOURCE=CAP items, or answers why they cannot be.
+// displayCaps reads SOURCE=CAP items, or answers why they are invalid.
 func displayCaps(items []string) (caps badge.Caps, reason string) {
 	caps = badge.Caps{}
 	for _, item := range items {
@@ -176,7 +176,7 @@ func displayCaps(items []string) (caps badge.Caps, reason string) {
 	return caps, ""
 }
 
-// FeedKinds reads the kinds of posts that enter home feeds, or answers why they cannot be.
+// FeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid.
 func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	for _, item := range items {
 		kind := services.PostKind(item)
@@ -188,7 +188,7 @@ func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	return kinds, when(len(kinds) == 0, "at least one kind is needed")
 }
 
-// notificationExpiry reads CATEGORY=DAYS items, or answers why they cannot be.
+// notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid.
 func notificationExpiry(items []string) (expiry services.Expiry, reason string) {
 	expiry = services.Expiry{}
 	for _, item := range items {
@@ -209,7 +209,7 @@ func notificationExpiry(items []string) (expiry services.Expiry, reason string) 
 	return expiry, ""
 }
 
-// messageType is the form of a type of site messages: it is a field of every badge document.
+// messageType is the form of a type of site messages, which becomes a field of every badge document.
 var messageType = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
 func checkMessageTypes(c Config) string {

@@ -91,7 +91,7 @@ type Config struct {
 	CleanEvery       time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"how often Redis is cleaned: inboxes cut to what is listed, users who are dormant and keys that belong to nobody dropped"`
 }
 
-// Development says that no key for tokens is configured: dev: tokens are taken, and only loopback is served.
+// Development says that no key for tokens is configured: the node accepts dev: tokens, and serves only loopback.
 func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey == "" && c.JWKS == "" }
 
 // AllowIntrospection says whether clients may ask for the schema.
@@ -99,7 +99,7 @@ func (c Config) AllowIntrospection() bool {
 	return c.Introspection == "always" || c.Introspection == "development" && c.Development()
 }
 
-// connectionsPerAddress is the limit that holds: in development mode every client has the same address.
+// connectionsPerAddress is the limit in force: development mode has none, because there every client has the same address.
 func (c Config) connectionsPerAddress() int {
 	if c.Development() {
 		return 0
@@ -115,8 +115,8 @@ func (c Config) DatabaseURL() string {
 	return "sqlite:" + filepath.Join(c.Data, "tidings.db")
 }
 
-// NodeName makes the name of a node that was given none. Chance keeps apart two containers whose host and process
-// are called the same.
+// NodeName makes a name for a node without one. The random part distinguishes two containers with equal host names and
+// process IDs.
 func NodeName(chance uint32) string {
 	host, err := os.Hostname()
 	if err != nil || services.CheckUserKey(host) != nil || len(host) > 40 {

@@ -14,7 +14,7 @@ import (
 	"tidings/web"
 )
 
-// Listeners are where a node serves: everybody, and operators.
+// Listeners are the addresses that a node serves: for everybody, and for operators.
 type Listeners struct {
 	Public     net.Listener
 	operations net.Listener // nil without --operations-listen
@@ -35,13 +35,13 @@ func listen(cfg Config) (at Listeners, err error) {
 }
 
 func (at Listeners) close() {
-	_ = at.Public.Close() // a second close is of no consequence
+	_ = at.Public.Close() // a second close does no harm
 	if at.operations != nil {
 		_ = at.operations.Close()
 	}
 }
 
-// text says where a node serves what: the public address first, and a note in parentheses.
+// text is the addresses of a node: the public one first, and a note in parentheses.
 func (at Listeners) text(development bool) string {
 	public := "http://" + at.Public.Addr().String()
 	switch {
@@ -57,8 +57,8 @@ func (at Listeners) text(development bool) string {
 	return fmt.Sprintf("%s (operations: %s, GraphiQL: %[2]s/graphiql)", public, operations)
 }
 
-// routes is what a listener serves. /graphql takes the same tokens and has the same limits on both. What shows operators
-// the node, /metrics and GraphiQL, is not for everybody: in production it is served to operators alone.
+// routes is the handler of a listener. /graphql takes the same tokens and has the same limits on both. In production only
+// operators get /metrics and GraphiQL, because these show the inside of the node.
 func (s *Server) routes(graphql http.Handler, operational bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", graphql)
@@ -80,14 +80,15 @@ func (s *Server) routes(graphql http.Handler, operational bool) http.Handler {
 func (s *Server) httpServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: min(5*time.Second, s.Config.RequestDeadline), ReadTimeout: s.Config.RequestDeadline,
-		// From the request's first line on: what is slow to come, to work out and to be taken has time for each.
+		// It counts from the request's first line, so it includes the deadlines of a slow request, a slow operation and a slow
+		// reader.
 		WriteTimeout: s.Config.RequestDeadline + s.Config.OperationTimeout + s.Config.AnswerDeadline, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 }
 
-// serveAt begins to serve. failed gets the error of a listener that ends. The connections of operators are not bounded by
-// address: they get through when the public listener is full for theirs.
+// serveAt begins to serve. failed gets the error of a listener that ends. Connections of operators are not bounded by
+// address, so they get through when their address has used up its limit on the public listener.
 func (s *Server) serveAt(at Listeners) (failed <-chan error) {
 	ended := make(chan error, 2)
 	go func() { ended <- s.HTTP.Serve(s.Connections.Bound(at.Public)) }()

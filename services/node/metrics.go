@@ -17,7 +17,7 @@ import (
 	"tidings/services/store"
 )
 
-// metrics are the node's numbers for Prometheus: its own, Go's and the process'.
+// metrics are the node's metrics for Prometheus: its own, Go's and the process'.
 func (s *Server) metrics() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -78,7 +78,7 @@ func (s *Server) metrics() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
-// jobCollector reads the state of the job queue when it is asked for.
+// jobCollector reads the state of the job queue at each scrape.
 type jobCollector struct {
 	store  *store.Store
 	fanout *fanout.Fanout
@@ -92,7 +92,7 @@ var (
 	jobsOldest  = prometheus.NewDesc("tidings_jobs_oldest_seconds", "How long the oldest waiting job has been due.", nil, nil)
 )
 
-// Describe names the numbers.
+// Describe names the metrics.
 func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- jobsWaiting
 	out <- jobsDead
@@ -101,7 +101,7 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- fanoutLag
 }
 
-// Collect reads the numbers; while SQL does not answer there are none.
+// Collect reads the metrics; while SQL does not answer there are none.
 func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -124,10 +124,10 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(fanoutLag, prometheus.GaugeValue, lag.Oldest.Seconds())
 }
 
-// clockTolerance is by how much a node's clock may differ from the database's while the node takes traffic.
+// clockTolerance is how far a node's clock may differ from the database's while the node takes traffic.
 const clockTolerance = 2 * time.Second
 
-// clockText says by how much this node's clock is off.
+// clockText says how far this node's clock is off.
 func clockText(ahead time.Duration) string {
 	where := "ahead of"
 	if ahead < 0 {
@@ -139,10 +139,10 @@ func clockText(ahead time.Duration) string {
 // readiness answers whether this node takes traffic.
 type readiness struct {
 	yes     atomic.Bool
-	knows   func() bool                              // whether it has read what it serves from memory
-	refuses func() bool                              // whether SQL takes no writes: somebody else may have room
-	ahead   func() (ahead time.Duration, known bool) // of this node's clock, before the database's
-	remark  func() string                            // on what a node that takes traffic cannot do; "" for nothing
+	knows   func() bool                              // whether it has loaded the data that it serves from memory
+	refuses func() bool                              // whether SQL takes no writes: another node may have room
+	ahead   func() (ahead time.Duration, known bool) // of this node's clock, relative to the database's
+	remark  func() string                            // a limitation of a node that takes traffic; "" for none
 }
 
 func (r *readiness) Set(yes bool) { r.yes.Store(yes) }

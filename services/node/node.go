@@ -1,6 +1,7 @@
 // Package node is a whole server: its settings, the wiring of all parts, run and drain, readiness, metrics.
 //
-// A node shares SQL and Redis with the other nodes and can be killed at any moment: what it answered is on disk.
+// A node shares SQL and Redis with the other nodes and can be killed at any moment: everything that it acknowledged is on
+// disk.
 package node
 
 import (
@@ -74,7 +75,7 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	defer at.close() // closed by http.Server by then, except when the start failed
+	defer at.close() // http.Server has closed them by then, unless the start failed
 	s, err := NewServer(ctx, cfg, services.SystemClock{}, log)
 	if err != nil {
 		return err
@@ -86,11 +87,11 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 	return s.runUntilGone(ctx, at)
 }
 
-// goneWithin is how long after SIGTERM the process ends whatever it waits for still. What was acknowledged is on disk by then,
-// and what it holds is freed by the others, or by the next start.
+// goneWithin is the time after SIGTERM at which the process ends, even if the drain waits for something. Acknowledged data
+// is on disk by then, and the other nodes, or the next start, free the jobs that it holds.
 const goneWithin = 14 * time.Second
 
-// runUntilGone is run, but for a drain that does not come to its end: a job or a request that an engine holds up.
+// runUntilGone is run, but ends a drain that hangs, as when an engine blocks a job or a request.
 func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 	over, end := context.WithCancel(context.Background())
 	defer end()
@@ -104,7 +105,7 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 	}
 	s.Log.Warn("the drain has taken too long: what is under way is cut off", "after", goneWithin)
 	closed := make(chan error, 1)
-	go func() { closed <- s.Redis.Close() }() // a private server is not to be left behind
+	go func() { closed <- s.Redis.Close() }() // a private server must not be left behind
 	select {
 	case <-closed:
 	case <-time.After(goneWithin / 50):
@@ -112,11 +113,11 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 	return nil
 }
 
-// NewServer opens the engines and wires the parts. What was opened is closed again when a later part fails. changes are for
-// tests, which want of a few followers what takes thousands.
+// NewServer opens the engines and wires the parts. If a later part fails, it closes those that are open. changes are for
+// tests, which need with a few followers what normally takes thousands.
 func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger, changes ...func(*fanout.Config)) (s *Server, err error) {
 	s = &Server{Config: cfg, Log: log, clock: clock}
-	// Keys come first: one that cannot be read leaves no database behind.
+	// Keys come first: if one cannot be read, no database has been created.
 	identity, err := transport.NewIdentity(ctx, transport.IdentityConfig{
 		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
 		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: log,
@@ -181,7 +182,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
 	kinds, _ := FeedKinds(s.Config.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
-	sessions := live.SessionLives * s.Config.BoardSessionFor // how long one lives at most
+	sessions := live.SessionLives * s.Config.BoardSessionFor // the longest life of a session
 	s.Memory = mirror.New(mirror.Config{
 		Facts: mirror.SQL{Store: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
 		ShowHistory: sessions + time.Hour, // clocks differ
@@ -209,7 +210,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Memory.Log.OnShared(s.Hub.HintShared)
 	s.Memory.Log.OnMoved(s.Hub.HintSharedOf)
 	s.Store.OnSignal(func() {
-		s.Memory.Log.Wake() // a job's change is nobody's own
+		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes it
 		s.Redis.HintLog()
 	})
 	s.Live = live.New(live.Config{
@@ -236,7 +237,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	}
 }
 
-// deviceGone ends what a device had open once its last socket is closed.
+// deviceGone ends everything that a device had open once its last socket is closed.
 func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 	return func(viewer services.Viewer) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)
@@ -251,7 +252,7 @@ func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 	}
 }
 
-// leave forgets users who are watched here no longer: in this node's memory and in Redis.
+// leave forgets users who are no longer watched here: in this node's memory and in Redis.
 func (s *Server) leave(ctx context.Context, users []services.UserID) error {
 	s.Memory.Log.Unfollow(users)
 	return s.Redis.Leave(ctx, users)

@@ -33,23 +33,23 @@ const (
 	MinPercent = 100      // as Go does without us: the heap is collected when it has doubled
 	MaxPercent = 1600
 
-	// limitShare is the part of the control group's memory that Go may take. SQLite's pages and a private Redis need the rest.
+	// limitShare is Go's share of the control group's memory. SQLite's pages and a private Redis need the rest.
 	limitShare = 0.75
 )
 
-// TuneMemory sets how often the heap is collected, until ctx ends. GOGC and GOMEMLIMIT of the environment go before it.
+// TuneMemory sets how often the heap is collected, until ctx ends. GOGC and GOMEMLIMIT of the environment take precedence.
 func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Provider, log *slog.Logger) {
 	// Near the limit the heap is collected as often as it takes to stay below it.
 	if _, err := memlimit.Set(memlimit.WithRatio(limitShare), memlimit.WithProvider(limit)); err != nil {
 		log.Debug("the memory limit of this process is unknown", "error", err)
 	}
 	if env("GOGC") == "" {
-		debug.SetGCPercent(MaxPercent) // what is alive at the start is small
+		debug.SetGCPercent(MaxPercent) // the heap is small at the start
 		go func() { _ = services.Every(ctx, time.Second, AdaptGC()) }()
 	}
 }
 
-// AdaptGC returns a function that sets the percentage for what is alive now.
+// AdaptGC returns a function that sets the percentage for the present size of the live heap.
 func AdaptGC() func(context.Context) {
 	last := MaxPercent
 	return func(context.Context) {
@@ -63,10 +63,10 @@ func AdaptGC() func(context.Context) {
 	}
 }
 
-// GcPercent is the growth, in percent, after which a heap of so many live bytes is collected. A node keeps a few MB alive and
+// GcPercent is the growth, in percent, after which a heap of live bytes is collected. A node keeps a few MB alive and
 // allocates a hundred times as much in a second under load. Go's default of 100 spends a quarter of a badge query's
-// processor time on collecting so small a heap, growth spends a fiftieth. A large heap is collected rarely anyway: there the
-// default holds, because many times as much would be gigabytes.
+// processor time on collecting so small a heap; a growth of many times its size spends a fiftieth. A large heap is collected
+// rarely anyway: there the default holds, because growth by such a factor would be gigabytes.
 func GcPercent(live uint64) int {
 	return int(min(max(Growth*100/max(live, 1), MinPercent), MaxPercent))
 }
