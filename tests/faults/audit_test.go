@@ -11,8 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Redis is changed by other hands under an open subscription, on which the wrong number is seen, too: the audit finds it,
-// makes it right, pushes it and counts it, and finds nothing else in a program that is used all the while.
+// Redis is changed from outside under an open subscription, which shows the wrong number too. The audit finds it, repairs
+// it, pushes it and counts it, and finds nothing else in a program that is in use meanwhile.
 func TestAuditRepairsAndPushes(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Change: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})
@@ -29,7 +29,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	} {
 		spoil()
 		life := time.NewTicker(50 * time.Millisecond) // more of it would take the audit's processor
-		server.Do("HINCRBY", key, "n", "1")           // the sweep sees to it that the wrong number is shown
+		server.Do("HINCRBY", key, "n", "1")           // reconciliation shows the wrong number on the device
 		world.Eventually(t, 30*time.Second, "it is found", func() bool {
 			<-life.C
 			n.Publish("somebody", "life goes on")
@@ -46,7 +46,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	}
 }
 
-// An operator has one user's badges made anew. Nobody else may, and who was never mentioned is not made by it.
+// An operator has one user's badges made anew. Nobody else may, and a request for a key without a user makes no user.
 func TestRecountBadges(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})

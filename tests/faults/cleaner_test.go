@@ -18,8 +18,8 @@ type cleaner struct {
 
 const cleanerFields = `{running lastRunAt freed{inboxes entries dormant unknown orphans endless keys}}`
 
-// A node cleans its Redis by itself, and again when an operator asks for it; what it freed is seen in the API and in the
-// metrics. Another application's keys stay, and so do the feeds of who is here.
+// A node cleans its Redis by itself, and again when an operator asks for it. The API and the metrics show what it freed.
+// Another application's keys stay, and so do the feeds of active users.
 func TestRedisIsCleaned(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})

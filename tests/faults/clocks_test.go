@@ -30,7 +30,7 @@ func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 	return right, fast
 }
 
-// What a node whose clock is a minute ahead publishes, marks and follows hides nothing that is published next by another.
+// A node whose clock is a minute ahead publishes, marks and follows. None of that hides later posts of another node.
 func TestAClockThatIsAheadHidesNothing(t *testing.T) {
 	right, fast := clocks(t, time.Minute)
 	right.Follow("alice", "bob")
@@ -85,7 +85,7 @@ func TestAClockThatIsAheadHidesNothing(t *testing.T) {
 	world.Eventually(t, world.Soon, "alice has one unread item", func() bool { return unread(right) == 1 })
 }
 
-// A node says by how much its clock is off, and takes no traffic when that is more than two seconds.
+// A node reports how far its clock is off, and takes no traffic when that is more than two seconds.
 func TestANodeSaysHowFarItsClockIsOff(t *testing.T) {
 	right, fast := clocks(t, time.Minute)
 	world.Eventually(t, world.Soon, "the right one is ready", func() bool {
@@ -118,8 +118,8 @@ func TestANodeSaysHowFarItsClockIsOff(t *testing.T) {
 	})
 }
 
-// A clock that was ahead and is set back leaves nothing in the future: posts can be marked, sessions of the board go on, shows
-// end, and what is published next comes after what was.
+// A clock that was ahead and is set back leaves nothing in the future: posts can be marked, sessions of the board go on,
+// shows end, and new posts come after earlier ones.
 func TestAClockThatIsSetBackLeavesNothingInTheFuture(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Ahead: 10 * time.Minute})
 	n.Follow("alice", "bob")
@@ -150,8 +150,8 @@ func TestAClockThatIsSetBackLeavesNothingInTheFuture(t *testing.T) {
 	n.Must("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
 }
 
-// Where the clocks of all nodes are ahead alike, one learns of it first: what the others make until they do is not of the
-// future for it.
+// The clocks of all nodes are ahead by the same time, and one node learns of it first. It does not take the ids that the
+// others make meanwhile for ids from the future.
 func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {

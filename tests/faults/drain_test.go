@@ -13,10 +13,11 @@ import (
 	"tidings/tests/world"
 )
 
-// goneBy is what an operator is promised after SIGTERM.
+// goneBy is the promised bound between SIGTERM and the end of the process.
 const goneBy = 15 * time.Second
 
-// A process that gets little of the processor tells every socket to come again all the same: time goes on where ticks are lost.
+// A process that gets little processor time still asks every socket to reconnect: the drain goes by the clock, and not by
+// ticks that can be lost.
 func TestDrainOfAStarvedProcess(t *testing.T) {
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded")
 	var watches []*world.Watch

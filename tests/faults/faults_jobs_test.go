@@ -16,8 +16,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Jobs come late, twice, in another order and unasked for; marks come before what they mark; single keys are lost. The
-// badges and feeds equal the model all the same.
+// Jobs come late, twice, out of order and unasked for; marks come before the items that they mark; single keys are lost.
+// Badges and feeds still equal the model.
 func TestLateAndRepeatedJobs(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
@@ -28,7 +28,7 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 	histories.Fewer(t, 5)
 	rapid.Check(t, func(t *rapid.T) {
 		w := world.NewWorld(n, nil)
-		// Everybody follows the next two, so that what is done reaches somebody.
+		// everybody follows the next two, so that each action reaches somebody
 		for i, reader := range w.People {
 			for step := 1; step <= 2; step++ {
 				author := w.People[(i+step)%len(w.People)]
@@ -53,7 +53,7 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 	})
 }
 
-// Counts of notifications that were read long ago and arrive late change nothing, and those that arrive twice neither.
+// Late counts of notifications that were read long ago change nothing, and neither do counts that arrive twice.
 func TestLateCounts(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true
@@ -93,8 +93,8 @@ func TestLateCounts(t *testing.T) {
 	})
 }
 
-// What was read from SQL before an unfollow and arrives after it does not bring the author back: neither a post that was
-// pushed meanwhile, nor a rebuild that had begun.
+// Data that was read from SQL before an unfollow and arrives after it does not bring the author back: neither a post that is
+// being pushed, nor a rebuild that had begun.
 func TestLateReadings(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true

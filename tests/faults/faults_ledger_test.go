@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// ledger is what was acknowledged, and the slow, independent count of what follows from it.
+// ledger is the record of acknowledged mutations, and the slow, independent count of their effects.
 type ledger struct {
 	mu    sync.Mutex
 	posts map[string]*ledgerPost
-	of    map[string][]*ledgerPost // author -> his posts, the oldest first
-	since map[edge]string          // the author's newest post when he was followed, "" when he had none
-	seen  map[string]string        // reader -> the newest post that he has seen
+	of    map[string][]*ledgerPost // author -> their posts, the oldest first
+	since map[edge]string          // the author's newest post at the follow, "" when they had none
+	seen  map[string]string        // reader -> the newest post that they have seen
 }
 
 type ledgerPost struct {
@@ -90,7 +90,7 @@ func (l *ledger) feed(reader string) (ids []string) {
 	return ids
 }
 
-// unread is what must count of it.
+// unread is the part of the feed that must count.
 func (l *ledger) unread(reader string) (count int) {
 	l.change(func() {
 		for _, post := range l.posts {

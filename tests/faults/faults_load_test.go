@@ -19,8 +19,8 @@ const (
 	maxPosts = 250 // of a load: below what a feed keeps, so that all counts are exact
 )
 
-// load is people who publish, follow, like, look and read, each in a goroutine of his own, and the ledger of what was
-// acknowledged to them. Everything that they do has one outcome, whatever happens meanwhile: see act.
+// load is people who publish, follow, like, look and read, each in a goroutine of their own, and the ledger of the mutations
+// that were acknowledged to them. Each action has one outcome under any faults: see act.
 type load struct {
 	ledger
 	tb      testing.TB
@@ -28,17 +28,17 @@ type load struct {
 	retries bool // a request without an answer is sent again, under the same idempotency key
 	run     string
 	people  []string
-	doors   map[string]*sync.Mutex // by author: nobody begins to follow him while he publishes
+	doors   map[string]*sync.Mutex // by author: nobody begins to follow them while they publish
 
 	acked atomic.Int64
 	keys  atomic.Int64
-	stop  func() // ends the load after the request that each is at
+	stop  func() // ends the load after the request in progress of each person
 
 	wrongMu sync.Mutex
 	wrong   []error
 }
 
-// newLoad makes people who do nothing yet. url says where the server is now.
+// newLoad makes people who do not act yet. url is the server's present address.
 func newLoad(tb testing.TB, retries bool, url func() string) *load {
 	l := &load{
 		tb: tb, url: url, retries: retries, doors: map[string]*sync.Mutex{}, stop: func() {},
@@ -109,8 +109,8 @@ func (l *load) faults() error {
 	return errors.Join(l.wrong...)
 }
 
-// act does one thing as a person. Only he follows, marks and deletes for himself, and only his neighbour likes his
-// posts, so that he knows what each of it must come to.
+// act is one action of a person. Only they follow, mark and delete for themselves, and only their neighbour likes their
+// posts, so that they know the outcome of each action.
 func (l *load) act(person, neighbour string) {
 	switch dice := rand.IntN(100); {
 	case dice < 30:
@@ -206,20 +206,20 @@ func (l *load) mark(person string) {
 	}
 }
 
-// readBadges holds what must hold of every document at any moment.
+// readBadges checks what holds for every document at any moment.
 func (l *load) readBadges(person string) {
 	got, err := l.badgesOf(person)
 	if err == nil {
 		err = got.Holds()
 	} else if l.retries {
-		return // nobody is there to answer
+		return // the server is down
 	}
 	if err != nil {
 		l.fault("badges of %s: %w", person, err)
 	}
 }
 
-// readFeed holds that a page is in order and says nothing twice.
+// readFeed checks that a page is in order and lists no post twice.
 func (l *load) readFeed(person string) {
 	ids, err := l.pageOf(person, nil)
 	if err != nil {
@@ -241,7 +241,7 @@ func (l *load) wants(want, got, what string) {
 	}
 }
 
-// mutate sends a mutation under a key of its own until it is answered, and gives the code of the answer.
+// mutate sends a mutation under a key of its own until it is answered, and answers the code.
 func (l *load) mutate(as, query string, variables map[string]any, into any) (code string) {
 	if variables == nil {
 		variables = map[string]any{}
@@ -340,7 +340,7 @@ func (l *load) right(person string, got world.Badges) error {
 	return nil
 }
 
-// settles waits until the server and every device show what the ledger says, and wants no fault on the way there.
+// settles waits until the server and every device show the state of the ledger, and wants no fault before that.
 func (l *load) settles(within time.Duration, watches ...*world.Watch) {
 	l.tb.Helper()
 	l.stop()

@@ -46,9 +46,9 @@ func (r *reborn) start() {
 
 func (r *reborn) now() string { return *r.address.Load() }
 
-// The process is killed under load, three times. What was acknowledged is there, what was not and was sent again
-// happened once, every job gets done, and the badges are right. With a Redis of its own all views are lost each time,
-// with one of others they stay and are behind.
+// The process is killed under load, three times. Acknowledged mutations are there, unacknowledged ones that were sent again
+// happened once, every job gets done, and the badges are right. With a private Redis all views are lost each time; with a
+// shared one they stay and are behind.
 func TestServerKilledUnderLoad(t *testing.T) {
 	for name, redis := range map[string]func(t *testing.T) string{
 		"private":    func(*testing.T) string { return "private" },
@@ -119,8 +119,8 @@ func (l *load) turnFollowOf(reader, author string) {
 	}
 }
 
-// SIGTERM under load: every socket is told to come again, the process is gone within 15 s with exit code 0, and
-// nothing that was acknowledged is lost.
+// SIGTERM under load: every socket is asked to reconnect, the process is gone within 15 s with exit code 0, and nothing that
+// was acknowledged is lost.
 func TestDrainUnderLoad(t *testing.T) {
 	server := startReborn(t, redistest.Redis(t))
 	l := newLoad(t, true, server.now)
@@ -144,7 +144,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	l.settles(world.Convergence, watches...)
 }
 
-// A disk that is full: nothing is acknowledged that is not kept, reads go on, and what was acknowledged is there.
+// A full disk: only kept mutations are acknowledged, reads go on, and acknowledged mutations are there.
 func TestFullDisk(t *testing.T) {
 	t.Run("files of limited size", func(t *testing.T) {
 		data := t.TempDir()
@@ -180,7 +180,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// readiness503 says that a node says of itself that its database takes no writes.
+// readiness503 says that a node reports that its database takes no writes.
 func readiness503(t *testing.T, p *world.Process) bool {
 	t.Helper()
 	response, err := http.Get(p.URL + "/readyz")
@@ -199,7 +199,7 @@ func readiness503(t *testing.T, p *world.Process) bool {
 	return refused
 }
 
-// fillDisk publishes until the disk is full, and a while longer; it answers what was acknowledged.
+// fillDisk publishes until the disk is full, and a while longer; it answers the acknowledged posts.
 func fillDisk(t *testing.T, p *world.Process) (kept []string) {
 	t.Helper()
 	refused := 0

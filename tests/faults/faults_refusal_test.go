@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// A Redis that answers reads and takes no writes gets older with each of them: nothing that it says is EXACT, every number
-// is right all the same, and once it takes writes again everything is EXACT, without anybody's doing.
+// A Redis that answers reads and refuses writes falls further behind with each mutation. None of its numbers is reported as
+// EXACT, every number is right all the same, and once it takes writes again everything becomes EXACT by itself.
 func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 	for name, redis := range map[string]struct{ refuse, accept []any }{
 		"full":      {[]any{"CONFIG", "SET", "maxmemory", "100kb"}, []any{"CONFIG", "SET", "maxmemory", "0"}},

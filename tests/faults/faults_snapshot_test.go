@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Redis is killed and comes back with a snapshot from before the last writes. Everything in it looks whole; none of it may
-// be believed: not by who reads, not by who watches, not by what is written afterwards.
+// Redis is killed and comes back with a snapshot from before the last writes. Everything in it looks complete, and none of
+// it may be trusted: not by readers, not by watchers, not by later writes.
 func TestRedisComesBackFromAnOlderSnapshot(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})

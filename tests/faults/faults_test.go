@@ -22,7 +22,7 @@ func (l *load) watchAll(url string) []*world.Watch {
 	return watches
 }
 
-// meet makes somebody, whose own token does so.
+// meet makes a user by a request with their own token.
 func (l *load) meet(person string) {
 	l.tb.Helper()
 	if code := l.mutate(person, `{viewer{user{key}}}`, nil, nil); code != "" {
@@ -30,9 +30,8 @@ func (l *load) meet(person string) {
 	}
 }
 
-// witness follows somebody who has published a number of posts, of which he has seen the first two; an old device of
-// his reports the first one as seen again and again. Whoever reads his badges, at any moment and from whatever engine,
-// must get the number of the others.
+// witness follows an author with a number of posts and has seen the first two. An old device of theirs keeps reporting the
+// first one as seen. Any read of their badges, at any moment and from either engine, must show the number of the others.
 type witness struct {
 	load  *load
 	name  string
@@ -76,7 +75,7 @@ func newWitness(l *load, posts int) *witness {
 	return w
 }
 
-// look reads his badges again and again until stop is called.
+// look reads their badges again and again until stop is called.
 func (w *witness) look() {
 	quit := make(chan struct{})
 	var looking sync.WaitGroup
@@ -118,7 +117,7 @@ func (w *witness) lookOnce() {
 	w.precision = got.HomeFeed.Precision
 }
 
-// sees waits until his badges are of a precision.
+// sees waits until their badges have a precision.
 func (w *witness) sees(precision string) {
 	w.load.tb.Helper()
 	world.Converge(w.load.tb, world.Convergence, func() error {
@@ -131,8 +130,8 @@ func (w *witness) sees(precision string) {
 	})
 }
 
-// Redis is emptied again and again while people publish, follow, like and look, and devices watch. Nothing is
-// refused, nobody reads a sum that is none, and in the end all is as it was acknowledged.
+// Redis is emptied again and again while people publish, follow, like and look, and devices watch. No request is refused, no
+// total differs from the sum of its parts, and in the end everything that was acknowledged is shown.
 func TestFlushesUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
@@ -150,14 +149,14 @@ func TestFlushesUnderLoad(t *testing.T) {
 	watches[len(watches)-1].Shows(t, world.Convergence, 3, 0)
 }
 
-// Redis is killed under load and comes back empty. Mutations go on meanwhile, reads are answered from SQL and say so,
-// and when it is back everything is right again, on the devices too.
+// Redis is killed under load and comes back empty. Mutations go on meanwhile, and reads are answered from SQL and say so.
+// When Redis is back everything is right again, on the devices too.
 func TestRedisKilledUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	redisGone(t, server, server.Kill, server.Start)
 }
 
-// The same when Redis only stands still, and what was sent to it is done later, or never.
+// The same when Redis only hangs, and commands sent to it run later, or never.
 func TestRedisStandsStillUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	redisGone(t, server, server.Pause, server.Resume)
@@ -182,8 +181,8 @@ func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
 	l.settles(world.Convergence, watches...)
 }
 
-// Without Redis from the start of a request on, everything is answered from SQL: numbers that say STALE, whole feeds,
-// and mutations whose answers have one's own change in them.
+// Without Redis from the start of a request on, SQL answers everything: numbers that say STALE, whole feeds, and mutations
+// whose answers include their own change.
 func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// admitted is how long a killed node may leave numbers wrong that another one answers as exact.
+	// admitted is how long after the kill of a node another one may still show wrong numbers as exact.
 	admitted = time.Second
 	// repaired is how long until the numbers are right and exact again.
 	repaired = 5 * time.Second
 )
 
-// chatters are two nodes on one PostgreSQL and one Redis, and people who are sent messages through the first of them.
+// chatters are two nodes on one PostgreSQL and one Redis, and people who get messages through the first node.
 type chatters struct {
 	t             *testing.T
 	database      string
@@ -84,7 +84,7 @@ func (c *chatters) send(stop func() bool) (done func()) {
 	return sending.Wait
 }
 
-// truths counts what is unread of each reader in SQL.
+// truths counts each reader's unread messages in SQL.
 func (c *chatters) truths() (unread []int) {
 	c.t.Helper()
 	numbers, err := c.facts.UserIDs(c.t.Context(), c.readers)
@@ -122,9 +122,9 @@ func (c *chatters) shown(n *world.Process) (counts []world.Count) {
 	return counts
 }
 
-// holds wants, since a moment when the first node ended: from admitted on no number that is wrong and says that it is exact,
-// and within the given time all of them right and exact. What the database was at when the node ended may still be committed
-// meanwhile: right is what lies between the facts before and after.
+// holds checks, from the moment when the first node ended: after admitted no wrong number is shown as exact, and within the
+// given time all numbers are right and exact. Transactions in flight at that moment may still commit, so a number is right
+// if it lies between the facts before and after the read.
 func (c *chatters) holds(since time.Time, within time.Duration) {
 	c.t.Helper()
 	lies, stale := 0, 0
@@ -159,8 +159,8 @@ func (c *chatters) holds(since time.Time, within time.Duration) {
 	}
 }
 
-// A node that is killed while it carries what it acknowledged leaves nothing wrong behind that says that it is exact, on the
-// other node, whether it starts again under its name or never.
+// A node is killed while it projects what it acknowledged. The other node shows no wrong number as exact for long, whether
+// the killed node starts again under its name or never.
 func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it starts again %t", again), func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 	}
 }
 
-// PostgreSQL is killed while both nodes carry what they acknowledged. Once it is there again nothing is late: what a node
-// claimed or finished without hearing of it is given back.
+// PostgreSQL is killed while both nodes project what they acknowledged. Once it is back no job is late: a node gives back
+// jobs that it claimed or finished without getting the answer.
 func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 	server := sqltest.NewServer(t)
 	c := startChatters(t, server.Database(t))
@@ -205,7 +205,7 @@ func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 	}
 }
 
-// A node that stands still for longer than it takes to be taken for dead, and then goes on, changes nothing by it.
+// A node hangs until the others take it for dead, and then goes on. It does no harm.
 func TestPausedNodeIsHarmless(t *testing.T) {
 	c := startChatters(t, sqltest.Postgres(t))
 	for range 2 {

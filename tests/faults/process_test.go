@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
-// A start that cannot be ends at once, with the exit code of its kind and a message that names what is wrong, the
-// value and what to do; and never with a password.
+// A start that cannot succeed ends at once, with the exit code of its kind and a message that names the fault, the value and
+// the remedy, and never with a password.
 func TestStartsThatCannotBe(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"tidings/tests/world"
 )
 
-// Other hands make one of a user's keys one of another type: it is lost data, and nobody sees more of it than of a loss.
-// Queries answer the truth at once, and what is published and said meanwhile reaches him and everybody in the same batch.
+// One of a user's keys is replaced from outside by a key of another type. That counts as lost data, and has no worse effect
+// than a loss: queries answer the truth at once, and posts and messages of that time reach the user and everybody else in
+// the same batch.
 func TestAKeyOfAnotherTypeIsSeenByNobody(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
@@ -38,7 +39,7 @@ func TestAKeyOfAnotherTypeIsSeenByNobody(t *testing.T) {
 			server.Do("DEL", name)
 			server.Do("SET", name, "junk")
 			switch round {
-			case 0: // he asks himself
+			case 0: // the user asks
 				if got := len(n.Page("reader", 100, "", "").Ids()); got != want {
 					t.Errorf("%s: a feed of %d, want %d", key, got, want)
 				}

@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// While Redis does not answer, badges come from SQL and say so; when it is back with its data, the exact document is
-// news again for a client that drops what is not newer.
+// While Redis does not answer, badges come from SQL and say so. When it is back with its data, the exact document has a
+// newer version, so a client that drops older versions accepts it.
 func TestExactIsNewsAgainAfterRedisWasAway(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})

@@ -16,36 +16,36 @@ import (
 	"tidings/tests/world"
 )
 
-// boards is the slow, independent model of live boards: shows in a list that is sorted, and what sessions froze of it.
+// boards is the slow, independent model of live boards: shows in a sorted list, and the lists that sessions froze.
 type boards struct {
 	nodes []*world.Node // on one SQL and one Redis; the second tails nothing by itself
 	flush func()        // nil where Redis cannot be emptied
 
 	readers, hosts []string
 	shows          []*boardModel
-	then           map[uint64][]boardModel // version of the log -> what stood on boards
-	follows        map[relation]int        // who follows whom, and since which step
+	then           map[uint64][]boardModel // version of the log -> the shows on boards
+	follows        map[relation]int        // follower and host, and since which step
 	mutes          map[relation]bool
 	sessions       []*sessionModel
 	step           int
-	begin          uint64 // the version of the log before all this
+	begin          uint64 // the version of the log at the start
 }
 
-// boardModel is a show as the model has it.
+// boardModel is a show of the model.
 type boardModel struct {
 	id, host, title, status string
 	planned, started, ended time.Time // ended of an upcoming one is kept for its start
 }
 
-// sessionModel is what a session froze, and how long it lives.
+// sessionModel is what a session froze, and its lifetime.
 type sessionModel struct {
 	reader, id, last string
 	version          uint64
-	step             int       // hosts who are followed since later are not on it
+	step             int       // hosts followed since later are not on it
 	made, until      time.Time // until: by its lease; zero for none
 }
 
-// section and score are a show's place among others.
+// section and score define a show's position in the order of the board.
 func (b boardModel) rank() (section int, score int64) {
 	switch b.status {
 	case "LIVE":
@@ -94,14 +94,14 @@ func (b *boards) pass(d time.Duration) {
 
 func (b *boards) node(t *rapid.T) *world.Node { return rapid.SampledFrom(b.nodes).Draw(t, "node") }
 
-// due does every job that is due; those of later, which close shows that nobody ends, stay.
+// due does every job that is due. Later jobs stay, such as those that close shows that have no end yet.
 func (b *boards) due() {
 	for _, n := range b.nodes {
 		n.DueJobs()
 	}
 }
 
-// note keeps what stands on boards at the version that the log has now, and answers that.
+// note keeps the shows on boards at the present version of the log, and answers that version.
 func (b *boards) note() uint64 {
 	n := b.nodes[0]
 	head, _, err := changelog.LogHead(n.TB.Context(), n.Store.DB, mirror.LogShow)
@@ -135,7 +135,7 @@ func (b *boards) schedule(t *rapid.T) {
 	show.id = b.node(t).Schedule(host, show.title, at)
 	b.shows = append(b.shows, show)
 	if first {
-		b.due() // until all documents name a new host no board has him
+		b.due() // no board has a new host until all documents name them
 	}
 	b.note()
 }
@@ -160,7 +160,7 @@ func inputTime(name string, at time.Time) string {
 	return fmt.Sprintf(",%s:%q", name, at.Format(time.RFC3339Nano))
 }
 
-// start starts a show, also one that runs, is over or was told to be over.
+// start starts a show, also one that runs, is over or was reported as over.
 func (b *boards) start(t *rapid.T) {
 	show := b.some(t)
 	if show == nil {
@@ -233,7 +233,7 @@ func (b *boards) cancel(t *rapid.T) {
 	b.note()
 }
 
-// follow follows a host, or no longer, or mutes him, or no longer.
+// follow follows or unfollows a host, or mutes or unmutes them.
 func (b *boards) follow(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	verb := rapid.SampledFrom([]string{"follow", "follow", "unfollow", "mute", "unmute"}).Draw(t, "verb")
@@ -280,7 +280,7 @@ func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, mo
 	return page, false
 }
 
-// turn reads a page of a session, a new one without, and holds it against the model.
+// turn reads a page of a session, or of a new one without a session, and compares it with the model.
 func (b *boards) turn(t *rapid.T, s *sessionModel, from world.BoardPlace) {
 	first := rapid.IntRange(1, 4).Draw(t, "first")
 	n := b.node(t)
@@ -315,7 +315,7 @@ func boardLines(page world.BoardPage) []string {
 	return lines
 }
 
-// enter takes over what a new session says of itself.
+// enter records the properties of a new session.
 func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
 	session, err := live.ParseSession("sessionId", b.nodes[0].NumbersOf(s.reader)[0], page.SessionID)
 	if err != nil {
@@ -329,7 +329,7 @@ func (b *boards) open(t *rapid.T) {
 	b.turn(t, &sessionModel{reader: rapid.SampledFrom(b.readers).Draw(t, "reader")}, world.BoardPlace{})
 }
 
-// lives says whether a session may be read still.
+// lives says whether a session may still be read.
 func (b *boards) lives(s *sessionModel) bool {
 	until := s.made.Add(30 * time.Minute)
 	if !s.until.IsZero() {
@@ -338,7 +338,7 @@ func (b *boards) lives(s *sessionModel) bool {
 	return !b.now().After(until) && !b.now().After(s.made.Add(12*time.Hour))
 }
 
-// goOn turns a page of a session: the next one, or the first once more, or, when it is over, that of a new one.
+// goOn turns a page of a session: the next one, or the first once more, or, when the session is over, that of a new one.
 func (b *boards) goOn(t *rapid.T) {
 	if len(b.sessions) == 0 {
 		return
@@ -360,12 +360,12 @@ func (b *boards) goOn(t *rapid.T) {
 	b.sessions = slices.DeleteFunc(b.sessions, func(one *sessionModel) bool { return one == s })
 }
 
-// later lets time pass, with which sessions end that nobody reads.
+// later lets time pass, in which sessions without readers end.
 func (b *boards) later(t *rapid.T) {
 	b.pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes")) * time.Minute)
 }
 
-// lose empties Redis: leases are gone, and sessions end as if nobody had turned their pages.
+// lose empties Redis: leases are gone, and sessions end as if their pages had not been turned.
 func (b *boards) lose(*rapid.T) {
 	b.flush()
 	for _, s := range b.sessions {

@@ -43,18 +43,18 @@ func (b *boards) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// pin says how the replays of a host come to boards from now on: in lists, or from memory.
+// pin sets how the replays of a host come to boards from now on: in lists, or from memory.
 func (b *boards) pin(t *rapid.T) {
 	host := rapid.SampledFrom(b.hosts).Draw(t, "host")
 	if !slices.ContainsFunc(b.shows, func(s *boardModel) bool { return s.host == host }) {
-		return // nobody has named him
+		return // no request has named them
 	}
 	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE"}).Draw(t, "mode")
 	b.node(t).Must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, host, mode), nil, nil)
 	b.due()
 }
 
-// reload lets every node read all shows anew, as one does that starts.
+// reload lets every node read all shows anew, as a starting node does.
 func (b *boards) reload(t *rapid.T) {
 	if err := b.nodes[0].Store.Write(t.Context(), func(tx *store.Tx) error {
 		_, err := mirror.AppendShowsReload(t.Context(), tx)
@@ -65,7 +65,7 @@ func (b *boards) reload(t *rapid.T) {
 	b.note()
 }
 
-// watch opens a board's subscription and holds its first event against the model.
+// watch opens a board's subscription and compares its first event with the model.
 func (b *boards) watch(t *rapid.T) {
 	var living []*sessionModel
 	for _, s := range b.sessions {
@@ -96,10 +96,10 @@ func (b *boards) watch(t *rapid.T) {
 	b.compareChange(t, s, change)
 }
 
-// compareChange holds how a board is said to differ against the model.
+// compareChange compares the reported changes of a board with the model.
 func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) {
 	was := map[string]boardModel{}
-	top := -1 // where the first show of the session stood
+	top := -1 // the position of the session's first show
 	for i, show := range b.then[s.version] {
 		if was[show.id] = show; top < 0 && b.has(s, show.host) {
 			top = i
@@ -117,7 +117,7 @@ func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) 
 		}
 		then := was[is.id]
 		if !b.has(s, is.host) && then.status != "REPLAY" {
-			then = boardModel{} // he is followed since: what runs, is planned or has ended since is news
+			then = boardModel{} // followed since: all running, planned and recently ended shows are new
 		}
 		switch {
 		case then.id == "" && is.status == "UPCOMING":
@@ -154,7 +154,7 @@ func (b boardModel) above(other boardModel) bool {
 	return cmp.Or(cmp.Compare(section, section2), cmp.Compare(score, score2), cmp.Compare(other.id, b.id)) < 0
 }
 
-// Every page of every session, and every event of an open board, equals a list that is sorted, after every history of hosts, shows,
+// Every page of every session, and every event of an open board, equals a sorted list, after every history of hosts, shows,
 // readers, lost memories and nodes that lag.
 func TestBoardsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, nodes []*world.Node, flush func()) {

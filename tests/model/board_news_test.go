@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// onNodes runs a test of what one node does and another one tells: on two nodes, and on one that is both.
+// onNodes runs a test in which one node acts and another one reports: on two nodes, and on one that does both.
 func onNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
 	t.Run("two nodes", func(t *testing.T) {
 		p := world.StartPair(t, redistest.Redis(t), nil)
@@ -31,7 +31,7 @@ func titles(shows []world.BoardShow) (list []string) {
 	return list
 }
 
-// No frame has what went live, or ended, without the number that counts it.
+// No frame shows a show that went live, or ended, without the number that counts it.
 func TestAStartAndItsNumberAreOneFrame(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", "ann")
@@ -73,8 +73,8 @@ func TestAStartAndItsNumberAreOneFrame(t *testing.T) {
 	})
 }
 
-// An open board with a live show on top is told of what is scheduled below it, of where that goes, and of what a host has who is
-// followed from now on. An end that is told before its start changes nothing that is shown.
+// An open board with a live show on top is notified of new shows below it, of their moves, and of the shows of a newly
+// followed host. An end that is reported before its start changes nothing on it.
 func TestAnOpenBoardIsToldOfWhatIsNewBelow(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", "ann")

@@ -34,7 +34,7 @@ func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader ser
 	return n, n.NumbersOf("reader")[0]
 }
 
-// Where there is room for one session a device or a user, a new first page ends the one before it.
+// If a device or a user may have only one session, a new first page ends the one before it.
 func TestHowManySessionsThereAre(t *testing.T) {
 	for _, sessions := range []string{"request", "device", "user"} {
 		t.Run(sessions, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestHowManySessionsThereAre(t *testing.T) {
 	}
 }
 
-// A session lives while it is read or watched, 12 hours at most, and not because somebody reads it too late.
+// A session lives while it is read or watched, 12 hours at most. A read that comes too late does not revive it.
 func TestHowLongSessionsLive(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"embedded": func(*testing.T) string { return "embedded" },
@@ -102,8 +102,8 @@ func TestHowLongSessionsLive(t *testing.T) {
 	}
 }
 
-// How long sessions live is a setting, and nodes and the database remember for as long where shows stood: no less, for pages
-// that are turned, also by a node that has just started, and not much more.
+// The lifetime of sessions is a setting, and nodes and the database keep the history of shows that long: no shorter, for
+// pages that are turned, also by a node that has just started, and not much longer.
 func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
 		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
@@ -135,7 +135,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 		n, reader, top, last := moved(t, options)
 		cursor := live.CursorText(top.Session, top.Items[0].Place)
 		var second live.Board
-		for range 24 { // of 23 hours and a half
+		for range 24 { // of 23 and a half hours
 			if second = n.BoardFor(reader, live.Ask{After: &cursor}); second.Replaced {
 				t.Fatal("a session that is read is over")
 			}
@@ -218,7 +218,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	}
 }
 
-// An application tells that somebody looked at his board: at a session, or at what runs now.
+// An application reports that a user looked at their board: at a session, or at the live shows of now.
 func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
 	n, reader := boardOf(t, "embedded", "request")
 	session := n.BoardFor(reader, live.Ask{}).Session

@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// What happens to shows is told to open boards on every node, against the session that they show.
+// Open boards on every node are notified of changes of shows, relative to the session that they show.
 func TestAnOpenBoardIsToldWhatChanges(t *testing.T) {
 	t.Run("two nodes", func(t *testing.T) {
 		p := world.StartPair(t, redistest.Redis(t), nil)

@@ -9,11 +9,11 @@ import (
 	"tidings/tests/world"
 )
 
-// talk is the one conversation of a world and the messages of its host, as the model has them.
+// talk is the model of a world's one conversation and of the messages of its host.
 type talk struct {
 	id    string
 	said  []*said
-	read  map[string]int // person -> messages he has read the places of
+	read  map[string]int // person -> messages up to their read position
 	muted map[string]bool
 
 	sent []*sent

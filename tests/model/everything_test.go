@@ -13,14 +13,14 @@ import (
 	"tidings/tests/world"
 )
 
-// everything is the world with every source in it. Each source adds what it does and how it looks to a person.
+// everything is the world with every source in it. Each source adds its actions and its comparison.
 type everything struct {
 	*world.World
 	talk          talk
 	announcements []*worldAnnouncement
-	read          map[string]int            // person -> announcements he has read the places of
-	raised        map[string]int            // dot -> when it was raised last, by the count of raises
-	cleared       map[string]map[string]int // person -> dot -> up to which raise he has cleared it
+	read          map[string]int            // person -> announcements up to their read position
+	raised        map[string]int            // dot -> its last raise, by the count of raises
+	cleared       map[string]map[string]int // person -> dot -> the raise up to which they have cleared it
 	outOfTotal    map[string]map[string]bool
 	raises        int
 	lose          func() // takes one key out of Redis; nil where none can be taken
@@ -31,7 +31,7 @@ type worldAnnouncement struct {
 	withdrawn bool
 }
 
-// worldDots are the dots of all worlds: those who are new have seen whatever was raised before them.
+// worldDots are the dots of all worlds: new users have seen earlier raises.
 var worldDots = []string{"shop", "wallet"}
 
 func newEverything(n *world.Node, flush, lose func()) *everything {
@@ -40,7 +40,7 @@ func newEverything(n *world.Node, flush, lose func()) *everything {
 		outOfTotal: map[string]map[string]bool{}, lose: lose,
 	}
 	for _, person := range e.People {
-		n.Badges(person) // who comes is given his place in the announcements
+		n.Badges(person) // a new user gets their position in the announcements
 		e.cleared[person], e.outOfTotal[person] = map[string]int{}, map[string]bool{}
 	}
 	e.startTalk()
@@ -58,7 +58,7 @@ func (e *everything) announce(*rapid.T) {
 	}
 	e.host(`mutation{publishAnnouncement(input:{title:"news"}){announcement{id}}}`, &data)
 	e.announcements = append(e.announcements, &worldAnnouncement{id: data.PublishAnnouncement.Announcement.ID})
-	e.N.Settle() // it takes its place when its job runs
+	e.N.Settle() // it gets its position when its job runs
 }
 
 func (e *everything) withdraw(t *rapid.T) {
@@ -109,7 +109,7 @@ func (e *everything) clear(t *rapid.T) {
 	e.cleared[person][dot] = e.raised[dot]
 }
 
-// comment lights comments and mentions; how many there must be is held by their own model, and here by their items.
+// comment adds comments and mentions. Their number is checked against their items here, and by their own model elsewhere.
 func (e *everything) comment(t *rapid.T) {
 	post, author, mentioned := e.SomePost(t), e.Person(t, "author"), e.Person(t, "mentioned")
 	if post == nil || post.Deleted {
@@ -142,7 +142,7 @@ func (e *everything) choose(t *rapid.T) {
 	e.outOfTotal[person][source] = out
 }
 
-// compareAll holds every source of everybody against the model, and every number against the items behind it.
+// compareAll compares every source of everybody with the model, and every number with its items.
 func (e *everything) compareAll(t *rapid.T) {
 	e.Compare(t)
 	for _, person := range e.People {
@@ -165,7 +165,7 @@ func (e *everything) compareAll(t *rapid.T) {
 	}
 }
 
-// explain holds the numbers against their items.
+// explain compares the numbers with their items.
 func (e *everything) explain(t *rapid.T, person string, badges world.Badges) {
 	var data struct {
 		Viewer struct {
@@ -211,7 +211,7 @@ func (e *everything) actions() map[string]func(*rapid.T) {
 	if e.lose != nil {
 		actions["lose a key"] = func(*rapid.T) { e.lose() }
 	}
-	delete(actions, "walk") // is held by the feed's own model
+	delete(actions, "walk") // the feed's own model checks it
 	return actions
 }
 
@@ -224,7 +224,7 @@ func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
 	})
 }
 
-// With every source at once, each number equals the model's and the items behind it, and the total is their sum.
+// With every source at once, each number equals the model's and its items, and the total is their sum.
 func TestAllBadgesTogetherEqualTheModel(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)

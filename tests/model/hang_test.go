@@ -12,11 +12,12 @@ import (
 	"tidings/tests/world"
 )
 
-// hangBound is what a read may take on a machine that is busy with other tests. On a quiet one it is below 300 ms.
+// hangBound is the longest a read may take on a machine that is busy with other tests. On a quiet one it takes less than 300
+// ms.
 const hangBound = 3 * time.Second
 
-// While Redis hangs, every kind of read is answered from SQL, from the first one on: no reader waits for it twice, nor
-// behind others that wait.
+// While Redis hangs, SQL answers every kind of read, from the first one on: no reader waits for Redis twice, nor behind
+// others that wait.
 func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	reads := map[string]string{
 		"badges":        `{viewer{badges{` + world.BadgeFields + `}}}`,

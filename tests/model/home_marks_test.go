@@ -20,7 +20,7 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 			n := world.StartNode(t, world.NodeOptions{Database: database(t), Redis: server.URL(), Manual: true})
 			n.Follow("alice", "bob")
 			n.Settle()
-			n.Page("alice", 10, "", "") // her inbox is there
+			n.Page("alice", 10, "", "") // makes their inbox
 			server.Pause()
 			n.Publish("bob", "one")
 			n.Publish("bob", "two")

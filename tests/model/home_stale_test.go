@@ -36,7 +36,7 @@ func allNumbers(n *world.Node, as string) (numbers string, exact bool) {
 	return numbersShown(n, data.Viewer.Badges)
 }
 
-// everySource is a node where bob has something unread in each source. His marks are as he would send them.
+// everySource is a node where bob has unread items in each source, with the marks that his client would send.
 func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	t.Helper()
 	var data struct {
@@ -71,7 +71,7 @@ func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	}
 }
 
-// Redis answers reads and has missed the mark: what was acknowledged holds in every later answer of the node, from SQL and
+// Redis answers reads and has missed the mark. The acknowledged mark holds in every later answer of the node: from SQL and
 // STALE until Redis has it, EXACT from then on.
 func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 	names := []string{"home feed", "notifications", "site messages", "announcements", "a dot", "a conversation", "live board", "display policy", "an unfollow"}

@@ -16,12 +16,12 @@ import (
 	"tidings/tests/world"
 )
 
-// home is the world of the whole home feed: authors of every mode, which changes, and people who keep each other out.
+// home is the model of the whole home feed: authors whose modes change, and people who block, mute and hide.
 type home struct {
 	*world.World
-	mutes  map[relation]time.Time // who mutes whom, and until when; the zero time is for good
-	hides  map[relation]bool      // who hides from whom
-	blocks map[relation]bool      // who blocks whom
+	mutes  map[relation]time.Time // muter and muted, and until when; the zero time is for good
+	hides  map[relation]bool      // the hiding user and the user they hide from
+	blocks map[relation]bool      // blocker and blocked
 	lose   func()                 // takes one key out of Redis; nil where none can be taken
 }
 
@@ -29,7 +29,7 @@ type relation struct{ who, whom string }
 
 func newHome(n *world.Node, flush, lose func()) *home {
 	h := &home{World: world.NewWorld(n, flush), mutes: map[relation]time.Time{}, hides: map[relation]bool{}, blocks: map[relation]bool{}, lose: lose}
-	for _, person := range h.People { // admins can only pin whom somebody has named
+	for _, person := range h.People { // admins can only pin users who were named before
 		n.Must(person, `mutation{setProfile(input:{name:"somebody"}){user{id}}}`, nil, nil)
 	}
 	h.Shows = func(reader, author string) bool {
@@ -49,7 +49,7 @@ func (h *home) two(t *rapid.T) relation {
 	return relation{h.People[i], h.People[j]}
 }
 
-// act does something to somebody, which changes something or nothing.
+// act acts on another person. The action may change nothing.
 func (h *home) act(t *rapid.T, verb string, p relation, more string, changes bool) {
 	got := h.N.Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"%s}){changed badges{version}}}`, verb, p.whom, more), nil)
 	if changed := got.Changed(); got.ErrorCode() != "" || changed != changes {
@@ -57,7 +57,7 @@ func (h *home) act(t *rapid.T, verb string, p relation, more string, changes boo
 	}
 }
 
-// mute mutes for good or for a while, also somebody who is muted already.
+// mute mutes for good or for a while, also a person who is muted already.
 func (h *home) mute(t *rapid.T) {
 	h.end(t)
 	p, more, until := h.two(t), "", time.Time{}
@@ -78,7 +78,7 @@ func (h *home) unmute(t *rapid.T) {
 	delete(h.mutes, p)
 }
 
-// end does what is due, mutes that are over included: until a job has done that they hold.
+// end does the due jobs, including those of expired mutes: a mute holds until its job has run.
 func (h *home) end(*rapid.T) {
 	h.N.Settle()
 	h.Pending = false
@@ -118,7 +118,7 @@ func (h *home) follow(t *rapid.T) {
 		h.FollowOne(t, p.who, p.whom)
 		return
 	}
-	want := "NOT_FOUND" // a block by the other is not told
+	want := "NOT_FOUND" // a block by the other is not disclosed
 	if h.blocks[p] {
 		want = "FORBIDDEN"
 	}
@@ -127,7 +127,7 @@ func (h *home) follow(t *rapid.T) {
 	}
 }
 
-// flip changes how what somebody publishes from now on is carried.
+// flip changes the mode of an author's future posts.
 func (h *home) flip(t *rapid.T) {
 	person := h.Person(t, "author")
 	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE", "null"}).Draw(t, "mode")
@@ -137,7 +137,7 @@ func (h *home) flip(t *rapid.T) {
 	}
 }
 
-// clean lets a node go over all keys, which changes nothing that anybody sees.
+// clean runs the cleaner over all keys, which changes nothing that users see.
 func (h *home) clean(t *rapid.T) {
 	if err := h.N.Fanout.AskForCleaning(h.N.TB.Context()); err != nil {
 		t.Fatal(err)
@@ -151,8 +151,8 @@ func (h *home) clean(t *rapid.T) {
 	}
 }
 
-// half leaves a post on its way: of the chunks of its followers some are done and some wait. Everybody has it on his first
-// page all the same, and from then on in his number.
+// half leaves a post in flight: some of the chunks of its followers are done and some wait. All the same every follower has
+// it on their first page, and from then on in their number.
 func (h *home) half(t *rapid.T) {
 	h.end(t)
 	audience := func(author string) (count int) {
@@ -210,11 +210,11 @@ func (h *home) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// smallChunks let a post with two followers be carried by two jobs.
+// smallChunks make two jobs of a post with two followers.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 1 }
 
-// Feeds, and what is new in them, equal the model after every history of people who follow, mute, block and hide, while
-// authors become small, big and huge.
+// Feeds, and their new posts, equal the model after every history of people who follow, mute, block and hide, while authors
+// become small, big and huge.
 func TestHomeFeedsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, n *world.Node, flush, lose func()) {
 		histories.Fewer(t, 3)

@@ -10,7 +10,7 @@ import (
 	"tidings/tests/world"
 )
 
-// panel is the first page of a list of notifications, with its number and what is behind that.
+// panel is the first page of a list of notifications, with its number and the explanation of that number.
 type panel struct {
 	Viewer struct {
 		Badges        struct{ Notifications struct{ Total world.Count } }
@@ -40,7 +40,7 @@ func readPanel(t *testing.T, url, as string) (read panel) {
 	return read
 }
 
-// agrees says in what the number, what explains it, and the list part.
+// agrees answers the difference between the number, its explanation and the list.
 func (p *panel) agrees() error {
 	unseen, explained := 0, 0
 	for i, edge := range p.Viewer.Notifications.Edges {
@@ -62,8 +62,8 @@ func (p *panel) agrees() error {
 	return nil
 }
 
-// A node is killed with jobs in its hands. When all has come, lists are in the order in which people were notified of things, on
-// both nodes; and a mark of the list that was shown meanwhile has taken nothing that came later.
+// A node is killed while it holds jobs. In the end, lists on both nodes are in the order in which people were notified, and
+// a mark of a list that was shown meanwhile covers no later item.
 func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	const authors, posts = 12, 40
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)

@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// What the host application does through one node reaches the devices on both, a mark all devices of its user, and time
-// alone starts and ends an announcement. All of it goes on when Redis has lost everything.
+// Announcements and dots through one node reach the devices on both, a mark reaches all devices of its user, and time alone
+// starts and ends an announcement. All of it goes on when Redis has lost everything.
 func TestNoticesReachEveryone(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
@@ -48,7 +48,7 @@ func TestNoticesReachEveryone(t *testing.T) {
 	other.Told(t, 0, "shop", true)
 }
 
-// The server dies after an announcement was planned: the one that comes up in its place starts it.
+// The server dies after an announcement was planned: its successor starts it.
 func TestAPlannedAnnouncementOutlivesTheServer(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true

@@ -17,16 +17,16 @@ import (
 	"tidings/tests/world"
 )
 
-// roomFile is a busy room's log of many days: day, line, time, kind, user, characters, whom it mentions.
+// roomFile is a busy room's log of many days: day, line, time, kind, user, characters, mentioned users.
 const roomFile = "room-ubuntu-irc.tsv.gz"
 
-// roomDays is how many days of the log are replayed, unless this variable says another number.
+// roomDays is how many days of the log are replayed, unless this variable sets another number.
 const (
 	roomDays         = 6
 	roomDaysVariable = "TIDINGS_TEST_ROOM_DAYS"
 )
 
-// roomLine is what one person did.
+// roomLine is one person's action.
 type roomLine struct {
 	day, kind, user, mentions string
 	characters                int
@@ -81,7 +81,7 @@ func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
 	end(day)
 }
 
-// madeRoom is a log that nobody wrote: more people come each day, and each day ends with a line without a kind.
+// madeRoom is a generated log: more people come each day, and each day ends with a line without a kind.
 func madeRoom(days int) (lines []roomLine) {
 	for day := range days {
 		name := fmt.Sprint("day", day)
@@ -102,15 +102,15 @@ func madeRoom(days int) (lines []roomLine) {
 	return lines
 }
 
-// roomPerson is what the log says of one person, in lists.
+// roomPerson is a person according to the log, in lists.
 type roomPerson struct {
 	in        bool
 	base      int   // has read up to this message
-	own       []int // numbers of his messages
-	mentioned []int // numbers of messages that mention him
+	own       []int // sequences of their messages
+	mentioned []int // sequences of messages that mention them
 }
 
-// waits is a straight count of what he has not read.
+// waits is a plain count of their unread messages.
 func (p *roomPerson) waits(head int) (unread, mentions int) {
 	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.base+1) }
 	return head - p.base - after(p.own), after(p.mentioned)
@@ -180,7 +180,7 @@ func (r *room) flush() {
 	r.batch = nil
 }
 
-// do replays one line. Who speaks without having joined joins first.
+// do replays one line. A speaker who has not joined joins first.
 func (r *room) do(line roomLine) {
 	person := r.people[line.user]
 	if person == nil {
@@ -216,8 +216,8 @@ func (r *room) do(line roomLine) {
 	r.read()
 }
 
-// read is the rule by which people read: now and then somebody reads all, somebody else most of it, and somebody marks
-// what he has read as unread again.
+// read is the rule by which people read: now and then one person reads all, another most of it, and a third marks read
+// messages as unread again.
 func (r *room) read() {
 	reader := func(step int) string { return r.here[r.head*step%len(r.here)] }
 	message := func(number int) string {
@@ -236,11 +236,11 @@ func (r *room) read() {
 	if number := r.head - 10; r.head%97 == 0 && number > 0 {
 		user := reader(4513)
 		r.event("markConversationUnread", user, map[string]any{"fromMessageId": message(number)})
-		r.people[user].base = min(r.people[user].base, number-1) // what was unread stays so
+		r.people[user].base = min(r.people[user].base, number-1) // unread messages stay unread
 	}
 }
 
-// check holds what everybody's badge shows against a straight count; of who has left it shows nothing.
+// check compares everybody's badge with a plain count; to users who have left it shows nothing.
 func (r *room) check(day string) {
 	r.flush()
 	r.n.Settle()
@@ -297,9 +297,8 @@ func (r *room) checkSome(day string, users []string) {
 	}
 }
 
-// A busy room of years ago, played again through the API: at the end of each day everybody's number is a straight count
-// over the log. It begins with messages that are carried to each member and ends with ones that are counted when somebody
-// reads.
+// A busy room of years ago is replayed through the API: at the end of each day everybody's number equals a plain count over
+// the log. The conversation begins counted on write and ends counted on read.
 func TestARoomPlayedAgainCountsLikeItsLog(t *testing.T) {
 	days := roomDays
 	if text := os.Getenv(roomDaysVariable); text != "" {
@@ -321,7 +320,7 @@ func TestARoomPlayedAgainCountsLikeItsLog(t *testing.T) {
 	}
 }
 
-// The made log has all that the test needs, for where the real one is not there.
+// The generated log has everything that the test needs, for machines without the real one.
 func TestTheMadeRoomIsLikeOne(t *testing.T) {
 	kinds, people := map[string]int{}, map[string]bool{}
 	for _, line := range madeRoom(roomDays) {

@@ -138,7 +138,7 @@ type BoardEvent struct {
 	}
 }
 
-// Says is what an event tells, in short.
+// Says is an event in short form.
 func (e BoardEvent) Says() string {
 	titles := func(shows []BoardShow) (list []string) {
 		for _, show := range shows {

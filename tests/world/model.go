@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// number gives the number of a person who was mentioned.
+// number is the ID of a person who was mentioned.
 func (w *World) number(person string) services.UserID {
 	numbers, err := w.N.Store.UserIDs(w.N.TB.Context(), []string{person})
 	if err != nil || numbers[person] == 0 {
@@ -22,7 +22,7 @@ func (w *World) number(person string) services.UserID {
 	return numbers[person]
 }
 
-// Again puts jobs into the queue that have been there before, or that nothing asked for.
+// Again queues jobs that have run before, or that nothing asked for.
 func (w *World) Again(t *rapid.T) {
 	var queued []jobs.NewJob
 	if post := w.SomePost(t); post != nil {
@@ -44,7 +44,7 @@ func (w *World) Again(t *rapid.T) {
 		}
 	}
 	reader, author := w.number(w.Person(t, "reader")), w.number(w.Person(t, "author"))
-	if reader != author { // nobody follows himself
+	if reader != author { // nobody follows themselves
 		queued = append(queued, fanout.FollowJob(reader, author))
 	}
 	queued = append(queued, fanout.SeenJob(reader), fanout.CountsJob(author))
@@ -64,7 +64,7 @@ func (w *World) Early(t *rapid.T) {
 		if _, follows := w.Follows[reader][newest.author]; !follows || !rapid.Bool().Draw(t, "marks") {
 			continue
 		}
-		w.Look(t, reader) // he is here, and has a document
+		w.Look(t, reader) // they are here, and have a document
 		w.N.MarkFeedSeen(reader, newest.ID)
 		w.N.MarkFeedSeen(reader, w.posts[rapid.IntRange(0, len(w.posts)-1).Draw(t, "late")].ID)
 		w.seen[reader] = len(w.posts)
@@ -79,7 +79,7 @@ func (w *World) Lose(t *rapid.T, server *redistest.Server) {
 	}
 }
 
-// World is the slow, independent model: what a few people posted, followed, liked and looked at, in lists.
+// World is the slow, independent model: the posts, follows, likes and visits of a few people, in lists.
 type World struct {
 	N      *Node
 	People []string
@@ -87,15 +87,15 @@ type World struct {
 
 	posts   []*worldPost
 	Follows map[string]map[string]int // reader -> author -> posts there were at the follow
-	seen    map[string]int            // reader -> posts that he has seen the places of
+	seen    map[string]int            // reader -> posts up to their seen position
 	liked   map[string]map[string]int // post -> liker -> when first noticed, kept when taken back
 	stands  map[string]map[string]bool
-	Noticed map[string]int                   // recipient -> up to when he has seen his notifications
-	Shows   func(reader, author string) bool // whether the reader is shown what the author publishes, if he follows; nil: always
+	Noticed map[string]int                   // recipient -> until when they have seen their notifications
+	Shows   func(reader, author string) bool // whether the reader may see the author's posts, if they follow; nil: always
 	Clock   int
 	Moves   []func(*rapid.T)  // what else happens between two pages
 	Pending bool              // jobs wait: feeds may be behind
-	version map[string]string // reader -> last version of his badges
+	version map[string]string // reader -> last version of their badges
 }
 
 // NewWorld makes the model of people on a node. flush drops all of Redis; nil when a history has no such step.
@@ -115,7 +115,7 @@ func NewWorld(n *Node, flush func()) *World {
 	return w
 }
 
-// Followed says since when a reader follows an author and is shown his posts.
+// Followed says since when a reader follows an author and may see their posts.
 func (w *World) Followed(reader, author string) (since int, follows bool) {
 	since, follows = w.Follows[reader][author]
 	return since, follows && (w.Shows == nil || w.Shows(reader, author))
@@ -143,7 +143,7 @@ func (w *World) unread(reader string) (count int) {
 	return count
 }
 
-// likes is how many of the person's posts have likes that he has not seen.
+// likes is how many of the person's posts have likes that they have not seen.
 func (w *World) likes(person string) (count int) {
 	for _, post := range w.posts {
 		newest := 0
@@ -159,7 +159,8 @@ func (w *World) likes(person string) (count int) {
 	return count
 }
 
-// followers is how many groups of followers a person has not seen: one when there are any, since it is all one half day.
+// followers is how many groups of new followers a person has not seen: one at most, because all follows fall into one half
+// day.
 func (w *World) followers(person string) int {
 	for reader, follows := range w.Follows {
 		if _, does := follows[person]; does && reader != person {
@@ -174,7 +175,7 @@ func (w *World) Person(t *rapid.T, name string) string {
 	return rapid.SampledFrom(w.People).Draw(t, name)
 }
 
-// Look reads a person's badges and holds what must hold at any moment: P1, P5, rising versions.
+// Look reads a person's badges and checks what holds at any moment: P1, P5, rising versions.
 func (w *World) Look(t *rapid.T, person string) Badges {
 	got := w.N.Badges(person)
 	if got.Version < w.version[person] {
@@ -242,14 +243,14 @@ func (w *World) Unfollow(t *rapid.T) {
 		t.Fatalf("unfollow: code %q, changed %t, want %t", got.ErrorCode(), got.Changed(), follows)
 	}
 	delete(w.Follows[reader], author)
-	if !w.Pending { // the one who did it sees it at once
+	if !w.Pending { // the actor sees it at once
 		if got := w.Look(t, reader).HomeFeed.Value; got != w.unread(reader) {
 			t.Fatalf("after unfollow: %d, want %d", got, w.unread(reader))
 		}
 	}
 }
 
-// MarkSeen looks at the feed up to a post, twice, the second time late: marks only grow.
+// MarkSeen marks the feed as seen up to a post, twice, the second time late: seen positions only grow.
 func (w *World) MarkSeen(t *rapid.T) {
 	reader := w.Person(t, "reader")
 	place, upTo := 0, ""
@@ -270,7 +271,7 @@ func (w *World) MarkSeen(t *rapid.T) {
 	}
 }
 
-// Like likes a post or takes the like back; the clock of the model ticks when its author is told.
+// Like likes a post or takes the like back; the clock of the model ticks when its author is notified.
 func (w *World) Like(t *rapid.T) {
 	post, liker := w.SomePost(t), w.Person(t, "liker")
 	if post == nil {
@@ -339,8 +340,8 @@ func (w *World) Actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// Walk turns pages while the world moves between them, and holds P7: nothing twice, and nothing left out that was
-// there at the first page and is visible still.
+// Walk turns pages while the world changes between them, and checks P7: no item twice, and no item left out that was there
+// at the first page and is still visible.
 func (w *World) Walk(t *rapid.T) {
 	w.N.Settle()
 	w.Pending = false

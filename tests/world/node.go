@@ -261,7 +261,7 @@ type Count struct {
 	InTotal   bool
 }
 
-// check holds P1 and P5 against a document: each total is the sum of the parts that enter it, and nothing is negative.
+// check checks P1 and P5 on a document: each total is the sum of the parts that enter it, and nothing is negative.
 func (b Badges) check() error {
 	notifications := []Count{b.Notifications.Like, b.Notifications.Comment, b.Notifications.Mention, b.Notifications.Follow}
 	var messages []Count

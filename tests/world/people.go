@@ -14,7 +14,7 @@ func (n *Node) People(keys ...string) {
 	}
 }
 
-// Follow lets somebody follow a user, who is made if there is none.
+// Follow lets somebody follow a user, and makes that user if there is none.
 func (n *Node) Follow(as, whom string) {
 	n.TB.Helper()
 	n.People(whom)

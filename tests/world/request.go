@@ -30,7 +30,7 @@ func Ask(url, as, query string, variables map[string]any, into any) error {
 	return json.Unmarshal(got.Data, into)
 }
 
-// Request sends a request once. The error is that no answer came: the mutation may have happened or not.
+// Request sends a request once. An error means that no answer came: the mutation may have happened or not.
 func Request(ctx context.Context, url, as, query string, variables map[string]any) (result Answer, err error) {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {

@@ -189,8 +189,8 @@ func (n *Node) Tail() {
 	}
 }
 
-// RoundTripsOfBoard pages through a reader's board of want shows, and fails unless each page takes the round trips to Redis that
-// are allowed.
+// RoundTripsOfBoard pages through a reader's board of want shows, and fails unless each page takes the allowed number of
+// round trips to Redis.
 func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int) {
 	for _, first := range []int{1, 20, 100} {
 		var page live.Board
@@ -220,7 +220,7 @@ func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int)
 	}
 }
 
-// DueJobs does every job that is due; those of later, which close shows that nobody ends, stay.
+// DueJobs does every job that is due. Later jobs stay, such as those that close shows that have no end yet.
 func (n *Node) DueJobs() {
 	n.TB.Helper()
 	for claimed := 1; claimed > 0; {
@@ -231,7 +231,7 @@ func (n *Node) DueJobs() {
 	}
 }
 
-// measured is how many round trips to Redis something takes.
+// measured is how many round trips to Redis a call takes.
 func measured(t *testing.T, do func(ctx context.Context) error) int {
 	t.Helper()
 	ctx, trips := redis.WithRoundTrips(t.Context())
@@ -241,7 +241,7 @@ func measured(t *testing.T, do func(ctx context.Context) error) int {
 	return trips.Count()
 }
 
-// NumbersOf gives the numbers of users who need not have been mentioned yet.
+// NumbersOf is the IDs of users who need not have been mentioned yet.
 func (n *Node) NumbersOf(keys ...string) []services.UserID {
 	n.TB.Helper()
 	numbers := make([]services.UserID, len(keys))
@@ -258,13 +258,13 @@ func (n *Node) NumbersOf(keys ...string) []services.UserID {
 	return numbers
 }
 
-// cold is the feed service of a node that remembers nothing.
+// cold is the feed service of a node with empty memory.
 func (n *Node) cold() *feed.Service {
 	memory := mirror.New(mirror.Config{Facts: mirror.SQL{Store: n.Store}, Redis: n.Redis, Log: n.Log})
 	return feed.New(feed.Config{Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }
 
-// RoundTrips fails unless reads of badges and feeds take the round trips to Redis that are allowed.
+// RoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis.
 func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 	want := map[bool]int{true: 120}[followed > 0]
 	trips := measured(t, func(ctx context.Context) error {
@@ -298,7 +298,7 @@ func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 	}
 }
 
-// RoundTripsOfPush fails unless a push to 100 people takes the round trips to Redis that are allowed.
+// RoundTripsOfPush fails unless a push to 100 people takes the allowed number of round trips to Redis.
 func (n *Node) RoundTripsOfPush(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
@@ -328,7 +328,7 @@ func (n *Node) RoundTripsOfPush(t *testing.T) {
 		_, err := n.Redis.Versions(ctx, users)
 		return err
 	}); trips != 1 {
-		t.Errorf("the sweep: %d round trips, want 1", trips)
+		t.Errorf("reconciliation: %d round trips, want 1", trips)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // precisions from the best to the worst: a total is as good as its worst part.
 var precisions = map[string]int{"EXACT": 0, "AT_LEAST": 1, "STALE": 2, "UNKNOWN": 3}
 
-// Holds is check and more: what P1 and P5 say of any document that anyone can read, at any moment.
+// Holds checks what check does, and everything else that P1 and P5 say of any document at any moment.
 func (b Badges) Holds() error {
 	if err := b.check(); err != nil {
 		return err
@@ -44,8 +44,7 @@ func (b Badges) Holds() error {
 	return nil
 }
 
-// Watch is a device with an open subscription to badgesChanged. It holds of every event what must hold, and keeps
-// the newest.
+// Watch is a device with an open subscription to badgesChanged. It checks each event, and keeps the newest.
 type Watch struct {
 	Person string
 	conn   *websocket.Conn
@@ -58,8 +57,8 @@ type Watch struct {
 	closing int // the code of the close frame, 0 while it is open
 }
 
-// OpenWatch opens a socket as a person of the development mode and subscribes. Like any client it comes again where the
-// node is not ready yet. The test's end closes it.
+// OpenWatch opens a socket as a person of the development mode and subscribes. Like any client it retries while the node is
+// not ready. The test's end closes it.
 func OpenWatch(tb testing.TB, url, person string) *Watch {
 	tb.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
@@ -142,7 +141,7 @@ func (w *Watch) receive(text []byte) error {
 	return got.Holds()
 }
 
-// Shown is the newest document on the device. An error says what was wrong with any event, or that it was cut off.
+// Shown is the newest document on the device. An error says what was wrong with an event, or that the device was cut off.
 func (w *Watch) Shown() (Badges, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
