@@ -52,7 +52,7 @@ func TestActivityThresholdsHoldOnAllNodes(t *testing.T) {
 	})
 }
 
-// What a node is configured with holds until an admin sets something, and a changed configuration is a change.
+// A node's configured thresholds hold until an admin sets others, and a changed configuration counts as a change.
 func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 	start := func(w *fanouttest.World, idle time.Duration) services.ActivityThresholds {
 		node := w.AnotherNodeWith(w.Redis, func(cfg *fanout.Config) { cfg.IdleAfter = idle })
@@ -77,8 +77,8 @@ func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 	})
 }
 
-// Whatever is set and whenever, a user who returns is shown what the facts say: nobody misses a post that the thresholds
-// of its time did not push to them.
+// At any thresholds and any time of their change, a returning user is shown the feed of the facts: nobody misses a post that
+// the thresholds of its time did not push to them.
 func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(5)
@@ -115,7 +115,7 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 }
 
 // A document has the day of the last visit, and the thresholds count hours. Keys outlive lowered thresholds. So posts are
-// pushed until the document counts as away: a read shows it without a rebuild up to then.
+// pushed until the document counts as away, because until then a read shows it without a rebuild.
 func TestUsersArePushedToUntilTheyAreAway(t *testing.T) {
 	for _, dormant := range []time.Duration{oneDay, oneDay + 6*time.Hour, 3 * oneDay} {
 		t.Run(dormant.String(), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"tidings/services/fanout"
 )
 
-// Where items leave the numbers because of their age, a view may be as of an earlier day until it is read: that is no difference. What
-// leaves too early, too late or not at all is one.
+// If items expire from the counts, a view may be as of an earlier day until it is read: that is no difference. An item that
+// expires too early, too late or not at all is one.
 func TestAuditKnowsWhatIsTooOld(t *testing.T) {
 	w := served(t, func(cfg *fanout.Config) {
 		cfg.Expiry = services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}

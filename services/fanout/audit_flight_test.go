@@ -17,7 +17,7 @@ import (
 	"tidings/services/store"
 )
 
-// flight is people who do things all the time, while jobs are done beside them.
+// flight is people who act all the time, while jobs run concurrently.
 type flight struct {
 	w      *fanouttest.World
 	people []services.UserID
@@ -80,8 +80,8 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 	}
 }
 
-// Hundreds of people are audited while posts are carried, likes counted and marks made, and while jobs stand still for a
-// time: nothing of all that is taken for drift. In the end everything is right.
+// Hundreds of people are audited while posts are pushed, likes counted and marks made, and while jobs stop for a time.
+// Nothing of that is taken for drift, and in the end everything is right.
 func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	w := populous(t, nil)
 	f := &flight{w: w, people: w.Users(250), random: rand.New(rand.NewPCG(1, 2))}
@@ -155,7 +155,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	w.Agree(f.people[:50]...)
 }
 
-// The same in any order of small steps, each of which an audit may come between: of a few, so that they meet often.
+// The same in any order of small steps, with a possible check between any two, for a few users, so that they meet often.
 func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	w := served(t, nil)
 	f := &flight{w: w, people: w.Users(4), random: rand.New(rand.NewPCG(3, 4))}
@@ -182,7 +182,7 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	if got := a.Stats(); got.Visited < 50 || got.Mended != 0 {
 		t.Errorf("%+v", got)
 	}
-	// It was looking all the time: a wrong number is still found.
+	// The audit was checking all the time: it still finds a wrong number.
 	w.Server.Do("HSET", "{u1}:b", "fc", "299")
 	lapOf(w, a)
 	lapOf(w, a)
@@ -191,7 +191,7 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	}
 }
 
-// Two nodes share the laps, and one that dies in its turn is stood in for.
+// Two nodes share the laps, and another node takes over from one that dies in its turn.
 func TestAuditsShareTheirLaps(t *testing.T) {
 	w := populous(t, nil)
 	users := w.Users(250)
@@ -227,7 +227,7 @@ func TestAuditsShareTheirLaps(t *testing.T) {
 	}
 }
 
-// An audit runs until it is told to end, and leaves others the time that it does not need.
+// An audit runs until its context ends, and leaves unused time to others.
 func TestAnAuditRuns(t *testing.T) {
 	w := served(t, nil)
 	user := w.Users(1)[0]
@@ -250,14 +250,14 @@ func TestAnAuditRuns(t *testing.T) {
 	}
 }
 
-// Who is met twice before his second look is one suspect: what is wrong with him is counted and repaired once.
+// A user who is met twice before their second check stays one suspect, so that a fault is counted and repaired once.
 func TestOneDriftIsCountedOnce(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	user, _ := litUser(w)
-	const lap = 2 * time.Second // half of it goes by between two visits, less than between two looks
+	const lap = 2 * time.Second // half of it passes between two visits, less than between two checks
 	a := w.Fanout.Audit(lap)
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
-	for _, wait := range []time.Duration{lap, lap - 500*time.Millisecond, time.Minute, time.Minute} { // two visits, then late looks
+	for _, wait := range []time.Duration{lap, lap - 500*time.Millisecond, time.Minute, time.Minute} { // two visits, then late checks
 		w.Clock.Advance(wait)
 		_, err := a.RunOnce(t.Context())
 		w.Must(err)

@@ -19,7 +19,7 @@ import (
 
 const auditEvery = 10 * time.Minute
 
-// lapOf lets an audit visit everyone, and look again at whom it suspects.
+// lapOf lets an audit visit everyone, and check the suspects again.
 func lapOf(w *fanouttest.World, a *fanout.Audit) {
 	w.TB.Helper()
 	everyone, err := w.Store.ActiveUsers(w.TB.Context(), 0, 10_000, time.Time{})
@@ -33,7 +33,7 @@ func lapOf(w *fanouttest.World, a *fanout.Audit) {
 	w.Must(err)
 }
 
-// litUser is somebody who has something of every source, and an author whom he follows, who was huge for a while.
+// litUser is a user who has something of every source, and an author whom they follow, who was huge for a while.
 func litUser(w *fanouttest.World) (user, author services.UserID) {
 	w.TB.Helper()
 	users := w.Users(3)
@@ -100,7 +100,7 @@ func shownOf(w *fanouttest.World, user services.UserID) rdb.Snapshot {
 	return snapshots[0]
 }
 
-// content is a view without what goes on with every rebuild.
+// content is a view without the parts that every rebuild changes.
 func content(shown rdb.Snapshot) rdb.Snapshot {
 	shown.Fields = maps.Clone(shown.Fields)
 	for _, field := range []string{"n", "rm", "d"} {
@@ -114,7 +114,7 @@ func content(shown rdb.Snapshot) rdb.Snapshot {
 // later is a register's value of a later version.
 func later(value string) string { return "9" + value }
 
-// corruptions are all fields of a document, wrong and well-formed, by what they are called when they are found.
+// corruptions are wrong and well-formed values of all fields of a document, by the name under which the audit reports them.
 func corruptions(fields map[string]string) map[string][]string {
 	wrong := map[string][]string{
 		"T": {"0000000000000", fields["HL"][strings.IndexByte(fields["HL"], ';')+1:]}, "fc": {"0", "2", "4", "3+", "300+"},
@@ -138,7 +138,8 @@ func corruptions(fields map[string]string) map[string][]string {
 	return wrong
 }
 
-// Whatever is wrong in Redis and could be right by its form is found, made anew and counted; once it is right nothing is.
+// The audit finds, repairs and counts every value in Redis that is well-formed and wrong; once all are right it finds
+// nothing.
 func TestAuditRepairsEveryWrongField(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
@@ -186,7 +187,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 	}
 }
 
-// The same of the other keys: entries and states that are too many, too few, others, or of another type.
+// The same for the other keys: too many, too few or other entries and states, or another type of key.
 func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
@@ -232,8 +233,8 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	}
 }
 
-// What is lost is no wrong number: its next reader brings it back. Of a view that is there in part the audit does; of one
-// that is not there it lets the reader do so.
+// Lost data is not a wrong number: its next reader restores it. The audit restores a view that is lost in part, and leaves
+// one that is lost as a whole to its reader.
 func TestAuditBringsBackWhatIsLost(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
@@ -278,7 +279,7 @@ func TestAuditKnowsThatDaysPass(t *testing.T) {
 	}
 }
 
-// Lag is not drift: a difference waits as long as there is a job that explains it, and nobody is made anew meanwhile.
+// Lag is not drift: a difference waits as long as a job explains it, and no view is made anew meanwhile.
 func TestAuditWaitsForJobs(t *testing.T) {
 	w := served(t, nil)
 	user, author := litUser(w)
@@ -287,7 +288,7 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	send(w, user, author)
 	w.Unfollow(author, user)
 	for range 5 {
-		lapOf(w, a) // the workers are long asleep
+		lapOf(w, a) // the workers have stopped long ago
 	}
 	if got := a.Stats(); got.Drifted != 0 {
 		t.Errorf("what jobs were to bring is taken for drift: %+v", got)
@@ -309,7 +310,7 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	w.Agree(user, author)
 }
 
-// Whoever changes at every look is not made anew: nothing was the same twice.
+// A user who changes at every check is not repaired, because no two checks saw the same.
 func TestAuditLeavesWhoChanges(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
@@ -331,7 +332,7 @@ func TestAuditLeavesWhoChanges(t *testing.T) {
 	}
 }
 
-// Without Redis an audit waits, and loses nobody.
+// Without Redis an audit waits, and forgets no user.
 func TestAuditWithoutRedis(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
@@ -352,7 +353,8 @@ func TestAuditWithoutRedis(t *testing.T) {
 	w.Agree(user)
 }
 
-// Whatever the settings make of a state, the audit knows: a muted conversation, whose mentions do not count, is right.
+// A setting can change how a state counts, and the audit allows for it: a muted conversation whose mentions do not count is
+// right.
 func TestAuditKnowsTheMutedRule(t *testing.T) {
 	for _, mute := range []bool{false, true} {
 		w := served(t, func(cfg *fanout.Config) { cfg.MuteMentions = mute })
@@ -368,7 +370,7 @@ func TestAuditKnowsTheMutedRule(t *testing.T) {
 	}
 }
 
-// Recount makes one user anew, and says what differed.
+// Recount makes one user's view anew, and answers the differences.
 func TestRecount(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)

@@ -48,7 +48,8 @@ func names(w *fanouttest.World, reader, author services.UserID) bool {
 	return slices.ContainsFunc(w.Document(reader).Pulled, func(p services.FollowedAuthor) bool { return p.Author == author })
 }
 
-// An author's mode follows his audience, up at a threshold and down below 80 % of it; who was huge once stays named.
+// An author's mode follows their audience, up at a threshold and down below 80 % of it. Authors who were huge once stay
+// named.
 func TestAModeFollowsTheAudience(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(7)
@@ -136,7 +137,7 @@ func TestAPinHoldsWhateverTheAudience(t *testing.T) {
 		}
 		pin(services.AuthorHuge)
 		if mode(w, author) == services.AuthorHuge {
-			t.Error("an author is huge before his followers' documents name him")
+			t.Error("an author is huge before their followers' documents name them")
 		}
 		w.Quiet(w.Fanout)
 		if mode(w, author) != services.AuthorHuge || !names(w, users[1], author) {
@@ -154,7 +155,7 @@ func TestAPinHoldsWhateverTheAudience(t *testing.T) {
 	})
 }
 
-// Thresholds that an admin sets hold for everybody, on every node, and the modes follow.
+// Thresholds that an admin sets hold for all authors, on every node, and the modes follow.
 func TestThresholdsAreSetWhileItRuns(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)
@@ -188,7 +189,7 @@ func TestThresholdsAreSetWhileItRuns(t *testing.T) {
 	})
 }
 
-// After an import one job finds everybody whom so many follow.
+// After an import one job finds every author with enough followers.
 func TestAnImportIsLookedAtByOneJob(t *testing.T) {
 	w := world(t, lowThresholds)
 	users := w.Users(9)
@@ -210,7 +211,8 @@ func TestAnImportIsLookedAtByOneJob(t *testing.T) {
 	}
 }
 
-// At whatever moment somebody begins to follow, returns or is told, no reader has a document that does not name a huge author.
+// At whatever moment a user begins to follow, returns or gets the name, no reader has a document that does not name a huge
+// author.
 func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
 		for moment := range 6 {
@@ -229,7 +231,7 @@ func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 						w.Must(w.Fanout.Rebuild(t.Context(), returning))
 					}
 					if step > 50 {
-						t.Fatal("he never becomes huge")
+						t.Fatal("the author never becomes huge")
 					}
 					jobs, err := jobs.Claim(t.Context(), w.Store.DB, w.Fanout.Kinds(), 1, 30*time.Second)
 					w.Must(err)
@@ -257,7 +259,7 @@ func changes(w *fanouttest.World, kind string) []changelog.Entry {
 	return entries
 }
 
-// Nodes are told of an author before the first of his posts that is pulled, and of each of these.
+// Nodes get the announcement of an author before the first of their pulled posts, and of each of these posts.
 func TestTheLogNamesPulledPosts(t *testing.T) {
 	w := world(t, lowThresholds)
 	users := w.Users(7)
@@ -280,7 +282,7 @@ func TestTheLogNamesPulledPosts(t *testing.T) {
 	}
 }
 
-// A pulled post is in no inbox but its author's, and is gone from there when it is deleted.
+// A pulled post is in no inbox but its author's, and leaves that one when it is deleted.
 func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)
@@ -311,7 +313,7 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 	})
 }
 
-// Of whom something was removed since the chunk was read is read again by himself: he is named if he still follows.
+// A follower whose view lost something since the chunk was read is read again alone: they get the name if they still follow.
 func TestWhoChangesUnderAChunkIsReadAgain(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)

@@ -16,7 +16,7 @@ import (
 	"tidings/services/store"
 )
 
-// boards is a history of hosts, of whom some become big and huge, and of those who follow them.
+// boards is a history of hosts, some of whom become big and huge, and of their followers.
 type boards struct {
 	*fanouttest.World
 	t       *rapid.T
@@ -25,12 +25,12 @@ type boards struct {
 	running []services.PostID
 	follows map[[2]services.UserID]bool
 	muted   map[[2]services.UserID]bool
-	unsure  map[[2]services.UserID]bool // pairs whose follow, or its end, has a job that was not done
+	unsure  map[[2]services.UserID]bool // pairs whose follow, or its end, has a job that did not run
 }
 
-// Whatever happens to hosts, followers and keys, in whatever order, and wherever workers die: no board has a show whose host a
-// follower's document does not name, but for what a job is to carry; and after quiet every board that is read is what the
-// facts say, and the audit finds nothing.
+// Hosts, followers and keys change in any order, and workers die at any step. No board has a show whose host a follower's
+// document does not name, unless a job is yet to add it. After quiet every board that is read equals the facts, and the
+// audit finds nothing.
 func TestBoardsEqualTheFactsAfterAnyHistory(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.Chunk = 1
@@ -140,7 +140,7 @@ func (b *boards) step() {
 	}
 }
 
-// lose takes keys away, or a reader for so long that he is idle.
+// lose removes keys, or lets a reader be away for so long that they are idle.
 func (b *boards) lose(what string, reader services.UserID) {
 	ctx := b.TB.Context()
 	switch what {
@@ -199,8 +199,8 @@ func (b *boards) work(count, looks int) {
 	}
 }
 
-// named holds documents to the rule by which no board has a hole: each follower of a host whose shows are on boards has the host
-// named in their document.
+// named checks the rule that keeps boards complete: each document of a follower names every followed host whose shows are on
+// boards.
 func (b *boards) named() {
 	published := map[services.UserID]bool{}
 	for _, host := range b.hosts {
@@ -215,7 +215,7 @@ func (b *boards) named() {
 	}
 }
 
-// hides says whether a reader's document would be shown as it stands, and does not name a host. A document that is away may lack
+// hides says whether a reader's document would be shown as it is and does not name a host. A document that is away may lack
 // hosts: it is rebuilt before it is shown.
 func hides(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
@@ -223,8 +223,8 @@ func hides(w *fanouttest.World, reader, host services.UserID) bool {
 	return document.Ready && !w.Fanout.Away(document) && !hosted(w, reader, host)
 }
 
-// A dormant follower can still have a document, where its keys outlive the thresholds. It is not told of a new host, counts as
-// away, and names the host when it is next read.
+// A dormant follower can still have a document, where its keys outlive the thresholds. It does not get the name of a new
+// host, counts as away, and names the host when it is next read.
 func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(3)

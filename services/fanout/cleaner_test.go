@@ -23,7 +23,7 @@ import (
 
 const cleanEvery = 10 * time.Minute
 
-// run lets a cleaner do a whole run, from its being due to its end.
+// run lets a cleaner do a whole run.
 func run(w *fanouttest.World, c *fanout.Cleaner) fanout.Freed {
 	w.TB.Helper()
 	w.Must(w.Fanout.AskForCleaning(w.TB.Context()))
@@ -46,13 +46,13 @@ func here(w *fanouttest.World, users ...services.UserID) {
 	w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, users) })
 }
 
-// absent says whether nothing is kept of a user.
+// absent says whether no key of a user is kept.
 func absent(w *fanouttest.World, user services.UserID) bool {
 	w.TB.Helper()
 	return shownOf(w, user).Wholeness == rdb.Absent
 }
 
-// A run takes out what is over the list, who is dormant or unknown, and nothing of anybody else's.
+// A run removes entries beyond the list and users who are dormant or unknown, and no key of anybody else.
 func TestCleanerFrees(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(5)
@@ -84,7 +84,7 @@ func TestCleanerFrees(t *testing.T) {
 		if again := run(w, c); again != (fanout.Freed{}) {
 			t.Errorf("the next run freed %+v", again)
 		}
-		// The audit finds nothing wrong with what was cut, what comes then is listed and counted, and an unfollow fills it up.
+		// The audit finds nothing wrong in the trimmed inbox, later posts are listed and counted, and an unfollow refills it.
 		if differed, err := w.Fanout.Recount(t.Context(), reader); err != nil || len(differed) > 0 {
 			t.Errorf("what was trimmed differs from the facts in %v, %v", differed, err)
 		}
@@ -98,7 +98,7 @@ func TestCleanerFrees(t *testing.T) {
 	})
 }
 
-// After an inbox was cut, deletions let it be filled up from below its floor.
+// After an inbox was trimmed, deletions refill it from below its floor.
 func TestATrimmedInboxIsFilledUp(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(2)
@@ -116,7 +116,7 @@ func TestATrimmedInboxIsFilledUp(t *testing.T) {
 	w.Agree(users[1])
 }
 
-// slowCleaner is a cleaner whose way to Redis takes long: much happens between what it has read and what it drops.
+// slowCleaner is a cleaner with a slow connection to Redis, so that much happens between its reads and its drops.
 func slowCleaner(t *testing.T, w *fanouttest.World, cfg fanout.Config) *fanout.Cleaner {
 	t.Helper()
 	proxy := redistest.NewProxy(t, w.Server.Addr())
@@ -128,7 +128,8 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg fanout.Config) *fanout.C
 	return fanout.New(cfg).Cleaner(cleanEvery)
 }
 
-// Who comes back while he is dropped is whole as soon as his rebuild has answered, and stays so; who does not is gone.
+// A user who returns while they are dropped is complete as soon as their rebuild has answered, and stays so; a user who does
+// not return is gone.
 func TestWhoReturnsWhileHeIsDropped(t *testing.T) {
 	const people, rounds = 90, 5
 	var cfg fanout.Config
@@ -179,7 +180,7 @@ func TestWhoReturnsWhileHeIsDropped(t *testing.T) {
 	}
 }
 
-// A run is one, however many nodes there are; a node that dies in its turn is stood in for, from where it was.
+// All nodes share one run; another node continues the run of one that dies in its turn, from the same position.
 func TestCleanersTakeTurns(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		here, there := w.Fanout.Cleaner(cleanEvery), w.Another().Cleaner(cleanEvery)
@@ -216,14 +217,14 @@ func TestCleanersTakeTurns(t *testing.T) {
 			t.Errorf("the run (-want +got), %v:\n%s", err, diff)
 		}
 		if held, err := w.Store.PassCleanerTurn(t.Context(), turn, true); err != nil || held {
-			t.Errorf("the dead has passed his turn on: %v, %v", held, err)
+			t.Errorf("the dead node has passed its turn on: %v, %v", held, err)
 		}
 		w.Must(w.Fanout.AskForCleaning(t.Context()))
 		takes(here, true, "when somebody asks for it")
 	})
 }
 
-// Without Redis a run waits where it is, and then goes on; it says so in the log, and what it freed in the end.
+// Without Redis a run waits, and then goes on from there. The log says so, and in the end what it freed.
 func TestCleanerWithoutRedis(t *testing.T) {
 	var text lockedText
 	w := served(t, func(cfg *fanout.Config) { cfg.Log = slog.New(slog.NewTextHandler(&text, nil)) })

@@ -10,8 +10,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// mortal is a context that ends when it has been looked at so many times: since every call of an engine looks at its
-// context, the work under it stops between any two steps, and at each of them for some number.
+// mortal is a context that ends after it was checked a given number of times. Every call of an engine checks its context, so
+// the work under it stops between any two steps, and at each of them for some number.
 type mortal struct {
 	context.Context
 	end  context.CancelFunc
@@ -49,14 +49,14 @@ func (m *mortal) died() bool { return m.left.Load() < 0 }
 // maxLooks bounds the search for the end of a step.
 const maxLooks = 2000
 
-// A worker dies at any moment of any job; when its leases have ended another one does what is left, and what
-// readers are shown is what the facts say.
+// A worker dies at any moment of any job. When its leases have expired another one finishes the work, and readers are shown
+// the facts.
 func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
 	for _, step := range steps() {
 		t.Run(step.name, func(t *testing.T) {
 			w := served(t, smallChunks)
 			deaths := 0
-			// The steps of one job are a few looks apart: a stride finds them all over the jobs, and costs a part.
+			// The steps of one job are a few checks apart: a stride covers all of the job at a fraction of the cost.
 			for looks := 1; ; looks += 1 + looks/3 {
 				if looks > maxLooks {
 					t.Fatal("the work has no end")
@@ -66,7 +66,7 @@ func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
 				}
 				deaths++
 			}
-			// A rebuild, which others may wait for, goes on without its first caller: only what follows it is cut.
+			// A rebuild continues without its first caller, because others may wait for it: only the steps after it are cut.
 			if deaths < 3 {
 				t.Errorf("the worker died %d times only: the steps were not met", deaths)
 			}
@@ -74,7 +74,7 @@ func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
 	}
 }
 
-// crash does a step with a worker that dies after some looks, and then with another worker.
+// crash does a step with a worker that dies after some checks, and then with another worker.
 func crash(t *testing.T, w *fanouttest.World, step step, looks int) (died bool) {
 	users := w.Users(crowd)
 	step.before(w, users)

@@ -24,12 +24,12 @@ type flips struct {
 	readers []services.UserID
 	posts   []services.PostID
 	follows map[[2]services.UserID]bool
-	unsure  map[[2]services.UserID]bool // pairs whose follow has a job that was not done
+	unsure  map[[2]services.UserID]bool // pairs whose follow has a job that did not run
 }
 
 // TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and
-// workers die at any step. At no moment is an author huge whom a follower's document does not name; and after quiet everyone
-// is shown what the facts say, pushed and pulled together.
+// workers die at any step. At no moment is there a huge author whom a follower's document does not name. After quiet every
+// user is shown the feed of the facts, pushed and pulled posts together.
 func TestFlipsLeaveNoHole(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.Chunk = 1
@@ -40,7 +40,7 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.Users(6)
 			h := &flips{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserID]bool{}, unsure: map[[2]services.UserID]bool{}}
-			for _, reader := range users[2:] { // whoever is pinned is huge at once for many
+			for _, reader := range users[2:] { // a pinned author of many is huge at once
 				w.Follow(users[0], reader)
 				h.follows[[2]services.UserID{reader, users[0]}] = true
 			}
@@ -129,16 +129,16 @@ func (h *flips) work(count, looks int) {
 	}
 }
 
-// named holds documents to the rule by which a flip leaves no hole: who follows a huge author is told so.
+// named checks the rule that keeps feeds complete through flips: the documents of a huge author's followers name the author.
 func (h *flips) named() {
 	for pair := range h.follows {
 		if reader, author := pair[0], pair[1]; !h.unsure[pair] && mode(h.World, author) == services.AuthorHuge && !names(h.World, reader, author) {
-			h.t.Fatalf("author %d is huge, and the document of his follower %d does not name him", author, reader)
+			h.t.Fatalf("author %d is huge, and the document of their follower %d does not name them", author, reader)
 		}
 	}
 }
 
-// whole compares the feed that is put together of inbox and pulled posts with the one that SQL has.
+// whole compares the feed that is merged of inbox and pulled posts with that of SQL.
 func (h *flips) whole(user services.UserID) {
 	ctx := h.TB.Context()
 	entries := h.Inbox(user)

@@ -123,7 +123,7 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 	})
 }
 
-// How far a board was seen is in the document after its job, and after a loss.
+// The seen position of a board is in the document after its job, and after a loss.
 func TestTheMarkOfTheBoardIsCarried(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.Users(1)[0]
@@ -153,7 +153,7 @@ func TestTheMarkOfTheBoardIsCarried(t *testing.T) {
 	})
 }
 
-// The audit finds a host too many or too few, a mark and a list that are wrong, and what nothing is wrong with.
+// The audit finds a host too many or too few and a wrong mark or list, and reports nothing when all are right.
 func TestTheAuditKnowsBoards(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(4)

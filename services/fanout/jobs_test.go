@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// step is a fact with its job: the users around whom it happens, and what happened before.
+// step is a fact with its job, the users that it concerns, and the events before it.
 type step struct {
 	name   string
 	before func(w *fanouttest.World, users []services.UserID)
@@ -140,7 +140,7 @@ func boardSteps() []step {
 	}
 }
 
-// Every kind of job brings what readers are shown in line with the facts, and doing it all again changes nothing.
+// Every kind of job brings the views in line with the facts, and repeating all of them changes nothing.
 func TestEveryJobBringsTheViewsInLine(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {
@@ -236,7 +236,7 @@ func TestAProfileReachesItsCopy(t *testing.T) {
 	}
 }
 
-// A job that can never be done is tried five times and put aside; all others of the same claim are done at once.
+// A job that can never succeed is tried five times and put aside; all others of the same claim are done at once.
 func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 	poisons := map[string]jobs.NewJob{
 		"no such post":      fanout.FanOutJob(12345),
@@ -275,7 +275,8 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 	}
 }
 
-// Redis that does not answer is nobody's fault: jobs are given back, and however often that happens they do not die.
+// A Redis that does not answer is not the fault of a job: jobs are given back, and however often that happens they do not
+// die.
 func TestAnEngineThatIsAwayIsNoTry(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(3)
@@ -310,7 +311,7 @@ func TestAnEngineThatIsAwayIsNoTry(t *testing.T) {
 	w.Agree(users...)
 }
 
-// Without Redis the facts are brought into the recipient's row all the same; a job carries the count when Redis is back.
+// Without Redis the facts still reach the recipient's row; a job projects the count when Redis is back.
 func TestNotificationsWithoutRedisWaitInTheirJob(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(3)
@@ -336,7 +337,7 @@ func TestNotificationsWithoutRedisWaitInTheirJob(t *testing.T) {
 	w.Agree(users[0])
 }
 
-// Of two workers that hold the same notifications, after the lease of the first has run out, one has an effect.
+// Two workers hold the same notifications, because the lease of the first has expired: only one has an effect.
 func TestATakenOverNotificationHasNoEffectTwice(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(2)

@@ -40,7 +40,7 @@ func send(w *fanouttest.World, users ...services.UserID) services.PostID {
 	return id
 }
 
-// unread is what a user's document counts, and what his list has; -1 without a document.
+// unread is the count in a user's document, and the unread rows of their list; -1 without a document.
 func unread(w *fanouttest.World, user services.UserID) (count int, list []services.PostID) {
 	w.TB.Helper()
 	messages, err := w.Store.SiteMessages(w.TB.Context(), user, []string{general}, true, services.MaxPostID, 1000)
@@ -72,12 +72,13 @@ func TestAMessageReachesAllItsRecipients(t *testing.T) {
 		}
 		w.Must(w.Fanout.Rebuild(t.Context(), late))
 		if count, _ := unread(w, late); count != 1 {
-			t.Errorf("when he comes he has %d", count)
+			t.Errorf("after their first visit they have %d", count)
 		}
 	})
 }
 
-// A worker that died after the rows and before the counts left the job to another, who finds the rows and carries.
+// A worker that died after the rows and before the counts leaves the job to another, which finds the rows and projects the
+// counts.
 func TestADeliveryThatBreaksOffIsRepeated(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
@@ -98,13 +99,13 @@ func TestADeliveryThatBreaksOffIsRepeated(t *testing.T) {
 	})
 }
 
-// mailbox is a history of site messages of a few people, each with two devices, and what it should come to.
+// mailbox is a history of site messages of a few people, each with two devices, and its model.
 type mailbox struct {
 	*fanouttest.World
 	users  []services.UserID
 	has    map[services.UserID]map[services.PostID]bool // message -> read
 	ledger map[string]int                               // user/version -> unread, as the facts had it
-	held   []jobs.Job                                   // claimed by somebody who is slow, or who does it twice
+	held   []jobs.Job                                   // claimed by a worker that is slow, or runs them twice
 	late   [][]store.MessageState                       // states on their way into a document
 }
 
@@ -117,7 +118,7 @@ func newMailbox(w *fanouttest.World) *mailbox {
 	return m
 }
 
-// someone is one of the users, and some of his messages.
+// someone is one of the users, and some of their messages.
 func (m *mailbox) someone(t *rapid.T) (services.UserID, []services.PostID) {
 	user := rapid.SampledFrom(m.users).Draw(t, "user")
 	var ids []services.PostID
@@ -129,7 +130,7 @@ func (m *mailbox) someone(t *rapid.T) (services.UserID, []services.PostID) {
 	return user, ids
 }
 
-// mark changes a user's rows as a device of his asks for. Its own script may come much later.
+// mark changes a user's rows as one of their devices asks. Its own script may run much later.
 func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Context, *store.Tx) ([]store.MessageState, error)) {
 	var states []store.MessageState
 	m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
@@ -152,7 +153,7 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark store.MessageM
 	})
 }
 
-// run does a job. What a delivery writes is noted by its payload.
+// run does a job. The model gets a delivery from its payload.
 func (m *mailbox) run(job jobs.Job) {
 	m.Must(m.Fanout.RunJobs(m.TB.Context(), []jobs.Job{job}))
 	var chunk struct {
@@ -243,7 +244,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// check compares the facts with the model, and every document with what the facts were at its version.
+// check compares the facts with the model, and every document with the facts of its version.
 func (m *mailbox) check(t *rapid.T) {
 	for _, user := range m.users {
 		var want []services.PostID
@@ -281,7 +282,7 @@ func (m *mailbox) check(t *rapid.T) {
 	}
 }
 
-// rest lets everything come to an end, after which the documents are the model.
+// rest lets all work end, after which the documents equal the model.
 func (m *mailbox) rest(t *rapid.T) {
 	for _, job := range m.held {
 		m.run(job)
@@ -298,17 +299,17 @@ func (m *mailbox) rest(t *rapid.T) {
 	m.check(t)
 	for _, user := range m.users {
 		if count, list := unread(m.World, user); count >= 0 && count != len(list) {
-			t.Fatalf("at rest user %d's number is %d, his list %v", user, count, list)
+			t.Fatalf("at rest user %d's number is %d, their list %v", user, count, list)
 		}
 		m.Must(m.Fanout.Rebuild(m.TB.Context(), user))
 		if count, list := unread(m.World, user); count != len(list) {
-			t.Fatalf("rebuilt, user %d's number is %d, his list %v", user, count, list)
+			t.Fatalf("rebuilt, user %d's number is %d, their list %v", user, count, list)
 		}
 	}
 }
 
-// Whatever is sent, marked on two devices, repeated, late and lost: the number is the list, no document ever shows what
-// was not so at its version, and at rest all is as a few lines say.
+// Messages are sent, marked on two devices, repeated, late and lost in any order: the count equals the list, no document
+// ever shows a count that was wrong at its version, and at rest everything equals a simple model.
 func TestSiteMessagesAgreeWithTheModel(t *testing.T) {
 	histories.Fewer(t, 6)
 	w := served(t, nil)

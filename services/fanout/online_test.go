@@ -32,8 +32,8 @@ func turn(w *fanouttest.World, worker *jobs.Worker) (claimed int) {
 	return claimed
 }
 
-// Of a post with several chunks those followers have it first who are looking, whatever their numbers, and whoever else
-// is looking has nothing of it.
+// Of a post with several chunks, online followers get it first, whatever their IDs, and online users who do not follow get
+// nothing.
 func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(9)
@@ -61,8 +61,8 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 	})
 }
 
-// Where many more users are online than an author has followers, the followers are looked through and not the crowd; and
-// the online ones still come first.
+// Where many more users are online than an author has followers, the chunks check the followers and not the crowd, and
+// online followers still come first.
 func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(7)
@@ -127,7 +127,7 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 	})
 }
 
-// A chunk of online followers that cannot be done does not keep the post from the others, nor from those whom it missed.
+// A chunk of online followers that keeps failing delays the post neither for the others, nor for those whom it missed.
 func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Fanout: smallChunks})
 	users := w.Users(9)
@@ -151,7 +151,7 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	}
 }
 
-// Within a post's only chunk the online followers come first too: Redis tells in which order it was asked.
+// Within a post's only chunk online followers come first too: Redis's log shows the order of commands.
 func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	users := w.Users(9)
@@ -178,7 +178,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	w.Agree(users...)
 }
 
-// onTheWay are the posts that all nodes know to be on their way, by SQL and by the log.
+// onTheWay are the posts that all nodes know to be in flight, by SQL and by the log.
 func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
 	unfinished, err := w.Store.InFlightFanouts(w.TB.Context())
@@ -197,7 +197,7 @@ func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	return bySQL, byLog
 }
 
-// A post with several chunks is known to be on its way from its split to the end of the last of them, once each.
+// A post with several chunks is known to be in flight from its split to the end of its last chunk, once each.
 func TestAPostIsKnownToBeOnItsWay(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)
@@ -244,8 +244,8 @@ func TestAPostIsKnownToBeOnItsWay(t *testing.T) {
 	})
 }
 
-// A worker that dies in the middle of many chunks leaves none out and delivers none twice; the post stays on its way until
-// another worker has done the rest.
+// A worker that dies in the middle of many chunks skips none and delivers none twice; the post stays in flight until another
+// worker has done the rest.
 func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(14)
@@ -272,7 +272,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		_, bulk, online := workersOf(other)
 		turn(w, online)
 		turn(w, bulk)
-		for _, job := range held { // those that the other worker has done are no longer his to end
+		for _, job := range held { // it can no longer finish those that the other worker has done
 			if err := w.Fanout.RunJobs(t.Context(), []jobs.Job{job}); err != nil && !services.IsUnavailable(err) {
 				t.Errorf("the dead worker comes back: %v", err)
 			}
@@ -293,7 +293,8 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 	})
 }
 
-// A big author's post is pushed to who is not idle, a small one's to who is not dormant; a deletion reaches both.
+// A big author's post is pushed to followers who are not idle, a small one's to those who are not dormant; a deletion
+// reaches both.
 func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)
@@ -319,7 +320,7 @@ func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
 		for _, user := range users {
 			w.Must(w.Fanout.Rebuild(t.Context(), user))
 			if w.Fanout.Away(w.Document(user)) {
-				t.Errorf("user %d is away after he has returned", user)
+				t.Errorf("user %d is away after they have returned", user)
 			}
 		}
 		w.Agree(users...)
@@ -331,8 +332,8 @@ func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
 	})
 }
 
-// Whoever is not away had every post of a big author pushed to him, at whatever hour of whatever day he was noted, read and
-// served: there is no moment between the two.
+// Every user who is not away had every post of a big author pushed to them, at any hour of any day of their visit, read and
+// fan-out: there is no gap between the two cutoffs.
 func TestNobodyIsNeitherServedNorAway(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(2)
@@ -344,10 +345,10 @@ func TestNobodyIsNeitherServedNorAway(t *testing.T) {
 		post := w.Post(users[0])
 		w.Work(w.Fanout)
 		if listed, _ := lists(w, users[1], post); !listed && !w.Fanout.Away(w.Document(users[1])) {
-			t.Fatalf("after %s he has no post and is not away", w.Clock.Now().Sub(fanouttest.Start))
+			t.Fatalf("after %s the user has no post and is not away", w.Clock.Now().Sub(fanouttest.Start))
 		}
 	}
 	if !w.Fanout.Away(w.Document(users[1])) {
-		t.Error("after eleven days he is not away")
+		t.Error("after eleven days the user is not away")
 	}
 }

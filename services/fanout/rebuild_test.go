@@ -11,7 +11,7 @@ import (
 	"tidings/services/store"
 )
 
-// A post that is deleted while a lost view is rebuilt, before whichever of the reads of its facts, is not in the view when the
+// A post is deleted while a lost view is rebuilt, before any one of the reads of its facts. It is not in the view when the
 // rebuild has answered.
 func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 	const firstRead = "a position"
@@ -50,7 +50,7 @@ func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 	}
 }
 
-// An author who is pinned while their followers are counted has the mode of the pin, although the count was of before.
+// An author who is pinned while their followers are counted gets the mode of the pin, although the count began before.
 func TestAModeIsFoundAgainWhenItsAuthorChangedMeanwhile(t *testing.T) {
 	var pin func()
 	w := fanouttest.New(t, fanouttest.Options{

@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// held is a push that has read everything and not yet written: its stamp, its post and its edges.
+// held is a push that has read all its facts and not yet written: its stamp, its post and its edges.
 type held struct {
 	stamp rdb.Stamp
 	post  services.Post
@@ -40,7 +40,7 @@ func (h held) write(w *fanouttest.World) {
 	w.Must(w.Fanout.Push(w.TB.Context(), h.stamp, h.post, h.edges))
 }
 
-// What happens between the reads of a push and its write decides: the push is late, and never wins.
+// Events between the reads of a push and its write win over the push, because it is late.
 func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 	histories := []struct {
 		name           string
@@ -94,8 +94,8 @@ func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 	}
 }
 
-// A removal visits those who follow when it runs. Who was away just then, and is back before his feed was brought in line,
-// has the post still: the follow must take it out, and leave the rest.
+// A removal visits the users who follow when it runs. A user who had just unfollowed, and follows again before their feed
+// was reconciled, still has the post: the follow must remove it, and keep the others.
 func TestAFollowTakesOutWhatWasDeletedWhileItWasAway(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
@@ -128,7 +128,7 @@ func TestAFollowTakesOutWhatWasDeletedWhileItWasAway(t *testing.T) {
 	})
 }
 
-// A reader who has no document gets none from a push or from a follow: his next read builds it whole.
+// A reader without a document gets none from a push or a follow: their next read builds it as a whole.
 func TestWhoHasNoDocumentIsLeftAlone(t *testing.T) {
 	w := world(t, nil)
 	author, reader := w.Users(1)[0], w.Strangers(1)[0]
@@ -149,7 +149,7 @@ func TestWhoHasNoDocumentIsLeftAlone(t *testing.T) {
 	w.Agree(reader)
 }
 
-// An unfollow that leaves an inbox short of what older posts could fill asks for them at once.
+// An unfollow that leaves an inbox short, although older posts exist, refills it at once.
 func TestAnUnfollowRefills(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(3)
@@ -186,7 +186,7 @@ func TestMassDeletionRefills(t *testing.T) {
 	}
 }
 
-// Callers at the same time share one rebuild, and each has the whole when it answers.
+// Concurrent callers share one rebuild, and each gets the whole view.
 func TestCallersShareARebuild(t *testing.T) {
 	w := served(t, nil)
 	author, reader := w.Users(1)[0], w.Strangers(1)[0]
@@ -208,14 +208,14 @@ func TestCallersShareARebuild(t *testing.T) {
 	for range callers {
 		w.Must(<-errs)
 	}
-	// Who called after the end of the first rebuild began one more; fifty would be fifty times as much.
+	// A caller who came after the end of the first rebuild began one more; fifty rebuilds would be fifty times as much.
 	if trips.Count() > 10*alone {
 		t.Errorf("%d callers waited %d times for Redis, one alone %d times", callers, trips.Count(), alone)
 	}
 	w.Agree(reader)
 }
 
-// A caller who goes away is answered, and the rebuild goes on for the others.
+// A caller whose context ends is answered, and the rebuild goes on for the others.
 func TestARebuildOutlivesItsCaller(t *testing.T) {
 	w := world(t, nil)
 	author, reader := w.Users(1)[0], w.Strangers(1)[0]
@@ -230,7 +230,7 @@ func TestARebuildOutlivesItsCaller(t *testing.T) {
 	w.Agree(reader)
 }
 
-// However much is in it, whatever was trimmed and seen: a lost feed comes back as the facts say, never as 0.
+// Whatever a feed held, trimmed and seen, a lost feed comes back as the facts say, never as 0.
 func TestALostFeedComesBackRight(t *testing.T) {
 	for _, posts := range []int{0, 1, services.Retention - 1, services.Retention, services.Retention + 1, services.Retention + 60} {
 		w := served(t, nil)
@@ -261,7 +261,7 @@ func TestALostFeedComesBackRight(t *testing.T) {
 	}
 }
 
-// Follows that came in behind the jobs' back, as by an import, are mended by one refill for everyone who was here.
+// One refill for every recent user repairs feeds after follows without jobs, as by an import.
 func TestQueuedRefillsMendTheFeedsOfThoseWhoWereHere(t *testing.T) {
 	w := world(t, nil)
 	users, absent := w.Users(3), w.Strangers(1)[0]

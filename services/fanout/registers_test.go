@@ -9,7 +9,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// The audit does not read by what it watches over: what a wrong reader writes is drift.
+// The audit does not read through the readers that it audits: the output of a wrong reader is drift.
 func TestAuditFindsAReaderOfRegistersThatIsWrong(t *testing.T) {
 	for name, wrong := range map[string]rdb.Register{
 		"notifications":          rdb.CategoryRegisters(services.CategoryCounts{Category: services.CategoryLike, Version: 1 << 51, Days: [8]int{9}})[0],

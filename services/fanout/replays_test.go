@@ -23,8 +23,8 @@ func replaysOf(w *fanouttest.World, user services.UserID) (ids []services.PostID
 	return ids
 }
 
-// A show that ends is in the lists that there are, whatever chunk a follower is in; following, unfollowing and what users put
-// between each other bring a host's replays in and take them out.
+// An ended show enters the existing lists, in every chunk of followers; follows, unfollows and restrictions between users
+// add a host's replays and remove them.
 func TestReplaysFollowTheFollows(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(7)
@@ -72,7 +72,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 	})
 }
 
-// What is put into lists is counted once for each, and a list that is made anew is a rebuild, which waits for its turn as any does.
+// Each replay in a list is counted once, and a list that is made anew is a rebuild, which waits for a slot like any other.
 func TestListsOfReplaysAreCounted(t *testing.T) {
 	fanouttest.Each(t, func(cfg *fanout.Config) { smallChunks(cfg); cfg.Rebuilds = 1 }, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
@@ -88,7 +88,7 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 		show := w.Replay(host)
 		w.Quiet(w.Fanout)
 		enqueue(w, fanout.EndJob(show))
-		w.Quiet(w.Fanout) // nothing is new to anybody
+		w.Quiet(w.Fanout) // no list lacks any
 		if got := w.Fanout.ReplaysDelivered() - delivered; got != 2 {
 			t.Errorf("%d replays are put into lists, want one into each of 2", got)
 		}
@@ -110,8 +110,8 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 	})
 }
 
-// Big hosts' replays are pushed to who is active, and whoever was idle has them when he returns; those of huge hosts are in
-// nobody's list.
+// Big hosts' replays are pushed to active followers, and idle followers get them when they return; those of huge hosts are
+// in no list.
 func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
@@ -155,8 +155,8 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 	})
 }
 
-// A list keeps the newest 300 and says from where on it does not know; the cleaner cuts it to these, and when a host leaves
-// it is made anew where older ones are due.
+// A list keeps the newest 300 replays and the floor below which it is incomplete. The cleaner trims it to these, and when a
+// host leaves, it is made anew if older replays must fill it.
 func TestLongListsOfReplays(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(3)
@@ -201,14 +201,14 @@ func TestLongListsOfReplays(t *testing.T) {
 	})
 }
 
-// Whoever asks at the same time, and after every loss, there is one list, and it is whole.
+// Concurrent readers, and readers after every kind of loss, find one complete list.
 func TestListsOfReplaysAreMadeWhenTheyAreMissing(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
 		w.Follow(users[0], users[1])
 		ids := []services.PostID{w.Replay(users[0])}
 		w.Quiet(w.Fanout)
-		w.Must(w.Fanout.RebuildReplays(t.Context(), 99)) // who has no document has no list
+		w.Must(w.Fanout.RebuildReplays(t.Context(), 99)) // a user without a document has no list
 		done := make(chan error)
 		for range 8 {
 			go func() { done <- w.Fanout.RebuildReplays(t.Context(), users[1]) }()
@@ -240,7 +240,7 @@ func TestListsOfReplaysAreMadeWhenTheyAreMissing(t *testing.T) {
 	})
 }
 
-// restrict puts a restriction between two users, or takes it away, and carries it.
+// restrict sets or removes a restriction between two users, and runs its jobs.
 func restrict(w *fanouttest.World, restriction services.Restriction, away bool) {
 	w.TB.Helper()
 	reader, author := restriction.Owner, restriction.Other
@@ -269,8 +269,8 @@ func clean(w *fanouttest.World) {
 	run(w, w.Fanout.Cleaner(cleanEvery))
 }
 
-// What was read before an unfollow is refused, and then the follow is read again, for that follower alone: whoever follows
-// again has the replay and its host, and who does not has neither.
+// Data that was read before an unfollow is refused, and then the follow is read again, for that follower alone: those who
+// follow again have the replay and its host, and the others have neither.
 func TestWhatIsRefusedIsReadAgain(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)

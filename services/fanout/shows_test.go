@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// remind notes that users want to be told of a show.
+// remind records that users asked for a reminder of a show.
 func remind(w *fanouttest.World, show services.PostID, users ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -26,7 +26,7 @@ func remind(w *fanouttest.World, show services.PostID, users ...services.UserID)
 	})
 }
 
-// reminded are the notifications that a user has of shows, the newest first.
+// reminded are a user's reminders of shows, the newest first.
 func reminded(w *fanouttest.World, user services.UserID) (shows []services.PostID) {
 	w.TB.Helper()
 	page, err := w.Store.Notifications(w.TB.Context(), store.NotificationQuery{
@@ -46,7 +46,8 @@ func present(w *fanouttest.World, id services.PostID) services.Show {
 	return shows[id]
 }
 
-// Who wants to be told of a show is, once, when it starts, and nobody else; whoever is there then.
+// A user who asked for a reminder of a show gets one when it starts, and nobody else does; users who cannot see the show by
+// then get none.
 func TestWhoWantsToBeRemindedIs(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(5)
@@ -93,7 +94,7 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 	})
 }
 
-// A worker dies at any moment of telling more people than one step takes: each is told, and nobody twice.
+// A worker dies at any moment while it reminds more people than one step takes: each is reminded, and nobody twice.
 func TestRemindersAreExact(t *testing.T) {
 	w := served(t, smallChunks)
 	deaths := 0
@@ -139,7 +140,7 @@ func TestRemindersAreExact(t *testing.T) {
 	}
 }
 
-// Shows of which nobody tells any more are closed when their time has come, not before, and by the clock of the show.
+// Shows without further reports are closed when their time has come, not before, by each show's own times.
 func TestForgottenShowsAreClosed(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
@@ -186,7 +187,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 		if waiting, dead := w.Jobs(); waiting != 0 || dead != 0 {
 			t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 		}
-		// Memory knows of it, too.
+		// The node cache has the change, too.
 		if _, known, there := w.Memory.Shows.ShowAt(late, w.Memory.Shows.Version()); known && there {
 			t.Error("boards still have the one that nobody started")
 		}
@@ -194,7 +195,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 	})
 }
 
-// With longer times set, a job of before looks again when they are over.
+// If longer times are set, a job from before checks again when these are over.
 func TestClosingByLongerTimes(t *testing.T) {
 	var settings fanout.Config
 	w := fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { settings = *cfg }})
@@ -216,7 +217,7 @@ func TestClosingByLongerTimes(t *testing.T) {
 	}
 }
 
-// What a session may need stays for as long as it can live, and goes an hour later.
+// The history that a session may need stays for as long as the session can live, and goes an hour later.
 func TestTheJanitorLeavesWhatSessionsNeed(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	users := w.Users(2)

@@ -77,7 +77,7 @@ func (s shelf) rebuild() {
 	s.Must(s.Fanout.RebuildViews(s.TB.Context(), []services.View{s.view}))
 }
 
-// counted is what Redis says to somebody who looked at the view up to a moment.
+// counted is the answer of Redis to a user who last looked at the view at a time.
 func (s shelf) counted(upTo time.Time) rdb.ViewCount {
 	s.TB.Helper()
 	counts, err := s.Redis.CountViews(s.TB.Context(), []services.ViewAccess{{View: s.view, UpTo: upTo}})
@@ -85,8 +85,8 @@ func (s shelf) counted(upTo time.Time) rdb.ViewCount {
 	return counts[0]
 }
 
-// agrees compares what Redis says with the facts, for whoever looked last at any of some moments; "" when it is so. A view
-// that is not there says nothing, and is nobody's fault.
+// agrees compares the answers of Redis with the facts, for last looks at several times; "" when they agree. A missing view
+// gives no answer, and is no fault.
 func (s shelf) agrees() string {
 	s.TB.Helper()
 	for n := -1; n < 400; n += 7 {
@@ -148,15 +148,15 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 	})
 }
 
-// meddler is a context under which something else happens before the nth round trip of Redis: that is between any two
-// steps of the work, also between what it reads from SQL and what it makes of it.
+// meddler is a context that runs something else before the nth round trip of Redis: between any two steps of the work, also
+// between its read of SQL and its write.
 type meddler struct {
 	context.Context
 	left int
 	do   func()
 }
 
-// Value is asked for the count of round trips before each of them.
+// Value is called for the count of round trips before each of them.
 func (m *meddler) Value(key any) any {
 	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
 		if m.left--; m.left == 0 {
@@ -166,7 +166,7 @@ func (m *meddler) Value(key any) any {
 	return m.Context.Value(key)
 }
 
-// Whatever happens in full between any two steps of adding, removing or rebuilding: in the end Redis has the facts.
+// Other work runs as a whole between any two steps of adding, removing or rebuilding: in the end Redis has the facts.
 func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
 	w := served(t, nil)
 	number := 0
@@ -206,7 +206,7 @@ func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
 				if fault := s.agrees(); fault != "" {
 					t.Fatalf("before round trip %d: %s", trip, fault)
 				}
-				if ctx.left > 0 { // the work was over before
+				if ctx.left > 0 { // the work ended before
 					if trip < 3 {
 						t.Fatalf("there were only %d steps", trip-1)
 					}
@@ -217,7 +217,7 @@ func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
 	}
 }
 
-// pest is a context under which something else happens before every round trip of Redis.
+// pest is a context that runs something else before every round trip of Redis.
 type pest struct {
 	context.Context
 	do func()
@@ -230,7 +230,8 @@ func (p pest) Value(key any) any {
 	return p.Context.Value(key)
 }
 
-// A view that was being refilled when its job gave up, since items went all the time, is refilled when the job is tried again.
+// A view was being refilled when its job gave up, because items were removed all the time. It is refilled when the job is
+// tried again.
 func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := shelf{w, services.View{Code: "news", ID: "busy"}}
@@ -258,16 +259,16 @@ func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
 	})
 }
 
-// A history of one view, whose steps of Redis lag behind those of SQL, happen twice, or in another order.
+// A history of one view, whose steps in Redis lag behind those in SQL, run twice, or out of order.
 func TestViewsAgreeWithTheFacts(t *testing.T) {
 	histories.Fewer(t, 10)
 	w, number := served(t, nil), 0
 	rapid.Check(t, func(t *rapid.T) {
 		number++
 		s := shelf{w, services.View{Code: "history", ID: fmt.Sprint(number)}}
-		var held []jobs.Job                  // claimed by somebody who is slow
+		var held []jobs.Job                  // claimed by a slow worker
 		var adds []func() error              // read, and not written yet
-		stands, next := map[string]bool{}, 0 // what was reported
+		stands, next := map[string]bool{}, 0 // the reported items
 		settle := func() {
 			for _, late := range adds {
 				s.Must(late())
@@ -299,7 +300,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 					s.remove(fmt.Sprint("item", n))
 				}
 			},
-			"read": func(t *rapid.T) { // under a stamp that will be old when it is written
+			"read": func(t *rapid.T) { // under a stamp that will be old at the write
 				name, ctx := item(), w.TB.Context()
 				stamp, err := s.Redis.StampOfView(ctx, s.view)
 				s.Must(err)
@@ -308,7 +309,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				if stamp > 0 && there {
 					adds = append(adds, func() error {
 						_, err := s.Redis.AddToView(ctx, s.view, stamp, services.ViewItem{Item: name, At: at})
-						return err // what is refused is told by the job that its removal left
+						return err // the job of the removal repairs a refused one
 					})
 				}
 			},

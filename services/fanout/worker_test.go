@@ -16,7 +16,7 @@ import (
 	"tidings/services/store"
 )
 
-// A post of many followers is split: the chunks stand in the place of their parent, all or none.
+// A post of many followers is split: chunks replace their parent, all or none.
 func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(6)
@@ -45,7 +45,7 @@ func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 	w.Agree(users...)
 }
 
-// Followers who come and go between the split and the chunk are served as they are when it runs.
+// Followers who come and go between the split and the chunk are served according to the follows when it runs.
 func TestAChunkServesItsFollowersOfNow(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(8)
@@ -61,7 +61,7 @@ func TestAChunkServesItsFollowersOfNow(t *testing.T) {
 	w.Agree(users...)
 }
 
-// A split that another worker has made already leaves nothing behind: its chunks are not there twice.
+// A split that another worker has made already leaves nothing: its chunks are not queued twice.
 func TestALateSplitLeavesNothing(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(6)
@@ -74,7 +74,7 @@ func TestALateSplitLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
-		t.Errorf("the late worker was told %v", err)
+		t.Errorf("the late worker got %v", err)
 	}
 	if waiting, _ := w.Jobs(); waiting != 3 {
 		t.Errorf("%d chunks of 3", waiting)
@@ -114,7 +114,7 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 	w.Agree(users...)
 }
 
-// The janitor takes what is old, and nothing that is not.
+// The janitor deletes old rows, and no others.
 func TestTheJanitorTakesWhatIsOld(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.Users(1)[0]

@@ -10,7 +10,7 @@ import (
 	"tidings/services/store"
 )
 
-// insert publishes a post the way its author's mode says.
+// insert publishes a post in its author's mode.
 func insert(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) error {
 	mode, err := tx.AuthorMode(ctx, author)
 	if err != nil {
@@ -24,7 +24,7 @@ func insert(ctx context.Context, tx *store.Tx, author services.UserID, id servic
 	return err
 }
 
-// SetMode writes an author's mode down, as if his followers' documents named him where that is needed; see PutAuthor.
+// SetMode writes an author's mode, as if the documents of their followers named them where that is needed; see PutAuthor.
 func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -41,7 +41,7 @@ func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	})
 }
 
-// PostAs publishes under an id that was made before.
+// PostAs publishes under an id that was made earlier.
 func (w *World) PostAs(author services.UserID, id services.PostID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {

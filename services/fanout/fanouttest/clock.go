@@ -8,14 +8,14 @@ import (
 // Start is where every world's clock starts: noon of a day.
 var Start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// Clock stands still until it is moved. It is safe for concurrent use.
+// Clock stands still until a test moves it. It is safe for concurrent use.
 type Clock struct {
 	mu    sync.Mutex
 	now   time.Time
-	flows time.Time // since when it goes on as time does; zero: it stands still
+	flows time.Time // since when it runs as real time does; zero: it stands still
 }
 
-// Now is where the clock stands.
+// Now is the time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,7 +25,7 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
-// Flow lets the clock go on as time does, from where it stands.
+// Flow lets the clock run as real time does, from its present time.
 func (c *Clock) Flow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package fanouttest gives tests everything below the services: real engines, a clock that is moved by hand, jobs
-// that are done when the test says so, and a comparison of what readers are shown with the facts.
+// Package fanouttest gives tests everything below the services: real engines, a clock that is moved by hand, jobs that run
+// when the test says so, and a comparison of readers' views with the facts.
 //
 // It guarantees that no two worlds share data. A step that fails ends the test.
 package fanouttest
@@ -28,7 +28,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// World is a node without its edges: the engines and the machinery of fan-out.
+// World is a node without its edges: the engines and fan-out.
 type World struct {
 	TB     testing.TB
 	Clock  *Clock
@@ -100,14 +100,14 @@ func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w
 	t.Run("production", func(t *testing.T) { test(t, New(t, Options{SQL: sqltest.Postgres(t), Fanout: settings})) })
 }
 
-// Another makes the machinery of one more node on the same engines.
+// Another makes fan-out for one more node on the same engines.
 func (w *World) Another() *fanout.Fanout {
 	cfg := w.cfg
 	cfg.Jobs = jobs.New(w.jobs)
 	return fanout.New(cfg)
 }
 
-// AnotherNode is one more node on the same engines, with a memory of its own.
+// AnotherNode is one more node on the same engines, with a node cache of its own.
 func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 
 // AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
@@ -149,7 +149,7 @@ func (w *World) Users(count int) []services.UserID {
 	return users
 }
 
-// Strangers makes users who were never seen: SQL knows their numbers, and Redis nothing.
+// Strangers makes users who were never seen: SQL knows their IDs, and Redis has nothing of them.
 func (w *World) Strangers(count int) []services.UserID {
 	w.TB.Helper()
 	keys := make([]string, count)
@@ -174,7 +174,7 @@ func (w *World) Named(keys ...string) []services.UserID {
 	return users
 }
 
-// Follow writes edges from now on, each with its job.
+// Follow writes edges that begin now, each with its job.
 func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -191,7 +191,7 @@ func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	})
 }
 
-// Unfollow takes edges away, each with its job.
+// Unfollow removes edges, each with its job.
 func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -207,7 +207,7 @@ func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 	})
 }
 
-// Post publishes, with the job that carries it.
+// Post publishes a post, with its job.
 func (w *World) Post(author services.UserID) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
@@ -215,7 +215,7 @@ func (w *World) Post(author services.UserID) services.PostID {
 	return id
 }
 
-// Posts publishes many at once, without a job: what a rebuild or a follow finds.
+// Posts publishes many posts at once, without jobs, for a rebuild or a follow to find.
 func (w *World) Posts(author services.UserID, count int) []services.PostID {
 	w.TB.Helper()
 	ids := make([]services.PostID, count)
@@ -263,7 +263,7 @@ func (w *World) Like(post services.PostID, author, liker services.UserID) {
 	})
 }
 
-// Work does everything that is due now, with the workers of one node.
+// Work does all jobs that are due now, with the workers of one node.
 func (w *World) Work(f *fanout.Fanout) {
 	w.TB.Helper()
 	for busy := true; busy; {
@@ -276,8 +276,8 @@ func (w *World) Work(f *fanout.Fanout) {
 	}
 }
 
-// Quiet does all jobs there are, also those that are leased to nobody who lives or due within ten minutes, by letting time
-// pass. What is planned for later stays.
+// Quiet does all jobs, including those that a dead node has leased or that are due within ten minutes, by letting time pass.
+// Jobs planned for later stay.
 func (w *World) Quiet(f *fanout.Fanout) {
 	w.TB.Helper()
 	for range 20 {
@@ -317,17 +317,17 @@ func (w *World) Inbox(user services.UserID) []services.FeedEntry {
 	return page.Entries
 }
 
-// Agree compares what the users are shown with the facts: document and inbox are there, list and count are SQL's.
+// Agree compares the views of users with the facts: document and inbox exist, and list and count equal those of SQL.
 func (w *World) Agree(users ...services.UserID) {
 	w.TB.Helper()
 	for _, user := range users {
 		if difference := w.Difference(user); difference != "" {
-			w.TB.Errorf("user %d is shown something else than the facts (-facts +shown):\n%s", user, difference)
+			w.TB.Errorf("user %d is not shown the facts (-facts +shown):\n%s", user, difference)
 		}
 	}
 }
 
-// shown is what a reader is shown, and what he should be.
+// shown is the view of a reader, actual or expected.
 type shown struct {
 	Ready   bool
 	Entries []services.FeedEntry
@@ -338,7 +338,8 @@ type shown struct {
 	Board   boardShown
 }
 
-// Difference is what a user is shown against the facts, "" when there is none: the pushed part, and whose posts are pulled.
+// Difference is the difference between a user's view and the facts, "" when there is none: the pushed part, and the pulled
+// authors.
 func (w *World) Difference(user services.UserID) string {
 	w.TB.Helper()
 	ctx := w.TB.Context()
@@ -370,7 +371,7 @@ func (w *World) Difference(user services.UserID) string {
 				want.Counts[i] = fanout.CountsOf(state)
 			}
 		}
-		// A version of 0 says that there never was anything, in whatever day.
+		// A version of 0 means that the count never changed, on whatever day.
 		if i < len(got.Counts) && got.Counts[i].Version == 0 && want.Counts[i].Version == 0 {
 			got.Counts[i].Day = want.Counts[i].Day
 		}

@@ -7,7 +7,8 @@ import (
 )
 
 // FewerOn is histories.Fewer for histories that run on both engine pairs. On the embedded one, which the race detector makes
-// slow, it is half of them: what it does otherwise than production is statements and scripts, of which few histories meet all.
+// slow, it runs half of them: that pair differs from production in statements and scripts, and few histories cover all of
+// these.
 func FewerOn(t *testing.T, w *World, part int) {
 	t.Helper()
 	if w.Server == nil {

@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// Schedule plans a show, with the job that lets his followers' documents name who had none before.
+// Schedule plans a show. On a host's first show it adds the job that names the host in the documents of their followers.
 func (w *World) Schedule(host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
@@ -37,13 +37,13 @@ func (w *World) Start(ids ...services.PostID) {
 	w.MoveShows(ids, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Start(now, now) })
 }
 
-// End ends shows, with the jobs that carry the replays.
+// End ends shows, with the jobs that fan out the replays.
 func (w *World) End(ids ...services.PostID) {
 	w.TB.Helper()
 	w.MoveShows(ids, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.End(now, "", now) })
 }
 
-// Replay is a show that has run and is over.
+// Replay is a show that has started and ended.
 func (w *World) Replay(host services.UserID) services.PostID {
 	w.TB.Helper()
 	id := w.Schedule(host, time.Minute)
@@ -76,7 +76,7 @@ func (w *World) MoveShows(ids []services.PostID, move func(show services.Show, n
 	})
 }
 
-// Board is what Redis has of a user's board; its list of replays is made when it is missing and he has hosts.
+// Board is a user's board in Redis; its list of replays is made when it is missing and the user has hosts.
 func (w *World) Board(user services.UserID) rdb.BoardRead {
 	w.TB.Helper()
 	ctx := w.TB.Context()
@@ -96,15 +96,15 @@ func (w *World) Board(user services.UserID) rdb.BoardRead {
 	return rdb.BoardRead{}
 }
 
-// boardShown is what of a board is in Redis, and what should be.
+// boardShown is the part of a board that Redis holds, actual or expected.
 type boardShown struct {
 	Hosts   []services.FollowedAuthor // in the order of their numbers
 	Replays []rdb.ReplayEntry
 	Cut     bool   // there are older ones
-	Seen    uint64 // how far the board was looked at
+	Seen    uint64 // the seen position of the board
 }
 
-// boards are what is shown of a board and what the facts have. A list that is not there shows nothing wrong.
+// boards are a user's board as shown and according to the facts. A missing list counts as right.
 func (w *World) boards(user services.UserID, document rdb.Document) (got, want boardShown) {
 	w.TB.Helper()
 	ctx := w.TB.Context()
