@@ -156,7 +156,8 @@ func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []service
 }
 
 // runHost lets the documents of a host's followers name the host: at once when they are one chunk, else by a job for each
-// chunk. It does nothing for a host without followers to name them, or whose chunks are under way.
+// chunk. Without chunks left to queue it brings the host's shows onto boards. It queues nothing for a host that all documents
+// name, or whose chunks are in flight.
 func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
 	host, err := mirror.ParseUserID(job.Key)
 	if err != nil {
