@@ -65,7 +65,7 @@ func (c *counted) subscribe(t *testing.T, query string) (s *stream, trips int, a
 	c.resolver.Hub = s.hub
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.hub.Run(ctx) }()
+	go func(ctx context.Context) { ended <- s.hub.Run(ctx) }(ctx)
 	t.Cleanup(func() {
 		cancel()
 		c.Must(<-ended)
