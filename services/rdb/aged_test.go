@@ -11,15 +11,15 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// aging is one conversation as the facts have it, and a user's place in it, where messages leave the number after a day.
+// aging is one conversation as the facts have it, and a user's position in it. Its messages leave the count after a day.
 type aging struct {
 	random *rand.Rand
-	days   []int64 // on which its messages were sent
+	days   []int64 // on which each of its messages was sent
 	own    services.Membership
 	today  int64
 }
 
-// snapshot is the user's state as a node reads it whose clock may be a day behind.
+// snapshot is the user's state as read by a node whose clock may be a day behind.
 func (a *aging) snapshot() services.Membership {
 	state := a.own
 	state.Head, state.AgedOn = int64(len(a.days)), a.today-int64(a.random.IntN(2))
@@ -32,7 +32,7 @@ func (a *aging) snapshot() services.Membership {
 	return state
 }
 
-// agedHistory lets states arrive late, twice and in any order, and compares what they make with the facts.
+// agedHistory delivers states late, twice and in any order, and compares the result with the facts.
 func agedHistory(v view, seed uint64) error {
 	user := services.UserID(1 + seed)
 	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{user}, false)
@@ -95,8 +95,8 @@ func agedHistory(v view, seed uint64) error {
 	return nil
 }
 
-// States of several days may arrive in any order: what waits is what waits as of the latest day, and nobody learns too late
-// when the next message leaves the number.
+// States of several days may arrive in any order: the count is that of the latest day, and the day on which the next message
+// leaves the count is never too late.
 func TestAgedStatesMergeInAnyOrder(t *testing.T) {
 	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience}, Shape{Expiry: services.SourceExpiry{services.SourceConversations: 1}})
 	v := view{T: t, c: client}
@@ -107,7 +107,7 @@ func TestAgedStatesMergeInAnyOrder(t *testing.T) {
 	}
 }
 
-// A document of a node with other settings is missing for this one: its counts are of something else.
+// A document written by a node with other expiry settings counts as missing: its counts have another meaning.
 func TestDocumentsOfOtherExpiryAreMissing(t *testing.T) {
 	url := redistest.Redis(t)
 	with := func(days int) *Projections {

@@ -12,27 +12,27 @@ import (
 
 var sessionTouch = loadScript("session_touch")
 
-// sessionSlots is how many sessions of one user's boards are kept at most: of more, those that end first are forgotten.
+// sessionSlots bounds how many sessions of one user's boards are kept: beyond it, the sessions that end first are dropped.
 const sessionSlots = 64
 
-// BoardQuery asks for what Redis has of one page of a live board.
+// BoardQuery asks for the part of one live board page that Redis holds.
 type BoardQuery struct {
 	Reader services.UserID
-	Before services.ShowPlace // replays below it; the zero place, or one that is none of a replay: from the top
-	Limit  int                // replays, at most; 0: only the document is read, as the badges read it
-	Slot   string             // of the session that the page belongs to
+	Before services.ShowPlace // replays below it; the zero position, or the position of a show that is no replay: from the top
+	Limit  int                // at most so many replays; 0: only the document is read, as for the badges
+	Slot   string             // the slot of the session that the page belongs to
 }
 
-// BoardRead is what Redis has of a live board.
+// BoardRead is the part of a live board that Redis holds.
 type BoardRead struct {
-	Ready    bool                      // false: the document is missing or being built, and of all that follows only Lease counts
+	Ready    bool                      // false: the document is missing or being built, and only Lease is valid
 	Hosts    []services.FollowedAuthor // in no order
-	LiveSeen uint64                    // shows that went live up to this version of the log were seen
+	LiveSeen uint64                    // shows that went live up to this version of the changelog were seen
 	Day      int64                     // on which the reader was last marked active, since 1970
-	Listed   bool                      // false: the list of replays is missing or being built, and what follows but Lease does not count
-	Replays  []ReplayEntry             // newest first, those among the newest 300
-	Floor    services.ShowPlace        // the newest replay that the list does not have; the zero place: it has all
-	Lease    string                    // the session that lives in the slot; "" for none
+	Listed   bool                      // false: no list of replays, or it is being built; below only Lease is valid
+	Replays  []ReplayEntry             // newest first, of the newest 300
+	Floor    services.ShowPlace        // the newest replay that the list does not have; zero: it has all
+	Lease    string                    // the live session of the slot; "" for none
 }
 
 // Board reads a page's hosts, replays and lease in one round trip.
@@ -89,22 +89,22 @@ func (c *Projections) Board(ctx context.Context, query BoardQuery) (BoardRead, e
 	return read, nil
 }
 
-// boardFields are what a document says of the board.
+// boardFields are the document's fields that a board needs.
 var boardFields = []string{"st", "e", string(Hosts), liveField, "d"}
 
-// boardDocument reads them alone, in one command, which calls at the same time share a round trip for.
+// boardDocument reads these fields alone in one command. Concurrent calls share a round trip.
 func (c *Projections) boardDocument(ctx context.Context, reader services.UserID) (BoardRead, error) {
 	values, err := c.Shared().HMGet(ctx, badgeKey(reader), boardFields...).Result()
 	switch {
 	case err == nil:
 		return boardState(values, c.Epoch()), nil
-	case redis.IsWrongType(err): // it is cleared away on the longer way
+	case redis.IsWrongType(err): // the slower path below empties the key
 		return c.Board(ctx, BoardQuery{Reader: reader, Limit: 1})
 	}
 	return BoardRead{}, redis.Unavailable(err)
 }
 
-// boardState reads what the document says of the board.
+// boardState reads the document's fields that a board needs.
 func boardState(fields []any, epoch string) (read BoardRead) {
 	if fields[0] != "1" || fields[1] != epoch {
 		return read
@@ -117,13 +117,14 @@ func boardState(fields []any, epoch string) (read BoardRead) {
 		return BoardRead{}
 	}
 	if day, ok := fields[4].(string); ok {
-		read.Day, _ = strconv.ParseInt(day, 10, 64) // what is none is a day long ago, and he is taken for one who returns
+		// an unreadable day becomes day 0, so that the user is treated as one who returns
+		read.Day, _ = strconv.ParseInt(day, 10, 64)
 	}
 	read.Ready = true
 	return read
 }
 
-// lease is the session of a slot, unless it has ended.
+// lease returns the session of a slot, unless it has ended.
 func (c *Projections) lease(text string) string {
 	end, session, _ := strings.Cut(text, ";")
 	ms, err := strconv.ParseInt(end, 10, 64)
@@ -133,8 +134,8 @@ func (c *Projections) lease(text string) string {
 	return session
 }
 
-// TouchSession lets a session live on until a moment, as the one of its slot: an earlier one that had it is ended. held is false, and
-// nothing has changed, where a later one has it.
+// TouchSession extends a session until a moment and makes it the session of its slot: an earlier session of the slot ends. held
+// is false, and nothing has changed, if a later session has the slot.
 func (c *Projections) TouchSession(ctx context.Context, viewer services.UserID, slot, session string, until time.Time) (held bool, err error) {
 	args := []any{slot, session, until.UnixMilli(), sessionSlots}
 	replies, err := c.changeViews(redis.Reading(ctx), sessionTouch, []redis.Call{{Keys: []string{sessionsKey(viewer)}, Args: args}})

@@ -73,7 +73,7 @@ func TestLeasesOfSessions(t *testing.T) {
 	})
 }
 
-// A board that does not begin with replays asks for the newest, and one of a document that is none says so.
+// A board whose document lists no replays reads the newest ones. A board whose document is broken is not ready.
 func TestBoardsOfBrokenDocuments(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Hosts: []services.FollowedAuthor{{Author: author, Since: 3}}})

@@ -11,9 +11,9 @@ import (
 	"tidings/services/redis"
 )
 
-// Copies of facts in Redis spare SQL: a post's text, a user's profile. A copy is 16 digits of version (the fact's
-// last change in microseconds), the epoch of its writing (a Redis that lost writes may have an older one), and JSON; a newer one is never overwritten by an older. A copy that is missing is
-// read from SQL, one that is broken counts as missing.
+// Copies of facts in Redis save SQL reads: a post's text, a user's profile. A copy is 16 digits of version (the fact's last
+// change in microseconds), the epoch of its writing (a Redis that lost writes may hold an older copy), and JSON. An older copy
+// never overwrites a newer one. A missing copy is read from SQL. A broken copy counts as missing.
 
 var cachePut = loadScript("cache_put")
 
@@ -38,7 +38,7 @@ type userCopy struct {
 	AvatarURL string `json:"a,omitempty"`
 }
 
-// Copies reads copies of posts and of users, both kinds in one round trip; what is not in Redis is not in the maps.
+// Copies reads copies of posts and of users, both kinds in one round trip. The maps omit what Redis does not have.
 func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	foundPosts, foundUsers := make(map[services.PostID]services.Post, len(posts)), make(map[services.UserID]services.User, len(users))
 	if len(posts)+len(users) == 0 {
@@ -79,7 +79,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	return foundPosts, foundUsers, nil
 }
 
-// PutCopies writes copies, unless newer ones are there.
+// PutCopies writes copies, unless Redis has newer ones.
 func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
 	calls, epoch := make([]redis.Call, 0, len(posts)+len(users)), c.Epoch()
 	put := func(key string, changed time.Time, value any) error {

@@ -63,7 +63,7 @@ func TestNoCopiesAreNoRoundTrip(t *testing.T) {
 func TestTheNewestCopyStaysWhateverTheOrder(t *testing.T) {
 	eachView(t, func(v view) {
 		random := rand.New(rand.NewPCG(1, 3))
-		// From before 1970, near 0, and where the number of digits changes.
+		// Before 1970, near 0, and where the number of digits changes.
 		stamps := []int64{-5, 0, 1, 9, 10, 999_999_999_999_999, 1_000_000_000_000_000, 1_700_000_000_000_000, 1_700_000_000_000_001, 9_999_999_999_999_999}
 		newest := stamps[len(stamps)-1]
 		for i := range 10 {
@@ -88,7 +88,7 @@ func TestTheNewestCopyStaysWhateverTheOrder(t *testing.T) {
 }
 
 func TestACopyOfTheSameVersionIsWrittenAgain(t *testing.T) {
-	// Two changes within a microsecond: the later writer has read the facts later.
+	// Of two changes within a microsecond the later writer wins, because it read the facts later.
 	eachView(t, func(v view) {
 		first, second := aPost(1, 10), aPost(1, 10)
 		second.Body = "second"

@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// What is left over in Redis is found by a walk along all keys, a few at a time. What is not ours by its name is not looked
-// at, and what is ours by its name alone is looked at again by the script that would drop it.
+// The cleaner finds leftovers in Redis by a walk along all keys, a few at a time. It ignores keys whose names are not ours. It
+// only picks a key of ours by its name: the script that drops the key checks it again, because it may have changed since.
 
 var (
 	inboxTrim = loadScript("inbox_trim")
@@ -20,29 +20,29 @@ var (
 	keyDrop   = loadScript("key_drop")
 )
 
-// WalkPlace is how far a walk along all keys has come; the zero place is its beginning.
+// WalkPlace is the position of a walk along all keys. The zero value is its beginning.
 type WalkPlace struct {
-	Master string `json:"master"` // its address, where there are several: they are walked one after the other
+	Master string `json:"master"` // its address, if there are several masters: they are walked one after the other
 	Cursor uint64 `json:"cursor"`
 }
 
-// Findings are what a step of a walk has found that may have to be cleaned.
+// Findings are the keys that one step of a walk found and that may have to be cleaned.
 type Findings struct {
-	Keys      int               // ours or not, that were passed
-	Documents []services.UserID // users of whom there is a document
-	Long      []services.UserID // users whose inbox holds more than is listed
-	Replays   []services.UserID // users whose list of replays does
+	Keys      int               // keys passed, ours or not
+	Documents []services.UserID // users who have a document
+	Long      []services.UserID // users whose inbox holds more entries than are listed
+	Replays   []services.UserID // users whose list of replays holds more than is listed
 	Leftover  []Leftover
 }
 
-// Leftover is a key that nothing will ever end: see DropLeftovers.
+// Leftover is a key that would never expire: see DropLeftovers.
 type Leftover struct {
-	kind string // as key_drop.lua calls it
+	kind string // the kind's name in key_drop.lua
 	keys []string
 }
 
-// Walk passes about so many keys from a place on and says where it stands then; done says that it has passed all. A key that
-// is there all the time is found at least once.
+// Walk passes about so many keys from a position and returns the position that it reached; done is true when it has passed all
+// keys. A key that exists throughout the walk is found at least once.
 func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (found Findings, to WalkPlace, done bool, err error) {
 	var mu sync.Mutex
 	masters := map[string]*redis.Master{}
@@ -56,7 +56,7 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 		return found, from, false, redis.Unavailable(err)
 	}
 	addresses := slices.Sorted(maps.Keys(masters))
-	// A master that is no more is passed: what it had is with others, and found in the next walk at the latest.
+	// A master that has left the cluster is skipped: other masters have its keys, and this walk or the next one finds them.
 	at, same := slices.BinarySearch(addresses, from.Master)
 	if at == len(addresses) {
 		return found, WalkPlace{}, true, nil
@@ -81,7 +81,7 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 	return found, WalkPlace{}, true, nil
 }
 
-// find asks about those keys that are ours, in one round trip.
+// find checks those of the keys that are ours, in one round trip.
 func (c *Projections) find(ctx context.Context, keys []string) (found Findings, err error) {
 	found.Keys = len(keys)
 	var owned []ownedKey
@@ -108,7 +108,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 			}
 		}
 	})
-	if err != nil && !redis.IsWrongType(err) { // such a key is lost data, which its next reader mends
+	if err != nil && !redis.IsWrongType(err) { // a key of the wrong type is lost data, which its next reader repairs
 		return found, err
 	}
 	for _, one := range owned {
@@ -139,8 +139,8 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 	return found, nil
 }
 
-// TrimInboxes cuts inboxes to what is listed of them. A result's N is 0 when what is shown stays the same; cut says how many
-// entries went.
+// TrimInboxes cuts inboxes down to the listed entries. A result's N is 0 if the visible state stays the same; cut is how many
+// entries were removed.
 func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) (results []Result, cut []int, err error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -166,11 +166,11 @@ func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) 
 	return results, cut, nil
 }
 
-// AnyDay lets DropUsers drop whatever a document says of its user's last visit.
+// AnyDay lets DropUsers drop a user whatever day of the last visit the document has.
 const AnyDay = -1
 
-// DropUsers drops the keys of users whose last visit was on a day or before, and says how many keys of each went. Who has
-// come back since is left alone: his document says so, or is just being made, or somebody watches for him.
+// DropUsers drops the keys of users whose last visit was on a day or before, and returns how many keys of each it dropped. It
+// skips users who have come back since: their document has a later day or is being built, or they have an open subscription.
 func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -180,8 +180,8 @@ func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, la
 	return c.dropped(ctx, userDrop, calls)
 }
 
-// DropLeftovers drops what a walk has found, and says how many keys went and that are orphans: parts of a view without its
-// document. The others are copies, views and leases that had no end.
+// DropLeftovers drops the leftovers of a walk. It returns how many of the dropped keys were orphans, that is, parts of a view
+// without its document, and how many were endless: copies, views and leases without an expiry.
 func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (orphans, endless int, err error) {
 	calls := make([]redis.Call, len(leftovers))
 	for i, leftover := range leftovers {
@@ -198,7 +198,7 @@ func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (
 	return orphans, endless, err
 }
 
-// dropped runs a script that answers how many keys went.
+// dropped runs a script that returns how many keys it dropped.
 func (c *Projections) dropped(ctx context.Context, s *redis.Script, calls []redis.Call) ([]int, error) {
 	replies, err := c.Run(ctx, s, calls)
 	if err != nil {

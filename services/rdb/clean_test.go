@@ -22,7 +22,7 @@ func (v view) trim() (Result, int) {
 	return results[0], cut[0]
 }
 
-// What is over the list goes, the floor and the marks rise, and the count is of what is left.
+// A trim removes the entries beyond the list, raises the floor and the marks, and counts the entries that are left.
 func TestTrimInboxes(t *testing.T) {
 	eachView(t, func(v view) {
 		if result, cut := v.trim(); result.Status != Missing || cut != 0 {
@@ -44,7 +44,8 @@ func TestTrimInboxes(t *testing.T) {
 		if shown.Wholeness != Whole || shown.Floor != 30 || shown.Unlisted != 30 || len(shown.Entries) != 300 {
 			v.Errorf("%d entries above %d, %d", len(shown.Entries), shown.Floor, shown.Unlisted)
 		}
-		// What falls below the new floor is known for trimmed, and not listed again; the number is another where it counts.
+		// The script treats an add below the new floor as trimmed and does not list it again. The version changes if the entry
+		// counts.
 		if late := v.add(v.stamp(), counted(30)); late.Status != Applied || len(v.snapshot().Entries) != 300 {
 			v.Errorf("a late post below the floor: %+v", late)
 		}
@@ -68,13 +69,13 @@ func TestTrimInboxes(t *testing.T) {
 	})
 }
 
-// standing is what a feed holds by the facts, in a history without concurrency.
+// standing is a feed's content by the facts, in a history without concurrency.
 type standing struct {
 	entries map[services.PostID]services.FeedEntry
 	seen    services.PostID
 }
 
-// check holds a snapshot against the facts, as the audit does.
+// check compares a snapshot with the facts, as the audit does.
 func (s standing) check(shown Snapshot) error {
 	if shown.Wholeness != Whole {
 		return fmt.Errorf("it is %d", shown.Wholeness)
@@ -114,7 +115,7 @@ func (s standing) check(shown Snapshot) error {
 	return nil
 }
 
-// Whatever comes and goes before a trim and after it: list, count and marks are those of the facts.
+// Whatever changes before and after a trim, the list, the count and the marks are those of the facts.
 func TestATrimmedInboxIsStillTheList(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: "embedded"})}
 	rapid.Check(t, func(r *rapid.T) {
@@ -141,7 +142,7 @@ func TestATrimmedInboxIsStillTheList(t *testing.T) {
 				facts.seen = max(facts.seen, services.PostID(rapid.IntRange(0, int(next)).Draw(r, "seen")))
 				v.see(facts.seen)
 			case "delete":
-				// Of what is listed well above the floor: what would need a refill is another test's.
+				// Only entries well above the floor: refills have a test of their own.
 				for range rapid.IntRange(1, 10).Draw(r, "deletions") {
 					if post := next - services.PostID(rapid.IntRange(1, 100).Draw(r, "back")); post > v.snapshot().Floor && post < next {
 						delete(facts.entries, post)
@@ -163,22 +164,22 @@ func (v view) dropUser(last int64) int {
 	return dropped[0]
 }
 
-// Who is dormant loses everything that is kept of him; who has come back, is coming back, or is watched for, nothing.
+// All keys of a dormant user are dropped. No key is dropped of a user who has come back, is coming back, or has a subscription.
 func TestDropUsers(t *testing.T) {
 	eachView(t, func(v view) {
 		whole := func() {
 			v.lose(badgeKey(reader), inboxKey(reader))
-			v.build(FeedFacts{Entries: posts(1, 3, counted)}) // here on day 20,000
+			v.build(FeedFacts{Entries: posts(1, 3, counted)}) // last visit on day 20,000
 		}
 		whole()
 		if v.dropUser(19_999) != 0 || !v.document().Ready {
-			v.Error("who came back was dropped")
+			v.Error("a user who came back was dropped")
 		}
 		if v.dropUser(20_000) != 2 || v.snapshot().Wholeness != Absent {
-			v.Error("who is dormant was not dropped")
+			v.Error("a dormant user was not dropped")
 		}
 		if v.dropUser(20_000) != 0 {
-			v.Error("he was dropped twice")
+			v.Error("a user was dropped twice")
 		}
 		v.begin(false)
 		if v.dropUser(20_000) != 0 || v.field("st") != "0" {
@@ -191,7 +192,7 @@ func TestDropUsers(t *testing.T) {
 		whole()
 		v.must(v.c.Enter(v.Context(), []services.UserID{reader}, time.Minute))
 		if v.dropUser(20_000) != 0 || !v.document().Ready {
-			v.Error("who is watched for was dropped")
+			v.Error("a user with a subscription was dropped")
 		}
 		if v.dropUser(AnyDay) != 3 {
 			v.Error("an unknown user was not dropped")
@@ -208,20 +209,20 @@ func TestDropUsers(t *testing.T) {
 	})
 }
 
-// What was read before a user's keys went is refused after he is back: his rebuild has read it.
+// An add read before a user's keys were dropped is refused after the user is back: their rebuild has read the post.
 func TestALateAddAfterADrop(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
 		late := v.stamp()
 		if v.dropUser(20_000) != 2 {
-			v.Fatal("he was not dropped")
+			v.Fatal("the user was not dropped")
 		}
 		if result := v.add(late, counted(4)); result.Status != Missing {
 			v.Errorf("while nothing is there: %+v", result)
 		}
 		begun := v.begin(false)
 		if result := v.add(late, counted(4)); result.Status != Retry {
-			v.Errorf("while he is rebuilt: %+v", result)
+			v.Errorf("during the rebuild: %+v", result)
 		}
 		v.build(FeedFacts{Stamp: begun, Entries: posts(1, 5, counted)})
 		if result := v.add(late, counted(4)); result.Status != Retry {
@@ -231,7 +232,7 @@ func TestALateAddAfterADrop(t *testing.T) {
 	})
 }
 
-// walk goes along all keys and answers what it found, with the steps that it took.
+// walk passes all keys, reports the findings of each step and returns the number of steps.
 func (v view) walk(about int, each func(Findings)) (steps int) {
 	v.Helper()
 	for place, done := (WalkPlace{}), false; !done; steps++ {
@@ -244,7 +245,7 @@ func (v view) walk(about int, each func(Findings)) (steps int) {
 	return steps
 }
 
-// A walk finds everything that is left over, on every master, and dropping it touches nothing else.
+// A walk finds all leftovers on every master, and dropping them touches nothing else.
 func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 	eachView(t, func(v view) {
 		ctx, rds := v.Context(), v.c.Commands()
@@ -274,7 +275,7 @@ func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 		}
 		v.walk(20, func(Findings) {})
 		v.keys(func(key string) { kept[key] = true })
-		// From here on: what is to go.
+		// From here on: keys that are to be dropped.
 		const gone = services.UserID(1000)
 		v.must(rds.ZAdd(ctx, inboxKey(gone), redis.Z{Member: "!0000000000000"}).Err())
 		v.must(rds.HSet(ctx, conversationsKey(gone), "1", "1,0,0,1,0,0,").Err())
@@ -307,7 +308,7 @@ func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 	})
 }
 
-// keys lists every key there is.
+// keys lists all keys in Redis.
 func (v view) keys(each func(string)) {
 	v.Helper()
 	var mu sync.Mutex
@@ -322,8 +323,8 @@ func (v view) keys(each func(string)) {
 	}))
 }
 
-// What was left over when it was found and is not any more stays.
-func TestWhatIsMadeMeanwhileStays(t *testing.T) {
+// A key that was a leftover when the walk found it, and no longer is, stays.
+func TestKeysMadeDuringAWalkStay(t *testing.T) {
 	eachView(t, func(v view) {
 		ctx, rds := v.Context(), v.c.Commands()
 		post := services.Post{ID: 78, Author: 1, Kind: services.PostKindPost, Body: "new", UpdatedAt: time.Now()}
@@ -343,7 +344,7 @@ func TestWhatIsMadeMeanwhileStays(t *testing.T) {
 		_, err := v.c.BeginViews(ctx, []services.View{town})
 		v.must(err)
 		v.must(v.c.Enter(ctx, []services.UserID{reader}, time.Hour))
-		// A rebuild begins with an empty inbox, and what was said in conversations is not there.
+		// A rebuild begins with an empty inbox, so the conversations' states from before are not there.
 		if orphans, endless, err := v.c.DropLeftovers(ctx, found); err != nil || orphans != 0 || endless != 0 {
 			v.Errorf("%d orphans and %d others went, %v", orphans, endless, err)
 		}
@@ -354,7 +355,7 @@ func TestWhatIsMadeMeanwhileStays(t *testing.T) {
 	})
 }
 
-// Of a master that is no more the walk goes on with the next; past the last it ends.
+// When a master has left the cluster the walk continues with the next one. After the last master it ends.
 func TestAWalkOutlivesAMaster(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})

@@ -10,13 +10,13 @@ import (
 
 var conversationsPut = loadConversationScript("conversations_put")
 
-// statesPerCall bounds how long one call of the script may keep Redis.
+// statesPerCall bounds how long one call of the script may block Redis.
 const statesPerCall = 25
 
-// PutMemberships brings users' own states in conversations into their documents: of each state the newer wins, and the
-// sums move in the same step. A user without a document, or whose states were lost, is Missing: his rebuild brings them.
-// Results are in the order of the states; those of one user in one stretch share one. clamped is how many documents had a
-// number below nought, which never happens unless Redis was changed by other hands.
+// PutMemberships writes users' own states in conversations into their documents: the newer of each state wins, and the sums
+// change in the same step. A user without a document, or whose states were lost, is Missing: their rebuild brings the states.
+// Results are in the order of the states; consecutive states of one user share one result. clamped is how many documents had a
+// negative count, which happens only if something else wrote to Redis.
 func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []Result, clamped int, err error) {
 	calls := make([]redis.Call, 0, len(states))
 	places := make([]int, len(states))
@@ -46,8 +46,8 @@ func (c *Projections) PutMemberships(ctx context.Context, states []services.Memb
 
 var conversationsAged = loadConversationScript("conversations_aged")
 
-// FindNextAged finds out of the users' states when the next message leaves their numbers because of its age, once they were put as
-// of a day: until then PutMemberships knows only of the states that it was given.
+// FindNextAged computes from the users' states when the next message leaves their counts because of its age, after states were
+// put as of a new day. Until then the document knows only the days of the states that PutMemberships was given.
 func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -57,8 +57,8 @@ func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID)
 	return err
 }
 
-// stateText prints a state as "head,base,k,version,mentions,way version,flags", and where messages leave the number because of
-// their age "aged on,leaves on" after that.
+// stateText prints a state as "head,base,k,version,mentions,way version,flags". If messages leave the count because of their
+// age, "aged on,leaves on" follows.
 func stateText(state services.Membership) string {
 	text := make([]byte, 0, 64)
 	for _, number := range []int64{state.Head, state.Base, state.K, state.Version, state.Mentions, state.WayVersion} {

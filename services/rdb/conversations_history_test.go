@@ -13,7 +13,7 @@ import (
 	"tidings/services/redis"
 )
 
-// talk is a conversation as the facts have it, in lists.
+// talk is one conversation as the facts have it, in plain lists.
 type talk struct {
 	messages []talkMessage
 	way      int64
@@ -26,8 +26,7 @@ type talkMessage struct {
 	recalled         bool
 }
 
-// talks is a world of a few people and conversations, and of what is on its way to their documents: late, twice, in any
-// order.
+// talks is a world of a few people and conversations, with states that reach their documents late, twice and in any order.
 type talks struct {
 	ctx    context.Context
 	c      *Projections
@@ -35,9 +34,9 @@ type talks struct {
 	people []services.UserID
 	facts  map[services.ConversationID]*talk
 	waits  []func() error
-	// readsFirst is a bug: a rebuild that reads the facts before it marks the document.
+	// readsFirst is an injected bug: a rebuild reads the facts before it marks the document.
 	readsFirst bool
-	// forgetsLeft is another: a rebuild that brings nothing of what was left.
+	// forgetsLeft is an injected bug: a rebuild omits the conversations that the user has left.
 	forgetsLeft bool
 }
 
@@ -63,7 +62,7 @@ func (t *talk) snapshot(user services.UserID) services.Membership {
 	return row
 }
 
-// skipped counts anew what a position leaves out, and what mentions the user above it.
+// skipped recounts the messages that a position skips, and the mentions of the user above the position.
 func (t *talk) move(row *services.Membership, base int64) {
 	row.Base, row.K, row.Mentions = base, 0, 0
 	for i, message := range t.messages {
@@ -84,14 +83,14 @@ func (w *talks) carry(id services.ConversationID, users ...services.UserID) {
 		w.waits = append(w.waits, func() error {
 			_, clamped, err := w.c.PutMemberships(w.ctx, []services.Membership{state})
 			if err == nil && clamped > 0 {
-				err = fmt.Errorf("a number below nought of user %d after %+v", user, state)
+				err = fmt.Errorf("a negative count of user %d after %+v", user, state)
 			}
 			return err
 		})
 	}
 }
 
-// rebuild marks, then reads, then merges, with anything between the three.
+// rebuild marks, then reads, then merges. Anything may happen between the three.
 func (w *talks) rebuild(user services.UserID) error {
 	mark := func() (Stamp, error) {
 		stamps, err := w.c.BeginRebuild(w.ctx, []services.UserID{user}, false)
@@ -103,7 +102,7 @@ func (w *talks) rebuild(user services.UserID) error {
 	merge := func(stamp Stamp, states []services.Membership) error {
 		results, _, err := w.c.PutMemberships(w.ctx, states)
 		if err != nil || len(results) > 0 && results[0].Status == Missing {
-			return err // lost again meanwhile: the next reader begins anew
+			return err // lost again meanwhile: the next reader starts over
 		}
 		_, err = w.c.EndRebuild(w.ctx, FeedFacts{Reader: user, Stamp: stamp, Lifetime: time.Hour})
 		return err
@@ -137,7 +136,7 @@ func (w *talks) read(user services.UserID) (states []services.Membership) {
 	return states
 }
 
-// step lets one thing happen.
+// step runs one event.
 func (w *talks) step() error {
 	id, user := services.ConversationID(1+w.random.IntN(2)), w.people[w.random.IntN(3)]
 	t := w.facts[id]
@@ -210,7 +209,7 @@ func (w *talks) recall(id services.ConversationID, at int64) {
 	w.carry(id, w.people...)
 }
 
-// lose takes a user's document away, or his states alone, or one of them.
+// lose deletes a user's document, all their states, or one state.
 func (w *talks) lose(user services.UserID) error {
 	switch w.random.IntN(3) {
 	case 0:
@@ -221,7 +220,7 @@ func (w *talks) lose(user services.UserID) error {
 	return w.c.Commands().HDel(w.ctx, conversationsKey(user), "1").Err()
 }
 
-// work lets something arrive that is on its way, now and then not for the last time.
+// work delivers one pending state, and now and then keeps it pending for another delivery.
 func (w *talks) work() error {
 	if len(w.waits) == 0 {
 		return nil
@@ -234,7 +233,7 @@ func (w *talks) work() error {
 	return arrive()
 }
 
-// shown is what a document shows of the conversations.
+// shown returns the conversations' counts that a document shows.
 func (w *talks) shown(d Document) (unread, mentions int) {
 	unread = d.Conversations.Unread
 	for _, place := range d.Conversations.ReadSide {
@@ -243,7 +242,7 @@ func (w *talks) shown(d Document) (unread, mentions int) {
 	return unread, d.Conversations.Mentions
 }
 
-// truth is what it must show: a straight count.
+// truth returns the counts that it must show, by a direct count of the facts.
 func (w *talks) truth(user services.UserID) (unread, mentions int) {
 	for _, t := range w.facts {
 		row := t.rows[user]
@@ -266,7 +265,7 @@ func (w *talks) truth(user services.UserID) (unread, mentions int) {
 	return unread, mentions
 }
 
-// consistent holds the sums against the states beside them: at every moment, whatever was lost before.
+// consistent compares the sums with the states beside them. They must agree at every moment, whatever was lost before.
 func (w *talks) consistent() error {
 	documents, err := w.c.Documents(w.ctx, w.people)
 	if err != nil {
@@ -328,8 +327,8 @@ func (w *talks) run(steps int) error {
 	return nil
 }
 
-// compare holds what a reader is shown against the facts, when all has arrived. A document that says that it is not good
-// is made again, as by its next reader; one that says that it is good is taken at its word.
+// compare compares what readers see with the facts once all states have arrived. A document marked as not good is rebuilt
+// first, as its next reader would do; a document marked as good must be right.
 func (w *talks) compare(user services.UserID) error {
 	documents, err := w.c.Documents(w.ctx, []services.UserID{user})
 	if err == nil && !documents[0].Ready {

@@ -13,12 +13,12 @@ func (v view) states(states ...services.Membership) []Result {
 	results, clamped, err := v.c.PutMemberships(v.Context(), states)
 	v.must(err)
 	if clamped > 0 {
-		v.Errorf("%d numbers below nought", clamped)
+		v.Errorf("%d negative counts", clamped)
 	}
 	return results
 }
 
-// All states of a user are one step each hundred, and what they make is read as one sum.
+// All states of a user are written in steps of 100, and read back as one sum.
 func TestManyStatesAreWrittenInBatches(t *testing.T) {
 	eachView(t, func(v view) {
 		if results := v.states(services.Membership{Conversation: 1, User: reader, Head: 2}); results[0].Status != Missing {
@@ -43,8 +43,8 @@ func TestManyStatesAreWrittenInBatches(t *testing.T) {
 	})
 }
 
-// A number below nought cannot come about; if it does, it is shown as nought and said.
-func TestANumberBelowNoughtIsSaid(t *testing.T) {
+// A negative count cannot happen; if Redis holds one all the same, it is shown as zero and reported.
+func TestANegativeCountIsReportedAndShownAsZero(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, state := range map[string]services.Membership{
 			"read further than there are messages": {Head: 2, Base: 5},
@@ -57,7 +57,7 @@ func TestANumberBelowNoughtIsSaid(t *testing.T) {
 			_, clamped, err := v.c.PutMemberships(v.Context(), []services.Membership{state})
 			v.must(err)
 			if sums := v.document().Conversations; clamped != 1 || sums.Unread != 0 || sums.Mentions != 0 {
-				v.Errorf("%s: %d were told of, %+v are shown", what, clamped, sums)
+				v.Errorf("%s: %d were reported, %+v are shown", what, clamped, sums)
 			}
 			state.Head, state.Base, state.Mentions, state.Version = 9, 5, 2, 2
 			if result := v.states(state); result[0].Status != Applied || v.document().Conversations.Unread < 4 {
@@ -81,7 +81,7 @@ func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
 }
 
-// talkBugs are what these histories must find, each by itself.
+// talkBugs are the injected bugs that these histories must find, each by itself.
 func talkBugs() map[string]injectedBug {
 	put := &conversationsPut
 	return map[string]injectedBug{

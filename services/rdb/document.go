@@ -8,11 +8,11 @@ import (
 	"tidings/services/redis"
 )
 
-// Document is the badge document of one user as Redis has it: the hash {u<number>}:b.
+// Document is the badge document of one user as Redis has it: the hash {u<ID>}:b.
 //
-//	st    0 while it is being built, 1 when good
-//	e     epoch of its birth: one of another is taken as missing, see epoch
-//	rm    stamp (us) of birth or of the last removal: an add read before it is refused
+//	st    0 while it is being built, 1 if good
+//	e     epoch of its birth: a document of another epoch counts as missing, see epoch
+//	rm    stamp (us) of birth or of the last removal: an add with an older read is refused
 //	n     version of the user's own half (us)
 //	d     the day (since 1970) on which the user was last marked active
 //	T     home feed: seen up to (post id)
@@ -20,33 +20,34 @@ import (
 //	fq ft home feed: newest entry that does not count; newest counting entry ever trimmed
 //	F     home feed: followed authors whose posts are pulled, and since when they are followed, packed
 //	L     live board: followed authors who host shows, and since when they are followed, packed
-//	Cu Cm conversations: unread and mentions over those counted when written
-//	R     conversations counted when read, and what to take from the head of each, packed
-//	fx    home feed, where posts leave the number because of their age: those up to here have, and fc is without them
-//	Cx    conversations, where messages do: the day (since 1970) on which the next one leaves the sums or the places; 0: none does
-//	Ck    how many states {u<number>}:c has: with another number some were lost
+//	Cu Cm conversations: unread and mentions of those counted when a message is written
+//	R     conversations counted when read, and what to subtract from the last sequence of each, packed
+//	fx    home feed, if posts leave the count by age: the newest post that has left it, so that fc is without it
+//	Cx    conversations, if messages leave by age: day (since 1970) on which the next leaves the sums or positions; 0: none
+//	Ck    how many states {u<ID>}:c has: with another number some were lost
 //
-// and registers, see Register.
+// and versioned fields, see Register.
 type Document struct {
 	Ready         bool // false: missing or being built, and then nothing else counts
 	N             uint64
 	Day           int64
 	Seen          services.PostID
 	FeedCount     int
-	FeedMore      bool                        // FeedCount or more
-	FeedAged      services.PostID             // posts up to it are too old to be in FeedCount
-	Unread        int                         // of the whole feed, counted in SQL because FeedCount or more of Pulled are not all
-	UnreadKnown   bool                        // Unread was counted
-	Pulled        []services.FollowedAuthor   // whose posts are not in FeedCount, in no order
-	PulledCount   services.PulledCount        // what a node knows of Pulled when it renders
-	Hosts         []services.FollowedAuthor   // whose shows are on the board, in no order
-	LiveSeen      uint64                      // live board: shows that went live up to this version of the log were seen
-	LiveCount     services.LiveCount          // what a node knows of Hosts when it renders
+	FeedMore      bool                        // the true count is FeedCount or more
+	FeedAged      services.PostID             // posts up to this one are too old to be in FeedCount
+	Unread        int                         // of the whole feed, by SQL: FeedCount or Pulled are lower bounds
+	UnreadKnown   bool                        // Unread is valid
+	Pulled        []services.FollowedAuthor   // authors whose posts are not in FeedCount, in no order
+	PulledCount   services.PulledCount        // the node's counts of Pulled at rendering
+	Hosts         []services.FollowedAuthor   // authors whose shows are on the board, in no order
+	LiveSeen      uint64                      // live board: shows that went live up to this version of the changelog were seen
+	LiveCount     services.LiveCount          // the node's counts of Hosts at rendering
 	Notifications []services.CategoryCounts   // of services.Categories, in that order
 	Messages      []services.MessageTypeState // of the configured types, in that order
 	Notice        services.NoticeState
 	Segments      services.SegmentState
-	DotsSeen      map[string]uint64 // dot -> raise (us) that the user has clicked away; nil or absent: none since Notice.DotsFrom
+	// dot -> the raise (us) that the user has dismissed; nil or absent: none since Notice.DotsFrom
+	DotsSeen      map[string]uint64
 	Policy        services.DisplayPolicy
 	Conversations services.ConversationSums
 }
@@ -75,7 +76,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	if err != nil {
 		return nil, err
 	}
-	// The epoch is taken after the answers: whatever connection they came through had told its history by then.
+	// The epoch is read after the answers: by then every connection that they came through has reported its server's history.
 	documents, epoch := make([]Document, len(users)), c.Epoch()
 	for i, command := range commands {
 		values, err := command.(*redis.SliceCmd).Result()
@@ -87,7 +88,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	return documents, nil
 }
 
-// Versions reads n of each user's document in one round trip: 0 where it is missing or being built.
+// Versions reads n of each user's document in one round trip: 0 if the document is missing or being built.
 func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]uint64, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
@@ -118,8 +119,8 @@ var versionRaise = loadScript("version_raise")
 
 var documentLost = loadScript("document_lost")
 
-// MarkLost says that the users were shown[i], versions of Redis, although their documents are older now: those are taken
-// for missing, and made again with versions above.
+// MarkLost reports that the users were shown versions shown[i] from Redis, although their documents are older now. Such
+// documents count as lost and are rebuilt with newer versions.
 func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, shown []uint64) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -129,7 +130,8 @@ func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, sho
 	return err
 }
 
-// RaiseVersions lifts the versions of documents above ones that were made up without Redis: passed[i] is of users[i].
+// RaiseVersions raises the versions of documents above the fallback versions that were made up without Redis: passed[i] belongs
+// to users[i].
 func (c *Projections) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) ([]Result, error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {

@@ -13,10 +13,10 @@ import (
 	"tidings/services/redis"
 )
 
-// pulledAuthors are some of whom a number has a zero byte and one is at its greatest.
+// pulledAuthors have values with a zero byte and a greatest value.
 var pulledAuthors = []services.FollowedAuthor{{Author: 300, Since: 7}, {Author: math.MaxUint32, Since: services.MaxPostID}, {Author: 5}}
 
-// goodValues are what Redis answers for a document.
+// goodValues are Redis' answers for a valid document.
 func goodValues() []any {
 	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", namedText(pulledAuthors...), namedText(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00",
 		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;"}
@@ -26,7 +26,7 @@ func goodValues() []any {
 	return append(values, "8;21")
 }
 
-// standard is the layout of a Redis that was opened without a word on what documents hold.
+// standard is the layout of projections that were opened without a Shape.
 var standard = newLayout([]string{services.DefaultMessageType}, nil, nil)
 
 func TestADocumentIsReadWhole(t *testing.T) {
@@ -52,10 +52,10 @@ func TestADocumentIsReadWhole(t *testing.T) {
 	}
 }
 
-func TestABrokenFieldIsNeverNought(t *testing.T) {
+func TestABrokenFieldNeverReadsAsZero(t *testing.T) {
 	broken := []any{nil, 1, "", " ", "-1", "+1", "1.5", "none", "1 ", "\x00", "18446744073709551615", "99999999999999999999",
 		"000000000000", "00000000000000", "8000000000000", "1;2;3", "1;2;3;1,2,3,4,5,6,7", "1;2;3;1,2,3,4,5,6,7,8,9", "1;-2;3;1,2,3,4,5,6,7,8", "++", "3++"}
-	right := func(field string, value any) bool { // a value that is one of this field's after all
+	right := func(field string, value any) bool { // a value that is valid for this field after all
 		text, isText := value.(string)
 		switch field {
 		case "n", "d", "fc", "Cu", "Cm":
@@ -134,8 +134,8 @@ func FuzzParseCounts(f *testing.F) {
 }
 
 func TestEveryValueOfADocumentStaysShort(t *testing.T) {
-	// One value above 64 bytes makes a document four times as large. A person would need 10,000 new groups of
-	// notifications in one day to have one.
+	// One value above 64 bytes makes a document four times as large. A user would need 10,000 new groups of notifications in
+	// one day for that.
 	counts := services.CategoryCounts{Category: services.CategoryLike, Version: 9_999_999_999, Newest: services.MaxPostID, Older: 99_999, Day: 99_999,
 		Days: [8]int{9999, 9999, 9999, 9999, 9999, 9999, 9999, 9999}}
 	eachView(t, func(v view) {
@@ -150,7 +150,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 		}
 		fields, err := v.c.Commands().HGetAll(v.Context(), badgeKey(reader)).Result()
 		v.must(err)
-		if len(fields) != 15+len(services.Categories)+1+5 { // of one category there are notifications, and so their newest place
+		if len(fields) != 15+len(services.Categories)+1+5 { // one category has notifications, and so a newest position
 			v.Errorf("%d fields: %v", len(fields), fields)
 		}
 		for name, value := range fields {

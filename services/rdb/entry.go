@@ -6,16 +6,16 @@ import (
 	"tidings/services"
 )
 
-// A member of an inbox is 19 printable bytes: the post's id (13 letters, so that members sort by it), the author's
-// number (5 letters, base 85) and a flag. 300 of them take under 8 KB, because every score is the same 0.
+// A member of an inbox is 19 printable bytes: the post's ID (13 letters, so that members sort by it), the author's ID (5
+// letters, base 85) and a flag. 300 of them take under 8 KB, because every score is the same 0.
 const (
 	idLength     = services.PostIDLetters
 	authorLength = 5
 	entryLength  = idLength + authorLength + 1
 
 	flagCounts  = '+'
-	flagListed  = '-' // listed, but not counted: one's own, and what was merged in from before the follow
-	sentinel    = '!' // sorts before every id; what follows it is the floor
+	flagListed  = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
+	sentinel    = '!' // sorts before every ID; the floor follows it
 	authorBase  = 85
 	authorFirst = '!' // '!' to 'u'
 )
@@ -40,12 +40,12 @@ func entryText(entry services.FeedEntry) string {
 	return entryStem(entry.Post, entry.Author) + string(flag)
 }
 
-// entryStem is the entry without its flag.
+// entryStem prints the entry without its flag.
 func entryStem(post services.PostID, author services.UserID) string {
 	return post.String() + authorLetters(author)
 }
 
-// parseEntry reads a member; ok is false for the sentinel and for anything that is no entry.
+// parseEntry reads a member; ok is false for the sentinel and for anything else that is not an entry.
 func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	if len(member) != entryLength {
 		return entry, false

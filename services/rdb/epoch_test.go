@@ -12,7 +12,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// What Redis holds of the reader, as a client takes it: "missing", or the number of his feed.
+// believed is the content of Redis as a client accepts it: "missing", or the count of the reader's feed.
 func (v view) believed() string {
 	v.Helper()
 	documents, err := v.c.Documents(v.Context(), []services.UserID{reader, reader})
@@ -41,7 +41,8 @@ func (v view) believed() string {
 	return fmt.Sprint(documents[0].FeedCount)
 }
 
-// losing is a Redis that can lose its last writes: settle makes what is there survive, lose makes it forget the rest.
+// losing is a Redis that can lose its last writes: settle makes the present data survive, lose makes Redis forget everything
+// after that.
 type losing struct {
 	url          string
 	settle, lose func()
@@ -76,7 +77,7 @@ func eachLosing(t *testing.T, run func(t *testing.T, store losing)) {
 		url, master, replica := redistest.SentinelServers(t)
 		run(t, losing{url: url, settle: func() {
 			master.Do("WAIT", 1, 5000)
-			replica.Pause() // it takes over without what follows
+			replica.Pause() // it takes over without the later writes
 			master.Do("CLIENT", "KILL", "TYPE", "replica")
 		}, lose: func() {
 			master.Kill()
@@ -85,7 +86,7 @@ func eachLosing(t *testing.T, run func(t *testing.T, store losing)) {
 	})
 }
 
-// A Redis that comes back with older data is not believed, by whatever node, and what is built then is believed by all.
+// When Redis comes back with older data, no node accepts that data, and every node accepts what is built afterwards.
 func TestLostWritesAreNotBelieved(t *testing.T) {
 	eachLosing(t, func(t *testing.T, store losing) {
 		v := view{t, connect(t, redis.Options{URL: store.url, Node: "one"})}
@@ -115,7 +116,7 @@ func TestLostWritesAreNotBelieved(t *testing.T) {
 			t.Fatalf("the old document is not there: fc is %q", v.field("fc"))
 		}
 		v.build(FeedFacts{Entries: posts(1, 4, counted)})
-		v.must(second.c.CheckEpoch(t.Context())) // as Watch does, for what the masters of others have to say
+		v.must(second.c.CheckEpoch(t.Context())) // as Watch does to learn of other masters
 		if v.believed() != "4" || second.believed() != "4" {
 			t.Errorf("rebuilt, %s and %s, want 4", v.believed(), second.believed())
 		}
@@ -127,7 +128,7 @@ func TestLostWritesAreNotBelieved(t *testing.T) {
 	})
 }
 
-// A rebuild in a new epoch takes nothing over, and its version is above the old one's.
+// A rebuild in a new epoch takes nothing over from the old one, and its version is above the old one's.
 func TestANewEpochBeginsAnew(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted), Seen: 5})
@@ -175,7 +176,7 @@ func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
 	})
 }
 
-// Two nodes on a cluster: the one that has not noticed a failover does not begin anew what the other has built.
+// Two nodes on a cluster: the node that has not noticed a failover does not discard what the other has built.
 func TestANodeThatHasNotNoticedDoesNotTearDown(t *testing.T) {
 	url, servers := redistest.ClusterServers(t)
 	v, late := view{t, connect(t, redis.Options{URL: url})}, view{t, connect(t, redis.Options{URL: url})}
@@ -187,14 +188,14 @@ func TestANodeThatHasNotNoticedDoesNotTearDown(t *testing.T) {
 	if got := late.believed(); got != "missing" {
 		t.Fatalf("the late node believes %s", got)
 	}
-	<-time.After(300 * time.Millisecond) // while the last answer is trusted, nobody is asked again
+	<-time.After(300 * time.Millisecond) // while the last answer is trusted, no master is asked again
 	late.begin(false)
 	if late.believed() != "3" || v.believed() != "3" {
 		t.Errorf("begun again by the late node: %s and %s, want 3", late.believed(), v.believed())
 	}
 }
 
-// A promotion that no connection notices is found by the watch.
+// The watch finds a promotion that no connection notices.
 func TestTheWatchFindsAChangeBehindOpenConnections(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
@@ -214,7 +215,7 @@ func TestTheWatchFindsAChangeBehindOpenConnections(t *testing.T) {
 	})
 }
 
-// A view of another epoch is taken as missing, and begun anew; a removal before that stays fenced.
+// A view of another epoch counts as missing and is rebuilt. Reads from before an earlier removal stay refused.
 func TestAViewOfAnotherEpochIsMissing(t *testing.T) {
 	eachView(t, func(v view) {
 		news := services.View{Code: "news"}

@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// Keys that are made at one moment, or visited at one, end at many; a document and its inbox end together.
+// Keys that are made or visited at the same moment end at many different moments. A document and its inbox end together.
 func TestKeysOfACrowdDoNotEndTogether(t *testing.T) {
 	eachView(t, func(v view) {
 		const crowd, lifetime = 200, 1000 * time.Hour
@@ -27,7 +27,7 @@ func TestKeysOfACrowdDoNotEndTogether(t *testing.T) {
 	})
 }
 
-// spread wants the users' keys to end at many moments of the last sixteenth of a lifetime.
+// spread checks that the users' keys end at many moments within the last sixteenth of a lifetime.
 func (v view) spread(what string, users []services.UserID, lifetime time.Duration) {
 	v.Helper()
 	ends := map[time.Duration]int{}

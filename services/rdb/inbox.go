@@ -16,17 +16,17 @@ type Status int
 
 // The statuses, as the scripts answer them.
 const (
-	Missing Status = 0 // the view is not there: its next reader builds it
+	Missing Status = 0 // there is no view: its next reader builds it
 	Applied Status = 1 // changed; N is the new version
 	Same    Status = 2 // there was nothing to change
-	Retry   Status = 3 // the SQL read behind it is older than a removal: read again, for this user
+	Retry   Status = 3 // the SQL read behind the call is older than a removal: read again, for this user
 )
 
 // Result is what a script did for one user.
 type Result struct {
 	Status Status
 	N      uint64   // with Applied: the version of the document now
-	Short  bool     // with Applied: the inbox may lack older posts, a refill is due
+	Short  bool     // with Applied: the inbox may lack older posts, so a refill is due
 	Nodes  []string // with Applied: the nodes on which the user is online
 }
 
@@ -46,7 +46,7 @@ var (
 	activity     = loadScript("activity")
 )
 
-// viewKeys are the parts of a user's view, as the scripts have them that make it.
+// viewKeys are the keys of a user's view in the order of the scripts that build it.
 func viewKeys(user services.UserID) []string {
 	return []string{badgeKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)}
 }
@@ -55,8 +55,8 @@ func inboxKeys(user services.UserID) []string {
 	return []string{badgeKey(user), inboxKey(user), onlineKey(user)}
 }
 
-// Now takes a stamp that is good for any user: take it before the SQL read that an add will rest on. On a
-// cluster it lies a second back, because the masters' clocks differ.
+// Now takes a stamp that is valid for any user. Take it before the SQL read that an add is based on. On a cluster the stamp is
+// a second in the past, because the masters' clocks differ.
 func (c *Projections) Now(ctx context.Context) (Stamp, error) {
 	t, err := c.Commands().Time(ctx).Result()
 	if err != nil {
@@ -81,17 +81,17 @@ func (c *Projections) AddToInboxes(ctx context.Context, stamp Stamp, adds []Add)
 	return c.results(ctx, inboxAdd, calls)
 }
 
-// Merge is what was read for one reader, to be merged into what he has.
+// Merge is the result of a SQL read for one reader, to be merged into their view.
 type Merge struct {
 	Reader  services.UserID
 	Stamp   Stamp
-	Fence   bool // the edge may be new: whatever was read before is refused afterwards, since its entries may count differently
+	Fence   bool // the edge may be new: every earlier read is refused afterwards, since its entries may count differently
 	Pulled  []services.FollowedAuthor
 	Hosts   []services.FollowedAuthor
 	Entries []services.FeedEntry
 }
 
-// MergeIntoInbox merges what was read for one reader.
+// MergeIntoInbox merges the result of a SQL read for one reader.
 func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (Result, error) {
 	args := []any{merge.Stamp.text(), "0", namedText(merge.Pulled...), namedText(merge.Hosts...)}
 	if merge.Fence {
@@ -103,15 +103,14 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (Result, 
 	return c.result(ctx, inboxMerge, redis.Call{Keys: inboxKeys(merge.Reader), Args: args})
 }
 
-// DropFromInbox takes everything of an author out of a reader's views: his posts, whichever way they come into the feed, and
-// his shows.
+// DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and their shows.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (Result, error) {
 	return c.result(ctx, inboxDrop, redis.Call{
 		Keys: append(inboxKeys(reader), replaysKey(reader)), Args: []any{authorLetters(author), authorBytes(author)},
 	})
 }
 
-// DeleteFromInboxes takes one post out of many inboxes, one round trip for each 500.
+// DeleteFromInboxes removes one post from many inboxes, one round trip for each 500.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]Result, error) {
 	calls := make([]redis.Call, len(readers))
 	stem := entryStem(post, author)
@@ -121,12 +120,12 @@ func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.
 	return c.results(ctx, inboxDelete, calls)
 }
 
-// MarkFeedSeen moves the reader's "seen up to" forward; an older one changes nothing.
+// MarkFeedSeen advances the reader's "seen up to"; an older position changes nothing.
 func (c *Projections) MarkFeedSeen(ctx context.Context, reader services.UserID, upTo services.PostID) (Result, error) {
 	return c.result(ctx, feedSeen, redis.Call{Keys: inboxKeys(reader), Args: []any{upTo.String()}})
 }
 
-// AgeFeeds takes the posts up to one out of readers' numbers, because they are too old for them; an older one changes nothing.
+// AgeFeeds removes the posts up to one from readers' counts, because they are too old; an older post changes nothing.
 func (c *Projections) AgeFeeds(ctx context.Context, readers []services.UserID, upTo services.PostID) ([]Result, error) {
 	calls := make([]redis.Call, len(readers))
 	for i, reader := range readers {
@@ -135,8 +134,8 @@ func (c *Projections) AgeFeeds(ctx context.Context, readers []services.UserID, u
 	return c.results(ctx, feedAged, calls)
 }
 
-// BeginRebuild makes what is missing of the users' documents and inboxes and answers the stamps under which their
-// facts are to be read. With refill the inboxes are opened below their floors as well.
+// BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be
+// read. With refill it also opens the inboxes below their floors.
 func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]Stamp, error) {
 	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().births...)
 	if refill {
@@ -159,8 +158,8 @@ func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID,
 	return stamps, nil
 }
 
-// StampOf takes a stamp for one user on his own master: the one to read again under after Retry. It is 0 when he
-// has no document, and then there is nothing to add to.
+// StampOf takes a stamp for one user on their own master: read again under it after Retry. It is 0 if the user has no document:
+// nothing can be added then.
 func (c *Projections) StampOf(ctx context.Context, user services.UserID) (Stamp, error) {
 	replies, err := c.changeViews(ctx, stampScript, []redis.Call{{Keys: []string{badgeKey(user)}}})
 	if err != nil {
@@ -169,7 +168,7 @@ func (c *Projections) StampOf(ctx context.Context, user services.UserID) (Stamp,
 	return stampOf(replies[0])
 }
 
-// stampOf reads the stamp that a script answered.
+// stampOf reads the stamp that a script returned.
 func stampOf(r redis.Reply) (Stamp, error) {
 	if r.Err != nil {
 		return 0, redis.Unavailable(r.Err)
@@ -182,18 +181,18 @@ func stampOf(r redis.Reply) (Stamp, error) {
 	return Stamp(stamp), nil
 }
 
-// FeedFacts is what SQL knows of one reader's feed, read under a stamp of BeginRebuild.
+// FeedFacts are SQL's data of one reader's feed, read under a stamp of BeginRebuild.
 type FeedFacts struct {
 	Reader         services.UserID
 	Stamp          Stamp
 	Seen           services.PostID           // seen up to
-	Pulled         []services.FollowedAuthor // whose posts are not among Entries
-	Hosts          []services.FollowedAuthor // who have shows
+	Pulled         []services.FollowedAuthor // authors whose posts are not among Entries
+	Hosts          []services.FollowedAuthor // authors who have shows
 	Entries        []services.FeedEntry      // the newest
-	Floor          services.PostID           // the newest older than Entries, 0 when there is none
-	TrimmedCounted services.PostID           // the newest that counts at or below Floor, 0 when there is none
+	Floor          services.PostID           // the newest post older than Entries, 0 if there is none
+	TrimmedCounted services.PostID           // the newest counting post at or below Floor, 0 if there is none
 	Day            int64                     // of activity, days since 1970
-	Lifetime       time.Duration             // how long the keys live without a further visit, at most
+	Lifetime       time.Duration             // the keys' longest lifetime without a further visit
 }
 
 // EndRebuild merges the facts and marks the document good.
@@ -210,14 +209,14 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts) (Result, 
 	})
 }
 
-// secondsToLive is up to a sixteenth less than a lifetime: keys that were made together, as after a loss, are not to end
-// together and be rebuilt by a crowd.
+// secondsToLive subtracts up to a sixteenth from a lifetime: keys that were made together, as after a loss, must not end
+// together, or a crowd of readers would rebuild them at once.
 func secondsToLive(lifetime time.Duration) int64 {
 	seconds := int64(lifetime / time.Second)
 	return seconds - rand.Int64N(seconds/16+1)
 }
 
-// MarkActive notes the day on the users' documents and lets their keys live for lifetime from now, at most.
+// MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now.
 func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -231,11 +230,11 @@ func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, d
 type InboxPage struct {
 	Ready   bool // false: the inbox is missing or being built
 	Entries []services.FeedEntry
-	Cut     bool // older posts exist and are not listed: feeds end at their 300th entry
+	Cut     bool // older posts exist and are not listed: a feed ends at its 300th entry
 
-	Pulled []services.FollowedAuthor // whose posts are to be merged in
-	Above  int                       // how many entries the inbox has that are not below the page
-	Floor  services.PostID           // the newest ever trimmed from the inbox; 0: it holds all there is
+	Pulled []services.FollowedAuthor // authors whose posts the caller merges in
+	Above  int                       // how many entries of the inbox are above the page or in it
+	Floor  services.PostID           // the newest entry ever trimmed from the inbox; 0: none was
 	Seen   services.PostID           // seen up to
 	Day    int64                     // on which the reader was last marked active, since 1970
 }
@@ -282,7 +281,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	return page, nil
 }
 
-// inboxState reads what the document says of the inbox, and its sentinel.
+// inboxState reads the document's fields that the inbox needs, and the inbox's sentinel.
 func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
 	if fields[0] != "1" || fields[1] != epoch || len(first) == 0 || first[0] == "" || first[0][0] != sentinel {
 		return page
@@ -292,14 +291,15 @@ func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
 	p := &parser{failed: !hasPulled || !hasSeen}
 	page.Pulled, page.Seen, page.Floor = p.unpackNamed(pulled), p.place(seen), p.place(first[0][1:])
 	if day, ok := fields[4].(string); ok {
-		page.Day, _ = strconv.ParseInt(day, 10, 64) // what is none is a day long ago, and he is taken for one who returns
+		// an unreadable day becomes day 0, so that the user is treated as one who returns
+		page.Day, _ = strconv.ParseInt(day, 10, 64)
 	}
 	page.Ready, page.Cut = !p.failed, page.Floor > 0
 	return page
 }
 
-// AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first, also those below what Inbox lists
-// and those of an inbox that is being built. Without an inbox there are none.
+// AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first. It includes posts below what Inbox lists
+// and posts of an inbox that is being built. Without an inbox the result is empty.
 func (c *Projections) AuthorInInbox(ctx context.Context, reader, author services.UserID) ([]services.PostID, error) {
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) { p.ZRange(ctx, inboxKey(reader), 0, -1) })
 	if err != nil {
@@ -324,8 +324,8 @@ func (c *Projections) result(ctx context.Context, script *redis.Script, one redi
 	return results[0], nil
 }
 
-// results runs a script that answers {status, n, short, nodes...}. One failed call fails them all: the scripts
-// repeat without harm, and so does the caller.
+// results runs a script that returns {status, n, short, nodes...}. One failed call fails them all: the scripts, and therefore
+// the callers, may be repeated without harm.
 func (c *Projections) results(ctx context.Context, script *redis.Script, calls []redis.Call) ([]Result, error) {
 	replies, err := c.changeViews(ctx, script, calls)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"tidings/tests/histories"
 )
 
-// patience is how long a history waits for an answer: it is about order, not about time.
+// patience is how long a history waits for an answer. It is long because a history tests order, not time.
 const patience = 10 * time.Second
 
-// history runs one world with people of its own. The same number is the same history.
+// history runs one world with people of its own. The same number gives the same history.
 func history(ctx context.Context, client *Projections, number int, plant func(*world)) error {
 	w := newWorld(ctx, client, uint64(number), services.UserID(1+number*people))
 	if plant != nil {
@@ -24,11 +24,11 @@ func history(ctx context.Context, client *Projections, number int, plant func(*w
 	return w.run(30 + number%3*30)
 }
 
-// few histories are tried with each commit on every engine, beside those that are known to find a bug.
+// few is how many histories run with each commit on every engine, beside those that are known to find a bug.
 const few = 10
 
-// chosen are the first histories, up to full where the full set is asked for, and those that once found a bug: they are worth
-// another look.
+// chosen are the first few histories, all up to full if the full set is asked for, and those that once found a bug, because
+// they are worth repeating.
 func chosen(t *testing.T, full int, bugs map[string]injectedBug) map[int]bool {
 	t.Helper()
 	all := map[int]bool{}
@@ -55,7 +55,7 @@ func TestTheInboxEqualsTheFactsAfterEveryHistory(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 20) })
 }
 
-// replacement is a bug planted into a script.
+// replacement is an injected bug in a script.
 type replacement struct {
 	in       **redis.Script
 	old, new string
@@ -63,15 +63,15 @@ type replacement struct {
 
 const stampCheck = "if tonumber(ARGV[1]) <= d.rm then return { 3 } end\n"
 
-// A injectedBug is in scripts, or in the work that calls them.
+// An injectedBug is in scripts, or in the work that calls them.
 type injectedBug struct {
 	scripts []replacement
 	world   func(*world)
 	talks   func(*talks)
-	known   int // a history that finds it; another is looked for when it no longer does
+	known   int // a history that finds it; the test looks for another if this one no longer does
 }
 
-// injectedBugs are what the histories must find, each by itself: the rules of MODEL, one left out at a time.
+// injectedBugs are the bugs that the histories must find, each by itself: the rules of MODEL, one left out at a time.
 var injectedBugs = map[string]injectedBug{
 	"an add as old as it likes":    {scripts: []replacement{{&inboxAdd, stampCheck, ""}}, known: 212},
 	"a merge as old as it likes":   {scripts: []replacement{{&inboxMerge, stampCheck, ""}}, known: 16},
@@ -98,8 +98,8 @@ var injectedBugs = map[string]injectedBug{
 	"a version that stands still":    {scripts: []replacement{{&inboxDelete, "d.n = math.max(now(), d.n + 1)", ""}}, known: 11},
 }
 
-// plant runs a test for each bug, on an empty Redis: first the history that is known to find it, then the others up to most.
-// The bug must be found by a history that is tried with each commit.
+// plant runs a test for each bug, on an empty Redis: first the history that is known to find it, then the others up to most. A
+// history that runs with each commit must find the bug.
 func plant(t *testing.T, bugs map[string]injectedBug, most int, run func(client *Projections, number int, bug injectedBug) error) {
 	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience})
 	for name, bug := range bugs {
@@ -118,7 +118,7 @@ func plant(t *testing.T, bugs map[string]injectedBug, most int, run func(client 
 			number := bug.known
 			err := run(client, number, bug)
 			for next := 0; err == nil && next < most; next++ {
-				if number = next; number != bug.known { // the people of that one have been used
+				if number = next; number != bug.known { // the known history's people already exist
 					err = run(client, number, bug)
 				}
 			}

@@ -12,42 +12,43 @@ import (
 	"tidings/services"
 )
 
-// A world is the facts of a few people, in maps where the program has SQL, and the work that the facts cause. The work
-// is done on a real Redis by the real scripts, in the steps in which services/fanout does it: between any two steps
-// others may run, a step may be repeated, and a worker may die. One world is one history; a seed makes it anew.
+// A world is the facts of a few people, in maps where the program has SQL, and the work that the facts cause. The real scripts
+// do the work on a real Redis, in the steps of services/fanout: between any two steps others may run, a step may be repeated,
+// and a worker may die. One world is one history; a seed reproduces it.
 type world struct {
 	ctx    context.Context
 	client *Projections
 	random *rand.Rand
 	users  []services.UserID
 
-	deck   []int  // of events, to draw from
-	pair   bool   // everything happens between two of them
-	lost   [2]int // from which to which of a user's keys are lost: the document, the inbox, both
+	deck   []int  // event kinds to draw from
+	pair   bool   // every event concerns the same two people
+	lost   [2]int // range of a user's keys that are lost: the document, the inbox, both
 	stalls int    // one pause in so many is a long one
 
 	posts map[services.PostID]*services.Post
-	edges map[edge]services.PostID // since
+	edges map[edge]services.PostID // the time of the follow
 	seen  map[services.UserID]services.PostID
-	pulls map[services.UserID]bool // whose followers' documents name them
-	hosts map[services.UserID]bool // the same, for their shows; nil: nobody has any
+	pulls map[services.UserID]bool // authors named in their followers' documents
+	hosts map[services.UserID]bool // the same for hosts of shows; nil: nobody has any
 	ended map[services.PostID]ReplayEntry
-	last  services.PostID   // greatest id given away
-	held  []services.PostID // ids given away to transactions that have not committed
+	last  services.PostID   // greatest ID that was assigned
+	held  []services.PostID // IDs assigned to transactions that have not committed
 
 	queue   []*worker
 	shown   map[services.UserID]snapshot
 	trace   []string
-	rereads bool // off is a planted bug: a removal does not read its edge again
-	early   bool // a planted bug: replays are read before their list is made
-	late    bool // a planted bug: followers' documents name an author before it is written down that they are to
-	sweeps  bool // off is a planted bug: a follow does not look for what was deleted before it
-	depth   int  // how many posts of an author a follow reads: one more than an inbox holds, so that it is trimmed and has a floor
+	rereads bool // off is an injected bug: a removal does not read its edge again
+	early   bool // an injected bug: replays are read before their list is made
+	late    bool // an injected bug: followers' documents name an author before the author is stored as pulled
+	sweeps  bool // off is an injected bug: a follow does not look for posts that were deleted before it
+	// how many posts of an author a follow reads: one more than an inbox holds, so that it is trimmed and has a floor
+	depth int
 }
 
 type edge struct{ reader, author services.UserID }
 
-// A worker does a job from one pause to the next. It is started by its first step.
+// A worker runs a job from one pause to the next. Its first step starts it.
 type worker struct {
 	name    string
 	do      func(pause func()) error
@@ -58,7 +59,7 @@ type worker struct {
 
 const (
 	people = 3
-	// worldChunk is how many followers a chunk has: two, so that three people are two chunks.
+	// worldChunk is the number of followers in a chunk: two, so that three people make two chunks.
 	worldChunk = 2
 	worldRound = 20
 	// worldEntries is how many posts an inbox can hold.
@@ -82,8 +83,8 @@ func newWorld(ctx context.Context, client *Projections, seed uint64, first servi
 	return w
 }
 
-// run lets a history happen, brings it to rest and compares what is there with the facts. The views are checked
-// after every step as well.
+// run runs a history to its end, lets all work finish and compares Redis with the facts. It also checks the views after every
+// step.
 func (w *world) run(steps int) (err error) {
 	defer func() {
 		for _, worker := range w.queue {
@@ -106,8 +107,8 @@ func (w *world) run(steps int) (err error) {
 	return w.compare()
 }
 
-// The kinds of events. Each history has a mix of its own, in which some do not occur at all: what takes several events
-// of a few kinds is met far sooner than where everything happens all the time.
+// The kinds of events. Each history has its own mix, in which some kinds do not occur at all: a bug that needs several events
+// of a few kinds shows far sooner than if all kinds occur all the time.
 const (
 	publish = iota
 	follow
@@ -120,7 +121,7 @@ const (
 	kinds
 )
 
-// The kinds that only some histories have: the first those of pulled authors, the others those of boards.
+// The kinds that only some histories have: first those of pulled authors, then those of boards.
 const (
 	flip = kinds + iota
 	endShow
@@ -140,7 +141,7 @@ func (w *world) mix() (deck []int) {
 	return deck
 }
 
-// event lets one thing happen.
+// event runs one event.
 func (w *world) event() error {
 	user, other := w.anyone(), w.anyone()
 	if w.pair {
@@ -196,7 +197,7 @@ func (w *world) follow(reader, author services.UserID) {
 	w.projectEdge(reader, author)
 }
 
-// projectEdge leaves a job. Where one of this pair waits already, the two may be claimed together and become one.
+// projectEdge queues a job. If a job of this pair is queued already, the two may be claimed together and become one.
 func (w *world) projectEdge(reader, author services.UserID) {
 	name := fmt.Sprintf("edge %d/%d", reader, author)
 	if w.random.IntN(2) == 0 {
@@ -205,7 +206,7 @@ func (w *world) projectEdge(reader, author services.UserID) {
 	w.enqueue(name, func(pause func()) error { return w.reconcile(pause, reader, author) })
 }
 
-// publish commits a post. Its id may have been given away long before.
+// publish commits a post. Its ID may have been assigned long before.
 func (w *world) publish(author services.UserID) {
 	id := w.id()
 	if w.random.IntN(6) == 0 {
@@ -220,7 +221,7 @@ func (w *world) publish(author services.UserID) {
 	w.enqueue(fmt.Sprintf("fan-out %d", id), func(pause func()) error { return w.spread(pause, id, false) })
 }
 
-// lose takes keys away, as an eviction or a flush does.
+// lose deletes keys, as an eviction or a flush does.
 func (w *world) lose(user services.UserID) error {
 	keys := inboxKeys(user)[w.lost[0]:w.lost[1]]
 	w.say("lost: %v", keys)
@@ -230,7 +231,7 @@ func (w *world) lose(user services.UserID) error {
 	return w.check()
 }
 
-// visit is a user who looks: what is missing is rebuilt. Now and then it is rebuilt although it is there.
+// visit is a read by the user: whatever is missing is rebuilt. Now and then it is rebuilt although it is there.
 func (w *world) visit(user services.UserID) error {
 	ready, err := w.ready(user)
 	if err != nil || ready && w.random.IntN(2) == 0 {
@@ -250,9 +251,9 @@ func (w *world) ready(user services.UserID) (bool, error) {
 	return documents[0].Ready && page.Ready, err
 }
 
-// work lets one worker go on, to the end or until it stalls; the stalled ones go on only now and then, when much has
-// happened since their last step. With trouble the job may be given to a second worker as well, and a worker may die in
-// the middle, when its job begins anew.
+// work lets one worker continue, to its end or until it stalls. Stalled workers continue only now and then, when much has
+// happened since their last step. With trouble a second worker may get the job as well, and a worker may die in the middle;
+// then its job starts over.
 func (w *world) work(trouble bool) error {
 	if len(w.queue) == 0 {
 		return nil
@@ -344,7 +345,7 @@ func (w *world) id() services.PostID {
 	return w.last
 }
 
-// ids are the posts that fit, newest first.
+// ids are the matching posts, newest first.
 func (w *world) ids(fits func(*services.Post) bool) []services.PostID {
 	var ids []services.PostID
 	for id, post := range w.posts {
@@ -357,7 +358,7 @@ func (w *world) ids(fits func(*services.Post) bool) []services.PostID {
 	return ids
 }
 
-// homeFeed is what SQL says of a reader's feed, newest first.
+// homeFeed is a reader's feed by the facts, newest first.
 func (w *world) homeFeed(reader services.UserID) []services.FeedEntry {
 	var entries []services.FeedEntry
 	for _, id := range w.ids(func(post *services.Post) bool { return !post.Deleted }) {

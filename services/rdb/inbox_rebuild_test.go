@@ -50,14 +50,14 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 		for _, field := range fields {
 			for _, value := range []string{"", "?", "-1", "OOOOOOOOOOOOO", "none"} {
 				if (field == "R" || field == "F" || field == "L") && value == "" {
-					continue // as good as any
+					continue // equally valid
 				}
 				if value == "none" {
 					v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), field).Err())
 				} else {
 					v.set(field, value)
 				}
-				unread := slices.Contains([]string{"rm", "fq", "ft", "Ck"}, field) // the scripts' own
+				unread := slices.Contains([]string{"rm", "fq", "ft", "Ck"}, field) // only scripts read these
 				if d := v.document(); d.Ready && !unread {
 					v.Errorf("%s = %q: the document is %+v, want not ready", field, value, d)
 				}
@@ -78,7 +78,7 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 	})
 }
 
-// Whatever other hands have left where a rebuild puts its entries, or made of the order of an inbox, it makes the inbox whole.
+// Whatever something else has left in the rebuild's own key, or done to the order of an inbox: a rebuild makes the inbox whole.
 func TestARebuildGathersItsEntriesAnew(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, spoil := range map[string]func() error{
@@ -104,7 +104,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 		v.want("more below, unseen", v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9}), Applied, "30+", posts(11, 40, counted)...)
 		stamp := v.stamp()
 		v.want("a listed post below the floor", v.add(stamp, listed(10)), Same, "30+", posts(11, 40, counted)...)
-		// The inbox stays the same, and the number that nodes count on from it may not.
+		// The inbox stays the same, but the count that nodes add to may not.
 		v.want("a counting one below the trimmed", v.add(stamp, counted(9)), Applied, "30+", posts(11, 40, counted)...)
 		v.want("merged below the floor", v.merge(stamp, false, counted(8), listed(7)), Applied, "30+", posts(11, 40, counted)...)
 		v.want("seen up to the trimmed", v.see(9), Applied, "30", posts(11, 40, counted)...)
@@ -116,7 +116,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 		if v.must(err); !page.Cut {
 			v.Error("posts lie below the floor, and nothing is cut")
 		}
-		// A refill opens it, and nobody is shown the state between.
+		// A refill opens the inbox, and no reader sees the state in between.
 		stamp = v.begin(true)
 		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Ready || v.document().Ready {
 			v.Errorf("a feed that is being refilled is shown: %+v, %v", page, err)
@@ -172,11 +172,11 @@ func TestShortAsksForARefill(t *testing.T) {
 		if result := v.build(FeedFacts{Stamp: v.begin(true), Entries: posts(14, 312, foreign)}); result.Short {
 			v.Errorf("299 are all there are: %+v", result)
 		}
-		// Everything of the author was trimmed unseen: only SQL knows what is left of the count.
+		// All posts of the author were trimmed unseen: only SQL can tell how many counting posts are left.
 		facts := FeedFacts{Entries: posts(13, 312, foreign), Floor: 12, TrimmedCounted: 12}
 		v.build(facts)
 		if result := v.drop(author); result.Status != Applied || !result.Short {
-			v.Errorf("dropped, and what was trimmed may be his: %+v, want short", result)
+			v.Errorf("after dropping an author whose entries may have been trimmed: %+v, want short", result)
 		}
 		v.see(12)
 		if result := v.drop(author); result.Status != Same {
@@ -234,7 +234,7 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
-	// A real moment: ids of 2026, greatest author numbers, the count at its longest.
+	// Realistic sizes: IDs of 2026, the greatest author IDs, the longest count.
 	first := services.PostIDAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
 	entries := posts(first, first+worldEntries-1, counted)
 	for i := range entries {
@@ -256,7 +256,7 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 	}
 }
 
-// Somebody in two conversations who has read an announcement, and has unread messages and mentions in both.
+// A user in two conversations who has read an announcement, with unread messages and mentions in both.
 func TestMemoryOfAnIdleUserInTwoConversations(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}

@@ -10,14 +10,14 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// A long feed is one reader's, of hundreds of posts: what an inbox trims, refuses and reads again. Nothing happens at
-// the same time here; that is what worlds are for.
+// A longFeed is the feed of one reader with hundreds of posts. It tests what an inbox trims, refuses and reads again. Nothing
+// is concurrent here; worlds test that.
 type longFeed struct {
 	world
 	reader  services.UserID
 	authors []services.UserID
-	own     int  // of ten posts so many are the reader's own, which do not count
-	loud    bool // one author writes nearly everything
+	own     int  // so many of ten posts are the reader's own, which do not count
+	loud    bool // one author writes nearly all posts
 }
 
 func newLongFeed(t *testing.T, client *Projections, seed uint64) *longFeed {
@@ -80,7 +80,7 @@ func (f *longFeed) publishMany(number int) error {
 	return f.push(ids...)
 }
 
-// commitLate publishes a post whose id was given away long ago. It comes by a push, or alone as after a RETRY.
+// commitLate publishes a post whose ID was assigned long ago. It arrives by a push, or alone as after a RETRY.
 func (f *longFeed) commitLate() error {
 	if len(f.held) == 0 {
 		return nil
@@ -96,7 +96,7 @@ func (f *longFeed) commitLate() error {
 	return f.addAgain(func() {}, f.reader, id)
 }
 
-// longRebuild is what a rebuild reads of a long feed: what an inbox holds, and what lies below.
+// longRebuild reads a rebuild's facts of a long feed: the posts that an inbox holds, and the newest below them.
 func (f *longFeed) longRebuild(refill bool) error {
 	f.say("rebuild, refill %v", refill)
 	stamps, err := f.client.BeginRebuild(f.ctx, f.users, refill)
@@ -126,7 +126,7 @@ func (f *longFeed) unfollowOrFollow() error {
 		return f.reconcile(func() {}, f.reader, pair.author)
 	}
 	if f.random.IntN(3) == 0 {
-		// Both before either was carried.
+		// Both jobs are queued before either is applied.
 		f.edges[pair] = f.id()
 		f.say("unfollows and follows %d", pair.author)
 		return f.reconcile(func() {}, f.reader, pair.author)
@@ -189,8 +189,8 @@ func (f *longFeed) event() error {
 	}
 }
 
-// hold compares the view with the facts: the newest 300 are listed, neither more nor fewer, in pages of any length, and
-// the count is the true one, or says that it may be more.
+// hold compares the view with the facts: exactly the newest 300 are listed, in pages of any length, and the count is exact or
+// says that it may be more.
 func (f *longFeed) hold() error {
 	facts, true_ := f.homeFeed(f.reader), 0
 	for _, entry := range facts {
@@ -260,7 +260,7 @@ func (f *longFeed) run(events int) (err error) {
 	return nil
 }
 
-// longHistory runs one long feed of a reader of its own. The same number is the same feed.
+// longHistory runs one long feed of a new reader. The same number gives the same feed.
 func longHistory(t *testing.T, client *Projections, number int, plant func(*world)) error {
 	feed := newLongFeed(t, client, uint64(number))
 	if plant != nil {
@@ -283,7 +283,7 @@ func TestALongFeedIsItsNewestThreeHundred(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 2) })
 }
 
-// trimmingBugs are what long feeds must find.
+// trimmingBugs are the injected bugs that long feeds must find.
 var trimmingBugs = map[string]injectedBug{
 	"a trim that forgets what counted":    {scripts: []replacement{{&inboxAdd, "if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end", ""}}, known: 1},
 	"a trim that keeps the old floor":     {scripts: []replacement{{&inboxAdd, "d.floor = gone[#gone]:sub(1, 13)\n", ""}}, known: 7},

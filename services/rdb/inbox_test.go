@@ -19,7 +19,7 @@ const (
 	other  = services.UserID(9)
 )
 
-// view is one reader's feed on one Redis, for tests that take a script down every way it has.
+// view is one reader's feed on one Redis, for tests that cover every branch of a script.
 type view struct {
 	*testing.T
 	c *Projections
@@ -58,7 +58,7 @@ func (v view) begin(refill bool) Stamp {
 	return stamps[0]
 }
 
-// stamp is one of this moment; on a cluster a removal would refuse those of Now for a second.
+// stamp takes a stamp of this moment. On a cluster a removal would refuse the stamps of Now for a second.
 func (v view) stamp() Stamp {
 	v.Helper()
 	stamp, err := v.c.StampOf(v.Context(), reader)
@@ -127,7 +127,7 @@ func (v view) document() Document {
 	return documents[0]
 }
 
-// want checks what a script did, and that the reader's feed is as it should be after it.
+// want checks a script's result and the reader's feed after it.
 func (v view) want(what string, result Result, status Status, count string, entries ...services.FeedEntry) {
 	v.Helper()
 	if result.Status != status || (result.N > 0) != (status == Applied) {
@@ -155,7 +155,7 @@ func listed(id services.PostID) services.FeedEntry {
 	return services.FeedEntry{Post: id, Author: author}
 }
 
-// posts are entries with the ids from first to last.
+// posts are entries with the IDs from first to last.
 func posts(first, last services.PostID, make func(services.PostID) services.FeedEntry) (entries []services.FeedEntry) {
 	for id := first; id <= last; id++ {
 		entries = append(entries, make(id))
@@ -163,7 +163,7 @@ func posts(first, last services.PostID, make func(services.PostID) services.Feed
 	return entries
 }
 
-// everyWrite are the scripts that change what is there, each with arguments that would change something.
+// everyWrite are the scripts that change existing keys, each with arguments that would change something.
 func (v view) everyWrite() map[string]func(Stamp) Result {
 	return map[string]func(Stamp) Result{
 		"add":    func(stamp Stamp) Result { return v.add(stamp, counted(50)) },
@@ -314,7 +314,7 @@ func TestVersionsAndFencesRiseThoughTheClockStandsBehind(t *testing.T) {
 	})
 }
 
-func TestLiveLeasesAreToldAndNoOthers(t *testing.T) {
+func TestOnlyLiveLeasesAreNotified(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted)})
 		now := time.Now().UnixMilli()
@@ -329,7 +329,7 @@ func TestLiveLeasesAreToldAndNoOthers(t *testing.T) {
 			}
 		}
 		if result := v.see(3); result.Nodes != nil {
-			v.Errorf("nothing changed and %q are told", result.Nodes)
+			v.Errorf("nothing changed and %q are notified", result.Nodes)
 		}
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"tidings/services/redis"
 )
 
-// The work of a world: what services/fanout does, with a pause wherever another process could come between.
+// The work of a world: the steps of services/fanout, with a pause wherever another process could run in between.
 
-// spread serves the author himself and then cuts his followers of this moment into chunks.
+// spread updates the author's own feed and then cuts the current followers into chunks.
 func (w *world) spread(pause func(), id services.PostID, remove bool) error {
 	author := w.posts[id].Author
 	var err error
@@ -38,7 +38,7 @@ func (w *world) spread(pause func(), id services.PostID, remove bool) error {
 	return nil
 }
 
-// chunk serves the followers with numbers above after, up to to, as they are when it runs.
+// chunk updates the followers with IDs above after, up to to, as they are when it runs.
 func (w *world) chunk(pause func(), id services.PostID, remove bool, after, to services.UserID) error {
 	stamp, err := w.client.Now(w.ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (w *world) chunk(pause func(), id services.PostID, remove bool, after, to s
 	return nil
 }
 
-// addAgain reads one post and one edge again for one reader.
+// addAgain rereads one post and one edge for one reader.
 func (w *world) addAgain(pause func(), reader services.UserID, id services.PostID) error {
 	for range worldRound {
 		stamp, err := w.client.StampOf(w.ctx, reader)
@@ -108,7 +108,7 @@ func (w *world) addAgain(pause func(), reader services.UserID, id services.PostI
 	return fmt.Errorf("post %d for reader %d: refused %d times", id, reader, worldRound)
 }
 
-// reconcile brings what a reader has of an author in line with the edge of this moment.
+// reconcile makes a reader's posts of an author agree with the current edge.
 func (w *world) reconcile(pause func(), reader, author services.UserID) error {
 	for range worldRound {
 		stamp, err := w.client.StampOf(w.ctx, reader)
@@ -158,8 +158,8 @@ func (w *world) reconcile(pause func(), reader, author services.UserID) error {
 	return fmt.Errorf("reader %d and author %d: refused %d times", reader, author, worldRound)
 }
 
-// sweep takes out of the reader's inbox what the author deleted while the reader had unfollowed him: the removal was
-// carried to those who followed then. It comes after the fence, so that no older read brings anything back.
+// sweep removes from the reader's inbox the posts that the author deleted while the reader did not follow: those removals went
+// only to the followers of that time. It runs after the fence, so that no older read brings a post back.
 func (w *world) sweep(pause func(), reader, author services.UserID, alive []services.PostID) error {
 	if !w.sweeps {
 		return nil
@@ -219,7 +219,7 @@ func (w *world) followers(author, after services.UserID) []services.UserID {
 	return followers
 }
 
-// A snapshot is what Redis has of one user's feed. Without a document or without an inbox, whole is false.
+// A snapshot is Redis' content of one user's feed. Without a document or without an inbox, whole is false.
 type snapshot struct {
 	whole      bool
 	st, n, fc  string
@@ -227,12 +227,12 @@ type snapshot struct {
 	entries    []services.FeedEntry // oldest first
 	floor      string
 	ft         string
-	unreadable string // a member that is no entry
+	unreadable string // a member that is not an entry
 	pulled     []services.FollowedAuthor
 	hosts      []services.FollowedAuthor
 }
 
-// snapshots reads several users' feeds in one round trip, behind the back of the methods under test.
+// snapshots reads several users' feeds in one round trip, without the methods under test.
 func snapshots(w *world) (map[services.UserID]snapshot, error) {
 	commands, err := w.client.Pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.users {
@@ -275,8 +275,7 @@ func newSnapshot(fields []any, members []string) (s snapshot) {
 	return s
 }
 
-// fault says what is wrong with a view by itself: an order that is not total, a post twice, a count that is not the
-// list's.
+// fault reports a flaw of one view by itself: an order that is not total, a post twice, a count that differs from the list.
 func (s snapshot) fault() error {
 	if !s.whole {
 		return nil
@@ -300,14 +299,14 @@ func (s snapshot) fault() error {
 	if count > services.Retention || s.ft > s.seen.String() {
 		want += "+"
 	}
-	// While it is built, and until somebody writes, the count is that of the list before.
+	// While the view is being built, and until the next write, the count is still that of the earlier list.
 	if s.st == "1" && s.fc != want {
 		return fmt.Errorf("fc is %s and the list has %s", s.fc, want)
 	}
 	return nil
 }
 
-// check looks at every view after a step: each by itself, and against what it was before.
+// check checks every view after a step: by itself, and against its state before.
 func (w *world) check() error {
 	all, err := snapshots(w)
 	if err != nil {
@@ -319,7 +318,7 @@ func (w *world) check() error {
 		}
 		before, had := w.shown[user]
 		if !now.whole || now.st != "1" {
-			continue // nobody is shown this
+			continue // no reader sees this state
 		}
 		w.shown[user] = now
 		if !had {
@@ -337,7 +336,7 @@ func (w *world) check() error {
 	return w.checkBoards()
 }
 
-// compare brings the world to rest, rebuilds whatever its reader finds missing, and holds the views against the facts.
+// compare finishes all work, rebuilds what readers find missing, and compares the views with the facts.
 func (w *world) compare() error {
 	for _, user := range w.users {
 		ready, err := w.ready(user)

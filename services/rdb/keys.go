@@ -8,7 +8,7 @@ import (
 	"tidings/services/redis"
 )
 
-// Every key that holds a projection is built here. Bounds are per key.
+// This file builds every key that holds a projection. Bounds are per key.
 
 // badgeKey is the badge document: HASH, fixed fields of at most 64 bytes, see Document.
 func badgeKey(user services.UserID) string { return redis.UserKey(user, ":b") }
@@ -17,26 +17,26 @@ func badgeKey(user services.UserID) string { return redis.UserKey(user, ":b") }
 // Retention + 32 members of 19 bytes, see entryText.
 func inboxKey(user services.UserID) string { return redis.UserKey(user, ":i") }
 
-// conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field
-// for each conversation that he is in or has lately left. Their number stands in the badge document.
+// conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field for each
+// conversation that they are in or have lately left. The badge document has the number of fields.
 func conversationsKey(user services.UserID) string { return redis.UserKey(user, ":c") }
 
-// mergeKey is there only while a rebuild ends: SET, the entries that come into the inbox.
+// mergeKey exists only while the script that ends a rebuild runs: SET, the entries that are merged into the inbox.
 func mergeKey(user services.UserID) string { return redis.UserKey(user, ":m") }
 
-// replaysKey is the newest replays of the hosts whom the user follows: ZSET, all scores 0, one mark and at most
-// Retention + 32 members of 27 bytes, see replayText. It is made when his board is read.
+// replaysKey is the newest replays of the hosts that the user follows: ZSET, all scores 0, one mark and at most Retention + 32
+// members of 27 bytes, see replayText. A read of the user's board makes it.
 func replaysKey(user services.UserID) string { return redis.UserKey(user, ":r") }
 
-// sessionsKey is the user's sessions of the live board that are turned over: HASH, slot -> "end (ms);session", at most
-// sessionSlots. It ends with the last of them.
+// sessionsKey is the user's live board sessions that are being paged through: HASH, slot -> "end (ms);session", at most
+// sessionSlots. It expires with the last of them.
 func sessionsKey(user services.UserID) string { return redis.UserKey(user, ":s") }
 
-// onlineKey is where the user has open subscriptions: HASH, node -> end of its lease in ms, a field a node.
+// onlineKey is the nodes on which the user has open subscriptions: HASH, node -> end of its lease in ms, one field per node.
 func onlineKey(user services.UserID) string { return redis.UserKey(user, ":on") }
 
-// onlineSetKey is a part of all who have an open subscription anywhere: ZSET, user number -> end of his latest lease in
-// ms; who is gone stays until the next one enters, and the whole for a lease.
+// onlineSetKey is one shard of all users with an open subscription on any node: ZSET, user ID -> end of their latest lease in
+// ms. An ended member stays until the next user enters, and the whole key for a lease.
 func onlineSetKey(shard int) string { return "on:" + strconv.Itoa(shard) }
 
 // profileKey is a cached copy of the user's profile: STRING, see PutCopies, up to 3 KB.
@@ -49,13 +49,13 @@ func postKey(post services.PostID) string { return "p:" + post.String() }
 // bytes. A code has no "/", so that no two views share a key.
 func viewKey(view services.View) string { return "v:" + view.Code + "/" + view.ID }
 
-// spendingKey is what all nodes spent of one rate limit in one window: STRING, a number. It ends a minute after the last
-// addition.
+// spendingKey is the amount of one rate limit that all nodes spent in one window: STRING, a number. It expires a minute after
+// the last addition.
 func spendingKey(window int64, bucket string) string {
 	return "rl:" + strconv.FormatInt(window, 10) + ":" + bucket
 }
 
-// The parts of ownedKey. A part of a user's view that has no name here belongs to another version of this program.
+// The parts of ownedKey. A part of a user's view without a name here belongs to another version of this program.
 const (
 	documentPart = "b"
 	inboxPart    = "i"
@@ -65,21 +65,22 @@ const (
 	viewPart     = "view"
 )
 
-// ownedKey is a key by its name. Of a user's view, part is what follows the colon.
+// ownedKey is a key, parsed from its name. For a key of a user's view, part is the text after the colon.
 type ownedKey struct {
 	name, part string
-	user       services.UserID // 0 when it is nobody's
+	user       services.UserID // 0 if it is no user's
 }
 
-// endsItself says that whoever writes the key says when it ends.
+// endsItself reports whether the key's writer sets its expiry.
 func (k ownedKey) endsItself() bool {
 	return k.part == leasePart || k.part == copyPart || k.part == viewPart
 }
 
-// isList says that the key is one of the lists that are cut to what is listed.
+// isList reports whether the key is one of the lists that are trimmed to the listed length.
 func (k ownedKey) isList() bool { return k.part == inboxPart || k.part == replaysPart }
 
-// parseKey takes a key apart; ours is false when its name is none of those above. Others' keys may stand in the same Redis.
+// parseKey parses a key's name; ours is false if the name is none of those above. Other programs may keep keys in the same
+// Redis.
 func parseKey(name string) (key ownedKey, ours bool) {
 	key.name = name
 	if rest, found := strings.CutPrefix(name, "{u"); found {

@@ -10,21 +10,22 @@ import (
 	"tidings/services"
 )
 
-// layout is which fields a document has, in the order in which they are read: it depends on the configured types of
-// site messages, and on the dots there are.
+// layout is the fields of a document, in the order of reading. It depends on the configured types of site messages and on the
+// existing dots.
 type layout struct {
 	types, dots []string
 	expiry      services.SourceExpiry
-	plain       int // of fields: those before the registers
+	plain       int // of fields: those before the versioned fields
 	fields      []string
-	births      []any  // triples for rebuild_begin: field, value at birth ("": there is none), pattern of a whole value
-	late        []bool // of fields: it is there as soon as the one before it is born
+	births      []any  // triples for rebuild_begin: field, value at birth ("": none), pattern of a valid value
+	late        []bool // of fields: whether it exists only together with the field before it
 }
 
-// unborn is a register before its first version: short, so that the document of somebody with nothing stays small.
+// unborn is a versioned field before its first version. It is short, so that the document of a user without any items stays
+// small.
 const unborn = "0"
 
-// The fields before the registers, in the order of layout.fields.
+// The fields before the versioned fields, in the order of layout.fields.
 var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R"}
 
 const (
@@ -68,7 +69,7 @@ func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
 	return l
 }
 
-// SetDots says which dots there are: their fields are read from now on. It is safe beside readers.
+// SetDots sets which dots exist: their fields are read from now on. It is safe for concurrent use with readers.
 func (c *Projections) SetDots(names []string) {
 	layout := c.layout.Load()
 	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.expiry))
@@ -77,7 +78,7 @@ func (c *Projections) SetDots(names []string) {
 // MessageTypes are the configured types of site messages.
 func (c *Projections) MessageTypes() []string { return c.layout.Load().types }
 
-// parser takes a document apart, and remembers whether anything in it was broken.
+// parser parses a document, and remembers whether any part was broken.
 type parser struct {
 	texts  []string
 	failed bool
@@ -109,7 +110,7 @@ func (p *parser) place(text string) services.PostID {
 	return id
 }
 
-// parsePlace reads a place, or the "0" that is kept for the one before all others.
+// parsePlace reads a position, or the "0" that stands for the position before all others.
 func parsePlace(text string) (services.PostID, error) {
 	if text == unborn {
 		return 0, nil
@@ -117,7 +118,7 @@ func parsePlace(text string) (services.PostID, error) {
 	return services.ParsePostID(text)
 }
 
-// parts splits a register into exactly so many; one that is unborn has a "0" in each.
+// parts splits a versioned field into exactly as many parts as into has; an unborn field has "0" in each.
 func (p *parser) parts(into ...*string) {
 	text := p.next()
 	if text == unborn {
@@ -133,7 +134,7 @@ func (p *parser) parts(into ...*string) {
 	}
 }
 
-// parse reads the fields; one that is missing or broken makes the document not ready, never a 0, as does another epoch.
+// parse reads the fields. A missing or broken field, or another epoch, makes the document not ready; it never reads as 0.
 func (l *layout) parse(values []any, epoch string) Document {
 	if len(values) != len(l.fields) || values[0] != "1" || values[1] != epoch {
 		return Document{}
@@ -182,7 +183,7 @@ func (l *layout) parse(values []any, epoch string) Document {
 	return d
 }
 
-// registers reads the fixed registers, in the order of newLayout.
+// registers reads the fixed versioned fields, in the order of newLayout.
 func (p *parser) registers(l *layout, d *Document) {
 	var version, a, b string
 	p.parts(&version, &a, &b)
@@ -234,7 +235,7 @@ func (p *parser) messageDays(kind string) services.MessageTypeState {
 	return state
 }
 
-// unpack reads conversations and places, 4 bytes each.
+// unpack reads conversations and positions, 4 bytes each.
 func (p *parser) unpack(packed string) (list []services.ReadSidePlace) {
 	const size = 8
 	if len(packed)%size != 0 {

@@ -2,9 +2,9 @@ package rdb
 
 import "tidings/services/redis"
 
-// 300 entries take 10 KB in one piece and 44 KB otherwise. A document in one piece takes 400 bytes, otherwise 1,000: one
-// value that is too long is enough, and F and L have 12 bytes for each author whose posts are pulled, or who hosts shows:
-// this is 100 of them.
+// 300 entries take 10 KB as a listpack and 44 KB otherwise. A document takes 400 bytes as a listpack and 1,000 otherwise. One
+// value above the limit is enough to lose the listpack, and F and L have 12 bytes for each author whose posts are pulled or who
+// hosts shows: the limit set here allows 100 of them.
 func init() {
 	redis.KeepCompact("zset-max-listpack-entries and hash-max-listpack-value of this Redis cannot be raised to 512 and 1200: "+
 		"if they are less, a full inbox takes about four times the memory, and so does the document of who follows "+

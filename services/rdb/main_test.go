@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// After many failed dials the library tries again each second, and sees only then that its pool is closed.
+	// After many failed dials the library retries each second, and notices only then that its pool is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 

@@ -8,28 +8,29 @@ import (
 	"tidings/services/redis"
 )
 
-// NamedField is a field of a document that names followed authors, because nodes have in memory what they publish.
+// NamedField is a field of a document that names followed authors whose posts or shows the nodes have in memory.
 type NamedField string
 
 // The fields that name authors.
 const (
-	PulledAuthors NamedField = "F" // whose posts are pulled
-	Hosts         NamedField = "L" // who have shows
+	PulledAuthors NamedField = "F" // authors whose posts are pulled
+	Hosts         NamedField = "L" // authors who have shows
 )
 
-// namedSize is how many bytes of such a field an author takes: his number, and since when he is followed.
+// namedSize is the size of one author in such a field: their ID, and since when they are followed.
 const namedSize = 4 + 8
 
 var namedMerge = loadScript("named_merge")
 
-// AddNamed is one author for one reader: from now on whoever shows the reader's feed or board merges in what the author has.
+// AddNamed is one author for one reader: from now on a read of the reader's feed or board merges in the author's posts or
+// shows.
 type AddNamed struct {
 	Reader services.UserID
 	Author services.FollowedAuthor
 }
 
-// MergeNamed lets readers' documents name authors from now on, one round trip for each 500. Results are in the order of
-// adds. A reader of whom anything was removed since the stamp is answered with Retry: his edge is to be read again.
+// MergeNamed adds authors to readers' documents, one round trip for each 500. Results are in the order of adds. If anything was
+// removed from a reader since the stamp, the result is Retry: read their edge again.
 func (c *Projections) MergeNamed(ctx context.Context, field NamedField, stamp Stamp, adds []AddNamed) ([]Result, error) {
 	calls := make([]redis.Call, len(adds))
 	text := stamp.text()
@@ -39,7 +40,7 @@ func (c *Projections) MergeNamed(ctx context.Context, field NamedField, stamp St
 	return c.results(ctx, namedMerge, calls)
 }
 
-// namedText packs authors as a field has them.
+// namedText packs authors in a field's format.
 func namedText(authors ...services.FollowedAuthor) string {
 	text := make([]byte, 0, namedSize*len(authors))
 	for _, author := range authors {
@@ -49,7 +50,7 @@ func namedText(authors ...services.FollowedAuthor) string {
 	return string(text)
 }
 
-// authorBytes is how an author's entry in such a field begins.
+// authorBytes is the beginning of an author's entry in such a field.
 func authorBytes(author services.UserID) string {
 	return namedText(services.FollowedAuthor{Author: author})[:4]
 }

@@ -15,13 +15,13 @@ func likes(version uint64) services.CategoryCounts {
 	return services.CategoryCounts{Category: services.CategoryLike, Version: version, Newest: services.PostID(version), Day: 20_000, Days: [8]int{int(version)}}
 }
 
-// NotificationCounts are the absolute counts of one user, some or all categories.
+// NotificationCounts are the absolute counts of one user, for some or all categories.
 type NotificationCounts struct {
 	User   services.UserID
 	Counts []services.CategoryCounts
 }
 
-// PutNotifications writes the registers of counts.
+// PutNotifications writes the versioned fields of counts.
 func (c *Projections) PutNotifications(ctx context.Context, users []NotificationCounts) ([]Result, error) {
 	registers := make([]Registers, len(users))
 	for i, user := range users {
@@ -111,16 +111,16 @@ func TestCountsInAnyOrderEndTheSame(t *testing.T) {
 	})
 }
 
-func TestCountsAreCarriedToThoseWhoWatch(t *testing.T) {
+func TestCountsNotifyTheNodesOfSubscribers(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		now := time.Now().UnixMilli()
 		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "gone", now-1).Err())
 		if result := v.put(likes(1)); !slices.Equal(result.Nodes, []string{"here"}) {
-			v.Errorf("%q are told, want here", result.Nodes)
+			v.Errorf("%q are notified, want here", result.Nodes)
 		}
 		if result := v.put(likes(1)); result.Nodes != nil {
-			v.Errorf("nothing changed and %q are told", result.Nodes)
+			v.Errorf("nothing changed and %q are notified", result.Nodes)
 		}
 		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
 		v.set("n", ahead)
@@ -129,14 +129,15 @@ func TestCountsAreCarriedToThoseWhoWatch(t *testing.T) {
 		}
 		v.set("NL", "broken")
 		older := likes(1)
-		older.Newest = likes(2).Newest // a register of its own, which is whole
+		older.Newest = likes(2).Newest // a versioned field of its own, which is valid
 		if result := v.put(likes(1)); result.Status != Applied || v.document().Notifications[0] != older {
 			v.Errorf("over a broken value: %+v, %+v", result, v.document())
 		}
 	})
 }
 
-// The newest place of a category comes with its counts: without them it is not there, and lost it is missed as any field.
+// The newest position of a category exists together with its counts. Without counts its absence is normal; with them it is a
+// lost field.
 func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
@@ -164,7 +165,7 @@ func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 				v.Errorf("%s, rebuilt: %+v", what, d)
 			}
 		}
-		// As a former version wrote it: of a category without any.
+		// The format of an earlier version for a category without notifications.
 		v.set("HC", Unborn)
 		if d := v.document(); !d.Ready || d.Notifications[1].Newest != 0 {
 			v.Errorf("with a place before all others: %+v", d)
@@ -172,8 +173,8 @@ func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 	})
 }
 
-// Counts and newest place are there together or not at all: of whom SQL knows no notifications, who has one of them without the
-// other is rebuilt once, and not by each of his reads.
+// Counts and newest position exist together or not at all. If SQL has no notifications of the category, a user with only one of
+// the two is rebuilt once, and not on every read.
 func TestACategoryThatIsHalfThereIsMadeAnew(t *testing.T) {
 	eachView(t, func(v view) {
 		lost := func(field string) func() {

@@ -10,7 +10,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// everyone lists who is online, of all shards.
+// everyone lists the online users of all shards.
 func (v view) everyone() []services.UserID {
 	v.Helper()
 	var all []services.UserID
@@ -33,7 +33,7 @@ func (v view) everyone() []services.UserID {
 	return all
 }
 
-// Who is online is listed whichever node he is on, and no longer when his lease has ended.
+// A user who is online is listed whatever node they are on, and no longer once their lease has ended.
 func TestWhoIsOnlineIsListedUntilTheLeaseEnds(t *testing.T) {
 	test := func(t *testing.T, url string) {
 		here, there, clock := twoNodes(t, url)
@@ -51,7 +51,7 @@ func TestWhoIsOnlineIsListedUntilTheLeaseEnds(t *testing.T) {
 		}
 		here.must(here.c.Enter(t.Context(), []services.UserID{129}, 10*time.Minute)) // its shard is that of 1 and 65
 		if kept, err := here.c.Commands().ZCard(t.Context(), onlineSetKey(onlineShard(129))).Result(); err != nil || kept != 2 {
-			t.Errorf("who is gone is kept: %d in the shard, %v", kept, err)
+			t.Errorf("users who left are kept: %d in the shard, %v", kept, err)
 		}
 		clock.Move(2 * time.Minute)
 		if online := there.everyone(); !slices.Equal(online, []services.UserID{129}) {

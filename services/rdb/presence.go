@@ -11,12 +11,12 @@ import (
 	"tidings/services/redis"
 )
 
-// OnlineShards is into how many parts those who are online are cut.
+// OnlineShards is the number of shards of the users who are online.
 const OnlineShards = 64
 
 func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 
-// Enter says that the users have open subscriptions on this node, until now + lease unless it is said again.
+// Enter records that the users have open subscriptions on this node, until now + lease unless it is called again.
 func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
 	now := c.Clock().Now()
 	end := now.Add(lease).UnixMilli()
@@ -38,7 +38,7 @@ func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease 
 	})
 }
 
-// CountOnline says how many users have an open subscription on any node, those among them who left within a lease.
+// CountOnline counts the users who have an open subscription on any node, or had one within the last lease.
 func (c *Projections) CountOnline(ctx context.Context) (count int, err error) {
 	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
@@ -75,7 +75,7 @@ func (c *Projections) Online(ctx context.Context, shard int) ([]services.UserID,
 	return users, nil
 }
 
-// OnlineOf says which of some users have an open subscription on any node or left within a lease. It is one round trip.
+// OnlineOf returns which of some users have an open subscription on any node or left within a lease. It is one round trip.
 func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (online map[services.UserID]bool, err error) {
 	byShard := map[int][]services.UserID{}
 	for _, user := range users {
@@ -110,7 +110,7 @@ func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (on
 	return online, nil
 }
 
-// Leave takes this node out of the users' presence.
+// Leave removes this node from the users' presence.
 func (c *Projections) Leave(ctx context.Context, users []services.UserID) error {
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// twoNodes are two clients of one Redis, each a node of its own.
+// twoNodes are two clients of one Redis, each with its own node.
 func twoNodes(t *testing.T, url string) (here, there view, clock *redistest.HandClock) {
 	clock = redistest.NewHandClock(time.Now())
 	here = view{t, connect(t, redis.Options{URL: url, Node: "here", Clock: clock, ReadTimeout: patience})}
@@ -19,7 +19,7 @@ func twoNodes(t *testing.T, url string) (here, there view, clock *redistest.Hand
 	return here, there, clock
 }
 
-func TestWhoEntersIsToldUntilTheLeaseEnds(t *testing.T) {
+func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 	test := func(t *testing.T, url string) {
 		here, there, clock := twoNodes(t, url)
 		here.build(FeedFacts{})
@@ -30,7 +30,7 @@ func TestWhoEntersIsToldUntilTheLeaseEnds(t *testing.T) {
 			nodes := there.put(likes(version)).Nodes
 			slices.Sort(nodes)
 			if !slices.Equal(nodes, want) {
-				t.Errorf("%s: %q are told, want %q", what, nodes, want)
+				t.Errorf("%s: %q are notified, want %q", what, nodes, want)
 			}
 		}
 		users := []services.UserID{reader, other}
@@ -43,7 +43,7 @@ func TestWhoEntersIsToldUntilTheLeaseEnds(t *testing.T) {
 		told("one has left", "there")
 		here.must(here.c.Leave(t.Context(), users[:1]))
 		told("it leaves again", "there")
-		// A node whose lease has ended is not told, also while the other keeps the key alive.
+		// A node whose lease has ended is not notified, even while the other node keeps the key alive.
 		clock.Move(-2 * time.Minute)
 		here.must(here.c.Enter(t.Context(), users, time.Minute))
 		clock.Move(2 * time.Minute)
@@ -58,7 +58,7 @@ func TestWhoEntersIsToldUntilTheLeaseEnds(t *testing.T) {
 			t.Errorf("the presence of nobody is kept: %d, %v", n, err)
 		}
 	}
-	// The embedded Redis of one client is not another's.
+	// The embedded Redis of one client is not shared with another client.
 	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t)) })
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }

@@ -1,4 +1,4 @@
-// Package rdb is the projections: what Redis holds of the facts, over the engine services/redis, one file and its scripts
+// Package rdb holds the projections, Redis' view of the facts, over the engine services/redis: one file and its scripts
 // (lua/*.lua) for each.
 //
 // It guarantees that every view of Redis is written by a script that may be repeated, and that a read of several keys is
@@ -14,22 +14,22 @@ import (
 	"tidings/services/redis"
 )
 
-// Projections are what Redis holds of the facts, over the engine that speaks with it. They are safe for concurrent use.
+// Projections read and write Redis' view of the facts through the engine services/redis. They are safe for concurrent use.
 type Projections struct {
 	*redis.Client
 	layout atomic.Pointer[layout]
 }
 
-// Shape says what the documents of all nodes have. The zero value is the usual one.
+// Shape is the part of documents that the configuration decides. The zero value is the usual one. All nodes need the same.
 type Shape struct {
 	// MessageTypes are the types of site messages that documents count; none means "general".
 	MessageTypes []string
-	// Expiry says of which sources documents keep how old the unread items are. Those of a node with other settings are
-	// taken as missing: all nodes need the same.
+	// Expiry selects the sources whose documents keep the age of unread items. Documents of a node with other settings count as
+	// missing: all nodes need the same settings.
 	Expiry services.SourceExpiry
 }
 
-// Open opens the Redis that the options name, as the engine does, with its errors. The options need no Form: the shape is it.
+// Open opens the Redis of the options, as the engine does, with its errors. It sets the options' Form from the shape.
 func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections, error) {
 	options.Form = formOf(shape.Expiry)
 	client, err := redis.Open(ctx, options)

@@ -26,7 +26,7 @@ func (v view) pull(stamp Stamp, author services.FollowedAuthor) Result {
 	return results[0]
 }
 
-// wantPulled checks what a script did, and whose posts the reader's feed pulls after it.
+// wantPulled checks a script's result, and the authors that the reader's feed pulls after it.
 func (v view) wantPulled(what string, result Result, status Status, pulled ...services.FollowedAuthor) {
 	v.Helper()
 	if result.Status != status || (result.N > 0) != (status == Applied) {
@@ -40,8 +40,9 @@ func (v view) wantPulled(what string, result Result, status Status, pulled ...se
 	}
 }
 
-func TestWhoIsPulled(t *testing.T) {
-	// The second's place holds the bytes of the first's number, so that a search for these meets them elsewhere.
+func TestPulledAuthorsAreNamedInDocuments(t *testing.T) {
+	// The second entry's time contains the bytes of the first author's ID, so that a search for them also matches at a wrong
+	// offset.
 	follow, second := services.FollowedAuthor{Author: author, Since: 3}, services.FollowedAuthor{Author: other, Since: services.PostID(author)<<32 | services.PostID(author)}
 	eachView(t, func(v view) {
 		first := follow
@@ -69,7 +70,7 @@ func TestWhoIsPulled(t *testing.T) {
 	})
 }
 
-// A document that has lost whom it pulls is no document, and its next reader makes it again.
+// A document that has lost its pulled authors counts as missing, and its next reader rebuilds it.
 func TestPulledAuthorsThatAreLost(t *testing.T) {
 	eachView(t, func(v view) {
 		pulled := services.FollowedAuthor{Author: author, Since: 3}
@@ -95,7 +96,7 @@ func TestPulledAuthorsThatAreLost(t *testing.T) {
 	})
 }
 
-// Whoever follows many huge authors has a document that is in one piece still, and nobody pays who follows none.
+// A document with many huge authors still fits a listpack, and a user who follows none needs no memory for them.
 func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
@@ -107,7 +108,7 @@ func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 		pulled = append(pulled, services.FollowedAuthor{Author: services.UserID(1000 + i), Since: services.PostIDAt(time.Now())})
 	}
 	v.build(FeedFacts{Pulled: pulled})
-	if with := usage(); idle > 300 || with > 5*(idle+100*namedSize)/4 { // memory is given out in steps of up to a quarter
+	if with := usage(); idle > 300 || with > 5*(idle+100*namedSize)/4 { // the allocator's steps are up to a quarter
 		t.Errorf("an idle document takes %d bytes, with 100 authors %d", idle, with)
 	}
 	if encoding := fmt.Sprint(server.Do("OBJECT", "ENCODING", badgeKey(reader))); encoding != "listpack" && encoding != "ziplist" {
@@ -131,7 +132,7 @@ func TestPageStates(t *testing.T) {
 	})
 }
 
-// flip makes an author one whom his followers' documents name: it is written down first, and then brought to each.
+// flip makes an author pulled: that is stored first, and then written into each follower's document.
 func (w *world) flip(author services.UserID) {
 	if w.pulls[author] {
 		return
@@ -145,7 +146,7 @@ func (w *world) flip(author services.UserID) {
 	w.nameTo(PulledAuthors, author)
 }
 
-// nameTo leaves the jobs that let the author's followers' documents name him in a field.
+// nameTo queues the jobs that write the author into a field of their followers' documents.
 func (w *world) nameTo(field NamedField, author services.UserID) {
 	followers := w.followers(author, 0)
 	for len(followers) > 0 {
@@ -156,7 +157,7 @@ func (w *world) nameTo(field NamedField, author services.UserID) {
 	}
 }
 
-// name brings an author to the followers with numbers above after, up to to, as they are when it runs.
+// name writes an author into the documents of the followers with IDs above after, up to to, as they are when it runs.
 func (w *world) name(pause func(), field NamedField, author, after, to services.UserID) error {
 	stamp, err := w.client.Now(w.ctx)
 	if err != nil {
@@ -185,7 +186,7 @@ func (w *world) name(pause func(), field NamedField, author, after, to services.
 	return nil
 }
 
-// pulledBy is what SQL says of the pulled authors whom a reader follows.
+// pulledBy lists the pulled authors that a reader follows, by the facts.
 func (w *world) pulledBy(reader services.UserID) (list []services.FollowedAuthor) {
 	for edge, since := range w.edges {
 		if edge.reader == reader && w.pulls[edge.author] {
@@ -223,7 +224,7 @@ func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
 }
 
-// pulledBugs are what these histories must find, each by itself.
+// pulledBugs are the injected bugs that these histories must find, each by itself.
 var pulledBugs = map[string]injectedBug{
 	"an author named from as old a read as it likes": {scripts: []replacement{{&namedMerge, stampCheck, ""}}, known: 48},
 	"a drop that leaves him named":                   {scripts: []replacement{{&inboxDrop, "unname(KEYS[1], 'F', ARGV[2]) and 1 or 0", "0"}}, known: 23},

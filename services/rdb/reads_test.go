@@ -13,8 +13,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// Every kind of read is a reader's: of a Redis that hangs a few wait, as often as a pause ends, and all others are
-// refused at once.
+// Every kind of read is guarded: while Redis hangs, one read waits after each pause and all others are refused at once.
 func TestEveryReadOfAHungRedisIsGuarded(t *testing.T) {
 	const reads, within, pause = 100, 60 * time.Millisecond, 500 * time.Millisecond // the longer pause of the guard
 	user := services.UserID(1)
@@ -66,7 +65,7 @@ func TestEveryReadOfAHungRedisIsGuarded(t *testing.T) {
 					waited++
 				}
 			}
-			// One before the first pause and one after it; the breaker alone would let ten writers wait in that time.
+			// One before the first pause and one after each; the breaker alone would let ten readers wait in that time.
 			if most := 2 + int(time.Since(start)/pause); waited == 0 || waited > most {
 				t.Errorf("%d reads waited in %v, want 1 to %d", waited, time.Since(start), most)
 			}

@@ -12,7 +12,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// reads are what is not to be believed while writes are refused.
+// reads are the results that are not trusted while writes are refused.
 var reads = map[string]func(context.Context, *Projections) error{
 	"documents": func(ctx context.Context, c *Projections) error {
 		_, err := c.Documents(ctx, []services.UserID{reader, other})
@@ -63,7 +63,7 @@ func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 			v.wantReads(true, "at first")
 			full := servers[len(servers)-1]
 			full.Do("CONFIG", "SET", "maxmemory", "100kb")
-			users := make([]services.UserID, 200) // some of them on the full master
+			users := make([]services.UserID, 200) // some of them are on the full master
 			for i := range users {
 				users[i] = services.UserID(i)
 			}
@@ -94,7 +94,7 @@ func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 	}
 }
 
-// A replica is found out when it is opened, and a probe touches every master.
+// Open detects a replica, and a probe touches every master.
 func TestARefusalIsKnownFromTheStart(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Do("REPLICAOF", "127.0.0.1", "1")

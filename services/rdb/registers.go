@@ -12,19 +12,19 @@ import (
 // Register is a field of a document whose value is absolute and begins with its version and ";": the newer version wins,
 // so that it may be written late, twice and in any order.
 //
-//	N<category> H<category>  notifications: "ver;older;day;c0,...,c7", "ver;place of the newest"
-//	S<type>                  site messages: "ver;unread", or, where they leave the number because of their age, as N<category>
+//	N<category> H<category>  notifications: "ver;older;day;c0,...,c7", "ver;position of the newest"
+//	S<type>                  site messages: "ver;unread", or, if they leave the count by age, as N<category>
 //	A                        announcements and dots: "ver;position;dots from (us)"
 //	G                        segments: "ver;bits"
-//	D<dot>                   "ver;raise (us) that was clicked away"; absent until it was
-//	B                        live board: "ver;", the version of the log up to which shows were seen
+//	D<dot>                   "ver;raise (us) that the user dismissed"; absent until then
+//	B                        live board: "ver;", the version of the changelog up to which shows were seen
 //	P                        display policy: "ver;out of total;as dot;quiet from;to;offset"
 type Register struct {
 	Field string
 	Value string
 }
 
-// Registers are what is written into one user's document.
+// Registers are the versioned fields to write into one user's document.
 type Registers struct {
 	User   services.UserID
 	Fields []Register
@@ -36,12 +36,12 @@ const (
 	policyField  = "P"
 	liveField    = "B"
 
-	// These two are no registers.
+	// These two are not versioned fields.
 	feedAgedField = "fx"
 	leavesOnField = "Cx"
 )
 
-// countsField and newestField have a letter for the category: every document has them.
+// countsField and newestField contain a letter for the category: every document has them.
 func countsField(category services.Category) string { return CountsPrefix + string(category[:1]) }
 func newestField(category services.Category) string { return "H" + string(category[:1]) }
 
@@ -51,8 +51,8 @@ func dotField(name string) string { return "D" + name }
 
 var registersPut = loadScript("registers_put")
 
-// PutRegisters writes registers into the users' documents, one script each, one round trip for each 500 users. A user
-// without a document is Missing: his rebuild brings them.
+// PutRegisters writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users.
+// A user without a document is Missing: their rebuild brings the fields.
 func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]Result, error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -76,7 +76,7 @@ func digits[N ~int | ~int64 | ~uint64](n N) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// CategoryRegisters are the registers of one category of notifications.
+// CategoryRegisters are the versioned fields of one category of notifications.
 func CategoryRegisters(counts services.CategoryCounts) []Register {
 	return []Register{
 		{countsField(counts.Category), countsText(counts)},
@@ -84,7 +84,7 @@ func CategoryRegisters(counts services.CategoryCounts) []Register {
 	}
 }
 
-// MessagesRegister is the register of one type of site messages.
+// MessagesRegister is the versioned field of one type of site messages.
 func MessagesRegister(state services.MessageTypeState) Register {
 	return Register{messagesField(state.Type), registerValue(state.Version, digits(state.Unread))}
 }
@@ -96,28 +96,28 @@ func MessageDaysRegister(state services.MessageTypeState) Register {
 	})}
 }
 
-// NoticeRegister is the register of a user's place in the announcements.
+// NoticeRegister is the versioned field of a user's position in the announcements.
 func NoticeRegister(state services.NoticeState) Register {
 	return Register{noticeField, registerValue(state.Version, digits(state.Position), digits(state.DotsFrom))}
 }
 
-// SegmentRegister is the register of a user's segments.
+// SegmentRegister is the versioned field of a user's segments.
 func SegmentRegister(state services.SegmentState) Register {
 	return Register{segmentField, registerValue(state.Version, digits(state.Bits))}
 }
 
-// DotRegister is the register of a dot that was clicked away: its version is the raise that was.
+// DotRegister is the versioned field of a dismissed dot: its version is the raise that the user dismissed.
 func DotRegister(name string, seen uint64) Register {
 	return Register{dotField(name), registerValue(seen, digits(seen))}
 }
 
-// PolicyRegister is the register of a display policy.
+// PolicyRegister is the versioned field of a display policy.
 func PolicyRegister(policy services.DisplayPolicy) Register {
 	return Register{policyField, registerValue(policy.Version, digits(services.PackSources(policy.OutOfTotal)), digits(services.PackSources(policy.AsDot)),
 		digits(policy.QuietFrom), digits(policy.QuietTo), digits(policy.OffsetEast))}
 }
 
-// LiveSeenRegister is the register of the version of the log up to which the live board was seen.
+// LiveSeenRegister is the versioned field with the changelog version up to which the live board was seen.
 func LiveSeenRegister(version uint64) Register { return Register{liveField, registerValue(version)} }
 
 func (p *parser) liveSeen() (version uint64) {

@@ -18,7 +18,7 @@ func (v view) register(registers ...Register) Result {
 	return results[0]
 }
 
-// Each register is read as it was written, and an older one, or the same again, changes nothing.
+// Each versioned field is read as it was written. An older value, or the same again, changes nothing.
 func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
 	eachView(t, func(v view) {
 		v.c.SetDots([]string{"shop", "wallet"})
@@ -55,7 +55,7 @@ func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-// Whoever knows of no dot reads documents that have some.
+// A client that knows no dot reads documents that have some.
 func TestDotsAreReadOnceTheyAreKnown(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
@@ -74,7 +74,7 @@ func TestDotsAreReadOnceTheyAreKnown(t *testing.T) {
 	})
 }
 
-// A client that was opened for other types of messages finds documents lacking, and a rebuild completes them.
+// A client that was opened for other types of messages finds fields missing, and a rebuild completes them.
 func TestANewTypeOfMessagesIsBornByARebuild(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
@@ -112,7 +112,7 @@ func TestAPolicyIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-// What is cut off, or has a part too many, is broken and not something else.
+// A value that is cut off, or has one part too many, is broken; it never reads as another value.
 func FuzzRegisterParts(f *testing.F) {
 	for _, seed := range []string{"", "0", "1", "1;2", "1;2;3", "1;2;3;4", ";;", "1;;3"} {
 		f.Add(seed)

@@ -9,14 +9,14 @@ import (
 	"tidings/services/redis"
 )
 
-// A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its id (13), so that
-// members sort as boards do, and its host's number (5).
+// A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its ID (13), so that
+// members sort as boards do, and its host's ID (5).
 const (
 	endLength    = 9
 	placeLength  = endLength + idLength
 	replayLength = placeLength + authorLength
 
-	endLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // those of ids
+	endLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // the letters of IDs
 	maxEnd     = 1<<(5*endLength) - 1
 )
 
@@ -26,13 +26,13 @@ var (
 	replaysTrim  = loadScript("replays_trim", replaysLib)
 )
 
-// ReplayEntry is one line of a list of replays.
+// ReplayEntry is one entry of a list of replays.
 type ReplayEntry struct {
 	Place services.ShowPlace
 	Host  services.UserID
 }
 
-// placeText prints the place of a replay, the zero place as the one before all.
+// placeText prints the position of a replay; the zero value prints as the position before all others.
 func placeText(place services.ShowPlace) string {
 	var letters [endLength]byte
 	end := min(max(place.Score, 0), maxEnd)
@@ -62,7 +62,7 @@ func parseReplayPlace(text string) (place services.ShowPlace, ok bool) {
 	return place, err == nil
 }
 
-// parseReplay reads a member; ok is false for the sentinel and for anything that is no entry.
+// parseReplay reads a member; ok is false for the sentinel and for anything else that is not an entry.
 func parseReplay(member string) (entry ReplayEntry, ok bool) {
 	if len(member) != replayLength {
 		return entry, false
@@ -74,8 +74,8 @@ func parseReplay(member string) (entry ReplayEntry, ok bool) {
 	return entry, ok
 }
 
-// BeginReplays makes the readers' lists that are missing and answers the stamps under which their facts are to be read; 0 for
-// a reader without a document. Until a merge that ends it nobody reads a list.
+// BeginReplays makes the readers' missing lists and returns the stamps under which their facts are to be read; 0 for a reader
+// without a document. Nobody reads a list until a merge ends its rebuild.
 func (c *Projections) BeginReplays(ctx context.Context, readers []services.UserID) ([]Stamp, error) {
 	calls := make([]redis.Call, len(readers))
 	for i, reader := range readers {
@@ -94,17 +94,17 @@ func (c *Projections) BeginReplays(ctx context.Context, readers []services.UserI
 	return stamps, nil
 }
 
-// MergeOfReplays is what was read for one reader, to be merged into his list.
+// MergeOfReplays is the result of a SQL read for one reader, to be merged into their list.
 type MergeOfReplays struct {
 	Reader  services.UserID
 	Stamp   Stamp
-	Whole   bool // it is the newest of all that there are, and ends a rebuild
+	Whole   bool // Entries are the newest of all, and the merge ends a rebuild
 	Entries []ReplayEntry
-	Floor   services.ShowPlace // with Whole: the newest below Entries; the zero place when there is none
+	Floor   services.ShowPlace // with Whole: the newest below Entries; the zero position if there is none
 }
 
-// MergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. A reader of
-// whom anything was removed since the stamp is answered with Retry: his edges are to be read again.
+// MergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. If anything
+// was removed from a reader since the stamp, the result is Retry: read their edges again.
 func (c *Projections) MergeReplays(ctx context.Context, merges []MergeOfReplays) ([]Result, error) {
 	calls := make([]redis.Call, len(merges))
 	for i, merge := range merges {
@@ -120,7 +120,7 @@ func (c *Projections) MergeReplays(ctx context.Context, merges []MergeOfReplays)
 	return c.results(ctx, replaysMerge, calls)
 }
 
-// DropReplays drops whole lists: who reads one next makes it anew.
+// DropReplays drops whole lists: the next reader of a list rebuilds it.
 func (c *Projections) DropReplays(ctx context.Context, readers []services.UserID) error {
 	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, reader := range readers {
@@ -130,7 +130,7 @@ func (c *Projections) DropReplays(ctx context.Context, readers []services.UserID
 	return err
 }
 
-// TrimReplays cuts lists to what is listed of them, and says how many entries went from each.
+// TrimReplays cuts lists down to the listed length, and returns how many entries it cut from each.
 func (c *Projections) TrimReplays(ctx context.Context, readers []services.UserID) (cut []int, err error) {
 	calls := make([]redis.Call, len(readers))
 	for i, reader := range readers {

@@ -13,7 +13,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// boardEvent lets happen what concerns boards.
+// boardEvent runs one event that concerns boards.
 func (w *world) boardEvent(kind int, user, other services.UserID) error {
 	switch kind {
 	case loseList:
@@ -34,7 +34,7 @@ func (w *world) boardEvent(kind int, user, other services.UserID) error {
 	return nil
 }
 
-// endShow lets a host's show become a replay. His first lets his followers' documents name him.
+// endShow makes a host's show a replay. Their first replay adds them to their followers' documents.
 func (w *world) endShow(host services.UserID) {
 	if !w.hosts[host] {
 		w.hosts[host] = true
@@ -56,7 +56,7 @@ func (w *world) endShow(host services.UserID) {
 	})
 }
 
-// pushReplay serves the followers with numbers above after, up to to, as they are when it runs.
+// pushReplay updates the followers with IDs above after, up to to, as they are when it runs.
 func (w *world) pushReplay(pause func(), id services.PostID, after, to services.UserID) error {
 	stamp, err := w.client.Now(w.ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *world) addReplayAgain(pause func(), reader services.UserID, id services
 	return fmt.Errorf("replay %d for reader %d: refused %d times", id, reader, worldRound)
 }
 
-// mergeHost merges a host's replays into a follower's list, and answers whom the document is to name.
+// mergeHost merges a host's replays into a follower's list, and returns the hosts that the document must name.
 func (w *world) mergeHost(pause func(), reader, author services.UserID, since services.PostID, stamp Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	if !w.hosts[author] {
 		return nil, false, nil
@@ -142,7 +142,7 @@ func (w *world) rebuildReplays(pause func(), user services.UserID) error {
 	return fmt.Errorf("replays of %d: refused %d times", user, worldRound)
 }
 
-// hostsBy is what SQL says of the hosts whom a reader follows.
+// hostsBy lists the hosts that a reader follows, by the facts.
 func (w *world) hostsBy(reader services.UserID) (list []services.FollowedAuthor) {
 	for edge, since := range w.edges {
 		if edge.reader == reader && w.hosts[edge.author] {
@@ -152,7 +152,7 @@ func (w *world) hostsBy(reader services.UserID) (list []services.FollowedAuthor)
 	return sortPulled(list)
 }
 
-// replaysBy is what SQL says of a reader's replays, newest first.
+// replaysBy lists a reader's replays by the facts, newest first.
 func (w *world) replaysBy(reader services.UserID) []ReplayEntry {
 	return w.replaysOf(func(host services.UserID) bool {
 		_, follows := w.edges[edge{reader, host}]
@@ -172,7 +172,7 @@ func (w *world) replaysOf(fits func(host services.UserID) bool) (list []ReplayEn
 	return list
 }
 
-// checkBoards holds every list that somebody would be shown against the facts, but for what a job is still to carry.
+// checkBoards compares every visible list with the facts, except for what a queued job will still apply.
 func (w *world) checkBoards() error {
 	if w.hosts == nil {
 		return nil
@@ -195,14 +195,14 @@ func (w *world) checkBoards() error {
 	return nil
 }
 
-// owes says whether a job is to bring an edge, or a replay that is missing, to a user.
+// owes reports whether a queued job will still bring an edge, or a missing replay, to a user.
 func (w *world) owes(user services.UserID, entry ReplayEntry, missing bool) bool {
 	return slices.ContainsFunc(w.queue, func(worker *worker) bool {
 		return worker.name == fmt.Sprintf("edge %d/%d", user, entry.Host) || missing && strings.HasPrefix(worker.name, fmt.Sprintf("replay %d ", entry.Place.ID))
 	})
 }
 
-// compareBoard rebuilds the list of a user that its reader finds missing, and holds his board against the facts.
+// compareBoard rebuilds a user's list if a read finds it missing, and compares the user's board with the facts.
 func (w *world) compareBoard(user services.UserID) error {
 	if w.hosts == nil {
 		return nil
@@ -257,10 +257,10 @@ func TestBoardsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
 }
 
-// keepsList lets every rebuild be as a refill is, which alone leaves the list: of it there are few.
+// keepsList makes every rebuild behave as a refill. Only a refill keeps the list, and refills are rare.
 var keepsList = replacement{&rebuildBegin, "if ARGV[1] ~= '1' then redis.call('DEL', KEYS[4]) end", ""}
 
-// boardBugs are what these histories must find, each by itself: the rules of MODEL, one left out at a time.
+// boardBugs are the injected bugs that these histories must find, each by itself: the rules of MODEL, one left out at a time.
 var boardBugs = map[string]injectedBug{
 	"a list that is read while it is built":     {scripts: []replacement{{&replaysBegin, "'#' .. NOWHERE", "'!' .. NOWHERE"}}, known: 2},
 	"facts that are read before the list is":    {world: func(w *world) { w.early = true }},

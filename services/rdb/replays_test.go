@@ -16,12 +16,12 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// replay is one that ended at a millisecond.
+// replay is a replay of a show that ended at a millisecond.
 func replay(end int, host services.UserID) ReplayEntry {
 	return ReplayEntry{services.ShowPlace{Replay: true, Score: int64(end), ID: services.PostID(end % 7)}, host}
 }
 
-// replays are those that ended from one millisecond to another, newest first, as boards have them.
+// replays are those of the shows that ended between two milliseconds, newest first, as boards have them.
 func replays(from, to int, host services.UserID) (list []ReplayEntry) {
 	for end := to; end >= from; end-- {
 		list = append(list, replay(end, host))
@@ -51,7 +51,7 @@ func (v view) board() BoardRead {
 	return read
 }
 
-// wantReplays checks what a script did, and what a board lists after it; nil says that there is no list.
+// wantReplays checks a script's result, and a board's list after it; nil means that there is no list.
 func (v view) wantReplays(what string, got, want Status, floor int, list []ReplayEntry) {
 	v.Helper()
 	read := v.board()
@@ -213,7 +213,7 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 	})
 }
 
-// A full list stays in one piece, and the document of who follows nobody that hosts needs next to nothing for it.
+// A full list fits a listpack, and the document of a user who follows no host needs next to nothing for it.
 func TestMemoryOfAListOfReplays(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
@@ -231,7 +231,7 @@ func TestMemoryOfAListOfReplays(t *testing.T) {
 	t.Logf("idle %d bytes, list %d", idle, full)
 }
 
-func TestWhoIsAHost(t *testing.T) {
+func TestHostsAreNamedInDocuments(t *testing.T) {
 	eachView(t, func(v view) {
 		first, second := services.FollowedAuthor{Author: author, Since: 3}, services.FollowedAuthor{Author: other, Since: services.PostID(author)<<32 | services.PostID(author)}
 		name := func(stamp Stamp, host services.FollowedAuthor) Result {
@@ -280,7 +280,7 @@ func TestWhoIsAHost(t *testing.T) {
 	})
 }
 
-// However many hosts somebody follows: what is written of one is found, and what is not stays.
+// However many hosts a user follows: an entry that was written is found, and the others stay.
 func TestManyHosts(t *testing.T) {
 	eachView(t, func(v view) {
 		var hosts []services.FollowedAuthor

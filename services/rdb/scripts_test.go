@@ -19,7 +19,7 @@ func TestAMissingScriptFilePanics(t *testing.T) {
 	loadScript("no_such_script")
 }
 
-// Every file that is no library is a registered script: the helpers, perhaps more parts, and the file.
+// Every file that is not a library is a registered script: the helpers, possibly more parts, and the file.
 func TestEveryScriptFileIsRegisteredAfterItsHelpers(t *testing.T) {
 	files, err := luaFiles.ReadDir("lua")
 	if err != nil {

@@ -12,39 +12,40 @@ import (
 	"tidings/services/redis"
 )
 
-// Wholeness says how much of a user's view there is.
+// Wholeness is how complete a user's view is.
 type Wholeness int
 
-// The degrees. Whoever reads a view that is not Whole rebuilds it; only one that is Spoiled stays as it is.
+// The degrees. The next reader of a view that is Absent or Partial rebuilds it; a view with a key of the wrong type stays as it
+// is.
 const (
 	Absent  Wholeness = iota // there is no document
-	Partial                  // something is missing or cannot be read, or it is being built
+	Partial                  // something is missing, broken or being built
 	Whole
-	WrongType // a key is of another type, or holds what stops the scripts
+	WrongType // a key is of the wrong type, or holds a value that stops the scripts
 )
 
-// Snapshot is all that Redis holds of one user's view, to be compared with the facts. Document and inbox are read one
-// after the other: a change between the two makes them differ for this once.
+// Snapshot is everything that Redis holds of one user's view, for comparison with the facts. Document and inbox are read one
+// after the other: a change in between makes them differ for that one time.
 type Snapshot struct {
 	Wholeness Wholeness
 	Document  Document
-	Fields    map[string]string    // the document's, as they stand: registers, and what only scripts read
+	Fields    map[string]string    // the document's fields as stored: versioned fields, and fields that only scripts read
 	Entries   []services.FeedEntry // of the inbox, newest first
-	Strays    int                  // members of the inbox that are no entries
-	Floor     services.PostID      // the newest ever trimmed from it
-	Unlisted  services.PostID      // the newest counting one ever trimmed from it
-	Uncounted services.PostID      // the newest that is listed and does not count, or a newer one
+	Strays    int                  // members of the inbox that are not entries
+	Floor     services.PostID      // the newest entry ever trimmed from it
+	Unlisted  services.PostID      // the newest counting entry ever trimmed from it
+	Uncounted services.PostID      // the newest listed entry that does not count, or a newer one
 	Removed   time.Time            // stamp of birth or of the last removal
 
-	Replays      []ReplayEntry      // of the list of replays, newest first; nil when there is none or it is being built
-	Listed       bool               // there is one
-	ReplayStrays int                // members of it that are no entries
+	Replays      []ReplayEntry      // of the list of replays, newest first; nil if there is none or it is being built
+	Listed       bool               // the list exists
+	ReplayStrays int                // members of it that are not entries
 	ReplayFloor  services.ShowPlace // the newest that it has lost or never had
 
 	Conversations map[services.ConversationID]services.Membership // the user's own states; User and Gen are not kept
 }
 
-// snapshotUsers bounds what one round trip brings: a full inbox has 6 KB, and others wait meanwhile.
+// snapshotUsers bounds the size of one round trip: a full inbox has 6 KB, and other calls wait meanwhile.
 const snapshotUsers = 25
 
 // Snapshots reads the users' views, in their order, one round trip for each 25.
@@ -78,7 +79,7 @@ func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([
 	return snapshots, nil
 }
 
-// snapshot makes one of what Snapshots asked for.
+// snapshot builds a Snapshot from the answers to Snapshots' commands.
 func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapshot, err error) {
 	for _, command := range commands {
 		err := command.Err()
@@ -110,7 +111,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 	return snapshot, nil
 }
 
-// inbox takes the members apart and says whether the sentinel is there.
+// inbox parses the members and reports whether the sentinel is there.
 func (s *Snapshot) inbox(members []string) bool {
 	if len(members) == 0 || members[0] == "" || members[0][0] != sentinel {
 		return false
@@ -130,7 +131,7 @@ func (s *Snapshot) inbox(members []string) bool {
 	return true
 }
 
-// replays takes the members of the list of replays apart; without its mark there is none.
+// replays parses the members of the list of replays; without its mark there is no list.
 func (s *Snapshot) replays(members []string) {
 	if len(members) == 0 || members[0] == "" || members[0][0] != sentinel {
 		return
@@ -147,7 +148,7 @@ func (s *Snapshot) replays(members []string) {
 	}
 }
 
-// conversations takes the states, and says whether all can be read: the scripts fail on one that cannot.
+// conversations parses the states, and reports whether all are readable: the scripts fail on an unreadable one.
 func (s *Snapshot) conversations(states map[string]string) (readable bool) {
 	s.Conversations = make(map[services.ConversationID]services.Membership, len(states))
 	for field, text := range states {
@@ -204,7 +205,7 @@ func parseState(text string) (state services.Membership, ok bool) {
 	return state, true
 }
 
-// ownFields reads the fields that only scripts read, and says whether they are all there.
+// ownFields reads the fields that only scripts read, and reports whether all of them are there.
 func (s *Snapshot) ownFields() bool {
 	var errs [3]error
 	var removed int64
@@ -215,22 +216,22 @@ func (s *Snapshot) ownFields() bool {
 	return errs[0] == nil && errs[1] == nil && errs[2] == nil
 }
 
-// RegisterFields are the registers that every document has.
+// RegisterFields are the names of the versioned fields that every document has.
 func (c *Projections) RegisterFields() (fields []string) {
 	layout := c.layout.Load()
 	return layout.fields[layout.plain : len(layout.fields)-len(layout.dots)]
 }
 
-// What the fields and values of registers look like.
+// The names and values of versioned fields.
 const (
 	Unborn         = unborn      // before the first version
 	NoticeField    = noticeField // announcements and dots
-	DotPrefix      = "D"         // of the dots
-	CountsPrefix   = "N"         // of the counts of notifications, see ParseCounts
-	MessagesPrefix = "S"         // of the counts of site messages, where they are by days: see ParseCounts
+	DotPrefix      = "D"         // before the name of a dot
+	CountsPrefix   = "N"         // before a category: the counts of notifications, see ParseCounts
+	MessagesPrefix = "S"         // before a type: the counts of site messages, kept by days if they expire: see ParseCounts
 )
 
-// ParseCounts reads the register of a category's counts; its category and its newest notification stand elsewhere.
+// ParseCounts reads the versioned field of a category's counts; the category and its newest notification are stored elsewhere.
 func ParseCounts(value string) (services.CategoryCounts, error) {
 	if value == unborn {
 		return services.CategoryCounts{}, nil

@@ -62,7 +62,7 @@ func TestASnapshotIsAllThatThereIs(t *testing.T) {
 	})
 }
 
-// Whoever reads a view that lacks anything rebuilds it, and a snapshot says so; only a key of another type stays.
+// A read of an incomplete view rebuilds it, and its snapshot says so; only a key of the wrong type stays.
 func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, c := range map[string]struct {
@@ -114,15 +114,15 @@ func (v view) retype(key string) {
 	v.must(v.c.Commands().Set(v.Context(), key, "text", 0).Err())
 }
 
-// A reset keeps the version rising, refuses what was read before it, and leaves nothing else: not what a merge, where
-// the newer version wins, could not mend.
+// A reset keeps the version rising, refuses earlier reads, and leaves nothing else: a broken value would survive a merge, in
+// which the newer version wins.
 func TestAResetForgetsAllButTheVersion(t *testing.T) {
 	eachView(t, func(v view) {
 		v.c.SetDots([]string{"shop"})
 		v.build(FeedFacts{Seen: 9, Entries: posts(1, 12, counted)})
 		v.must(v.c.Enter(v.Context(), []services.UserID{reader}, time.Minute))
 		v.register(DotRegister("shop", 1<<60), MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 60, Unread: 12}))
-		v.set("n", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)) // as after a guess without Redis
+		v.set("n", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)) // as after a fallback version without Redis
 		before, stamp := v.field("n"), v.stamp()
 		v.must(v.c.Reset(v.Context(), reader))
 		if after := v.field("n"); after <= before {
@@ -175,7 +175,7 @@ func TestRegisterFieldsAreThoseOfEveryDocument(t *testing.T) {
 		}
 		for _, field := range fields {
 			want := Unborn
-			if strings.HasPrefix(field, "H") { // it comes with the counts of its category
+			if strings.HasPrefix(field, "H") { // its category's counts come with it
 				want = ""
 			}
 			if v.field(field) != want {

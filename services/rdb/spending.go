@@ -10,8 +10,8 @@ import (
 // spendingLife is how long a total is kept: longer than any window that still counts.
 const spendingLife = time.Minute
 
-// Spend adds what this node spent of some rate limits to the totals of all nodes, in one round trip, and answers the
-// totals. A total belongs to one window.
+// Spend adds this node's use of some rate limits to the totals of all nodes, in one round trip, and returns the totals. A total
+// belongs to one window.
 func (c *Projections) Spend(ctx context.Context, window int64, buckets []string, amounts []int) ([]int, error) {
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for i, bucket := range buckets {

@@ -10,11 +10,11 @@ import (
 	"tidings/services/redis"
 )
 
-// A key that other hands made one of another type is lost data: whatever reads or changes it finds that out, empties what
-// it belongs to and tries once more. It meets a view that is missing then, which its next reader rebuilds, and the batch
-// in which it stood goes on for everybody else. The audit alone reads without it, so that it can count what it finds.
+// A key whose type something else has changed is lost data. Every read or write that meets one empties the view (or single key)
+// that it belongs to and tries once more. The second attempt finds a missing view, which its next reader rebuilds, and the rest
+// of the batch succeeds. Only the audit reads without this repair, so that it can count such keys.
 
-// readViews is pipeline for keys of our own: those of another type are emptied, and everything is read again.
+// readViews is Pipeline for keys of our own: keys of the wrong type are emptied, and everything is read again.
 func (c *Projections) readViews(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
 	commands, err := c.Pipeline(ctx, fill)
 	var spoiled []string
@@ -32,7 +32,7 @@ func (c *Projections) readViews(ctx context.Context, fill func(p redis.Pipeliner
 	return c.Pipeline(ctx, fill)
 }
 
-// changeViews is runScript for keys of our own: calls that met one of another type are made again when it is emptied.
+// changeViews is Run for keys of our own: calls that met a key of the wrong type are repeated after it is emptied.
 func (c *Projections) changeViews(ctx context.Context, s *redis.Script, calls []redis.Call) ([]redis.Reply, error) {
 	replies, err := c.Run(ctx, s, calls)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Projections) changeViews(ctx context.Context, s *redis.Script, calls []
 	return replies, err
 }
 
-// empty empties what the keys belong to: a user's view as a whole, whichever key of it is named; else the key.
+// empty empties what the keys belong to: a user's whole view if the key is a part of one, otherwise the key alone.
 func (c *Projections) empty(ctx context.Context, keys []string) error {
 	c.Log().Warn("keys of Redis are of another type: what they belong to is made anew", "keys", len(keys))
 	var calls []redis.Call
@@ -90,7 +90,8 @@ func (c *Projections) empty(ctx context.Context, keys []string) error {
 	return err
 }
 
-// viewOf is whose view a key is a part of; a copy of his profile is none, nor are his sessions, which nothing brings back.
+// viewOf returns the user whose view a key is a part of. A copy of their profile is not part of the view, and neither are their
+// sessions, which a rebuild could not restore.
 func viewOf(key string) (user services.UserID, ok bool) {
 	text, found := strings.CutPrefix(key, "{u")
 	text, _, closed := strings.Cut(text, "}:")
@@ -101,7 +102,7 @@ func viewOf(key string) (user services.UserID, ok bool) {
 
 var viewReset = loadScript("view_reset")
 
-// resetLifetime is how long an emptied view stays when its rebuild fails; then it is Absent, which is as good.
+// resetLifetime is how long an emptied view stays if its rebuild fails; after that it is Absent, which has the same effect.
 const resetLifetime = time.Hour
 
 func resetCall(user services.UserID) redis.Call {
@@ -111,7 +112,7 @@ func resetCall(user services.UserID) redis.Call {
 	}
 }
 
-// Reset empties a user's view, whatever is wrong with it: a rebuild makes it anew. His version goes on.
+// Reset empties a user's view, whatever is wrong with it: a rebuild makes it again. The user's version keeps rising.
 func (c *Projections) Reset(ctx context.Context, user services.UserID) error {
 	replies, err := c.Run(ctx, viewReset, []redis.Call{resetCall(user)})
 	if err != nil {

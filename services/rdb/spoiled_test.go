@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis"
 )
 
-// acts are everything that is done with a reader's view.
+// acts are all operations on a reader's view.
 func (v view) acts() map[string]func(context.Context) error {
 	both := []services.UserID{other, reader}
 	state := services.Membership{User: reader, Conversation: 3, Head: 4, Version: 2}
@@ -45,8 +45,8 @@ func (v view) acts() map[string]func(context.Context) error {
 	}
 }
 
-// Whatever meets a key of another type goes on as if the view were missing, in a batch with others too, and a rebuild
-// makes it good: no caller has an error of it.
+// Every operation that meets a key of the wrong type continues as if the view were missing, also within a batch, and a rebuild
+// repairs the view: no caller gets an error.
 func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, act := range v.acts() {
@@ -68,8 +68,8 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 	})
 }
 
-// What is found to be of another type makes its whole view say that it is being built: nobody is shown the rest of it.
-func TestWhoMeetsAKeyOfAnotherTypeEmptiesTheView(t *testing.T) {
+// A wrong type makes the whole view count as being built: no reader sees the rest of it.
+func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, act := range map[string]func(context.Context) error{
 			inboxKey(reader): v.acts()["pushes"], conversationsKey(reader): v.acts()["a state"], badgeKey(reader): v.acts()["versions"],
@@ -84,7 +84,7 @@ func TestWhoMeetsAKeyOfAnotherTypeEmptiesTheView(t *testing.T) {
 	})
 }
 
-// A field that no script can read stops none of them: the state is missing, and a rebuild brings it.
+// A field that scripts cannot read makes none of them fail: the state counts as missing, and a rebuild restores it.
 func TestABrokenFieldStopsNoScript(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, spoil := range map[string]func(){
@@ -147,7 +147,7 @@ func TestCopiesAndViewsOfAnotherTypeAreMissing(t *testing.T) {
 	})
 }
 
-// Two round trips more are what it costs, and only whoever met it pays them.
+// The repair costs two more round trips, and only the call that meets the key pays them.
 func TestMendingIsBounded(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
@@ -161,7 +161,7 @@ func TestMendingIsBounded(t *testing.T) {
 	})
 }
 
-// When the view cannot be emptied either, that is the error: it says whether trying again may help.
+// If the view cannot be emptied either, that error is returned: its code says whether a retry may help.
 func TestAKeyThatCannotBeEmptied(t *testing.T) {
 	eachView(t, func(v view) {
 		v.retype(badgeKey(reader))

@@ -10,17 +10,17 @@ import (
 	"tidings/services/redis"
 )
 
-// A view in Redis is its newest items, by one rule with the inbox: it is made before its facts are read, what was read
-// before a removal is refused, and its floor says from where on it knows everything. What is not there is read from SQL.
+// A view in Redis is its newest items, under the inbox's rules: it is made before its facts are read, reads from before a
+// removal are refused, and its floor is the time above which it is complete. Anything below is read from SQL.
 
 const (
-	// ViewKeep is how many of the newest items of a view are kept at least, if it has so many: one more than is counted.
+	// ViewKeep is the least number of newest items that a view keeps, if it has so many: one more than is counted.
 	ViewKeep = services.DisplayCap + 1
-	// viewLifetime is how long a view stays that nobody reports into.
+	// viewLifetime is how long a view stays without a new item.
 	viewLifetime = 7 * 24 * time.Hour
-	// floorMark is a member of a view that is no item: those begin with "=".
+	// floorMark is a member of a view that is not an item: items begin with "=".
 	floorMark = "!f"
-	// epochMark is another: a view of another epoch than this node's is taken as missing.
+	// epochMark is another such member: a view of another epoch than this node's counts as missing.
 	epochMark = "!e"
 )
 
@@ -34,8 +34,8 @@ var (
 
 func viewSeconds() int64 { return int64(viewLifetime / time.Second) }
 
-// BeginViews makes the views that are missing, opens the others below their floors, and answers the stamps under which
-// their facts are to be read. Until EndViews nobody reads them.
+// BeginViews makes the missing views, opens the others below their floors, and returns the stamps under which their facts are
+// to be read. Until EndViews nobody reads the views.
 func (c *Projections) BeginViews(ctx context.Context, views []services.View) ([]Stamp, error) {
 	calls, epoch := make([]redis.Call, len(views)), c.EpochToBuild(ctx)
 	for i, view := range views {
@@ -54,13 +54,13 @@ func (c *Projections) BeginViews(ctx context.Context, views []services.View) ([]
 	return stamps, nil
 }
 
-// ViewFacts is what SQL knows of one view, read under a stamp of BeginViews.
+// ViewFacts are SQL's items of one view, read under a stamp of BeginViews.
 type ViewFacts struct {
 	View  services.View
 	Stamp Stamp
 	Items []services.ViewItem // the newest
-	More  bool                // there are older ones
-	Floor time.Time           // with More: the time of the newest of these
+	More  bool                // there are older items
+	Floor time.Time           // with More: the time of the newest of the older items
 }
 
 // EndViews merges the facts and marks the views good.
@@ -79,8 +79,8 @@ func (c *Projections) EndViews(ctx context.Context, views []ViewFacts) ([]Result
 	return c.results(ctx, viewMerge, calls)
 }
 
-// StampOfView takes a stamp for one view, under which an item of it is to be read. It is 0 when the view is not there,
-// and then there is nothing to add to.
+// StampOfView takes a stamp for one view, to read an item of it from SQL. It is 0 if the view does not exist: nothing can be
+// added then.
 func (c *Projections) StampOfView(ctx context.Context, view services.View) (Stamp, error) {
 	replies, err := c.changeViews(ctx, viewStamp, []redis.Call{{Keys: []string{viewKey(view)}}})
 	if err != nil {
@@ -95,16 +95,16 @@ func (c *Projections) AddToView(ctx context.Context, view services.View, stamp S
 	return c.result(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
 }
 
-// RemoveFromView takes an item out of a view.
+// RemoveFromView removes an item from a view.
 func (c *Projections) RemoveFromView(ctx context.Context, view services.View, item string) (Result, error) {
 	return c.result(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, ViewKeep}})
 }
 
-// ViewCount is how many items of a view are newer than somebody's last access.
+// ViewCount is how many items of a view are newer than a user's last access.
 type ViewCount struct {
-	Ready bool // false: the view is missing or being built, and then nothing else counts
-	Count int  // to ViewKeep
-	More  bool // Count or more
+	Ready bool // false: the view is missing or being built, and the other fields are invalid
+	Count int  // at most ViewKeep
+	More  bool // the true count is Count or more
 }
 
 // CountViews counts, for each access, the items of its view that are newer, all in one round trip.
@@ -141,7 +141,7 @@ func (c *Projections) CountViews(ctx context.Context, accesses []services.ViewAc
 		floor := -1 - int64(mark)
 		counts[i] = ViewCount{Ready: true, Count: min(int(newer), ViewKeep), More: newer > ViewKeep}
 		if access.UpTo.UnixMicro() < floor {
-			// There is more than is kept. A view that lost so many that it cannot say so is refilled.
+			// There are more than are kept. A view that has lost so many items that it cannot say so is refilled.
 			counts[i].Ready, counts[i].More = newer >= ViewKeep, true
 		}
 	}

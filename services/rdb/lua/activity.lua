@@ -1,4 +1,4 @@
--- Notes that the user was here today, and lets his keys live on.
+-- Notes that the user was here today, and extends the lifetime of their keys.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4] {u}:r
 -- ARGV[1] day  ARGV[2] seconds to live
 -- Returns 1, or 0 when there is no document

@@ -1,4 +1,4 @@
--- Caches a copy of a fact unless a newer one is there; the first 16 characters of a value are its version.
+-- Caches a copy of a fact unless Redis has a newer one; the first 16 characters of a value are its version.
 -- KEYS[1] the copy
 -- ARGV[1] value  ARGV[2] seconds to live
 -- Returns 1 when written, else 0

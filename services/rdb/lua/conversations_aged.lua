@@ -1,4 +1,4 @@
--- Finds out when the next message leaves a user's numbers because of its age.
+-- Computes when the next message leaves a user's counts because of its age.
 -- KEYS[1] {u}:b  KEYS[2] {u}:c  ARGV none
 -- Returns {status}
 if not redis.call('HGET', KEYS[1], 'Cx') then return { 0 } end

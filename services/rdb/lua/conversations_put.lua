@@ -1,22 +1,23 @@
--- Brings a user's own states in conversations into his document: of each the newer wins, and the sums move by what that changes.
+-- Writes a user's own states in conversations into their document: the newer of each wins, and the sums move by what that
+-- changes.
 -- KEYS[1] {u}:b  KEYS[2] {u}:c  KEYS[3] {u}:on
 -- ARGV[1...] pairs: conversation, state
--- Returns {status, n, 1 = a number fell below nought and was taken for nought, nodes...}
+-- Returns {status, n, 1 = a count fell below zero and was set to zero, nodes...}
 local n, unread, mentions, kept, list, st, known = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st', 'Cx'))
 n = tonumber(n)
 if not n then return { 0 } end
 if not (tonumber(unread) and tonumber(mentions) and list) or tonumber(kept) ~= redis.call('HLEN', KEYS[2]) then
-  if st == '1' then redis.call('HSET', KEYS[1], 'st', '0') end -- states were lost: what they added cannot be known
+  if st == '1' then redis.call('HSET', KEYS[1], 'st', '0') end -- states were lost: their share of the sums is unknown
   return { 0 }
 end
 local sum, mentioned, packed, count, below = tonumber(unread), tonumber(mentions), list, tonumber(kept), 0
-local leaves = tonumber(known) or 0 -- too early a day is found out on it, too late a one never
+local leaves = tonumber(known) or 0 -- a day too early is corrected on that day; a day too late would never be noticed
 for k = 1, #ARGV, 2 do
   local new, text = parse(ARGV[k + 1]), redis.call('HGET', KEYS[2], ARGV[k])
   local unread0, mentions0, place0, changed = 0, 0, nil, ARGV[k + 1]
   if text then
     local old = parse(text)
-    if not old then -- by other hands: no state is known, and the rebuild is to forget them all
+    if not old then -- something else broke it: the state is unknown, and the rebuild must replace all states
       redis.call('HSET', KEYS[1], 'st', '0', 'Ck', '')
       return { 0 }
     end

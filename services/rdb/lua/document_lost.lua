@@ -1,6 +1,6 @@
--- Takes a document for lost that is older than what was shown of it, so that it is made again with a newer version.
+-- Marks a document as lost that is older than the version that readers saw, so that it is rebuilt with a newer version.
 -- KEYS[1] {u}:b
--- ARGV[1] the version that was shown
+-- ARGV[1] the version that readers saw
 -- Returns {status, n, 0}
 local n = tonumber(redis.call('HGET', KEYS[1], 'n'))
 if not n then return { 0 } end

@@ -1,6 +1,6 @@
--- Takes posts out of a reader's number that have become too old for it.
+-- Removes posts that have become too old from a reader's count.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
--- ARGV[1] post id, 13 letters: those up to it are
+-- ARGV[1] post id, 13 letters: posts up to it are too old
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end

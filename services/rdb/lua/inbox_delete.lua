@@ -1,4 +1,4 @@
--- Takes one deleted post out of a reader's inbox.
+-- Removes one deleted post from a reader's inbox.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
 -- ARGV[1] the entry without its flag
 -- Returns {status, n, short, nodes...}

@@ -1,7 +1,7 @@
--- Takes everything of one author out of a reader's views: his posts in the inbox, the replays of his shows, and him where the
--- document names him.
+-- Removes everything of one author from a reader's views: their posts in the inbox, the replays of their shows, and their
+-- entries in the document.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:r
--- ARGV[1] the author's 5 letters  ARGV[2] his 4 bytes
+-- ARGV[1] the author's 5 letters  ARGV[2] their 4 bytes
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
@@ -12,7 +12,7 @@ if unname(KEYS[1], 'L', ARGV[2]) then removed = removed + 1 end
 for _, entry in ipairs(redis.call('ZRANGE', KEYS[2], 1, -1)) do
   if entry:sub(14, 18) == ARGV[1] then removed = removed + redis.call('ZREM', KEYS[2], entry) end
 end
--- What was trimmed and still counted may have been his: only a refill can tell.
+-- An entry of the author may have been trimmed while it still counted: only a refill can tell.
 local doubt = d.ft > mark(d)
 if removed == 0 and not doubt then return { 2 } end
 return save(KEYS[1], KEYS[2], KEYS[3], d, doubt)

@@ -1,7 +1,7 @@
--- Merges what was read for this one reader: an author's newest posts after a follow, or one post again after RETRY, and
--- whom the document is to name.
+-- Merges a SQL read for this one reader: an author's newest posts after a follow, or one post again after RETRY, and the
+-- authors that the document must name.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
--- ARGV[1] stamp of the SQL read (us)  ARGV[2] 1 = the edge may be new: fence older reads off  ARGV[3] authors, as F has them
+-- ARGV[1] stamp of the SQL read (us)  ARGV[2] 1 = the edge may be new: refuse older reads  ARGV[3] authors, as F has them
 -- ARGV[4] hosts, as L has them  ARGV[5...] entries
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])

@@ -1,7 +1,7 @@
 -- Cuts an inbox down to the entries that are listed.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
 -- ARGV none
--- Returns {status, n, entries cut, nodes...}; n is '0' when what is shown stays the same
+-- Returns {status, n, entries cut, nodes...}; n is '0' if the visible state stays the same
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 local over = redis.call('ZCARD', KEYS[2]) - 1 - KEEP

@@ -1,7 +1,7 @@
--- Drops a key that nothing will ever end, if it is what its name says.
+-- Drops a key that would never expire, if it is of the kind that its name says.
 -- KEYS[1] the key  KEYS[2] {u}:b, of an orphan
 -- ARGV[1] orphan, a part of a view without its document; copy, view or lease, without an expiry
--- Returns 1, or 0 when it stays
+-- Returns 1, or 0 if it stays
 if ARGV[1] == 'orphan' then
   if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
   return redis.call('DEL', KEYS[1])

@@ -1,5 +1,6 @@
 -- Helpers that stand before every script. A document d is the table that open() answers; save() writes it back.
--- Statuses that scripts answer first: 0 the view is not there, 1 applied, 2 nothing to change, 3 RETRY (the caller's SQL read is too old).
+-- Statuses that scripts answer first: 0 the view is not there, 1 applied, 2 nothing to change, 3 RETRY (the caller's SQL read
+-- is too old).
 local ZERO, KEEP, SLACK = '0000000000000', 300, 16
 
 local function now()
@@ -7,7 +8,7 @@ local function now()
   return time[1] * 1000000 + time[2]
 end
 
--- The nodes that hold a lease on this user's presence, i.e. those to be told.
+-- The nodes that hold a lease on this user's presence: the caller notifies them.
 local function nodes(on, answer)
   local leases = redis.call('HGETALL', on)
   local nowMs = #leases > 0 and now() / 1000 or 0
@@ -17,11 +18,12 @@ local function nodes(on, answer)
   return answer
 end
 
--- In the document the id before all others is '0', so that who has nothing needs little.
+-- The document stores the ID before all others as '0', so that a user without posts needs little memory.
 local function long(id) return id == '0' and ZERO or id end
 local function short(id) return id == ZERO and '0' or id end
 
--- Reads the feed's half of the document, but for F and L, which may be long and which few scripts look at. A field or an inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it.
+-- Reads the feed's half of the document, but for F and L, which may be long and which few scripts look at. A field or an inbox
+-- that is lost makes the document say so (st = 0), so that its next reader rebuilds it.
 local function open(b, i)
   local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st', 'fx')
   local first = redis.call('ZRANGE', i, 0, 0)[1]
@@ -34,10 +36,10 @@ local function open(b, i)
   return { rm = tonumber(v[1]), n = tonumber(v[2]), T = long(v[3]), fc = v[4], fq = long(v[5]), ft = long(v[6]), st = v[7], fx = long(v[8] or '0'), floor = first:sub(2) }
 end
 
--- Posts up to here are in no count: they were seen, or are too old.
+-- Posts up to here do not count: they were seen, or are too old.
 local function mark(d) return d.fx > d.T and d.fx or d.T end
 
--- Every removal fences: an add whose SQL read began before it is refused from now on.
+-- Every removal fences: an add whose SQL read began before the removal is refused from now on.
 local function fence(b, d)
   d.rm = math.max(now(), d.rm + 1)
   redis.call('HSET', b, 'rm', string.format('%.0f', d.rm))

@@ -1,10 +1,9 @@
 -- Helpers for states of conversations; they stand after lib.lua and before the scripts about these.
--- A state is kept as "head,base,k,version,mentions,way version,flags"; the flags are l left, m muted, i inside, r counted when somebody reads.
--- Where messages leave by age ",aged,leaves" follows: the day as of which those that have are out, that on which the next does, or 0.
+-- A state is "head,base,k,version,mentions,way version,flags"; flags: l left, m muted, i inside, r counted when read. If messages
+-- leave by age ",aged,leaves" follows: the day as of which they have left, and the day on which the next does, or 0.
+local STATE = '^' .. ('(%-?%d+),'):rep(6) .. '(%l*),?(%d*),?(%d*)$' -- a negative number is counted, and reported
 
-local STATE = '^' .. ('(%-?%d+),'):rep(6) .. '(%l*),?(%d*),?(%d*)$' -- what is below nought is counted, and told of
-
--- A state in parts, nil for a text that is none.
+-- Parses a state; nil if the text is not one.
 local function parse(text)
   local head, base, k, version, mentions, way, flags, aged, leaves = text:match(STATE)
   return head and { head = tonumber(head), base = tonumber(base), k = tonumber(k), version = tonumber(version), mentions = tonumber(mentions), way = tonumber(way), flags = flags, aged = tonumber(aged) or 0, leaves = tonumber(leaves) or 0 }
@@ -12,14 +11,15 @@ end
 
 local function flagged(f, flag) return f.flags:find(flag, 1, true) end
 
--- Whether a user's own part of one state is newer: of one version that of the later day is, of one day that of the later head.
+-- Reports whether the user's own part of state a is newer than that of b: by version, then by day, then by last sequence.
 local function newer(a, b)
   if a.version ~= b.version then return a.version > b.version end
   if a.aged ~= b.aged then return a.aged > b.aged end
   return a.aged > 0 and a.head > b.head
 end
 
--- The newer of each half, in parts and as text: the head only grows, the user's own part goes by its version, the way of counting by its own.
+-- The newer of each half, in parts and as text: the head only grows, the user's own part goes by its version, the way of
+-- counting by its own.
 local function merged(old, new, oldText, newText)
   local own, way, head = newer(new, old) and new or old, new.way > old.way and new or old, math.max(old.head, new.head)
   if own == old and way == old and (head == old.head or old.aged == 0) then -- a message of somebody else, or nothing new
@@ -29,14 +29,14 @@ local function merged(old, new, oldText, newText)
   end
   local flags = own.flags:gsub('r', '') .. (flagged(way, 'r') and 'r' or '')
   local leaves = own.leaves
-  if own.aged > 0 and leaves == 0 and head > own.head then leaves = own.aged + 1 end -- when is not known here: the next day looks
+  if own.aged > 0 and leaves == 0 and head > own.head then leaves = own.aged + 1 end -- unknown here: the next day computes it
   local f = { head = head, base = own.base, k = own.k, version = own.version, mentions = own.mentions, way = way.way, flags = flags, aged = own.aged, leaves = leaves }
   local text = string.format('%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%s', f.head, f.base, f.k, f.version, f.mentions, f.way, f.flags)
   if f.aged > 0 then text = text .. string.format(',%.0f,%.0f', f.aged, f.leaves) end
   return f, text
 end
 
--- What a state adds to the sums of unread and of mentions, and its place where it is counted when somebody reads.
+-- A state's share of the sums of unread and of mentions, and its position if it is counted when read.
 local function adds(f)
   if flagged(f, 'l') or flagged(f, 'i') then return 0, 0, nil end
   if flagged(f, 'm') then return f.mentions, f.mentions, nil end
@@ -48,7 +48,7 @@ local function big(x)
   return string.char(math.floor(x / 16777216) % 256, math.floor(x / 65536) % 256, math.floor(x / 256) % 256, x % 256)
 end
 
--- The packed list with a conversation at a place, or without it.
+-- The packed list with a conversation at a position, or without the conversation.
 local function placed(list, id, place)
   local name, at = big(id), 0
   repeat at = list:find(name, at + 1, true) until not at or at % 8 == 1

@@ -1,6 +1,6 @@
--- Helpers that count an inbox and write its half of the document; they stand after lib_inbox.lua and before every script.
+-- Helpers that count an inbox and write its half of the document. They stand after lib_inbox.lua and before every script.
 
--- The one count: entries above the mark that count, from the list itself, so that count and list cannot part.
+-- The only count: the counting entries above the mark, from the list itself, so that count and list cannot disagree.
 local function recount(i, d)
   local seen = mark(d)
   local count = redis.call('ZLEXCOUNT', i, '(' .. seen .. '~', '+')
@@ -11,7 +11,7 @@ local function recount(i, d)
   return count .. (d.ft > seen and '+' or '')
 end
 
--- The next version, as it is written.
+-- The next version, as text.
 local function version(d)
   d.n = math.max(now(), d.n + 1)
   return string.format('%.0f', d.n)
@@ -25,8 +25,8 @@ local function save(b, i, on, d, refill)
   return nodes(on, { 1, n, lacks and 1 or 0 })
 end
 
--- Saves after one more entry that counts, above the mark and with nothing cut: what a recount would find, without a look at all
--- entries. Only the count has changed, and an inbox that has grown lacks nothing that it did not lack before.
+-- Saves after one more counting entry above the mark, with nothing trimmed. The result is that of a recount, without reading
+-- all entries. Only the count has changed, and a larger inbox lacks nothing that it did not lack before.
 local function counted(b, on, d)
   local count, more = d.fc:match('^(%d+)(%+?)$')
   count = count + 1
@@ -36,8 +36,8 @@ local function counted(b, on, d)
   return nodes(on, { 1, n, 0 })
 end
 
--- Whether a post may be among those that count and were trimmed: nodes go on counting them in SQL, once for each version, so
--- that a change of them is a new version although the inbox does not hold them.
+-- Whether a post may be among the trimmed posts that count. Nodes count those in SQL, once for each version: a change among
+-- them therefore needs a new version, although the inbox does not hold them.
 local function trimmed(d, entry)
   local id = entry:sub(1, 13)
   return id > mark(d) and id <= d.ft and id <= d.floor

@@ -1,6 +1,6 @@
 -- Helpers that change an inbox; they stand after lib.lua and before every script.
 
--- The entries from ARGV[first] on that belong above the floor. What lies below it is only remembered as trimmed.
+-- The entries from ARGV[first] on that belong above the floor. Entries below it are only recorded as trimmed.
 local function above(d, first)
   local entries = {}
   for k = first, #ARGV do
@@ -17,7 +17,7 @@ local function above(d, first)
   return entries
 end
 
--- Adds the entries from ARGV[first] on, each in the place of its twin with the other flag, and says how many are new.
+-- Adds the entries from ARGV[first] on, each in place of its twin with the other flag, and returns how many are new.
 local function add(i, d, first)
   local new = 0
   for _, entry in ipairs(above(d, first)) do
@@ -27,7 +27,7 @@ local function add(i, d, first)
   return new
 end
 
--- Adds many, from ARGV[first] on, by way of a set: into a long list Redis puts one member after the other, and looks through all of it each time.
+-- Adds many entries, from ARGV[first] on, through a set: ZADD on a long listpack scans all of it for each member.
 local function fill(i, set, d, first)
   local had, entries, twins = {}, {}, {}
   for _, e in ipairs(redis.call('ZRANGE', i, 1, -1)) do had[e:sub(1, 18)] = e end
@@ -36,13 +36,13 @@ local function fill(i, set, d, first)
     if twin ~= entry then twins[#twins + 1], entries[#entries + 1] = twin, entry end
   end
   if #twins > 0 then redis.call('ZREM', i, unpack(twins)) end
-  redis.call('DEL', set) -- what other hands have put there
+  redis.call('DEL', set) -- left by something else
   for k = 1, #entries, 100 do redis.call('SADD', set, unpack(entries, k, math.min(k + 99, #entries))) end
-  redis.call('ZUNIONSTORE', i, 2, i, set, 'WEIGHTS', 0, 0) -- in order also where other hands had changed it
+  redis.call('ZUNIONSTORE', i, 2, i, set, 'WEIGHTS', 0, 0) -- restores the order too if something else had changed the scores
   redis.call('DEL', set)
 end
 
--- Cuts the oldest entries, so many; the newest id cut is the floor, the newest that counted is ft.
+-- Cuts that many of the oldest entries. The newest ID cut becomes the floor, the newest counting one ft.
 local function cut(i, d, many)
   local gone = redis.call('ZRANGE', i, 1, many)
   for _, e in ipairs(gone) do if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end end
@@ -51,7 +51,7 @@ local function cut(i, d, many)
   redis.call('ZADD', i, 0, '!' .. d.floor)
 end
 
--- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK, and says whether it did.
+-- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK, and reports whether it did.
 local function trim(i, d)
   local over = redis.call('ZCARD', i) - 1 - KEEP - 2 * SLACK
   if over > 0 then cut(i, d, over + SLACK) end

@@ -1,14 +1,15 @@
--- Helpers for the lists of followed authors whom a document names: F, whose posts are pulled, and L, who host shows. They stand after
+-- Helpers for the lists of followed authors whom a document names: F, whose posts are pulled, and L, who host shows. They stand
+-- after
 -- lib.lua and before every script. A list is 12 bytes for each, in no order: author (4), followed since (8).
 
--- Where an author's entry begins in a list, nil when he is not in it.
+-- The offset of an author's entry in a list, nil if the author is not in it.
 local function place(list, author)
   local at = 0
   repeat at = list:find(author, at + 1, true) until not at or at % 12 == 1
   return at
 end
 
--- Two lists in one: whoever is in both stands as in the second.
+-- Joins two lists: for an author in both, the entry of the second wins.
 local function joined(list, entries)
   if #entries == 12 then
     local at = place(list, entries:sub(1, 4))
@@ -25,7 +26,8 @@ local function joined(list, entries)
   return table.concat(all)
 end
 
--- Names authors in a list, each instead of what it has of him, and says whether that changed anything; nil: the list is lost.
+-- Puts authors into a list, each instead of their earlier entry, and reports whether that changed anything; nil: the list is
+-- lost.
 local function name(b, field, entries)
   if entries == '' then return false end
   local list = redis.call('HGET', b, field)
@@ -39,7 +41,7 @@ local function name(b, field, entries)
   return true
 end
 
--- Takes an author out of a list and says whether he was there.
+-- Removes an author from a list and reports whether they were in it.
 local function unname(b, field, author)
   local list = redis.call('HGET', b, field)
   local at = list and place(list, author)

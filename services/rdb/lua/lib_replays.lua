@@ -1,16 +1,18 @@
 -- Helpers for a reader's list of replays; they stand after lib.lua and before the scripts that change it.
--- It is a ZSET of scores 0: the place of each (9 letters of its end in ms, 13 of its show), and its host (5). Its first member is '!'
--- and the floor, the place of the newest that the list has lost or never had; '#' and the floor while it is being built.
+-- It is a ZSET of scores 0: the position of each (9 letters of its end in ms, 13 of its show), and its host (5). Its first
+-- member is '!'
+-- and the floor, the position of the newest that the list has lost or never had; '#' and the floor while it is being built.
 local NOWHERE = ('0'):rep(22)
 
--- The list's mark and floor, nil when there is no list.
+-- The list's mark and floor, nil if there is no list.
 local function listed(r)
   local first = redis.call('ZRANGE', r, 0, 0)[1]
   if not first or not first:match('^[!#]' .. ('%w'):rep(22) .. '$') then return nil end
   return { mark = first:sub(1, 1), floor = first:sub(2) }
 end
 
--- Gives the list another mark or floor. What is below that goes; the key is never empty meanwhile, for it would lose its end.
+-- Gives the list another mark or floor. The new mark is written before entries below it are removed: an empty key would be
+-- deleted and lose its expiry.
 local function remark(r, l, mark, floor)
   redis.call('ZADD', r, 0, mark .. floor)
   if mark .. floor ~= l.mark .. l.floor then redis.call('ZREM', r, l.mark .. l.floor) end
@@ -18,12 +20,12 @@ local function remark(r, l, mark, floor)
   l.mark, l.floor = mark, floor
 end
 
--- Cuts the oldest, so many: the newest of them is the floor.
+-- Cuts that many of the oldest entries: the newest of them becomes the floor.
 local function cutReplays(r, l, many)
   if many > 0 then remark(r, l, l.mark, redis.call('ZRANGE', r, many, many)[1]:sub(1, 22)) end
 end
 
--- Takes a host's replays out. A list that has room then for older ones is made anew by who reads it next.
+-- Removes a host's replays. If the list then has room for older replays, its next reader rebuilds it.
 local function dropHost(r, host)
   local l, gone = listed(r), {}
   if not l then return end

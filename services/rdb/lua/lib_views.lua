@@ -1,6 +1,7 @@
 -- Helpers for views; they stand after lib_count.lua and before the scripts that add to one.
 
--- Cuts a view when it holds KEEP items and 2 * SLACK more, down to KEEP and SLACK more; the time of the newest cut is the floor.
+-- Cuts a view when it holds over KEEP + 2 * SLACK items, down to KEEP + SLACK; the time of the newest item cut becomes the
+-- floor.
 local function viewTrim(v, keep)
   local over = redis.call('ZCARD', v) - 3 - keep - 2 * SLACK
   if over <= 0 then return end

@@ -17,12 +17,13 @@ local rm, n, epoch, F, L = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n', 'e', '
 local time = now()
 rm = tonumber(rm) or 0
 if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) or not F or #F % 12 ~= 0 or not L or #L % 12 ~= 0 then
-  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4]) -- what was skipped while the document was away, or lost with an epoch, is in none of them
+  -- all of them lack what was skipped while the document was away, or lost with an epoch
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
   rm, n = math.max(time, rm + 1), math.max(time, (tonumber(n) or 0) + 1)
   redis.call('HSET', KEYS[1], 'st', '0', 'e', ARGV[2], 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
     'T', '0', 'fc', '0', 'fq', '0', 'ft', '0', 'd', '0', 'F', '', 'L', '')
 end
-local born -- whether the register before this one is
+local born -- whether the versioned field before this one exists
 for k = 3, #ARGV, 3 do
   local value, birth = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 1]
   local known = value and value:match(ARGV[k + 2])
@@ -36,16 +37,17 @@ for k = 3, #ARGV, 3 do
 end
 local list = redis.call('HGET', KEYS[1], 'R')
 if not (whole({ 'Cu', 'Cm', 'Ck' }, NUMBER, NUMBER, NUMBER) and list and #list % 8 == 0) or tonumber(redis.call('HGET', KEYS[1], 'Ck')) ~= redis.call('HLEN', KEYS[3]) then
-  redis.call('DEL', KEYS[3]) -- the sums are of the states that were lost
+  redis.call('DEL', KEYS[3]) -- the sums belong to the states that were lost
   redis.call('HSET', KEYS[1], 'st', '0', 'Cu', '0', 'Cm', '0', 'Ck', '0', 'R', '')
 end
-if ARGV[1] ~= '1' then redis.call('DEL', KEYS[4]) end -- to who was idle big hosts' replays were not pushed
+if ARGV[1] ~= '1' then redis.call('DEL', KEYS[4]) end -- replays of big hosts were not pushed to an idle user
 local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 if not first or first:sub(1, 1) ~= '!' then
   redis.call('DEL', KEYS[2], KEYS[4])
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
   rm = math.max(time, rm + 1)
-  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '') -- removals have skipped it
+  -- removals have skipped this user
+  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')
 elseif ARGV[1] == '1' and first ~= '!' .. ZERO then
   redis.call('ZREM', KEYS[2], first)
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)

@@ -1,5 +1,5 @@
--- Ends a rebuild: merges what SQL said into the inbox and the document, and marks them good.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c  KEYS[5] {u}:r  KEYS[6] {u}:m, which is there for as long as this runs
+-- Ends a rebuild: merges SQL's answers into the inbox and the document, and marks them good.
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c  KEYS[5] {u}:r  KEYS[6] {u}:m, which exists only while this runs
 -- ARGV[1] stamp of rebuild_begin  ARGV[2] seen up to  ARGV[3] newest id that SQL has below the entries, or ZERO
 -- ARGV[4] newest counting id at or below it, or ZERO  ARGV[5] day of activity  ARGV[6] seconds to live
 -- ARGV[7] authors whose posts are pulled, as F has them  ARGV[8] hosts, as L has them  ARGV[9...] entries

@@ -1,4 +1,4 @@
--- Writes registers, values that begin with their version and ";": for each the newer version wins.
+-- Writes versioned fields, values that begin with their version and ";": the newer version of each wins.
 -- KEYS[1] {u}:b  KEYS[2] {u}:on
 -- ARGV[1...] pairs: field, value
 -- Returns {status, n, 0, nodes...}

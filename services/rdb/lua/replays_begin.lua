@@ -1,4 +1,4 @@
--- Begins a rebuild of a list of replays: one that is missing is made, marked as building, BEFORE its facts are read from SQL.
+-- Begins a rebuild of a list of replays: a missing list is made, marked as building, BEFORE its facts are read from SQL.
 -- KEYS[1] {u}:b  KEYS[2] {u}:r
 -- ARGV none
 -- Returns the stamp (us) to read SQL under, '0' when there is no document
@@ -10,6 +10,6 @@ if not listed(KEYS[2]) then
   local left = redis.call('PTTL', KEYS[1])
   if left > 0 then redis.call('PEXPIRE', KEYS[2], left) end
   rm = math.max(time, rm + 1)
-  redis.call('HSET', KEYS[1], 'rm', string.format('%.0f', rm)) -- what was read before has skipped it
+  redis.call('HSET', KEYS[1], 'rm', string.format('%.0f', rm)) -- earlier reads have skipped it
 end
 return string.format('%.0f', math.max(time, rm + 1))

@@ -1,7 +1,7 @@
--- Cuts a list of replays down to what is listed.
+-- Cuts a list of replays down to the listed length.
 -- KEYS[1] {u}:r
 -- ARGV none
--- Returns how many went
+-- Returns how many entries were cut
 local l = listed(KEYS[1])
 if not l or l.mark ~= '!' then return 0 end
 local over = redis.call('ZCARD', KEYS[1]) - 1 - KEEP

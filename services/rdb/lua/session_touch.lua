@@ -1,7 +1,7 @@
--- Lets a session of the live board live on, as the one of its slot, unless a later one has it: names sort by when they were made.
+-- Extends a live board session and makes it the session of its slot, unless a later one has it: names sort by creation.
 -- KEYS[1] {u}:s, a HASH: slot -> end (ms) ';' session
 -- ARGV[1] slot  ARGV[2] session  ARGV[3] its end (ms)  ARGV[4] how many slots to keep
--- Returns 1, or 0 when a later one has the slot
+-- Returns 1, or 0 if a later one has the slot
 local time, ends = now() / 1000, {}
 local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if held:gsub('^%d+;', '') > ARGV[2] and (tonumber(held:match('^%d+')) or 0) > time then return 0 end

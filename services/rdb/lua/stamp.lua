@@ -1,4 +1,4 @@
--- Takes a stamp for one user, on his own master's clock.
+-- Takes a stamp for one user, by the clock of their own master.
 -- KEYS[1] {u}:b
 -- ARGV none
 -- Returns the stamp (us), '0' when there is no document

@@ -1,7 +1,8 @@
--- Drops what is kept of a user, unless he was here meanwhile: his document says so, or it is being made, or a node watches for him.
+-- Drops the keys of a user, unless they came back meanwhile: their document has a later day or is being built, or a node has a
+-- subscription of theirs.
 -- KEYS[1] {u}:b  KEYS[2] {u}:on  KEYS[3...] the other keys
--- ARGV[1] the last day of activity with which they go; -1 = whatever the document says
--- Returns how many keys went
+-- ARGV[1] the last day of activity at which the keys are dropped; -1 = whatever day the document has
+-- Returns how many keys were dropped
 local last = tonumber(ARGV[1])
 local kind = redis.call('TYPE', KEYS[1])
 if last >= 0 and (kind.ok or kind) == 'hash' then

@@ -1,6 +1,7 @@
--- Raises the version of a document above one that was made up without Redis, so that its exact state is news again.
+-- Raises the version of a document above a fallback version that was made up without Redis, so that devices accept its exact
+-- state.
 -- KEYS[1] {u}:b  KEYS[2] {u}:on
--- ARGV[1] the version to pass
+-- ARGV[1] the version to exceed
 -- Returns {status, n, 0, nodes...}
 local n = tonumber(redis.call('HGET', KEYS[1], 'n'))
 if not n then return { 0 } end

@@ -1,5 +1,7 @@
--- Begins a rebuild of a view: it is made, or opened below its floor, and has no floor (building) BEFORE its facts are read from SQL.
--- A view is a ZSET: item -> when it happened (us); '!r' -> -(stamp of birth or of the last removal); '!f' -> -(floor) - 1; '!e' -> -(epoch).
+-- Begins a rebuild of a view: it is made, or opened below its floor, and has no floor (building) BEFORE its facts are read from
+-- SQL.
+-- A view is a ZSET: item -> when it happened (us); '!r' -> -(stamp of birth or of the last removal); '!f' -> -(floor) - 1; '!e'
+-- -> -(epoch).
 -- KEYS[1] the view
 -- ARGV[1] seconds to live  ARGV[2] epoch
 -- Returns the stamp (us) to read SQL under

@@ -1,4 +1,4 @@
--- Ends a rebuild of a view: merges what SQL said and marks the view good.
+-- Ends a rebuild of a view: merges SQL's answers and marks the view good.
 -- KEYS[1] the view
 -- ARGV[1] stamp of view_begin  ARGV[2] time of the newest item that SQL has below these (us), -1 for none
 -- ARGV[3] how many to keep  ARGV[4...] pairs: item, when it happened (us)

@@ -1,4 +1,4 @@
--- Takes one item out of a view; every removal fences: what was read before it is refused from now on.
+-- Removes one item from a view. Every removal fences: earlier reads are refused from now on.
 -- KEYS[1] the view
 -- ARGV[1] item  ARGV[2] how many to keep
 -- Returns {status, n, short}; short = 1 asks for a refill

@@ -1,5 +1,6 @@
--- Empties a user's view, so that a rebuild makes it anew from the facts: its version goes on, and whatever was read from SQL before is refused.
--- KEYS[1] {u}:b  KEYS[2] {u}:on, which stays unless it is of another type  KEYS[3...] the other keys of the view
+-- Empties a user's view, so that a rebuild remakes it from the facts. Its version keeps rising, and every earlier SQL read is
+-- refused.
+-- KEYS[1] {u}:b  KEYS[2] {u}:on, which stays unless its type is wrong  KEYS[3...] the other keys of the view
 -- ARGV[1] seconds to live until it is rebuilt
 -- Returns the version (us)
 local function isHash(key)
@@ -13,7 +14,7 @@ if isHash(KEYS[1]) then
   n, rm = tonumber(v[1] or ''), tonumber(v[2] or '')
 end
 local time = now()
--- A stamp of the future would refuse every add for as long: it is as wrong as the rest.
+-- A stamp of the future would refuse every add until that time: it counts as broken too.
 if not rm or rm > time + 60000000 then rm = 0 end
 local version = string.format('%.0f', math.max(time, (n or 0) + 1))
 redis.call('DEL', KEYS[1], unpack(KEYS, 3))

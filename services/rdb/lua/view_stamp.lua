@@ -1,4 +1,4 @@
--- Takes a stamp for one view, on its own master's clock.
+-- Takes a stamp for one view, by the clock of its own master.
 -- KEYS[1] the view
 -- ARGV none
 -- Returns the stamp (us), '0' when there is no view
