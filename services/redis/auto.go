@@ -9,16 +9,16 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// Shared is the client for single reads under load: those that come at the same time share one round trip. It counts
-// as the plain client does, keeps the deadline of the context, and has the same errors. A call whose context is only
-// cancelled ends after the read timeout at the latest, on the embedded Redis after twice that.
+// Shared is the client for single reads under load: concurrent reads share one round trip. It counts round trips as the plain
+// client does, keeps the context's deadline, and returns the same errors. A call whose context is only cancelled ends after the
+// read timeout at the latest, on the embedded Redis after twice that.
 func (c *Client) Shared() redis.Cmdable { return c.shared }
 
-// newShared makes the face of auto. The library's automatic pipeline runs its batches in a context of its own, which
-// neither counts for the caller nor ends with him; a hook on a client that never dials sees each call first.
-// One batch is sent at a time, so a call may wait for the batch before its own. The guard bounds both, and what waits
-// behind a batch that timed out fails at once. within is what a batch may take. Without a guard (nil: the embedded Redis, or a cluster, whose nodes have
-// their own) the calls are queued whatever the server does.
+// newShared makes the client of Shared. The library's automatic pipeline runs its batches in a context of its own, which
+// neither counts for the caller nor ends with the caller; a hook on a client that never dials sees each call first. Only one
+// batch is sent at a time, so a call may wait for the batch before its own. The guard bounds both waits, and calls that wait
+// behind a batch that timed out fail at once. within is the time that a batch may take. Without a guard (nil: the embedded
+// Redis, or a cluster, whose nodes have their own) the calls are queued whatever the server does.
 func newShared(client redis.UniversalClient, readers *guard, within time.Duration) (*redis.Client, error) {
 	batches, err := client.AutoPipeline()
 	if err != nil {
@@ -33,7 +33,7 @@ type sharedHook struct {
 	client  redis.UniversalClient
 	batches *redis.AutoPipeliner
 	readers *guard
-	longest time.Duration // that a call may take in a batch: the one before it, and its own
+	longest time.Duration // the longest wait of a call in a batch: for the batch before it, and for its own
 }
 
 func (sharedHook) DialHook(redis.DialHook) redis.DialHook {
@@ -58,7 +58,7 @@ func (h sharedHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook sends a pipeline as it is: it is a batch already.
+// ProcessPipelineHook sends a pipeline unchanged: it is a batch already.
 func (h sharedHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		pipe := h.client.Pipeline()

@@ -90,7 +90,7 @@ func TestSharedReadsAreFewerWrites(t *testing.T) {
 	}
 }
 
-// pieces counts what a client really sends: commands alone, and pipelines.
+// pieces counts what a client really sends: single commands, and pipelines.
 type pieces struct {
 	mu sync.Mutex
 	n  int
@@ -102,7 +102,7 @@ func (p *pieces) count() int {
 	return p.n
 }
 
-// one counts a piece, unless it makes a connection: those are as many as the client likes.
+// one counts a piece, unless it makes a connection: their number is up to the client.
 func (p *pieces) one(first redis.Cmder) {
 	if handshakes(first) || first.Name() == "info" {
 		return

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	breakerFailures = 10                     // in a row, before calls fail without being tried
-	breakerOpen     = 500 * time.Millisecond // then one call tries again
+	breakerFailures = 10                     // in a row; after that calls fail without being tried
+	breakerOpen     = 500 * time.Millisecond // then one call is tried again
 )
 
-// breaker is the limiter of one Redis server: after 10 calls in a row without an answer it refuses all for 500 ms,
-// then lets one through. It is safe for concurrent use.
+// breaker limits the calls of one Redis server: after 10 calls in a row without an answer it refuses all calls for 500 ms, then
+// admits one. It is safe for concurrent use.
 type breaker struct {
 	steps *gobreaker.TwoStepCircuitBreaker[struct{}]
 
 	mu   sync.Mutex
-	open []func(error) // of the calls under way, the oldest first
+	open []func(error) // one per running call, the oldest first
 }
 
 func newBreaker(addr string, log *slog.Logger) *breaker {
@@ -58,8 +58,8 @@ func (b *breaker) Allow() error {
 	return nil
 }
 
-// ReportResult takes the end of a call. It is not told which call: the oldest under way is taken for it. A call
-// outlives the breaker's pause only when it waits longer than that, so that results hardly ever cross.
+// ReportResult takes the result of a call. The library does not say which call it was: the oldest running one is assumed. A
+// call outlives the breaker's pause only if it takes longer than the pause, so that results hardly ever cross.
 func (b *breaker) ReportResult(err error) {
 	b.mu.Lock()
 	if len(b.open) == 0 {
@@ -72,8 +72,8 @@ func (b *breaker) ReportResult(err error) {
 	done(err)
 }
 
-// isOutage says that the server is not there or not yet ready, for whatever command. A full server, a read-only one
-// and one with a moving slot still answer reads, and a busy pool is ours.
+// isOutage reports whether the server is absent or not yet ready, for any command. A full server, a read-only one and one with
+// a moving slot still answer reads, and a busy pool is this process's own problem.
 func isOutage(err error) bool {
 	if err == nil || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return false
@@ -82,8 +82,8 @@ func isOutage(err error) bool {
 		redis.HasErrorPrefix(err, "max number of clients reached")
 }
 
-// saysNothing is true of a call that the caller gave up before it met the network, that found no free connection, or
-// that came after Close.
+// saysNothing reports whether an error says nothing about the server: the caller gave up before the call reached the network,
+// no connection was free, or the call came after Close.
 func saysNothing(err error) bool {
 	if _, network := errors.AsType[*net.OpError](err); network {
 		return false

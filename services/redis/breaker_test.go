@@ -16,13 +16,13 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// ask is one small call.
+// ask runs one small call.
 func ask(ctx context.Context, c *Client) error {
 	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) { p.Get(ctx, "key") })
 	return err
 }
 
-// isOpen says whether an error is the breaker's: no call was tried.
+// isOpen reports whether an error is the breaker's: no call was tried.
 func isOpen(err error) bool {
 	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
 }
@@ -39,7 +39,7 @@ func TestTheBreakerOpensAfterTenFailuresInARow(t *testing.T) {
 	for range 9 {
 		step(dialError())
 	}
-	step(nil) // one answer: the row begins anew
+	step(nil) // one answer: the failures in a row start from zero
 	for range 9 {
 		step(dialError())
 	}
@@ -51,7 +51,7 @@ func TestTheBreakerOpensAfterTenFailuresInARow(t *testing.T) {
 	if err := b.Allow(); !errors.Is(err, gobreaker.ErrOpenState) {
 		t.Errorf("after ten failures in a row: %v, want an open breaker", err)
 	}
-	b.ReportResult(nil) // of nobody: must not panic, and must not close it
+	b.ReportResult(nil) // of no call: must not panic, and must not close the breaker
 	if err := b.Allow(); !errors.Is(err, gobreaker.ErrOpenState) {
 		t.Errorf("after a result without a call: %v", err)
 	}
@@ -139,7 +139,7 @@ func TestAKilledMasterOfAClusterComesBack(t *testing.T) {
 	if err := all(); err != nil {
 		t.Fatal(err)
 	}
-	held := holdConnections(t, c) // others are at work: whoever comes now needs a connection of his own
+	held := holdConnections(t, c) // with all connections busy, the next caller needs a new one
 	servers[0].Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -153,7 +153,7 @@ func TestAKilledMasterOfAClusterComesBack(t *testing.T) {
 	redistest.Eventually(t, 5*time.Second, "all masters serve again", all)
 }
 
-// holdConnections takes what connections to the masters are idle, and answers what gives them back.
+// holdConnections takes all idle connections to the masters, and returns the function that gives them back.
 func holdConnections(t *testing.T, c *Client) (free func()) {
 	t.Helper()
 	var mu sync.Mutex
@@ -164,7 +164,7 @@ func holdConnections(t *testing.T, c *Client) (free func()) {
 			mu.Lock()
 			held = append(held, connection)
 			mu.Unlock()
-			if err := connection.Ping(ctx).Err(); err != nil { // takes it
+			if err := connection.Ping(ctx).Err(); err != nil { // takes the connection
 				return err
 			}
 		}
@@ -260,7 +260,7 @@ func TestALostReplyIsNotRepeatedByTheLibrary(t *testing.T) {
 			failed++
 		}
 		proxy.DropReplies(0)
-		if err := ask(t.Context(), c); err != nil { // an answer between two losses: the breaker stays closed
+		if err := ask(t.Context(), c); err != nil { // an answer between two failures: the breaker stays closed
 			t.Fatal(err)
 		}
 	}

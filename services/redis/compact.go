@@ -12,28 +12,28 @@ import (
 	"tidings/services"
 )
 
-// Listpack is a setting below which Redis keeps a small collection in one piece, which is what makes it small.
+// Listpack is a setting below which Redis stores a small collection as one listpack, which saves most of its memory.
 type Listpack struct {
-	Name, Old string // Old is the name before Redis 7, which newer ones understand too
+	Name, Old string // Old is the name before Redis 7, which newer versions accept too
 	Least     int    // in the setting's own unit
 }
 
-// compactness is what needs some settings, and what is lost without them.
+// compactness is the settings that a package needs, and the warning about the cost without them.
 type compactness struct {
 	settings []Listpack
 	warning  string
 }
 
-// compacts are what was registered.
+// compacts are the registered settings.
 var compacts []compactness
 
-// KeepCompact has every Client raise settings to what is needed at least; warning is logged of a Redis that does not
-// let it. It is for the initialisation of packages, before the first Client.
+// KeepCompact makes every Client raise settings to at least the needed values. It logs warning if a Redis does not allow that.
+// Call it at the initialisation of packages, before the first Client.
 func KeepCompact(warning string, settings ...Listpack) {
 	compacts = append(compacts, compactness{settings, warning})
 }
 
-// compactSettings are the lines for the private server.
+// compactSettings are the configuration lines for the private server.
 func compactSettings() string {
 	var lines strings.Builder
 	for _, need := range compacts {
@@ -44,7 +44,7 @@ func compactSettings() string {
 	return lines.String()
 }
 
-// raiseCompact keeps collections compact on a Redis that others run.
+// raiseCompact keeps collections compact on a Redis that this process did not start.
 func (c *Client) raiseCompact(ctx context.Context) {
 	if c.local != nil {
 		return

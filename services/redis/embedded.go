@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// embeddedTick is how often time passes in the embedded Redis: a lifetime there ends up to a second late.
+// embeddedTick is how often the embedded Redis' clock is advanced: a key there expires up to a second late.
 const embeddedTick = time.Second
 
-// embeddedServer is a Redis within this process, behind a loopback port with a password of this run.
+// embeddedServer is a Redis within this process, on a loopback port with a password of this run.
 type embeddedServer struct {
 	redis    *miniredis.Miniredis
-	addr     string // read once: the server answers the question under its one lock
+	addr     string // read once: the server takes its one lock to answer the question
 	password string
 	stop     context.CancelFunc
 	ticking  sync.WaitGroup
@@ -35,7 +35,7 @@ func startEmbedded() (*embeddedServer, error) {
 	return s, nil
 }
 
-// tick lets the time pass that has passed: by itself nothing there ever expires.
+// tick advances the embedded Redis' clock: by itself it never expires a key.
 func (s *embeddedServer) tick(ctx context.Context) {
 	ticker := time.NewTicker(embeddedTick)
 	defer ticker.Stop()

@@ -14,50 +14,49 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Redis that was started again from an older snapshot, or a replica that took over without the last writes, holds
-// keys that look whole and are behind for good. They are told apart by the epoch: a short number made of the
-// lineages of all masters (their replication ids, which are new with every start and every promotion). What is kept
-// carries the epoch of its birth, and readers take what is of another epoch as missing, so that it is made again
-// from SQL. On a cluster the failover of one master therefore costs what all have.
+// A Redis that was restarted from an older snapshot, or a replica that was promoted without the last writes, holds keys that
+// look whole and stay behind for good. The epoch tells such data apart: a short number made of the lineages of all masters
+// (their replication IDs, which are new with every start and every promotion). Data carries the epoch of its birth, and readers
+// treat data of another epoch as missing, so that it is rebuilt from SQL. On a cluster the failover of one master therefore
+// invalidates the data of all.
 //
-// A node learns of a new lineage before it reads anything from it, because every connection asks when it is made;
-// where a connection outlives the change, as to the replica of a cluster that is promoted, Watch finds out
-// within a second.
+// A node learns of a new lineage before it reads anything from it, because every new connection asks. If a connection outlives
+// the change, as one to a promoted replica of a cluster does, Watch notices within a second.
 
 const (
-	epochTrust    = 200 * time.Millisecond // for so long a rebuild on a cluster relies on the last answer
-	epochWithin   = 300 * time.Millisecond // what a rebuild waits for it
-	noEpoch       = "0"                    // nothing that is good has it
-	lonelyLineage = "!"                    // of the embedded Redis: it is this process'
-	noLineage     = "?"                    // of a Redis that may not be asked
+	epochTrust    = 200 * time.Millisecond // how long a rebuild on a cluster relies on the last answer
+	epochWithin   = 300 * time.Millisecond // how long a rebuild waits for the answer
+	noEpoch       = "0"                    // no valid key has it
+	lonelyLineage = "!"                    // of the embedded Redis, which belongs to this process
+	noLineage     = "?"                    // of a Redis that does not allow the question
 	lineageField  = "master_replid:"
 	masterRole    = "role:master"
-	onlyMaster    = ""        // the address of the one master where there is no cluster
+	onlyMaster    = ""        // the key of the one master if there is no cluster
 	epochModulus  = 1<<31 - 1 // 31 bits take 6 bytes in a hash, and 32 would take 10
 	replicationOf = "replication"
 )
 
-// epoch is what this node knows of the masters' lineages. It is safe for concurrent use.
+// epoch is this node's knowledge of the masters' lineages. It is safe for concurrent use.
 type epoch struct {
-	form string // of what is written: what has another form is of another epoch. It is set before the first use
+	form string // the form of written data: data of another form is of another epoch. It is set before the first use
 
 	mu       sync.Mutex
-	turn     uint64             // of the latest question begun
-	lineages map[string]lineage // master's address -> what it said last
-	verified time.Time          // when all were asked last
+	turn     uint64             // number of the latest question
+	lineages map[string]lineage // master's address -> its last answer
+	verified time.Time          // when all were last asked
 
 	text  atomic.Pointer[string]
-	blind sync.Once // the warning that Redis does not say
+	blind sync.Once // logs once that Redis does not report its lineage
 }
 
-// lineage is a master's answer. A later question's answer is never replaced by an earlier one's: that may come from
-// a server that has died meanwhile.
+// lineage is a master's answer. An earlier question's answer never replaces a later one's: it may come from a server that has
+// died meanwhile.
 type lineage struct {
 	id   string
 	turn uint64
 }
 
-// value is the epoch now, as what is written carries it.
+// value is the current epoch, as written data carries it.
 func (e *epoch) value() string {
 	if text := e.text.Load(); text != nil {
 		return *text
@@ -72,7 +71,7 @@ func (e *epoch) begin() (turn uint64) {
 	return e.turn
 }
 
-// learn takes the answer of one server, if it is known as a master or is the only one.
+// learn records the answer of one server, if the server is a known master or the only one.
 func (e *epoch) learn(addr, id string, turn uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,7 +86,7 @@ func (e *epoch) learn(addr, id string, turn uint64) {
 	e.fold()
 }
 
-// learnAll takes the answers of all masters; those that are none any more are forgotten.
+// learnAll records the answers of all masters and forgets servers that are no longer masters.
 func (e *epoch) learnAll(ids map[string]string, turn uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +102,7 @@ func (e *epoch) learnAll(ids map[string]string, turn uint64) {
 	e.fold()
 }
 
-// fold makes the epoch of the lineages, whatever their order.
+// fold computes the epoch from the lineages, whatever their order.
 func (e *epoch) fold() {
 	ids := make([]string, 0, len(e.lineages))
 	for _, lineage := range e.lineages {
@@ -135,8 +134,8 @@ func (c *Client) greet(addr string) func(context.Context, *redis.Conn) error {
 	}
 }
 
-// lineageOf reads the answer to INFO: "" of a replica, whose lineage is its master's. Of a Redis that does not say,
-// by its make or by the rights of our user, a loss is not noticed, and the log says so once.
+// lineageOf reads the answer to INFO: "" for a replica, whose lineage is its master's. If a Redis does not report its lineage,
+// because of its make or our user's rights, lost writes go unnoticed, and the log says so once.
 func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 	text, err := info.Result()
 	var refusal redis.Error
@@ -156,8 +155,8 @@ func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 	return noLineage, nil
 }
 
-// CheckEpoch asks every master for its lineage: one round trip. While one of them does not answer,
-// or is no master any more, the epoch stays.
+// CheckEpoch asks every master for its lineage: one round trip. If one of them does not answer, or is no longer a master, the
+// epoch stays.
 func (c *Client) CheckEpoch(ctx context.Context) error {
 	if c.mode == modeEmbedded {
 		return nil
@@ -179,7 +178,7 @@ func (c *Client) CheckEpoch(ctx context.Context) error {
 	return Unavailable(err)
 }
 
-// AddrOf is the address of a master, "" where there is only one.
+// AddrOf is the address of a master, "" if there is only one.
 func (c *Client) AddrOf(master *redis.Client) string {
 	if c.mode == modeCluster {
 		return master.Options().Addr
@@ -187,12 +186,12 @@ func (c *Client) AddrOf(master *redis.Client) string {
 	return onlyMaster
 }
 
-// Epoch is what the things that are read now must carry to be believed. Take it after their answers: whatever
-// connection they came through has told its history by then.
+// Epoch is the epoch that data must carry to be trusted. Read it after the answers that it is compared with: by then every
+// connection that they came through has reported its server's history.
 func (c *Client) Epoch() string { return c.epoch.value() }
 
-// EpochToBuild is the epoch for what is built now. On a cluster it is asked for again unless that was just now: of two
-// nodes of which one has not noticed a failover yet, each would make anew what the other has made.
+// EpochToBuild is the epoch for data that is built now. On a cluster it asks the masters again unless that has just been done.
+// Otherwise, of two nodes of which one has not noticed a failover, each would discard and rebuild what the other has built.
 func (c *Client) EpochToBuild(ctx context.Context) string {
 	if c.mode == modeCluster && !c.epoch.fresh() {
 		done := c.asking.DoChan("", func() (any, error) {
@@ -202,7 +201,7 @@ func (c *Client) EpochToBuild(ctx context.Context) string {
 		})
 		select {
 		case <-ctx.Done():
-		case <-done: // without an answer the last epoch is as good as any
+		case <-done: // without an answer the last epoch is used
 		}
 	}
 	return c.epoch.value()

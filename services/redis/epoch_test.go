@@ -45,7 +45,7 @@ func TestTheEpochIsOfAllMastersAndNeverOfAnEarlierAnswer(t *testing.T) {
 	}
 }
 
-func TestWhatRedisSaysOfItsLineage(t *testing.T) {
+func TestReadingOfLineages(t *testing.T) {
 	log := &redistest.Recorder{}
 	c := &Client{log: log.Log()}
 	info := func(text string, err error) *redis.StringCmd {

@@ -13,15 +13,15 @@ import (
 	"tidings/services"
 )
 
-// notNowPrefixes begin the answers of a Redis that is there and cannot serve: it loads, it has lost its master, a
-// slot moves, it is full. Trying later may succeed; nothing is wrong with the call.
+// notNowPrefixes begin the answers of a Redis that is there and cannot serve: it is loading, has lost its master, moves a slot
+// or is full. A later attempt may succeed; nothing is wrong with the call.
 var notNowPrefixes = []string{
 	"LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "TRYAGAIN", "OOM", "NOREPLICAS", "MISCONF", "BUSY ",
 	"max number of clients reached",
 }
 
-// Unavailable gives an error its code: UNAVAILABLE when Redis did not answer or cannot serve now, also when the
-// caller's time was up. Any other error comes back as it is, nil as nil.
+// Unavailable maps an error to its code: UNAVAILABLE if Redis did not answer or cannot serve now, also if the caller's time was
+// up. Any other error is returned unchanged, nil as nil.
 func Unavailable(err error) error {
 	switch {
 	case err == nil:
@@ -41,7 +41,7 @@ func Unavailable(err error) error {
 	return err
 }
 
-// unreachable says that no answer came: the network, a time-out, a closed connection or client.
+// unreachable reports whether no answer came: a network error, a time-out, a closed connection or client.
 func unreachable(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
@@ -50,13 +50,13 @@ func unreachable(err error) bool {
 		errors.Is(err, redis.ErrClosed) || strings.HasPrefix(err.Error(), "redis: all sentinels specified in configuration are unreachable")
 }
 
-// unanswered says that an error already mapped stands for no answer at all, and not for a refusal.
+// unanswered reports whether a mapped error means that no answer came at all, rather than a refusal.
 func unanswered(err error) bool {
 	var refusal redis.Error
 	return services.IsUnavailable(err) && !errors.As(err, &refusal)
 }
 
-// IsWrongType says that a command or a script met a key of another type.
+// IsWrongType reports whether a command or a script met a key of the wrong type.
 func IsWrongType(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "wrong kind of value")
 }

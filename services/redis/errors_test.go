@@ -16,7 +16,7 @@ import (
 	"tidings/services"
 )
 
-// refusal is an error that Redis answered.
+// refusal is an error in Redis' answer.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -30,12 +30,12 @@ func timeoutError() error {
 	return &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
 }
 
-func TestErrorsAndWhatTheyAreTakenFor(t *testing.T) {
+func TestClassificationOfErrors(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		err         error
-		unavailable bool // to the caller
-		outage      bool // to the breaker
+		unavailable bool // for the caller
+		outage      bool // for the breaker
 	}{
 		{"refused", dialError(), true, true},
 		{"wrapped", fmt.Errorf("get: %w", dialError()), true, true},

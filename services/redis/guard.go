@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	guardPause     = 100 * time.Millisecond // after the first time-out: a short stall must not send everybody to SQL for long
-	guardLongPause = breakerOpen            // after a probe that timed out too: the server hangs
+	// after the first time-out: a short stall must not send every reader to SQL for long
+	guardPause     = 100 * time.Millisecond
+	guardLongPause = breakerOpen // after a probe that timed out too: the server hangs
 )
 
-// guard keeps readers from waiting for a server that hangs. They have SQL to turn to, so one time-out is enough for
-// them, while writers go on until the breaker opens. After a time-out reads fail at once for a pause, then one of them
-// probes the server while the others go on failing. It is safe for concurrent use.
+// guard keeps readers from waiting for a server that hangs. They can read from SQL instead, so one time-out is enough for them,
+// while writers continue until the breaker opens. After a time-out reads fail at once for a pause, then one of them probes the
+// server while the others still fail. It is safe for concurrent use.
 type guard struct {
-	within time.Duration    // what a read may wait
-	now    func() time.Time // monotonic, so the machine's and not the node's
+	within time.Duration    // the longest wait of a read
+	now    func() time.Time // monotonic: the machine's clock and not the node's
 
 	mu      sync.Mutex
-	tripped bool      // since the last read without an answer
-	probing bool      // one read tries the server
+	tripped bool      // no read has been answered since the last time-out
+	probing bool      // one read is probing the server
 	until   time.Time // the end of the pause
 }
 
@@ -45,7 +46,7 @@ func (g *guard) refusing() bool {
 	return g.tripped && (g.probing || g.now().Before(g.until))
 }
 
-// begin admits a read or refuses it. A read that begins is ended by end.
+// begin admits a read or refuses it. An admitted read must call end.
 func (g *guard) begin() (probe bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -56,9 +57,9 @@ func (g *guard) begin() (probe bool, err error) {
 	return g.probing, nil
 }
 
-// end takes the outcome of a read. Each that times out is followed by a pause, also one that began before the guard tripped: the
-// reads that wait for its batch would else be the probe, and wait a second time. Only an answer ends the pause: a read that its
-// caller cut short leaves the probe to the next one.
+// end records the outcome of a read. Each time-out starts a pause, even that of a read that began before the guard tripped:
+// otherwise a read that waited for the same batch would become the probe and wait a second time. Only an answer ends the pause:
+// a read that its caller cut short leaves the probe to the next one.
 func (g *guard) end(probe, timedOut, answered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,10 +81,10 @@ func (g *guard) end(probe, timedOut, answered bool) {
 
 type readingKey struct{}
 
-// Reading marks the calls of a context as a reader's: the guards bound and refuse them.
+// Reading marks a context's calls as a reader's: the guards bound and refuse them.
 func Reading(ctx context.Context) context.Context { return context.WithValue(ctx, readingKey{}, true) }
 
-// read marks a command that is sent in a batch, whose context is not the caller's, as a reader's.
+// read marks a command in a batch as a reader's, because the batch's context is not the caller's.
 type read struct{ once }
 
 func isReading(ctx context.Context, cmd redis.Cmder) bool {
@@ -94,7 +95,7 @@ func isReading(ctx context.Context, cmd redis.Cmder) bool {
 	return marked
 }
 
-// guardHook puts a guard before a server.
+// guardHook applies a guard to a server.
 type guardHook struct{ *guard }
 
 func (guardHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -131,20 +132,20 @@ func (h guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// run sends a read, unless the guard refuses. The connection that it may need is made in a context without the mark:
-// what is asked to make one is a part of the same read.
+// run sends a read, unless the guard refuses. A connection that the read needs is made in a context without the mark: its
+// handshake is a part of the same read.
 func (h guardHook) run(ctx context.Context, send func(context.Context) error) error {
 	probe, err := h.begin()
 	if err != nil {
 		return err
 	}
-	own := false // the caller has less time than the guard gives
+	own := false // the caller has less time than the guard allows
 	if deadline, ok := ctx.Deadline(); ok {
 		own = time.Until(deadline) < h.within
 	}
 	ended := false
 	defer func() {
-		if !ended { // a panic
+		if !ended { // send panicked
 			h.end(probe, false, false)
 		}
 	}()
@@ -157,7 +158,7 @@ func (h guardHook) run(ctx context.Context, send func(context.Context) error) er
 	return err
 }
 
-// isTimeout reports whether the time for an answer passed.
+// isTimeout reports whether the time for an answer ran out.
 func isTimeout(err error) bool {
 	if failure, ok := errors.AsType[net.Error](err); ok && failure.Timeout() {
 		return true

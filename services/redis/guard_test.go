@@ -34,7 +34,7 @@ func TestOneTimeOutTripsTheGuard(t *testing.T) {
 	g.end(early, true, false)
 	admitted(false)
 	clock.Move(guardPause)
-	g.end(late, true, false) // it began before: what waits for its batch is not to wait again, as the probe
+	g.end(late, true, false) // it began before the trip: reads in its batch must not wait again, as the probe
 	admitted(false)
 	clock.Move(guardPause - 1)
 	admitted(false)
@@ -46,14 +46,14 @@ func TestOneTimeOutTripsTheGuard(t *testing.T) {
 	admitted(false)
 	clock.Move(1)
 	probe = admitted(true)
-	g.end(probe, false, false) // its caller left: nothing is known
+	g.end(probe, false, false) // its caller left: the server's state is unknown
 	probe = admitted(true)
 	g.end(probe, false, true)
 	admitted(true)
 	admitted(true)
 }
 
-// hung is a client of a Redis that swallows everything, and the reads that it really sent.
+// hung is a client of a Redis that swallows everything, with the reads that the client really sent.
 func hung(t *testing.T) (c *Client, g *guard, clock *redistest.HandClock, sent *pieces) {
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	c = connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
@@ -66,7 +66,8 @@ func hung(t *testing.T) (c *Client, g *guard, clock *redistest.HandClock, sent *
 	return c, g, clock, sent
 }
 
-// The first read of a Redis that hangs waits, the next ones do not, but for one probe after each pause: for every kind of read.
+// The first read of a Redis that hangs waits. Later reads fail at once, except for one probe after each pause. This holds for
+// every kind of read.
 func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
 	user := services.UserID(1)
 	for name, ask := range map[string]func(ctx context.Context, c *Client) error{
@@ -113,7 +114,7 @@ func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
 	}
 }
 
-// Reads that queue behind a batch which times out are not sent after it.
+// Reads that are queued behind a batch that times out are not sent after it.
 func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 	c, _, _, sent := hung(t)
 	const readers = 64
@@ -131,7 +132,7 @@ func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 	}
 }
 
-// Writers go on until the breaker opens: what they would lose has no other way.
+// Writers continue until the breaker opens: a lost write has no substitute.
 func TestTheGuardIsForReadsAlone(t *testing.T) {
 	c, g, _, sent := hung(t)
 	if err := Unavailable(c.Shared().Get(t.Context(), "a").Err()); !services.IsUnavailable(err) || !g.refuses() {
@@ -146,7 +147,8 @@ func TestTheGuardIsForReadsAlone(t *testing.T) {
 	}
 }
 
-// A caller with less time than the guard gives says nothing of the server, and neither does a Redis that answers.
+// A time-out trips the guard only if the server caused it: not if the caller had less time than the guard allows, and not if
+// Redis answers.
 func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -173,7 +175,7 @@ func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	}
 }
 
-// A master of a cluster that hangs is in the way of reads of its own keys alone.
+// A cluster master that hangs affects only reads of its own keys.
 func TestAHungMasterRefusesReadsOfItsKeysAlone(t *testing.T) {
 	url, servers := redistest.ClusterServers(t)
 	c := connect(t, Options{URL: url})

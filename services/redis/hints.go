@@ -19,20 +19,20 @@ const (
 	hintFormat       = 1    // the first byte of a message
 	hintsPerMessage  = 4096 // bounds one message to 64 KB
 	hintPing         = time.Second
-	hintSilence      = 3 * time.Second // without even the answer to a ping, the connection is taken for dead
+	hintSilence      = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
 	firstHintPause   = 20 * time.Millisecond
 	slowestHintPause = 500 * time.Millisecond
-	channels         = 2 // of one connection: the node's own and the log's
+	channels         = 2 // of one connection: the node's own and the changelog's
 )
 
-// Hint says that the document of a user is now at version N (microseconds, see Badges). It is no state: it may be
-// lost, late or repeated, and whoever receives it reads the document.
+// Hint says that a user's document now has version N (microseconds, see Badges). It is not state: it may be lost, late or
+// repeated, and its receiver reads the document.
 type Hint struct {
 	User services.UserID
 	N    uint64
 }
 
-// hintReceivers are the receivers of this process, called without Redis for its own node.
+// hintReceivers are the receivers of this process: hints for its own node reach them without Redis.
 type hintReceivers struct {
 	mu        sync.RWMutex
 	next      int
@@ -64,9 +64,9 @@ func (h *hintReceivers) deliver(hints []Hint) {
 	}
 }
 
-// PublishHints tells each node which of its users' documents have changed. This node's own hints are delivered before
-// it returns, also when Redis is away; those for other nodes are one round trip together. The embedded Redis has no
-// other nodes: all hints are delivered here. The error is UNAVAILABLE and may be ignored: a hint may be lost.
+// PublishHints notifies each node which of its users' documents have changed. This node's own hints are delivered before it
+// returns, even if Redis is unavailable; those for other nodes are one round trip together. The embedded Redis has no other
+// nodes: all hints are delivered here. The error is UNAVAILABLE and may be ignored: a hint may be lost.
 func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) error {
 	messages := map[string][]Hint{}
 	for node, hints := range byNode {
@@ -103,8 +103,7 @@ func encodeHints(hints []Hint) []byte {
 	return message
 }
 
-// decodeHints reads what encodeHints makes. What it cannot read to the end, from another version or another program,
-// is false.
+// decodeHints reads the output of encodeHints. It returns false for a message of another version or another program.
 func decodeHints(message string) ([]Hint, bool) {
 	if len(message) == 0 || message[0] != hintFormat {
 		return nil, false
@@ -125,8 +124,8 @@ func decodeHints(message string) ([]Hint, bool) {
 	return hints, true
 }
 
-// HintLog tells the other nodes that the log has grown. It never waits: RunHints sends it, several that come together as one.
-// Like every hint it may be lost.
+// HintLog notifies the other nodes that the changelog has grown. It never waits: RunHints sends the hint, and merges several at
+// once into one. Like every hint it may be lost.
 func (c *Client) HintLog() {
 	select {
 	case c.grown <- struct{}{}:
@@ -134,7 +133,7 @@ func (c *Client) HintLog() {
 	}
 }
 
-// runLogHints sends what HintLog was told until ctx ends.
+// runLogHints sends the hints of HintLog until ctx ends.
 func (c *Client) runLogHints(ctx context.Context) {
 	for {
 		select {
@@ -148,17 +147,17 @@ func (c *Client) runLogHints(ctx context.Context) {
 	}
 }
 
-// HintReceiver takes the hints for a node. Its functions may be called by several goroutines at once and must hand on what
-// they get without waiting: as long as one does not return nothing more is received, and a publisher in this process waits
-// for it; after 3 seconds the connection is taken for dead and Resync is called.
+// HintReceiver takes the hints for a node. Its functions may be called by several goroutines at once and must pass on their
+// input without waiting: until one returns nothing more is received, and a publisher in this process waits for it; after 3
+// seconds the connection counts as dead and Resync is called.
 type HintReceiver struct {
 	Documents func([]Hint) // documents of users have changed
-	Log       func()       // another node has appended to the log
-	Resync    func()       // after every subscription, the first included: hints may have been lost before it
+	Log       func()       // another node has appended to the changelog
+	Resync    func()       // after every subscription, also the first: hints may have been lost before it
 }
 
-// RunHints receives the hints for this node, and sends those of HintLog, until ctx ends or the Client is closed, and then returns
-// nil. It has a connection of its own, which it makes again for as long as Redis is away.
+// RunHints receives the hints for this node, and sends those of HintLog, until ctx ends or the Client is closed, and then
+// returns nil. It has a connection of its own and reconnects until Redis is back.
 func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -182,7 +181,7 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 		if subscribed {
 			pause = firstHintPause
 		}
-		c.log.Warn("the connection for hints is lost: changes are seen by the sweep until it is back", "error", err, "pause", pause)
+		c.log.Warn("the connection for hints is lost: the reconciliation finds changes until it is back", "error", err, "pause", pause)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -192,8 +191,9 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 	return nil
 }
 
-// listen is the life of one connection. It says whether it was ever subscribed, and how it ended. The library's own
-// channel of messages hides the answers to its pings, and with them a network that swallows everything.
+// listen runs one connection to its end. It returns whether the connection was ever subscribed, and how it ended. It does not
+// use the library's own channel of messages, because that hides the answers to pings, and so a network that swallows
+// everything.
 func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed bool, err error) {
 	subscription := c.redis.Subscribe(ctx, hintChannel(c.id), logChannel)
 	defer subscription.Close()
@@ -202,7 +202,7 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 	start := time.Now()
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		defer subscription.Close() // frees Receive, which does not look at its context
+		defer subscription.Close() // unblocks Receive, which ignores its context
 		watchSubscription(watching, subscription, func() time.Duration { return time.Since(start) - time.Duration(heard.Load()) })
 	})
 	defer watch.Wait()
@@ -215,7 +215,7 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 		heard.Store(int64(time.Since(start)))
 		switch message := message.(type) {
 		case *redis.Subscription:
-			// One for each channel; after the last it hears all.
+			// Redis confirms each channel. After the last confirmation the connection receives everything.
 			if subscribed = message.Count == channels; subscribed {
 				receiver.Resync()
 			}
@@ -237,7 +237,7 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 	}
 }
 
-// watchSubscription pings until nothing has been heard for too long, or ctx ends.
+// watchSubscription pings until the connection has been silent for too long, or ctx ends.
 func watchSubscription(ctx context.Context, subscription *redis.PubSub, silence func() time.Duration) {
 	ticker := time.NewTicker(hintPing)
 	defer ticker.Stop()
@@ -249,7 +249,7 @@ func watchSubscription(ctx context.Context, subscription *redis.PubSub, silence 
 			if silence() > hintSilence {
 				return
 			}
-			// A ping that cannot be sent is answered by silence.
+			// A ping that cannot be sent needs no error handling: the silence that follows is noticed.
 			_ = subscription.Ping(ctx)
 		}
 	}

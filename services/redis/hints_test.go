@@ -22,7 +22,7 @@ type listener struct {
 	mu      sync.Mutex
 	hints   []Hint
 	resyncs int
-	grown   int // times that the log was said to have grown
+	grown   int // number of hints that the changelog has grown
 }
 
 // listen runs a node's hints until the test ends, and waits for its first subscription.
@@ -116,7 +116,7 @@ func TestHintsReachTheirNodeAndNoOther(t *testing.T) {
 	})
 }
 
-// The growth of the log is told to all nodes but the one that tells of it.
+// The growth of the changelog is reported to all nodes except the one that reports it.
 func TestTheGrowthOfTheLogReachesTheOtherNodes(t *testing.T) {
 	eachShared(t, func(t *testing.T, url string) {
 		nodes := []*listener{listen(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"}), listen(t, Options{URL: url, Node: "c"})}
@@ -130,20 +130,20 @@ func TestTheGrowthOfTheLogReachesTheOtherNodes(t *testing.T) {
 			for _, other := range nodes[1:] {
 				redistest.Eventually(t, 10*time.Second, "the growth", func() error {
 					if got := grown(other); got != turn+1 {
-						return fmt.Errorf("node %s was told %d times, want %d", other.id, got, turn+1)
+						return fmt.Errorf("node %s was notified %d times, want %d", other.id, got, turn+1)
 					}
 					return nil
 				})
 			}
 		}
 		if got := grown(nodes[0]); got != 0 {
-			t.Errorf("the node itself was told %d times", got)
+			t.Errorf("the node itself was notified %d times", got)
 		}
 	})
 }
 
 func TestHintsInOneProcess(t *testing.T) {
-	// The embedded Redis has one node, whatever older entries say.
+	// The embedded Redis has one node: hints under any older node ID are delivered to it.
 	l := listen(t, Options{URL: "embedded", Node: "now"})
 	ctx, trips := WithRoundTrips(t.Context())
 	if err := l.PublishHints(ctx, map[string][]Hint{"before": {{7, 70}}}); err != nil {
@@ -244,7 +244,7 @@ func TestASilentNetworkIsNoticed(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	l := listen(t, Options{URL: proxy.URL(), Node: "a"})
 	proxy.BlackHole(true)
-	// Nothing is closed: only the missing answers to pings tell.
+	// No connection is closed: only the missing answers to pings show the failure.
 	redistest.Eventually(t, 3*hintSilence, "the old connection is given up", func() error {
 		if text := fmt.Sprint(server.Do("PUBSUB", "NUMSUB", "node:a")); text != "[node:a 0]" {
 			return fmt.Errorf("%s", text)

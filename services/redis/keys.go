@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// UserKey is the key of a part of what is kept of a user. All keys of a user share the hash tag {u<number>}, so that one
-// script may touch them on a cluster. A part begins with ":" and has one or two small letters.
+// UserKey is the key of one part of a user's data. All keys of a user share the hash tag {u<ID>}, so that one script may use
+// them on a cluster. A part begins with ":" and has one or two small letters.
 func UserKey(user services.UserID, part string) string {
 	key := make([]byte, 0, 24)
 	key = append(key, "{u"...)
@@ -16,8 +16,8 @@ func UserKey(user services.UserID, part string) string {
 	return string(append(key, part...))
 }
 
-// hintChannel is the pub/sub channel on which a node hears of changed documents.
+// hintChannel is the pub/sub channel on which a node receives hints of changed documents.
 func hintChannel(node string) string { return "node:" + node }
 
-// logChannel is the pub/sub channel on which every node hears that the log has grown.
+// logChannel is the pub/sub channel on which every node receives hints that the changelog has grown.
 const logChannel = "log"

@@ -2,7 +2,7 @@ package redis
 
 import "github.com/redis/go-redis/v9"
 
-// What callers name of the library, which this package alone imports: the commands that a pipeline takes and answers.
+// The library's types that callers need. Only this package imports the library: a pipeline takes and returns its commands.
 type (
 	Master             = redis.Client // one server of EachMaster
 	Pipeliner          = redis.Pipeliner
@@ -19,5 +19,5 @@ type (
 	ZRangeBy           = redis.ZRangeBy
 )
 
-// Nil is the error of a command whose key or member is not there.
+// Nil is the error of a command whose key or member does not exist.
 const Nil = redis.Nil

@@ -13,14 +13,14 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// parentVariable makes the test binary the parent of a private server instead, for the test that kills it.
+// parentVariable makes the test binary run as the parent of a private server, for the test that kills it.
 const parentVariable = "REDIS_TEST_PARENT_FOLDER"
 
 func TestMain(m *testing.M) {
 	if folder := os.Getenv(parentVariable); folder != "" {
 		beParent(folder)
 	}
-	// After many failed dials the library tries again each second, and sees only then that its pool is closed.
+	// After many failed dials the library retries each second, and notices only then that its pool is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -73,7 +73,7 @@ func eachMode(t *testing.T, run func(t *testing.T, mode, url string)) {
 	t.Run("cluster", func(t *testing.T) { run(t, "cluster", redistest.Cluster(t)) })
 }
 
-// What the tests register, as a package above would.
+// The tests' registrations, as an importing package would make them.
 var (
 	firstScript  = RegisterScript("test_first", "return 1")
 	secondScript = RegisterScript("test_second", "return ", "2")
@@ -85,15 +85,15 @@ func init() {
 		Listpack{Name: "hash-max-listpack-value", Old: "hash-max-ziplist-value", Least: 1200})
 }
 
-// Scripts of the tests' own that are not registered. Each may be repeated, as all scripts may.
+// Unregistered scripts of the tests. Each may be repeated, as all scripts may.
 var (
-	// setScript writes a value and answers it.
+	// setScript writes a value and returns it.
 	setScript = NewScript("set", "redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]")
-	// memberScript adds a member to a set and answers whether it was new.
+	// memberScript adds a member to a set and returns whether it was new.
 	memberScript = NewScript("member", "return redis.call('SADD', KEYS[1], ARGV[1])")
-	// nothingScript answers nothing.
+	// nothingScript returns nothing.
 	nothingScript = NewScript("nothing", "return false")
-	// brokenScript refuses.
+	// brokenScript fails.
 	brokenScript = NewScript("broken", "return redis.error_reply('ERR no ' .. KEYS[1])")
 )
 
@@ -106,7 +106,7 @@ func members(n, tags int) []Call {
 	return calls
 }
 
-// countMembers is how many members the sets of members have now.
+// countMembers counts the members that the sets of members have now.
 func countMembers(t *testing.T, c *Client, tags int) int {
 	t.Helper()
 	total := 0

@@ -22,33 +22,33 @@ const (
 	serverProgram = "redis-server"
 )
 
-// Client is the one way to Redis. It is safe for concurrent use.
+// Client is the only access to Redis. It is safe for concurrent use.
 type Client struct {
 	redis    redis.UniversalClient
-	shared   *redis.Client // the face of auto
-	readers  *guard        // of the one server; nil where each node has its own, or none can hang
+	shared   *redis.Client // the client of Shared
+	readers  *guard        // of the one server; nil if each node has its own, or none can hang
 	mode     string
 	id       string // this node's
 	time     services.Clock
 	log      *slog.Logger
 	epoch    epoch
-	asking   singleflight.Group // for the epoch
+	asking   singleflight.Group // joins concurrent questions for the epoch
 	refusals refusals
 
 	hints   hintReceivers
-	grown   chan struct{}              // a token: the log has grown, and the other nodes do not know yet
-	local   interface{ close() error } // the server that this Client runs, nil when it is another's
-	ctx     context.Context            // ends with Close
+	grown   chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
+	local   interface{ close() error } // the server that this Client runs, nil if it runs none
+	ctx     context.Context            // ends at Close
 	stop    context.CancelFunc
 	closing sync.Mutex // held to end ctx and to start work
 	work    sync.WaitGroup
 	loading atomic.Bool
-	late    atomic.Bool // Redis has not answered since Open, which is still to prepare it
-	costly  sync.Once   // the warning about what is not compact
+	late    atomic.Bool // Redis has not answered since Open and is still to be prepared
+	costly  sync.Once   // the warning about settings that cost memory
 	refused sync.Once   // the warning that a late Redis refuses
 }
 
-// quiet takes the library's log, which speaks of every failed dial: what an operator should know is logged here.
+// quiet drops the library's log, which reports every failed dial: this package logs what an operator needs.
 type quiet struct{}
 
 func (quiet) Printf(ctx context.Context, format string, values ...any) {
@@ -59,9 +59,9 @@ func (quiet) Printf(ctx context.Context, format string, values ...any) {
 
 func init() { redis.SetLogger(quiet{}) }
 
-// Open connects to the Redis that the options name, or starts one. An error names the address: INVALID for a URL that
-// cannot be read or that Redis refuses (a wrong password), UNAVAILABLE for a Redis that is not there, or not ready, unless
-// the options say that it may be late.
+// Open connects to the Redis of the options, or starts one. An error names the address: INVALID for a URL that cannot be parsed
+// or that Redis refuses (a wrong password), UNAVAILABLE for a Redis that is absent or not ready, unless the options allow it to
+// be late.
 func Open(ctx context.Context, options Options) (*Client, error) {
 	options = options.withDefaults()
 	if options.URL == modeAuto {
@@ -108,7 +108,7 @@ func openError(err error, name string) error {
 	return services.Wrapf(services.Unavailable, err, "Redis at %s does not answer", name)
 }
 
-// target starts the server that the options ask for, or takes their URL apart.
+// target starts the server that the options ask for, or parses their URL.
 func (c *Client) target(ctx context.Context, options Options) (*target, error) {
 	switch options.URL {
 	case modePrivate:
@@ -144,8 +144,8 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		}))
 	case modeSentinel:
 		client := redis.NewFailoverClient(options.sentinelOptions(at))
-		// The options for sentinels have no field for the one, and would use the other on sentinels too. Nothing has been
-		// dialled yet.
+		// The options for sentinels have no field for OnConnect, and would apply a limiter to the sentinels too. Both are set
+		// here: nothing has been dialled yet.
 		client.Options().Limiter, client.Options().OnConnect = newBreaker(at.name(), c.log), c.greet(onlyMaster)
 		c.redis = client
 	case modeEmbedded:
@@ -170,7 +170,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	return err
 }
 
-// ready waits for nothing: the Redis that was named is there now, or it is an error.
+// ready does not wait: it is an error if the named Redis does not answer now.
 func (c *Client) ready(ctx context.Context) error {
 	if err := c.Ping(ctx); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (c *Client) ready(ctx context.Context) error {
 	return nil
 }
 
-// arrive prepares a Redis that was late, once it answers.
+// arrive prepares a late Redis once it answers.
 func (c *Client) arrive(ctx context.Context) error {
 	if !c.late.Load() {
 		return nil
@@ -206,7 +206,7 @@ func (c *Client) arrive(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the hints, closes the connections and then, last, the server that Open started. It may be called twice.
+// Close ends the hints, closes the connections and then stops the server that Open started. It may be called twice.
 func (c *Client) Close() error {
 	c.closing.Lock()
 	c.stop()
@@ -232,15 +232,15 @@ func closed(err error) error {
 	return err
 }
 
-// Mode says what Open found: "single", "sentinel", "cluster", "private" or "embedded".
+// Mode is the mode that Open chose: "single", "sentinel", "cluster", "private" or "embedded".
 func (c *Client) Mode() string { return c.mode }
 
-// Ping asks every master whether it is there. Without an answer it is UNAVAILABLE.
+// Ping asks every master for an answer. Without one it is UNAVAILABLE.
 func (c *Client) Ping(ctx context.Context) error {
 	return Unavailable(c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() }))
 }
 
-// StampSlack is how many microseconds to take from a time that another master's clock told.
+// StampSlack is how many microseconds to subtract from a time of another master's clock.
 func (c *Client) StampSlack() uint64 {
 	if c.mode == modeCluster {
 		return clusterSlack
@@ -248,17 +248,17 @@ func (c *Client) StampSlack() uint64 {
 	return 0
 }
 
-// Commands sends single commands. Their errors go through unavailable.
+// Commands sends single commands. Map their errors with Unavailable.
 func (c *Client) Commands() redis.UniversalClient { return c.redis }
 
-// Node is this node's id.
+// Node is this node's ID.
 func (c *Client) Node() string { return c.id }
 
 // Clock is this node's clock.
 func (c *Client) Clock() services.Clock { return c.time }
 
-// Log takes what an operator should know.
+// Log is the logger for operators.
 func (c *Client) Log() *slog.Logger { return c.log }
 
-// Clustered says that the keys are spread over several masters.
+// Clustered reports whether the keys are distributed over several masters.
 func (c *Client) Clustered() bool { return c.mode == modeCluster }

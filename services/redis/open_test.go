@@ -44,7 +44,7 @@ func TestScriptsOfThePackageAreLoadedAtOpen(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
 		for _, s := range loaded {
-			// On a cluster the answer is true when every master has it.
+			// On a cluster the answer is true if every master has the script.
 			there, err := c.Commands().ScriptExists(t.Context(), s.sha1).Result()
 			if err != nil || !there[0] {
 				t.Errorf("script %s: loaded %v, %v", s.Name, there, err)
@@ -98,7 +98,7 @@ func TestPrivateWithoutRedisServerSaysWhatToInstall(t *testing.T) {
 	}
 }
 
-// closedAddress is one that nobody listens on.
+// closedAddress is an address without a listener.
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -235,7 +235,7 @@ func TestSettingsOfTheClients(t *testing.T) {
 	}
 }
 
-// A Redis that may be late is no error at Open. It is prepared when it comes: scripts, settings, lineage.
+// A Redis that may be late is no error at Open. Its scripts, settings and lineage are prepared when it answers.
 func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Kill()
@@ -274,8 +274,8 @@ func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 	}
 }
 
-// On a busy machine the server that a node has just started may stall. The node waits for it as for any other.
-func TestAServerOfOnesOwnMayBeLate(t *testing.T) {
+// On a busy machine a server that a node has just started may stall. The node waits for it as for any other.
+func TestAStartedServerMayBeLate(t *testing.T) {
 	c, err := Open(t.Context(), Options{URL: modePrivate, DataDir: t.TempDir(), Late: true, ReadTimeout: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestAServerOfOnesOwnMayBeLate(t *testing.T) {
 	}
 }
 
-// A URL that is none, and a password that is wrong, do not get better by waiting.
+// A malformed URL and a wrong password remain errors: waiting does not fix them.
 func TestLateIsNoExcuseForAURLThatIsWrong(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Do("ACL", "SETUSER", "guest", "on", ">right", "~*", "+@all")

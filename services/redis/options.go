@@ -17,34 +17,33 @@ import (
 	"tidings/services"
 )
 
-// Options say which Redis to use and how. The zero value opens a Redis of this process's own.
+// Options select a Redis and its use. The zero value opens a Redis of this process's own.
 type Options struct {
-	// URL names the Redis. "" and "auto" take a private redis-server if one is in PATH, else an embedded one;
-	// "private" and "embedded" insist on theirs. Others are redis://, rediss:// and unix:// as everywhere,
-	// redis+sentinel://[user:password@]host:port,host:port/MASTER[/db] and
-	// redis+cluster://[user:password@]host:port,host:port; with rediss+ the last two use TLS.
-	// The sentinels' own password goes into ?sentinel_username= and ?sentinel_password=.
+	// URL names the Redis. "" and "auto" start a private redis-server if one is in PATH, else an embedded one; "private" and
+	// "embedded" require theirs. Others are redis://, rediss:// and unix:// in their usual form,
+	// redis+sentinel://[user:password@]host:port,host:port/MASTER[/db] and redis+cluster://[user:password@]host:port,host:port;
+	// with rediss+ the last two use TLS. The sentinels' own password goes into ?sentinel_username= and ?sentinel_password=.
 	URL string
-	// Node is this node's id: hints for it are received by RunHints. Without one there are no hints from others.
+	// Node is this node's ID: RunHints receives the hints for it. Without one there are no hints from others.
 	Node string
 	// DataDir is the folder in which a private server has its socket; "" is the system's temporary folder.
 	DataDir string
-	// Late opens a Redis that does not answer yet, also one that stalls after this Client has started it: all calls are
+	// Late accepts a Redis that does not answer yet, also one that stalls after this Client has started it: all calls are
 	// UNAVAILABLE until it answers, and Watch prepares it then.
 	Late bool
 	// Clock is the node's clock; nil is the machine's.
 	Clock services.Clock
-	// Log takes what an operator should know; nil is slog.Default().
+	// Log is the logger for operators; nil is slog.Default().
 	Log *slog.Logger
-	// ReadTimeout bounds the wait for the answers of one round trip when the context has no earlier deadline; 0 means
-	// 400 ms. Readers, who have SQL to turn to, wait half of it. The embedded Redis, which no network parts from us and
-	// whose scripts are slow, has at least 5 s, for readers too.
+	// ReadTimeout bounds the wait for the answers of one round trip if the context has no earlier deadline; 0 means 400 ms.
+	// Readers wait half of it, because they can read from SQL instead. The embedded Redis has at least 5 s, for readers too,
+	// because no network can fail there and its scripts are slow.
 	ReadTimeout time.Duration
-	// PoolSize is how many connections may work at once (to each master of a cluster); 0 means 32 for each CPU.
-	// Beside them RunHints has one.
+	// PoolSize is how many connections may be in use at once (to each master of a cluster); 0 means 32 for each CPU. RunHints
+	// has one more.
 	PoolSize int
-	// Form names what is written by this node and cannot be read by a node of another form: the epoch is of it, too. All
-	// nodes need the same.
+	// Form names the format of data that a node of another form cannot read: the epoch depends on it too. All nodes need the
+	// same.
 	Form string
 }
 
@@ -62,10 +61,10 @@ const (
 	defaultReadTimeout  = 400 * time.Millisecond
 	embeddedReadTimeout = 5 * time.Second
 	dialTimeout         = time.Second
-	poolTimeout         = 100 * time.Millisecond // longer only moves the queue from the caller into the pool
-	clusterReload       = time.Second            // the library's own takes 59 s to leave a dead master
+	poolTimeout         = 100 * time.Millisecond // a longer one only moves the queue from the caller into the pool
+	clusterReload       = time.Second            // the library's default takes 59 s to leave a dead master
 	clusterRedirects    = 3
-	connectionsPerCPU   = 32 // callers who find none wait in no order, and some too long
+	connectionsPerCPU   = 32 // callers without one wait in no order, and some too long
 	bufferBytes         = 32 << 10
 	minClusterBackoff   = 2 * time.Millisecond
 	maxClusterBackoff   = 20 * time.Millisecond
@@ -87,10 +86,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// target is a URL taken apart: what to dial, in which mode.
+// target is a parsed URL: the addresses to dial, and the mode.
 type target struct {
 	mode             string
-	single           *redis.Options // single, private, embedded
+	single           *redis.Options // for the modes single, private and embedded
 	addrs            []string       // sentinels or cluster nodes
 	master           string
 	db               int
@@ -100,7 +99,7 @@ type target struct {
 	tls              *tls.Config
 }
 
-// name is the target for messages: its addresses, without any secret.
+// name is the target's addresses for messages, without any secret.
 func (t *target) name() string {
 	if t.single != nil {
 		return t.single.Addr
@@ -112,7 +111,7 @@ func (t *target) name() string {
 	return name
 }
 
-// parseURL takes apart a URL that names a Redis. Errors are INVALID and never repeat the URL: it may hold a password.
+// parseURL parses the URL of a Redis. Errors are INVALID and never repeat the URL: it may contain a password.
 func parseURL(text string) (*target, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
@@ -147,7 +146,7 @@ func parseSeveral(scheme, rest string) (*target, error) {
 	hosts, query, _ = strings.Cut(hosts, "?")
 	t := &target{mode: modeCluster}
 	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
-		// url.Parse reads what is escaped in a user and a password; several hosts it refuses.
+		// url.Parse decodes a user and a password, but refuses several hosts.
 		login, err := url.Parse("redis://" + hosts[:i] + "@host")
 		if err != nil {
 			return nil, services.Errorf(services.Invalid, "the %s:// URL of Redis has a user or a password that is not escaped", scheme)
@@ -194,8 +193,8 @@ func (t *target) sentinel(scheme, path, query string) error {
 	return nil
 }
 
-// singleOptions sets the one Redis up. RESP2 is what the embedded Redis, too, answers alike; it has no push frames
-// to look for before every answer. Nothing is tried again by the library: the breaker and the caller decide.
+// singleOptions configures the single Redis. It uses RESP2, because the embedded Redis answers it identically and it has no
+// push frames to look for before every answer. The library retries nothing: the breaker and the caller decide.
 func (o Options) singleOptions(from *redis.Options, limiter redis.Limiter) *redis.Options {
 	r := *from
 	r.Protocol = 2
@@ -211,7 +210,7 @@ func (o Options) singleOptions(from *redis.Options, limiter redis.Limiter) *redi
 	return &r
 }
 
-// sentinelOptions sets up the master that the sentinels name.
+// sentinelOptions configures the master that the sentinels name.
 func (o Options) sentinelOptions(t *target) *redis.FailoverOptions {
 	return &redis.FailoverOptions{
 		MasterName: t.master, SentinelAddrs: t.addrs, DB: t.db, TLSConfig: t.tls,
@@ -224,8 +223,8 @@ func (o Options) sentinelOptions(t *target) *redis.FailoverOptions {
 	}
 }
 
-// clusterOptions sets up a cluster; connect gives each of its nodes a breaker and a guard of its own: one dead master must
-// not close the others.
+// clusterOptions configures a cluster; connect gives each of its nodes a breaker and a guard of its own: one dead master must
+// not block the others.
 func (o Options) clusterOptions(t *target, connect func(node *redis.Options) *redis.Client) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: t.addrs, TLSConfig: t.tls, Username: t.user, Password: t.password,

@@ -29,13 +29,13 @@ const (
 	privatePoll     = 5 * time.Millisecond
 	firstRestart    = 50 * time.Millisecond
 	slowestRestart  = 5 * time.Second
-	steadyAfter     = 10 * time.Second // a server that lived so long starts the pauses anew
-	remembered      = 2048             // bytes of a server's last words
+	steadyAfter     = 10 * time.Second // a server that ran for so long restarts the pauses from the shortest
+	remembered      = 2048             // bytes of a server's last output
 	privateSettings = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
 )
 
-// privateServer is a redis-server of this process's own: on a socket that only this user may enter, with a password
-// of this run, keeping nothing on disk. It dies with the process, however that ends (on Linux; elsewhere with Close).
+// privateServer is a redis-server of this process's own: on a socket that only this user may open, with a password of this run,
+// and nothing on disk. It dies with the process, however that ends (on Linux; elsewhere with Close).
 type privateServer struct {
 	program  string
 	folder   string
@@ -50,14 +50,14 @@ type privateServer struct {
 	process *os.Process
 }
 
-// The states of a private server: one that ends before it has ever answered is not started again.
+// The states of a private server: one that ends before its first answer is not restarted.
 const (
 	stateStarting = iota
 	stateReady
 	stateFailed
 )
 
-// startPrivate starts a server and waits until it answers. After that it is kept alive until close.
+// startPrivate starts a server, waits until it answers, and keeps it running until close.
 func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*privateServer, error) {
 	program, err := exec.LookPath(serverProgram)
 	if err != nil {
@@ -112,7 +112,7 @@ func socketFolder(dataDir string) (string, error) {
 	return "", fmt.Errorf("no folder with a path under %d bytes for the socket of redis-server", longestSocket)
 }
 
-// removeDeadFolders takes away what a killed process left: folders whose socket nobody listens on.
+// removeDeadFolders removes the folders of killed processes: those whose socket has no listener.
 func removeDeadFolders(parent string) {
 	sockets, _ := filepath.Glob(filepath.Join(parent, folderPattern, socketName))
 	for _, socket := range sockets {
@@ -131,11 +131,12 @@ func (s *privateServer) options() *redis.Options {
 	return &redis.Options{Network: "unix", Addr: s.socket, Password: s.password}
 }
 
-// keep runs the server again whenever it ends, until ctx does. first gets the end of one that has never answered.
+// keep restarts the server whenever it ends, until ctx ends. first receives the error of a server that ended before its first
+// answer.
 func (s *privateServer) keep(ctx context.Context, first chan<- error) {
 	defer close(s.done)
-	// A child with Pdeathsig is killed when the thread that started it ends: this one stays ours as long as the server
-	// lives. It is given back after that, since another child may owe its life to it.
+	// A child with Pdeathsig is killed when the thread that started it ends: this goroutine keeps the thread while the server
+	// runs. The thread is unlocked after that and not ended, since another child may depend on it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	pause := firstRestart
@@ -162,8 +163,8 @@ func (s *privateServer) keep(ctx context.Context, first chan<- error) {
 	}
 }
 
-// run is one life of the server, ended by ctx at the latest. The settings go in by its input, not by its arguments:
-// those any user of the machine can read.
+// run runs the server once, until ctx ends at the latest. The settings go through its standard input and not its arguments,
+// which any user of the machine can read.
 func (s *privateServer) run(ctx context.Context) error {
 	if err := os.MkdirAll(s.folder, 0o700); err != nil {
 		return err
@@ -197,7 +198,7 @@ func (s *privateServer) run(ctx context.Context) error {
 	return fmt.Errorf("%w: %s", err, words)
 }
 
-// awaitPong waits until the server answers, or has ended instead.
+// awaitPong waits until the server answers, or ends first.
 func (s *privateServer) awaitPong(ctx context.Context, first <-chan error) error {
 	for {
 		err := s.ping(ctx)
@@ -214,7 +215,7 @@ func (s *privateServer) awaitPong(ctx context.Context, first <-chan error) error
 	}
 }
 
-// ping asks on a connection of its own: a client that has failed to dial would not try again for a second.
+// ping uses a connection of its own: a client that has failed to dial would not retry for a second.
 func (s *privateServer) ping(ctx context.Context) error {
 	options := s.options()
 	options.MaxRetries, options.DialerRetries, options.Protocol = -1, 1, 2
@@ -235,7 +236,7 @@ func (s *privateServer) close() error {
 	return os.RemoveAll(s.folder)
 }
 
-// lastWords keeps the end of what a server printed, for the log.
+// lastWords keeps the end of a server's output, for the log.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte

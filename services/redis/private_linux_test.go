@@ -17,7 +17,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// running says whether a process is there and no corpse: a container may have nobody who buries orphans.
+// running reports whether a process exists and is not a zombie: a container may have no process that reaps orphans.
 func running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -63,7 +63,7 @@ func TestThePrivateServerDiesWithItsKilledParent(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Fatalf("a killed parent leaves its folder: %v, %v", left, err)
 	}
-	// The last thread of a process may hold the socket a moment longer than the first one lives.
+	// A process's last thread may hold the socket a moment longer than its first thread runs.
 	redistest.Eventually(t, 5*time.Second, "nobody listens", func() error {
 		connection, err := net.Dial("unix", filepath.Join(left[0], socketName))
 		if err == nil {

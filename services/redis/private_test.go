@@ -58,7 +58,7 @@ func TestAKilledPrivateServerIsStartedAgainEmpty(t *testing.T) {
 }
 
 func TestTwoPrivateServersInOneFolder(t *testing.T) {
-	// Two programs may share a data folder: neither takes the other's socket away.
+	// Two programs may share a data folder: neither removes the other's socket.
 	folder := t.TempDir()
 	first, second := connect(t, Options{URL: "private", DataDir: folder}), connect(t, Options{URL: "private", DataDir: folder})
 	if err := first.Commands().Set(t.Context(), "key", 1, 0).Err(); err != nil {

@@ -1,12 +1,12 @@
-// Package redis is the engine that speaks with Redis, and the only importer of go-redis: connections, scripts, pipelines,
-// hints, the private and the embedded server. It knows no feature: what is kept in Redis is registered by its owners.
+// Package redis is the engine for Redis, and the only importer of go-redis: connections, scripts, pipelines, hints, the private
+// and the embedded server. It knows no feature: the owners of the data register their scripts and settings.
 //
 // It guarantees that a read of several keys is one round trip, that a call ends when its context ends, and that every
-// registered script is known to every master, or sent in full until it is. What Redis holds can be rebuilt from the facts in SQL: an
-// answer from here is a view, never a fact.
+// registered script is loaded into every master, or sent in full until it is. Everything in Redis can be rebuilt from the facts
+// in SQL: an answer from here is a view, never a fact.
 //
-// When Redis does not answer, every call fails with the code UNAVAILABLE, within the read timeout at first and at once
-// as soon as the breaker has opened; the breaker tries again twice a second. Reads, for which SQL is the other way, wait
-// half as long, and one that times out makes the others fail at once until a read is answered again. A private server
-// that dies is started again, empty. Hints that are under way when a connection breaks are lost, and the receiver is told to read anew.
+// If Redis does not answer, every call fails with the code UNAVAILABLE, at first within the read timeout, and at once after the
+// breaker has opened; the breaker tries again twice a second. Reads wait half as long, because callers can read from SQL
+// instead, and after one read times out the others fail at once until a read is answered again. A private server that dies is
+// restarted, empty. Hints in flight on a connection that breaks are lost, and the receiver is notified to read again.
 package redis

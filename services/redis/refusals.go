@@ -12,31 +12,30 @@ import (
 	"tidings/services"
 )
 
-// A Redis that is full, read-only or cannot save still answers reads, and what it answers is older with every write that it
-// refuses. From the first refusal on it is not trusted, and reads of what it holds are UNAVAILABLE, so that callers
-// answer from SQL and say STALE, until writes are taken again. A probe each second finds a refusal also where this node
-// only reads, and the end of it.
+// A Redis that is full, read-only or cannot save still answers reads, but each refused write makes its answers older. From the
+// first refusal on it is not trusted: reads are UNAVAILABLE, so that callers answer from SQL and say STALE, until Redis accepts
+// writes again. A probe each second detects a refusal on a node that only reads, and its end.
 
 const (
-	// healedAfter is how many probes in a row are taken before reads are trusted: the jobs that were refused come between.
+	// healedAfter is how many probes in a row must succeed before reads are trusted: in between the refused jobs are retried.
 	healedAfter   = 2
 	probeKey      = "probe"
 	probeAttempts = 64 // keys tried to find one on each master of a cluster
 )
 
-// refusedPrefixes begin the answers of a Redis that takes no writes.
+// refusedPrefixes begin the answers of a Redis that refuses writes.
 var refusedPrefixes = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
 
-// refusals say whether writes are refused. They are safe for concurrent use.
+// refusals record whether Redis refuses writes. They are safe for concurrent use.
 type refusals struct {
 	on    atomic.Bool
-	taken atomic.Int32 // probes in a row, while on
+	taken atomic.Int32 // successful probes in a row, while on
 }
 
-// RefusesWrites says that Redis answers and takes no writes: nothing that it holds is EXACT.
+// RefusesWrites reports whether Redis answers but refuses writes: then nothing that it holds is EXACT.
 func (c *Client) RefusesWrites() bool { return c.refusals.on.Load() }
 
-// Trusted is UNAVAILABLE, and not nil, while what Redis holds may be old.
+// Trusted returns UNAVAILABLE while Redis' data may be old, otherwise nil.
 func (c *Client) Trusted() error {
 	if c.refusals.on.Load() {
 		return services.Errorf(services.Unavailable, "Redis refuses writes: what it holds may be old")
@@ -57,7 +56,7 @@ func (c *Client) noteRefusal(err error) {
 	}
 }
 
-// CheckWrites writes one key on each master: one round trip. UNAVAILABLE when one of them did not take it.
+// CheckWrites writes one key on each master: one round trip. It is UNAVAILABLE if one of them refused.
 func (c *Client) CheckWrites(ctx context.Context) error {
 	commands, err := c.Pipeline(uncounted(ctx), func(p redis.Pipeliner) {
 		for _, key := range c.probeKeys(ctx) {
@@ -74,7 +73,7 @@ func (c *Client) CheckWrites(ctx context.Context) error {
 	return nil
 }
 
-// probeKeys are a key for each master. A master of so few slots that none is found is not probed.
+// probeKeys are one key for each master. A master with so few slots that no key is found for it is not probed.
 func (c *Client) probeKeys(ctx context.Context) []string {
 	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RoundTrips counts how often an operation waited for Redis. A pipeline is one, whatever it holds and however many
-// masters of a cluster it goes to at once. It is safe for concurrent use.
+// RoundTrips counts how often an operation waited for Redis. A pipeline is one, whatever it contains and however many masters
+// of a cluster it uses at once. It is safe for concurrent use.
 type RoundTrips struct{ count atomic.Int64 }
 
 // Count is the number of round trips so far.
@@ -33,7 +33,7 @@ func chainFrom(ctx context.Context) *roundTripsChain {
 	return chain
 }
 
-// uncounted is for what belongs to no operation, as the making of a connection.
+// uncounted is the context for calls that belong to no operation, such as making a connection.
 func uncounted(ctx context.Context) context.Context {
 	return context.WithValue(ctx, roundTripsKey{}, (*roundTripsChain)(nil))
 }
@@ -44,7 +44,7 @@ func countRoundTrip(ctx context.Context) {
 	}
 }
 
-// roundTripHook counts on the client that is called, not on the cluster nodes behind it: those are asked at once.
+// roundTripHook counts on the client that is called, not on the cluster nodes behind it: those are called concurrently.
 type roundTripHook struct{}
 
 func (roundTripHook) DialHook(next redis.DialHook) redis.DialHook {
@@ -69,8 +69,8 @@ func (roundTripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// handshakes says that a command only makes a connection, which the library does in the context, and through the hooks,
-// of whoever happens to need a new one. The package sends none of these itself.
+// handshakes reports whether a command only makes a connection. The library sends it in the context, and through the hooks, of
+// the call that happens to need a new connection. The package sends none of these itself.
 func handshakes(cmd redis.Cmder) bool {
 	switch cmd.Name() {
 	case "hello", "auth", "select", "readonly", "client":

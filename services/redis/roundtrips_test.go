@@ -12,7 +12,7 @@ import (
 func TestRoundTripsAreCounted(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
-		if _, err := c.Run(t.Context(), memberScript, members(16, 16)); err != nil { // every master knows it now
+		if _, err := c.Run(t.Context(), memberScript, members(16, 16)); err != nil { // every master knows the script now
 			t.Fatal(err)
 		}
 		for _, test := range []struct {
@@ -56,7 +56,7 @@ func TestASecondSendingIsARoundTrip(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})
 	ctx, trips := WithRoundTrips(t.Context())
-	if _, err := c.Run(ctx, memberScript, members(10, 1)); err != nil { // not a script of the package: unknown at first
+	if _, err := c.Run(ctx, memberScript, members(10, 1)); err != nil { // an unregistered script: unknown at first
 		t.Fatal(err)
 	}
 	if trips.Count() != 2 {
@@ -64,7 +64,7 @@ func TestASecondSendingIsARoundTrip(t *testing.T) {
 	}
 }
 
-// Whoever happens to need a new connection, because others are at work, did not wait for Redis more often.
+// A call that needs a new connection, because all others are busy, is not counted as more round trips.
 func TestTheMakingOfAConnectionIsNoRoundTrip(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})

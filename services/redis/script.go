@@ -12,21 +12,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pipelineCalls bounds the calls of one round trip: more would make others wait while Redis works them off.
+// pipelineCalls bounds the calls of one round trip: with more, other clients would wait while Redis executes them.
 const pipelineCalls = 500
 
-// Script is a Lua script that may be repeated: applied again it changes nothing.
+// Script is a Lua script that may be repeated: a second run changes nothing.
 type Script struct {
 	Name   string
 	Source string
 	sha1   string
 }
 
-// loaded are the registered scripts, in the order of their registration; every Client brings them to its masters.
+// loaded are the registered scripts, in the order of their registration; every Client loads them into its masters.
 var loaded []*Script
 
-// RegisterScript makes a script of its parts, one after the other, and registers it: every Client brings it to its
-// masters. It is for package variables, before the first Client; a name that is taken panics.
+// RegisterScript joins the parts into a script and registers it: every Client loads it into its masters. It is for package
+// variables, before the first Client; a name that is taken panics.
 func RegisterScript(name string, parts ...string) *Script {
 	if slices.ContainsFunc(loaded, func(s *Script) bool { return s.Name == name }) {
 		panic(fmt.Sprintf("redis: the script %s is registered twice", name))
@@ -36,28 +36,28 @@ func RegisterScript(name string, parts ...string) *Script {
 	return s
 }
 
-// NewScript makes a script that is not registered: a master that does not know it gets its text with the first call.
+// NewScript makes a script that is not registered: a master that does not know it receives its text with the first call.
 func NewScript(name, source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	return &Script{Name: name, Source: source, sha1: hex.EncodeToString(sum[:])}
 }
 
-// Call is one run of a script. All its keys are of one hash tag.
+// Call is one run of a script. All its keys have one hash tag.
 type Call struct {
 	Keys []string
 	Args []any
 }
 
-// Reply is what a call answered: value as Redis sends it (int64, string, []any; nil for nothing), or the call's own
-// error, UNAVAILABLE when it got no answer.
+// Reply is a call's result: the value as Redis sends it (int64, string, []any; nil for nothing), or the call's own error,
+// UNAVAILABLE if no answer came.
 type Reply struct {
 	Value any
 	Err   error
 }
 
-// Run runs a script once for each call, in order on each master, at most 500 in a round trip. There is a reply
-// for every call. The error is UNAVAILABLE and says that no call at all was answered; a call may have been applied
-// even so. Where a master did not know the script its whole round trip is sent again: calls may be applied twice.
+// Run runs a script once for each call, in order on each master, at most 500 in a round trip. There is a reply for every call.
+// The error is UNAVAILABLE and means that no call at all was answered; a call may have been applied even so. If a master does
+// not know the script, its whole round trip is sent again: calls may be applied twice.
 func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, error) {
 	replies := make([]Reply, 0, len(calls))
 	var failure error
@@ -68,7 +68,7 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, err
 		replies = append(replies, got...)
 		answered = answered || any
 		if !any && err != nil {
-			// Nobody is there: the calls that follow would each wait for the same.
+			// Redis is unreachable: each remaining round trip would wait for the same failure.
 			failure = err
 			for range calls[len(replies):] {
 				replies = append(replies, Reply{Err: err})
@@ -82,7 +82,7 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, err
 	return replies, fmt.Errorf("script %s: %w", s.Name, failure)
 }
 
-// runPart is one round trip, or two where a master did not know the script. It says whether anything was answered.
+// runPart is one round trip, or two if a master does not know the script. It reports whether anything was answered.
 func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply, bool, error) {
 	replies, missing := c.sendPart(ctx, calls, func(p redis.Pipeliner, k Call) { p.EvalSha(ctx, s.sha1, k.Keys, k.Args...) })
 	if missing {
@@ -127,9 +127,9 @@ func (c *Client) sendPart(ctx context.Context, calls []Call, queue func(redis.Pi
 	return replies, missing
 }
 
-// Pipeline sends the commands that fill queues in one round trip (on a cluster one to each master, at once). The
-// commands come back in order, answered or not. The error is the first of theirs, UNAVAILABLE where Redis did not
-// answer; that a key is not there is no error of the pipeline, but is redis.Nil in the command.
+// Pipeline sends the commands that fill queues in one round trip (on a cluster one to each master, concurrently). The commands
+// are returned in order, answered or not. The error is the first of theirs, UNAVAILABLE if Redis did not answer. A missing key
+// is not an error of the pipeline, but redis.Nil in its command.
 func (c *Client) Pipeline(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
 	commands, err := c.exec(ctx, fill)
 	if err == nil {
@@ -146,7 +146,7 @@ func (c *Client) Pipeline(ctx context.Context, fill func(p redis.Pipeliner)) ([]
 	return commands, Unavailable(err)
 }
 
-// exec sends what fill queues, once.
+// exec sends the commands that fill queues, once.
 func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
 	pipe := c.redis.Pipeline()
 	fill(pipe)
@@ -162,15 +162,15 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 	return commands, err
 }
 
-// once is a command that the cluster client sends to a master one time (and on, where a slot has moved). By itself it
-// tries a silent master four times, and when the deadline comes meanwhile it takes the answers of the others for lost.
+// once is a command that the cluster client sends to a master one time (and on, if a slot has moved). By default it tries a
+// silent master four times, and if the deadline comes meanwhile it treats the other masters' answers as lost.
 type once struct{ redis.Cmder }
 
 func (once) NoRetry() bool { return true }
 
-// answered is once for a pipeline over several masters. When one of them cannot even be reached, the cluster client asks
-// for its commands again, and if the deadline comes meanwhile it writes that over the answers of all others too: what was
-// answered stays answered.
+// answered is once for a pipeline over several masters. If one of them is unreachable, the cluster client repeats the pipeline,
+// and if the deadline comes meanwhile it overwrites all other masters' answers with that error too. This type keeps the
+// answers.
 type answered struct {
 	once
 	done bool
@@ -184,7 +184,7 @@ func (a *answered) SetErr(err error) {
 	a.once.SetErr(err)
 }
 
-// loadScripts brings the registered scripts to every master, one round trip each.
+// loadScripts loads the registered scripts into every master, one round trip each.
 func (c *Client) loadScripts(ctx context.Context) error {
 	load := func(ctx context.Context, master *redis.Client) error {
 		if len(loaded) == 0 {
@@ -201,7 +201,7 @@ func (c *Client) loadScripts(ctx context.Context) error {
 	return c.EachMaster(ctx, load)
 }
 
-// EachMaster runs a function on every master: one, or those of the cluster at once.
+// EachMaster runs a function on every master: the only one, or those of the cluster concurrently.
 func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
 	switch client := c.redis.(type) {
 	case *redis.ClusterClient:
@@ -212,8 +212,8 @@ func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis
 	return fmt.Errorf("redis: %T has no masters", c.redis)
 }
 
-// scriptsMissing prepares all masters again beside the callers: one that does not know one script has been restarted,
-// flushed or newly elected, and knows none. It does so once at a time.
+// scriptsMissing prepares all masters again in the background: a master that does not know one script has been restarted,
+// flushed or newly elected, and knows none. It runs once at a time.
 func (c *Client) scriptsMissing() {
 	c.closing.Lock()
 	defer c.closing.Unlock()
@@ -232,7 +232,7 @@ func (c *Client) scriptsMissing() {
 	})
 }
 
-// ScriptNames names every registered script by its SHA-1, which is what EVALSHA and the slow log of Redis call it.
+// ScriptNames maps the SHA-1 of every registered script to its name: EVALSHA and Redis' slow log show only the SHA-1.
 func ScriptNames() map[string]string {
 	names := make(map[string]string, len(loaded))
 	for _, s := range loaded {

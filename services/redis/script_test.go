@@ -50,7 +50,7 @@ func TestACallsOwnErrorStandsInItsReply(t *testing.T) {
 		if err := c.Commands().LPush(t.Context(), "{u1}:set", "not a set").Err(); err != nil {
 			t.Fatal(err)
 		}
-		replies, err := c.Run(t.Context(), memberScript, members(4, 2)) // 1 and 3 meet the list
+		replies, err := c.Run(t.Context(), memberScript, members(4, 2)) // calls 1 and 3 meet the list
 		if err != nil {
 			t.Fatalf("the error is for a Redis that is away: %v", err)
 		}
@@ -139,8 +139,8 @@ func TestAMasterThatKnowsNoScriptIsGivenAllOfThem(t *testing.T) {
 }
 
 func TestTheFirstAnswerOfAnAppliedCallIsKept(t *testing.T) {
-	// One master of three has lost its scripts: the whole round trip is repeated on all, and those calls that had
-	// been applied before must still say that they changed something.
+	// One master of three has lost its scripts: the whole round trip is repeated on all, and the calls that were applied the
+	// first time must still report a change.
 	url, servers := redistest.ClusterServers(t)
 	c := connect(t, Options{URL: url})
 	if _, err := c.Run(t.Context(), memberScript, members(30, 30)); err != nil {
@@ -200,7 +200,7 @@ func TestAPipelineReportsTheFirstErrorAndKeepsTheRest(t *testing.T) {
 
 func TestOneDeadMasterFailsItsOwnCallsOnly(t *testing.T) {
 	url, servers := redistest.ClusterServers(t)
-	// The others answer reads of their slots although a third of the slots is away.
+	// The other masters answer reads of their slots although a third of the slots is gone.
 	for _, s := range servers {
 		s.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
 	}

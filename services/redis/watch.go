@@ -9,8 +9,8 @@ import (
 
 const watchEvery = time.Second
 
-// Watch asks the masters each second until ctx ends: for their lineages, which say whether they have lost anything, and
-// to take a write. One that was late is prepared first.
+// Watch asks the masters each second until ctx ends: for their lineages, which show whether they have lost anything, and to
+// accept a write. A late master is prepared first.
 func (c *Client) Watch(ctx context.Context) error {
 	return services.Every(ctx, watchEvery, func(ctx context.Context) {
 		for _, check := range []func(context.Context) error{c.arrive, c.CheckEpoch, c.CheckWrites} {

@@ -18,21 +18,21 @@ const (
 	clusterSettings = "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n"
 )
 
-// idle are clusters that tests have given back: making one takes seconds, emptying one nothing.
+// idle are clusters that tests have given back: making one takes seconds, emptying one nearly nothing.
 var idle struct {
 	mu       sync.Mutex
 	clusters [][]*Server
 }
 
-// Cluster gives this test an empty cluster of three masters and returns its URL. Another test gets it afterwards.
+// Cluster gives this test an empty cluster of three masters and returns its URL. A later test reuses it.
 func Cluster(tb testing.TB) (url string) {
 	tb.Helper()
 	url, _ = ClusterServers(tb)
 	return url
 }
 
-// ClusterServers is Cluster, with its masters: for tests that kill, pause or flush one. Give a cluster back whole: one
-// with a master that does not run is not used again.
+// ClusterServers is Cluster, with its masters: for tests that kill, pause or flush one. Give a cluster back whole: it is not
+// reused if a master is not running.
 func ClusterServers(tb testing.TB) (url string, servers []*Server) {
 	tb.Helper()
 	servers = takeIdle(tb)
@@ -125,7 +125,7 @@ func newCluster(tb testing.TB) []*Server {
 	return servers
 }
 
-// ready says whether a node knows of all others and of all slots.
+// ready checks that a node knows all other nodes and all slots.
 func ready(ctx context.Context, client *redis.Client) error {
 	info, err := client.ClusterInfo(ctx).Result()
 	if err != nil {

@@ -7,7 +7,7 @@ import "syscall"
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT
-	// diesWithUs: a server would outlive the test binary, so none is kept beyond its test.
+	// diesWithUs: a server would outlive the test binary, so that none is kept beyond its test.
 	diesWithUs = false
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Proxy stands between a client and a server and does what networks do. Its methods may be called at any time from
-// any goroutine and work from the next piece of data on.
+// Proxy stands between a client and a server and simulates network faults. Its methods may be called at any time from any
+// goroutine and take effect with the next piece of data.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -32,7 +32,7 @@ func (l *link) close() {
 	_ = l.server.Close()
 }
 
-// NewProxy starts a proxy to a server: its address, or its redis:// URL. It ends with the test.
+// NewProxy starts a proxy to a server, given by its address or its redis:// URL. It ends with the test.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,28 +45,28 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 	return p
 }
 
-// URL is what redis.Open takes.
+// URL is the proxy's URL for redis.Open.
 func (p *Proxy) URL() string { return "redis://" + p.listener.Addr().String() }
 
-// Delay makes every piece of data late, in both directions; 0 ends it.
+// Delay delays every piece of data, in both directions; 0 ends it.
 func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
 
-// DropReplies loses the next n pieces of answers, with their connections: what was asked has been done, and the
-// client does not learn it.
+// DropReplies loses the next n pieces of answers and closes their connections: the server has executed the commands, and the
+// client does not learn of it.
 func (p *Proxy) DropReplies(n int) { p.set(func() { p.dropReplies = n }) }
 
-// hold is a piece of an answer that waits.
+// hold is a piece of an answer that is held back.
 type hold struct{ arrived, released chan struct{} }
 
-// HoldReply holds the next piece of answers until release is called, which the caller must do. What was asked has been done when
-// arrived is closed. Other connections go on.
+// HoldReply holds the next piece of answers until release is called, which the caller must do. When arrived is closed, the
+// server has executed the commands. Other connections continue.
 func (p *Proxy) HoldReply() (arrived <-chan struct{}, release func()) {
 	h := &hold{make(chan struct{}), make(chan struct{})}
 	p.set(func() { p.hold = h })
 	return h.arrived, sync.OnceFunc(func() { close(h.released) })
 }
 
-// BlackHole swallows everything, in both directions, and closes nothing. What was swallowed does not come back.
+// BlackHole swallows all data, in both directions, and closes nothing. Swallowed data does not come back.
 func (p *Proxy) BlackHole(on bool) { p.set(func() { p.blackHole = on }) }
 
 // Reset breaks all connections. New ones are accepted.
@@ -111,7 +111,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// copy carries one direction until an end closes.
+// copy forwards one direction until an end closes.
 func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
 	defer p.set(func() { delete(p.links, l) })
 	defer l.close()
@@ -140,7 +140,7 @@ func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
 	}
 }
 
-// awaitRelease waits where this reply is to be held.
+// awaitRelease waits if this reply is to be held.
 func (p *Proxy) awaitRelease() {
 	var held *hold
 	p.set(func() { held, p.hold = p.hold, nil })

@@ -1,9 +1,9 @@
 // Package redistest gives tests a Redis of their own: real servers on loopback, alone, as a cluster or under sentinels,
-// and a proxy that loses what goes through it.
+// and a proxy that simulates network faults.
 //
 // It guarantees that no test sees another's data, and that every server ends with its test, or with the test binary
-// at the latest, also when that is killed (on Linux; elsewhere with the test). Without redis-server in PATH a test
-// fails and says how to install it: what was not tried has not passed.
+// at the latest, even if that is killed (on Linux; elsewhere with the test). Without redis-server in PATH a test
+// fails and says how to install it: a test that did not run has not passed.
 package redistest
 
 import (
@@ -32,12 +32,12 @@ const (
 	startDeadline = 10 * time.Second
 	poll          = 5 * time.Millisecond
 	startAttempts = 20
-	// Ports and cluster bus ports (10,000 above) lie below the range from which the system itself takes some.
+	// Ports and cluster bus ports (10,000 above) are below the range from which the system assigns ports.
 	firstPort = 10_000
 	portRange = 12_000
 )
 
-// Each runs a test once for every kind of Redis: "embedded", "redis" and "cluster". The URL is what redis.Open takes.
+// Each runs a test once for every kind of Redis: "embedded", "redis" and "cluster". The URL is for redis.Open.
 func Each(t *testing.T, run func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { run(t, "embedded") })
@@ -51,14 +51,14 @@ func Redis(tb testing.TB) (url string) {
 	return NewServer(tb).URL()
 }
 
-// Server is a redis-server of a test. Its methods fail the test where they cannot do what they say. They are for one
-// goroutine at a time.
+// Server is a redis-server of a test. Its methods fail the test if they cannot do their work. They are for one goroutine at a
+// time.
 type Server struct {
-	tb       testing.TB // whose test it is now
+	tb       testing.TB // the test that has it now
 	program  string
 	folder   string
 	port     int
-	settings string // beyond those that every server has
+	settings string // beyond the settings of every server
 	sentinel bool
 	command  *exec.Cmd
 	output   *os.File
@@ -100,7 +100,7 @@ func newServerAs(tb testing.TB, settings string, sentinel bool) *Server {
 	return nil
 }
 
-// debugSetting allows DEBUG to tests, which a server refuses since version 7 unless it is told to.
+// debugSetting allows the DEBUG command, which a server refuses by default since version 7.
 var debugSetting = sync.OnceValue(func() string {
 	text, err := exec.Command(program, "--version").Output()
 	if err != nil || bytes.Contains(text, []byte("v=6.")) || bytes.Contains(text, []byte("v=5.")) {
@@ -111,7 +111,8 @@ var debugSetting = sync.OnceValue(func() string {
 
 var sweep = sync.OnceFunc(sweepFolders)
 
-// sweepFolders takes away the folders of test binaries that have ended: a cluster kept to the end has nobody to remove its own.
+// sweepFolders removes the folders of test binaries that have ended: nothing else removes the folder of a cluster that was kept
+// to the end.
 func sweepFolders() {
 	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*-*"))
 	for _, folder := range folders {
@@ -122,7 +123,7 @@ func sweepFolders() {
 	}
 }
 
-// freePort is one that nobody listens on now, like the one 10,000 above it.
+// freePort is a port without a listener, like the one 10,000 above it.
 func freePort(tb testing.TB) int {
 	for range 1000 {
 		port := firstPort + rand.IntN(portRange)
@@ -139,13 +140,13 @@ func listens(port int) bool {
 	return err == nil && listener.Close() == nil
 }
 
-// URL is what redis.Open takes.
+// URL is the server's URL for redis.Open.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
 // Addr is host:port, the same after every Start.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Start starts a killed server again on its old port, empty or as the command SAVE left it, and waits until it answers.
+// Start restarts a killed server on its old port, empty or as the command SAVE left it, and waits until it answers.
 func (s *Server) Start() {
 	s.tb.Helper()
 	if s.command != nil {
@@ -172,7 +173,7 @@ func (s *Server) start() error {
 	if err := os.WriteFile(config, []byte(text+s.settings), 0o600); err != nil {
 		return err
 	}
-	// No pipes and no goroutine: a server kept for the next test must not look like a leak.
+	// No pipes and no goroutine: a server that is kept for the next test must not look like a leak.
 	command := exec.Command(s.program, arguments...)
 	command.Stdout, command.Stderr, command.SysProcAttr = output, output, childAttributes()
 	if err := command.Start(); err != nil {
@@ -186,7 +187,7 @@ func (s *Server) start() error {
 	return nil
 }
 
-// awaitPong waits for the answer of this process and of no other that may have taken the port.
+// awaitPong waits for the answer of this process, and not of another that may have taken the port.
 func (s *Server) awaitPong() error {
 	deadline := time.Now().Add(startDeadline)
 	for {
@@ -208,7 +209,7 @@ func (s *Server) awaitPong() error {
 	}
 }
 
-// do runs commands on a connection of its own.
+// do runs commands on a new connection.
 func (s *Server) do(run func(context.Context, *redis.Client) error) error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, PoolSize: 10})
 	defer client.Close()
@@ -224,7 +225,7 @@ func (s *Server) must(what string, run func(context.Context, *redis.Client) erro
 	}
 }
 
-// Kill ends the server as kill -9 does. What it held since SAVE is gone. A server that does not run is left alone.
+// Kill ends the server as kill -9 does. Writes since SAVE are lost. It does nothing if the server is not running.
 func (s *Server) Kill() {
 	if s.command == nil {
 		return
@@ -235,10 +236,10 @@ func (s *Server) Kill() {
 	s.command = nil
 }
 
-// Pause stops the server where it stands: connections stay open and nothing answers.
+// Pause suspends the server: connections stay open and nothing answers.
 func (s *Server) Pause() { s.signal("Pause", pauseSignal) }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (s *Server) Resume() { s.signal("Resume", resumeSignal) }
 
 func (s *Server) signal(what string, signal os.Signal) {
@@ -259,7 +260,7 @@ func (s *Server) Flush() {
 	})
 }
 
-// Do runs one command and returns its answer, for what a test does to a server behind the back of the client.
+// Do runs one command and returns its answer, for changes that a test makes without the client under test.
 func (s *Server) Do(args ...any) any {
 	s.tb.Helper()
 	var value any

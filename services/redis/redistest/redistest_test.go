@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dial is a client that tries once and waits a quarter of a second.
+// dial makes a client that tries once and waits a quarter of a second.
 func dial(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: strings.TrimPrefix(url, "redis://"), Protocol: 2, MaxRetries: -1, DialerRetries: 1,
@@ -81,7 +81,7 @@ func TestKillAndStartKeepThePortAndLoseTheData(t *testing.T) {
 	server.Do("SET", "key", 1)
 	addr := server.Addr()
 	server.Kill()
-	server.Kill() // a dead server is left alone
+	server.Kill() // a dead server stays dead
 	if connection, err := net.Dial("tcp", addr); err == nil {
 		_ = connection.Close()
 		t.Error("a killed server takes connections")
@@ -214,7 +214,7 @@ func TestSentinelsNameTheMasterAndReplaceIt(t *testing.T) {
 	})
 }
 
-// Sentinels that a test gives back are the next one's, empty; those whose master has died meanwhile are nobody's.
+// The next test gets the sentinels that a test gives back, empty; those whose master has died are not reused.
 func TestSentinelsAreUsedAgain(t *testing.T) {
 	if !diesWithUs {
 		return // none is kept
@@ -271,7 +271,7 @@ func TestEachRunsEveryKind(t *testing.T) {
 	}
 }
 
-// failing is a test that notes its failure instead of failing.
+// failing is a test that records its failure instead of failing.
 type failing struct {
 	testing.TB
 	message string

@@ -18,14 +18,14 @@ const (
 	masterName       = "tidings"
 )
 
-// idleSentinels are sets that tests have given back: their sentinels take seconds to find one another.
+// idleSentinels are sets that tests have given back: the sentinels take seconds to find one another.
 var idleSentinels struct {
 	mu   sync.Mutex
 	sets [][]*Server
 }
 
-// Sentinel gives this test a master, empty, with a replica and three sentinels, and returns the URL. Another test gets them
-// afterwards. A dead master is replaced within a few seconds.
+// Sentinel gives this test an empty master with a replica and three sentinels, and returns the URL. A later test reuses them. A
+// dead master is replaced within a few seconds.
 func Sentinel(tb testing.TB) (url string) {
 	tb.Helper()
 	set := takeIdleSentinels(tb)
@@ -36,7 +36,7 @@ func Sentinel(tb testing.TB) (url string) {
 	return sentinelURL(set)
 }
 
-// SentinelServers starts a set for this test alone, and returns the two that hold data as well: for tests that kill or pause one.
+// SentinelServers starts a set for this test alone, and also returns its two data servers: for tests that kill or pause one.
 func SentinelServers(tb testing.TB) (url string, master, replica *Server) {
 	tb.Helper()
 	set := newSentinels(tb)
@@ -85,7 +85,7 @@ func takeIdleSentinels(tb testing.TB) []*Server {
 	for last := len(idleSentinels.sets) - 1; last >= 0; last-- {
 		set := idleSentinels.sets[last]
 		idleSentinels.sets = idleSentinels.sets[:last]
-		if !sound(set) { // while nobody had them the machine stood still for so long that they chose another master
+		if !sound(set) { // the machine stalled for so long while the set was idle that the sentinels chose another master
 			removeAll(set)
 			continue
 		}
@@ -108,7 +108,7 @@ func giveBackSentinels(set []*Server) {
 	idleSentinels.sets = append(idleSentinels.sets, set)
 }
 
-// sound says whether a set is as it was made: its master is the first one still, and everyone is there.
+// sound reports whether a set is unchanged: its master is still the first one, and all servers run.
 func sound(set []*Server) bool {
 	err := set[0].do(func(ctx context.Context, client *redis.Client) error {
 		return errors.Join(contains(client.Info(ctx, "replication"), "role:master"), contains(client.Info(ctx, "replication"), "connected_slaves:1"))

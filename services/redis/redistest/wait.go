@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Eventually waits until a condition holds, and fails the test with its last word when it does not within the limit.
+// Eventually waits until a condition holds, and fails the test with the condition's last error if it does not hold within the
+// limit.
 func Eventually(t *testing.T, limit time.Duration, what string, holds func() error) {
 	t.Helper()
 	deadline := time.NewTimer(limit)
@@ -34,21 +35,21 @@ type Recorder struct {
 	text strings.Builder
 }
 
-// Write takes what is logged.
+// Write records a log line.
 func (r *Recorder) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.Write(line)
 }
 
-// String is all that was logged so far.
+// String is the log so far.
 func (r *Recorder) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
 }
 
-// Log writes into it.
+// Log is a logger that writes into the recorder.
 func (r *Recorder) Log() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
 
 // HandClock stands still until a test moves it.
@@ -67,7 +68,7 @@ func (c *HandClock) Now() time.Time {
 	return c.now
 }
 
-// Move lets time pass.
+// Move advances the clock.
 func (c *HandClock) Move(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
