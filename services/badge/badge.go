@@ -1,13 +1,15 @@
-// Package badge is the document: every source's count, their total and one version, read in one round trip.
+// Package badge renders the badges: every source's count, their total and one version, read in one round trip.
 //
-// The total is summed where the document is rendered, so that it equals its parts in every answer. A document that is
-// missing is rebuilt from the facts before it is answered; it is never read as zero.
-// A user of whom this node has acknowledged something that Redis has missed is read from SQL until Redis has it.
-// Without Redis the same numbers are counted in SQL, a few readers at a time, and say that they are STALE from then on.
-// A source that SQL does not count in time keeps the value that this node showed last, STALE since then, or is UNKNOWN.
-// When no source can be counted, all of it is what was shown last, or UNKNOWN with a version that no client takes for news.
-// The version of a STALE answer is between the last one that this node has shown and the document's next one, which the
-// document has before it is shown again: EXACT wins afterwards, and no version falls.
+// The total is summed at rendering, so that it equals its parts in every answer. A missing document is rebuilt from the facts
+// before it is answered; it never reads as zero. A user with a command that this node has acknowledged and Redis has missed is
+// read from SQL until Redis has it.
+//
+// Without Redis the same counts come from SQL, a few readers at a time, and are STALE. A source that SQL does not count in time
+// keeps the value that this node showed last, as STALE, or is UNKNOWN. If no source can be counted, the answer is the badges
+// shown last, or UNKNOWN with a version so old that no client accepts it as newer.
+//
+// The version of a STALE answer is between the last one that this node has shown and the document's next one. The document is
+// raised to that next version before it is shown again: EXACT wins afterwards, and no version falls.
 package badge
 
 import (
@@ -38,18 +40,18 @@ type Config struct {
 	Log           *slog.Logger
 	// Caps are the largest numbers shown in full.
 	Caps Caps
-	// Expiry is for how long unseen notifications stay in their number; nil means the default.
+	// Expiry is how long unseen notifications stay in their count; nil means the default.
 	Expiry services.Expiry
 	// FallbackReaders bounds how many users are counted in SQL at once; 0 means 8.
 	FallbackReaders int
-	// Patience is how long one source may take in SQL, and how long somebody of whom something is known waits for his
-	// turn there; 0 means 500 ms.
+	// Patience bounds the time of one source in SQL, and the wait for a turn there of a user whose last badges this node
+	// remembers; 0 means 500 ms.
 	Patience time.Duration
-	// Remembered is of how many users this node knows what it showed them last, at 2 KB or so each; 0 means 20,000.
+	// Remembered is how many users' last badges this node keeps, about 2 KB each; 0 means 20,000.
 	Remembered int
 }
 
-// Service answers badges. It is safe for concurrent use.
+// Service returns badges. It is safe for concurrent use.
 type Service struct {
 	store         *store.Store
 	redis         *rdb.Projections
@@ -93,9 +95,9 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Read answers the badges of one user.
+// Read returns the badges of one user.
 func (s *Service) Read(ctx context.Context, user services.UserID) (*services.Badges, error) {
-	// The three escape: as one they are one allocation.
+	// The three values escape to the heap: in one struct they are one allocation.
 	var one struct {
 		users  [1]services.UserID
 		badges [1]*services.Badges
@@ -106,16 +108,16 @@ func (s *Service) Read(ctx context.Context, user services.UserID) (*services.Bad
 	return one.badges[0], one.errs[0]
 }
 
-// ReadMany answers the badges of several users, in their order: one round trip for all whose documents are there.
-// errs[i] is set only where the caller's context ended.
+// ReadMany returns the badges of several users, in their order: one round trip for all whose documents exist. errs[i] is set
+// only if the caller's context ended.
 func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, false)
 	return badges, errs
 }
 
-// ReadWatched is ReadMany for users who are watched on this node: the memories notify when something moves that is
-// counted when somebody reads, until its Unfollow.
+// ReadWatched is ReadMany for users with subscriptions on this node: until its Unfollow, this node's caches notify when a count
+// changes that is computed when read.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, true)
@@ -149,10 +151,11 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 			return nil
 		})
 	}
-	_ = group.Wait() // errors stand in errs
+	_ = group.Wait() // errors are in errs
 }
 
-// readMissing answers for a user whose document is not there, or of before he went away: rebuilt, or counted in SQL when Redis does not answer.
+// readMissing returns the badges of a user whose document is missing, or is from before a long absence: the document is
+// rebuilt, or the counts come from SQL if Redis does not answer.
 func (s *Service) readMissing(ctx context.Context, user services.UserID, watched bool, redisErr error) (*services.Badges, error) {
 	if redisErr == nil {
 		if redisErr = s.fanout.Rebuild(ctx, user); redisErr == nil {
@@ -172,8 +175,8 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 	return s.ReadFacts(ctx, user)
 }
 
-// ReadFacts counts in SQL, a few readers at a time: for when Redis does not answer, or does not show yet what the
-// reader has just done.
+// ReadFacts counts in SQL, a few readers at a time: for when Redis does not answer, or does not yet have the reader's own last
+// command.
 func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
 	earlier, remembered := s.known.of(user)
 	admitted, err := s.awaitTurn(ctx, remembered)
@@ -204,8 +207,8 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 	}
 }
 
-// awaitTurn takes one of the places of those who count in SQL, to be given back. Somebody of whom something is known
-// waits no longer than it may take to count: not admitted.
+// awaitTurn takes one of the slots for counting in SQL; the caller gives it back. A user whose last badges are remembered waits
+// no longer than a count may take: after that admitted is false.
 func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool, err error) {
 	var enough <-chan time.Time
 	if remembered {
@@ -223,8 +226,8 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 	}
 }
 
-// guess renders what SQL says. Its version follows the last one that was shown here; where none was, its own half is of this
-// node's clock, as that of a document would be of Redis'.
+// guess renders the counts of SQL. Its version follows the last one that this node showed. Without one, the version's own half
+// comes from this node's clock, as a document's would come from Redis'.
 func (s *Service) guess(user services.UserID, document rdb.Document, at moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.risen.UnixMicro())
 	if earlier.badges != nil {
@@ -247,7 +250,7 @@ func (s *Service) guess(user services.UserID, document rdb.Document, at moment, 
 	return badges
 }
 
-// stale is all that is known, as STALE.
+// stale returns the remembered badges as STALE.
 func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
 	badges := earlier.stale()
 	if _, marked := services.StaleHalf(badges.Version); !marked {
@@ -257,18 +260,19 @@ func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
 	return badges
 }
 
-// moment is when a document is shown, and what all users share then.
+// moment is the time at which a document is shown, with the state that all users share at that time.
 type moment struct {
 	now     time.Time
 	risen   time.Time       // now, or the latest moment so far if the clock was set back since, so that no day passes twice
-	notices *mirror.Notices // nil: nothing is known of them
+	notices *mirror.Notices // nil: this node does not know them
 }
 
-// moment is now. It is taken before the documents are read, so that none is older than what it is shown with.
+// moment takes the present moment. Call it before the documents are read, so that no document is older than the shared state
+// shown with it.
 func (s *Service) moment(ctx context.Context) moment {
 	at := moment{now: s.clock.Now()}
 	latest := max(s.latest.Load(), at.now.UnixMicro())
-	s.latest.Store(latest) // concurrent calls may leave the smaller of two values that are microseconds apart
+	s.latest.Store(latest) // concurrent calls may keep the smaller of two values that are microseconds apart
 	if at.risen = at.now; latest > at.now.UnixMicro() {
 		at.risen = time.UnixMicro(latest).UTC()
 	}
@@ -281,7 +285,7 @@ func (s *Service) moment(ctx context.Context) moment {
 	return at
 }
 
-// render shows a user his document, and remembers what was shown.
+// render renders a user's document, and remembers the result.
 func (s *Service) render(user services.UserID, document rdb.Document, at moment) *services.Badges {
 	v := s.view(document, at)
 	badges := v.render()

@@ -32,7 +32,7 @@ func TestReadAnswersWhatTheFactsSay(t *testing.T) {
 	})
 }
 
-// However many are read and however much they follow, it is one wait for Redis.
+// However many users are read and however many authors they follow, it is one round trip.
 func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 	n := served(t)
 	users := n.Users(20)
@@ -47,7 +47,8 @@ func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 	}
 }
 
-// Redis is not asked for a user of whom it lacks an update: they are read from the facts, and would wait for a Redis that hangs.
+// Redis is not asked for a user whose document lacks an update: that user is read from the facts, and must not wait for a Redis
+// that hangs.
 func TestRedisIsNotAskedForUsersItHasMissed(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
@@ -68,7 +69,7 @@ func TestRedisIsNotAskedForUsersItHasMissed(t *testing.T) {
 	}
 }
 
-// A lost document is rebuilt before it is answered: whoever reads, whenever, sees the number or more, and never 0.
+// A lost document is rebuilt before it is answered: every read shows the true count or more, and never 0.
 func TestALostDocumentIsNeverZero(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(5)
@@ -134,7 +135,7 @@ func TestReadersShareARebuild(t *testing.T) {
 			t.Errorf("reader %d of %d was shown %d", i, readers, value)
 		}
 	}
-	// A read before the rebuild and one after it are each reader's own; the rebuild's own calls are made by one.
+	// Each reader reads once before the rebuild and once after it; the rebuild itself is shared.
 	if waits := trips.Count() - 2*readers; waits > 20 {
 		t.Errorf("%d calls beside the %d reads: there was more than one rebuild", waits, 2*readers)
 	}
@@ -170,7 +171,7 @@ func TestWithoutRedisTheNumbersAreTheSameAndStale(t *testing.T) {
 	}
 }
 
-// A feed with more new posts than it keeps says the same from SQL as from Redis, but for how old it is.
+// A feed with more new posts than it keeps gives the same count from SQL as from Redis, except for the precision.
 func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
@@ -189,8 +190,8 @@ func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
 	}
 }
 
-// A caller who has no more time is told so, not shown a guess.
-func TestACallerWithoutTimeIsTold(t *testing.T) {
+// A caller whose time is up gets an error, not a guess.
+func TestACallerWithoutTimeGetsAnError(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(1)
 	ctx, leave := context.WithCancel(t.Context())
@@ -199,14 +200,14 @@ func TestACallerWithoutTimeIsTold(t *testing.T) {
 		t.Errorf("got %+v, %v", badges, err)
 	}
 	full := New(Config{Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Announcements: n.Memory.Announcements, Pulled: n.Memory.Pulled, Conversations: n.Memory.Conversations, Shows: n.Memory.Shows, Clock: n.Clock, Log: n.Log, FallbackReaders: 1})
-	full.fallback <- struct{}{} // somebody is being counted, for long
+	full.fallback <- struct{}{} // occupies the only slot, for long
 	if badges, err := full.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
 		t.Errorf("in the queue: got %+v, %v", badges, err)
 	}
 }
 
-// Looking at the feed lowers the number of who looked, and nobody else's.
-func TestLookingIsOnesOwn(t *testing.T) {
+// Marking the feed seen lowers the count of that user alone.
+func TestFeedSeenLowersOnlyTheViewersCount(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(3)
 	other := n.Users(1)[0]
@@ -219,14 +220,14 @@ func TestLookingIsOnesOwn(t *testing.T) {
 		t.Errorf("after looking %d are new", got)
 	}
 	if got := n.read(other).HomeFeed.Value; got != 1 {
-		t.Errorf("for somebody else %d are new", got)
+		t.Errorf("for another user %d are new", got)
 	}
 	if got := n.read(author).HomeFeed.Value; got != 0 {
 		t.Errorf("one's own posts count %d", got)
 	}
 }
 
-// Who reads his badge is written down once a day: in SQL, where fan-out looks, and on his keys.
+// A user's read is recorded once a day: in SQL, which fan-out reads, and on the user's keys.
 func TestVisitsAreWrittenOnceADay(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(0)
@@ -266,7 +267,7 @@ func TestVisitsAreWrittenOnceADay(t *testing.T) {
 	}
 }
 
-// Visits keep the keys alive, and for less than the user counts as active: whoever has keys is pushed to.
+// Visits extend the keys' lifetime, but by less than the user counts as active: fan-out pushes to every user with keys.
 func TestKeysDoNotOutliveBeingActive(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(1)
@@ -286,7 +287,7 @@ func TestKeysDoNotOutliveBeingActive(t *testing.T) {
 	}
 }
 
-// A visit that could not be written is not lost: the next read notes it again.
+// A visit that could not be written is not lost: the next read records it again.
 func TestAVisitThatFailsIsNotedAgain(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(0)
@@ -322,7 +323,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Likes that expire leave the number without a write, in Redis as in SQL.
+// Likes that expire leave the count without a write, in Redis and in SQL.
 func TestLikesExpireInBothEngines(t *testing.T) {
 	n := served(t)
 	author, _ := n.fan(2)
@@ -343,6 +344,6 @@ func TestLikesExpireInBothEngines(t *testing.T) {
 	})
 	n.Quiet(n.World.Fanout)
 	if got := n.read(author).Notifications; got.Like.Value != 0 || got.Newest == 0 {
-		t.Errorf("after the counts were carried again: %+v", got)
+		t.Errorf("after the counts were projected again: %+v", got)
 	}
 }

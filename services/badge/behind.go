@@ -6,14 +6,14 @@ import (
 	"tidings/services"
 )
 
-// behind remembers whose badges were shown as STALE because a node died with work in its hands. Once that is done they are
-// news again, whether a number changed by it or only how far it can be trusted.
+// behind remembers users whose badges were shown as STALE because a node died with unfinished work. Once the work is done their
+// badges need a newer version, whether a count or only its precision has changed.
 type behind struct {
 	mu    sync.Mutex
 	shown map[services.UserID]uint64 // the own half of the version
 }
 
-// markBehind says of the counts that may lack something that they are STALE.
+// markBehind marks the counts that may lack something as STALE.
 func (s *Service) markBehind(user services.UserID, v *view, badges *services.Badges) {
 	lag := s.fanout.Behind(user)
 	if lag == nil {
@@ -41,7 +41,7 @@ func (s *Service) markBehind(user services.UserID, v *view, badges *services.Bad
 	}
 }
 
-// passBehind notes whose documents are to be raised because they were shown as STALE, once nobody is behind any more.
+// passBehind queues the documents that were shown as STALE to be raised, once no work is outstanding.
 func (s *Service) passBehind() {
 	if s.fanout.SomeBehind() {
 		return

@@ -15,9 +15,9 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// What a dead node was about to carry is STALE, and nothing else is. Once it is done the badges are exact and news to whoever
-// was shown them before, also when no number has changed.
-func TestCountsThatADeadNodeWasAboutToCarryAreStale(t *testing.T) {
+// Counts that lack a dead node's unfinished work are STALE, and no others. Once the work is done the badges are exact, and
+// newer than the ones shown before even if no count has changed.
+func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	url := sqltest.Postgres(t)
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here"}))
 	gone := storetest.Open(t, sql.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})

@@ -9,7 +9,8 @@ import (
 	"tidings/services/mirror"
 )
 
-// What a read costs beside the document's way from Redis: the rendering of one with every source, and remembering it.
+// The cost of a read apart from fetching the document from Redis: rendering a document with every source, and remembering the
+// result.
 func BenchmarkRender(b *testing.B) {
 	document := liked(noon, 3, 1, 2, 3)
 	for _, category := range services.Categories[1:] {

@@ -9,26 +9,26 @@ import (
 	"tidings/services/rdb"
 )
 
-// feedLimit is how far new posts are counted: as far as a feed lists them, and farther where more is shown in full.
+// feedLimit is how far new posts are counted: as far as a feed lists them, or farther if the cap is higher.
 func (c Caps) feedLimit() int {
 	return max(services.Retention, c.of(services.SourceHomeFeed)+1, c.of(CapTotal)+1)
 }
 
-// beyond remembers, of readers whose inbox does not hold all their new posts, how many there are. An inbox keeps the newest
-// posts, the reader's own among them: who posts much would be told of fewer new ones than there are.
+// beyond remembers the number of new posts of readers whose inbox does not hold them all. An inbox keeps the newest posts,
+// among them the reader's own: without this, a user who posts much would see fewer new posts than there are.
 type beyond struct {
 	mu    sync.Mutex
 	users *lru.LRU[services.UserID, counted]
 }
 
-// counted is a number of new posts, and the versions of what it was counted for: every change of it raises one of them.
+// counted is a number of new posts, and the versions of its inputs: every change of an input raises one of them.
 type counted struct {
 	n, pulled uint64
 	aged      services.PostID
 	unread    int
 }
 
-// beyondKept is of how many readers the number is remembered.
+// beyondKept is the number of readers that are remembered.
 const beyondKept = 20_000
 
 func newBeyond() *beyond {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// agrees holds that the number, what explains it and the facts are all so many, whoever's node is asked.
+// agrees checks that the count, its explanation and the facts are equal, on any node.
 func (n node) agrees(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
 	badges := n.feed(user, want, precision)
@@ -30,9 +30,9 @@ func (n node) agrees(user services.UserID, want int, precision services.Precisio
 	return badges
 }
 
-// Who posts much is told of every new post of others, although their own fill the inbox: the number goes on beyond the list,
-// through deletions, late arrivals, marks and unfollows, each of which is a newer version.
-func TestOwnPostsTakeNoRoomInTheNumber(t *testing.T) {
+// A user who posts much sees every new post of others counted, although their own posts fill the inbox: the count goes beyond
+// the list, through deletions, late arrivals, seen marks and unfollows, and each change has a newer version.
+func TestOwnPostsDoNotLowerTheCount(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.fan(0)
@@ -69,9 +69,9 @@ func TestOwnPostsTakeNoRoomInTheNumber(t *testing.T) {
 	})
 }
 
-// Of somebody who follows nobody but a person with 300 and more new posts, as many are explained as the number says, although
-// own posts stand among the newest 300.
-func TestAsManyAreExplainedAsTheNumberSays(t *testing.T) {
+// For a user who follows a single author with 300 or more new posts, the explanation has as many items as the count, although
+// the user's own posts are among the newest 300.
+func TestTheExplanationHasAsManyItemsAsTheCount(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(0)
 	n.Posts(author, 150)
@@ -82,7 +82,7 @@ func TestAsManyAreExplainedAsTheNumberSays(t *testing.T) {
 	n.agrees(reader, services.Retention, services.AtLeast)
 }
 
-// Where more than 300 is shown in full, more is counted.
+// If the cap is above 300, counting goes on beyond 300.
 func TestTheNumberReachesItsCap(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(0)
@@ -106,7 +106,7 @@ func TestTheNumberReachesItsCap(t *testing.T) {
 	}
 }
 
-// The number beyond the list costs SQL once for each version of the document: a warm read is one round trip and no statement.
+// The count beyond the list costs SQL once for each version of the document: a warm read is one round trip and no statement.
 func TestTheNumberBeyondTheListIsRemembered(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
@@ -129,8 +129,8 @@ func TestTheNumberBeyondTheListIsRemembered(t *testing.T) {
 	}
 }
 
-// What a digest says others brought is not pushed out by own posts either.
-func TestOwnPostsTakeNoRoomInTheDigest(t *testing.T) {
+// The user's own posts do not displace others' posts from the digest either.
+func TestOwnPostsDoNotLowerTheDigest(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(0)
 	since := n.Clock.Now().Add(-time.Second)

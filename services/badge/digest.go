@@ -7,11 +7,11 @@ import (
 	"tidings/services"
 )
 
-// digestAuthors is how many authors a digest names.
+// digestAuthors is how many authors a digest lists.
 const digestAuthors = 3
 
-// Digest is what came since a moment, or, without one, since the user was here before his present visit. What came is
-// counted whether it has been seen meanwhile or not.
+// Digest returns what arrived since a moment or, without one, since the user's last visit before the present one. Items count
+// whether the user has seen them meanwhile or not.
 func (s *Service) Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error) {
 	if since.After(s.clock.Now()) && since.After(s.fanout.Now()) {
 		return nil, services.Errorf(services.Invalid, "since: %s lies ahead", since.UTC().Format(time.RFC3339))
@@ -34,7 +34,7 @@ func (s *Service) Digest(ctx context.Context, user services.UserID, since time.T
 	return digest, nil
 }
 
-// brings adds what a source brought to a digest; a number at the bound may be more.
+// brings adds a source's number of items to a digest; a number at the bound may be more.
 func brings(digest *services.Digest, source services.Source, part string, count, bound int) {
 	precision := services.Exact
 	if count >= bound {

@@ -8,7 +8,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// brought is how much each source brought, by its name and part.
+// brought is the number of items from each source, by its name and part.
 func brought(digest *services.Digest) map[string]int {
 	parts := map[string]int{}
 	for _, part := range digest.Parts {
@@ -23,7 +23,7 @@ func brought(digest *services.Digest) map[string]int {
 	return parts
 }
 
-func TestTheDigestTellsWhatCameSinceTheLastVisit(t *testing.T) {
+func TestTheDigestListsItemsSinceTheLastVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.Users(4)
@@ -50,7 +50,7 @@ func TestTheDigestTellsWhatCameSinceTheLastVisit(t *testing.T) {
 		n.Must(err)
 		digest, err := n.Digest(t.Context(), reader, time.Time{})
 		n.Must(err)
-		// A visit is noted at its begin: the post of its first minute is told again.
+		// A visit is recorded at its beginning: a post of its first minute is in the digest again.
 		if digest.Since.After(left) || left.Sub(digest.Since) > time.Hour || brought(digest)["HOME_FEED"] != 9 {
 			t.Errorf("since %v, the last visit having been at %v: %+v", digest.Since, left, digest.Parts)
 		}

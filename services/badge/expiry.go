@@ -9,16 +9,17 @@ import (
 	"tidings/services/rdb"
 )
 
-// holdsAged says whether a document's own counts hold items that are too old for them on a day: Redis counts posts as of a day, and
-// messages as of the day on which the next one leaves. Everything else is counted by days or from memory when it is rendered.
+// holdsAged reports whether a document's own counts hold items that are too old for them on a day: Redis counts posts as of a
+// day, and messages as of the day on which the next one leaves. All other counts are kept by day, or computed from the node
+// cache at rendering.
 func (s *Service) holdsAged(document *rdb.Document, today int64) (feed, conversations bool) {
 	feed = (document.FeedCount > 0 || document.FeedMore) && document.FeedAged < s.ages.Mark(services.SourceHomeFeed, today)
 	leaves := document.Conversations.LeavesOn
 	return document.Ready && feed, document.Ready && leaves > 0 && leaves <= today
 }
 
-// ageDocuments takes out of documents what has become too old since they were counted, and reads these again: further round trips for
-// a user whose items left a number, once. It answers whose documents could not be brought up to date.
+// ageDocuments removes from documents the items that have become too old since they were counted, and reads these documents
+// again: further round trips, once, for each user with such items. It returns the users whose documents could not be updated.
 func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) (stale map[services.UserID]bool) {
 	if !s.ages.Any() {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"tidings/services/store"
 )
 
-// waits is one thing that a reader may not have seen: the model of expiry is a list of these for each number.
+// waits is one item that a reader may not have seen: the model of expiry is a list of these for each count.
 type waits struct {
 	at            time.Time
 	seen          bool
@@ -24,12 +24,12 @@ type waits struct {
 	post          services.PostID
 }
 
-// agingModel is a reader with every source, and what the reader was told, in lists.
+// agingModel is a reader with every source, and the items that the reader was sent, in plain lists.
 type agingModel struct {
 	node
 	ages                              services.SourceExpiry
 	reader, small, huge, host, friend services.UserID
-	rooms                             [2]services.ConversationID // counted when written, and when read
+	rooms                             [2]services.ConversationID // one counted when written, and one counted when read
 	feed, letters, news, shows        []waits
 	talk                              [2][]waits
 	muted                             bool
@@ -73,7 +73,7 @@ func newAgingModel(w *fanouttest.World, ages services.SourceExpiry) *agingModel 
 	return m
 }
 
-// counts says whether something waits still: what is unseen and not of a day before the oldest that counts.
+// counts reports whether an item still waits: it is unseen and not older than the oldest day that counts.
 func (m *agingModel) counts(source services.Source, one waits) bool {
 	today, days := services.DayOf(m.Clock.Now()), m.ages[source]
 	return !one.seen && !one.own && (days == 0 || services.DayOf(one.at) >= today-int64(days))
@@ -139,7 +139,7 @@ func markAll(list []waits) {
 	}
 }
 
-// steps are what can happen, and how the model takes it.
+// steps are the possible events, each with its effect on the model.
 func (m *agingModel) steps(random *rand.Rand) []func() {
 	return append(m.arrivals(random), m.marks(random)...)
 }
@@ -172,7 +172,8 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 			m.announce(id, 0)
 			notices, err := m.Memory.Announcements.At(m.TB.Context(), m.Clock.Now())
 			m.Must(err)
-			for _, announced := range notices.Announcements { // its position may be a microsecond after the clock, and of the next day
+			// its position may be a microsecond after the clock, and so on the next day
+			for _, announced := range notices.Announcements {
 				if announced.ID == id {
 					m.news = append(m.news, waits{at: time.UnixMicro(int64(announced.Position))})
 				}
@@ -224,7 +225,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 				markAll(list[:upTo])
 			}
 		},
-		func() { // what is marked unread waits again, and what is older than it too when it did; all from it on
+		func() { // from the unread item on, all items wait again, also those that were older when it arrived
 			if list := m.talk[room]; len(list) > 0 {
 				from := 1 + random.IntN(len(list))
 				m.own(room, func(ctx context.Context, tx *store.Tx) error {
@@ -251,7 +252,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 	}
 }
 
-// check compares every number with the model, whoever counts it.
+// check compares every count with the model, for every way of counting.
 func (m *agingModel) check(what string) {
 	t, ctx := m.TB, m.TB.Context()
 	t.Helper()
@@ -292,7 +293,7 @@ func (m *agingModel) check(what string) {
 	m.wakes(what, badges, want)
 }
 
-// wakes says whether a subscriber is woken when time alone changes a number next.
+// wakes checks that a subscriber is notified when time alone changes a count next.
 func (m *agingModel) wakes(what string, badges *services.Badges, shown string) {
 	m.TB.Helper()
 	now := m.Clock.Now()
@@ -310,8 +311,8 @@ func (m *agingModel) wakes(what string, badges *services.Badges, shown string) {
 	}
 }
 
-// Every item leaves its number when it is older than its source allows, by itself: parts, total, mentions, what SQL counts without
-// Redis and what is explained agree at every moment, whatever was read or marked unread; the audit finds nothing wrong.
+// Every item leaves its count when it is older than its source allows. Parts, total, mentions, the counts of SQL without Redis
+// and the explanations agree at every moment, whatever was read or marked unread; the audit finds nothing wrong.
 func TestItemsLeaveEveryNumberByAge(t *testing.T) {
 	ages := services.SourceExpiry{
 		services.SourceHomeFeed: 2, services.SourceSiteMessages: 3, services.SourceAnnouncements: 1, services.SourceConversations: 2, services.SourceLiveBoard: 1,
@@ -328,7 +329,7 @@ func TestItemsLeaveEveryNumberByAge(t *testing.T) {
 				if i%10 == 9 {
 					_, err := m.WriteVisits(t.Context())
 					m.Must(err)
-					m.Clock.Advance(time.Duration(random.IntN(2)) * day) // as nobody has read since
+					m.Clock.Advance(time.Duration(random.IntN(2)) * day) // no read has happened since
 					differed, err := m.World.Fanout.Recount(t.Context(), m.reader)
 					m.Must(err)
 					if len(differed) > 0 {
@@ -341,7 +342,7 @@ func TestItemsLeaveEveryNumberByAge(t *testing.T) {
 	})
 }
 
-// Without a setting nothing leaves a number, however old it is.
+// Without a setting no item leaves a count, however old it is.
 func TestNothingExpiresByDefault(t *testing.T) {
 	fanouttest.Each(t, expiring(nil), func(t *testing.T, w *fanouttest.World) {
 		m := newAgingModel(w, nil)
@@ -354,8 +355,8 @@ func TestNothingExpiresByDefault(t *testing.T) {
 	})
 }
 
-// A number from which nothing leaves today is read in one round trip, whatever the settings: only the first read of a day that takes
-// something out needs more.
+// A count that no item leaves today is read in one round trip, whatever the settings: only the first read of a day on which
+// items leave needs more.
 func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
 	m := newAgingModel(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)}), ages)
@@ -375,7 +376,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 	}
 }
 
-// Once a message has left the number, the next one to leave is found among all conversations.
+// Once a message has left the count, the next one to leave is found among all conversations.
 func TestMessagesLeaveTheNumberOneByOne(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceConversations: 2}
 	m := newAgingModel(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)}), ages)

@@ -8,7 +8,7 @@ import (
 	"tidings/services/store"
 )
 
-// explained is a user whose numbers are explained, and how far they have looked in views.
+// explained is the user whose counts are explained, with the user's last accesses of views.
 type explained struct {
 	user   services.UserID
 	badges *services.Badges
@@ -16,8 +16,8 @@ type explained struct {
 	today  int64
 }
 
-// Explain answers "why is my badge 7?": for each number that is not 0, the very items behind it and how each is cleared.
-// It reads the facts: while one of them has not been carried into the badges yet, the items are ahead of the number.
+// Explain answers "why is my badge 7?": for each count that is not 0, it lists the items behind it and the mutation that clears
+// each. It reads the facts: while a fact is not projected into the badges yet, the items are ahead of the count.
 func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services.Explanation, error) {
 	badges, err := s.Read(ctx, user)
 	if err != nil {
@@ -42,15 +42,15 @@ func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services
 	return explanations, nil
 }
 
-// clearedBy prints a mutation with one argument, as it can be sent.
+// clearedBy prints a mutation with one argument, ready to be sent.
 func clearedBy(mutation, argument, id string) string {
 	return clearing(mutation, fmt.Sprintf("%s: %q", argument, id))
 }
 
-// clearing is a whole operation: it can be sent as it is.
+// clearing prints a whole operation, ready to be sent.
 func clearing(mutation, input string) string {
 	return fmt.Sprintf("mutation { %s(input: {%s}) { badges { version total { value display } } } }", mutation, input)
 }
 
-// mostExplained bounds the items of one number. Only numbers far beyond every cap have more.
+// mostExplained bounds the items of one count. Only counts far beyond every cap have more.
 const mostExplained = 1000

@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// explained are the items behind each number; their counts add up to it.
+// explained are the items behind each count; their counts add up to it.
 func (n node) explained(user services.UserID) map[string][]services.Item {
 	n.TB.Helper()
 	explanations, err := n.Explain(n.TB.Context(), user)
@@ -57,7 +57,7 @@ func TestTheFeedIsExplained(t *testing.T) {
 		for range 4 {
 			posts = append(posts, n.Post(author))
 		}
-		n.Post(reader) // one's own is in the feed and does not count
+		n.Post(reader) // the reader's own post is in the feed and does not count
 		n.seen(reader, posts[0])
 		n.Delete(posts[2])
 		n.Quiet(n.World.Fanout)
@@ -117,7 +117,7 @@ func TestNotificationsAreExplained(t *testing.T) {
 	if want := `mutation { markNotificationsRead(input: {ids: ["` + likes[0].ID + `"]}) { badges { version total { value display } } } }`; likes[0].ClearedBy != want {
 		t.Errorf("it is cleared by %s, want %s", likes[0].ClearedBy, want)
 	}
-	n.Clock.Advance(9 * day) // what expired leaves number and items together
+	n.Clock.Advance(9 * day) // expired notifications leave count and items together
 	if items := n.explained(author); len(items) != 0 {
 		t.Errorf("nine days later: %+v", items)
 	}

@@ -7,8 +7,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// countFacts makes a document of the facts alone, and says which sources could not be read and why the last one could
-// not. One that hangs does not hold up the others: each has its own time, and all together have three times that.
+// countFacts makes a document from the facts alone, and returns the sources that could not be read, with the last one's error.
+// A source that hangs does not delay the others: each has its own time limit, and all together have three times that.
 func (s *Service) countFacts(ctx context.Context, user services.UserID, today int64) (document rdb.Document, failed []Source, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*s.patience)
 	defer cancel()
@@ -32,7 +32,7 @@ func (s *Service) countSource(ctx context.Context, source Source, user services.
 	return source.facts(ctx, user, today, document)
 }
 
-// noMessages are the types of site messages, of which each badge has a count.
+// noMessages are the types of site messages, each with a zero count.
 func (s *Service) noMessages() (none []services.MessageTypeState) {
 	for _, kind := range s.redis.MessageTypes() {
 		none = append(none, services.MessageTypeState{Type: kind})

@@ -11,23 +11,23 @@ import (
 	"tidings/services/rdb"
 )
 
-// fallbackVersions remembers which users were answered from SQL, and on which own half their versions rest. Such a version is
-// newer than the document that Redis still has: the document's is raised above it before it is shown again, or else clients
-// would drop the exact numbers.
+// fallbackVersions remembers the users who were answered from SQL, and the own half of those answers' versions. Such a version
+// is newer than the document that Redis still has: the document must be raised above it before it is shown again, or clients
+// would drop the exact counts.
 type fallbackVersions struct {
 	mu       sync.Mutex
 	versions map[services.UserID]uint64
-	count    atomic.Int64 // of versions: a read that finds none takes no lock
-	latest   atomic.Int64 // the latest moment that a version has, in microseconds
+	count    atomic.Int64 // number of versions: a read that finds zero takes no lock
+	latest   atomic.Int64 // the latest moment of any version, in microseconds
 }
 
-// maxFallbackVersions bounds the memory. Beyond it a document is news again with its next change.
+// maxFallbackVersions bounds the memory. Beyond it clients accept a document again only after its next change.
 const maxFallbackVersions = 100_000
 
-// after is the moment for the version of an answer that is made now: later than those of all answers before, also where the clock
-// was set back, or stands still.
+// after is the moment for the version of a present answer: later than those of all earlier answers, even if the clock was set
+// back or stands still.
 func (f *fallbackVersions) after(now time.Time) time.Time {
-	const apart = 10 // microseconds that versions tell apart
+	const apart = 10 // the least distance of two versions, in microseconds
 	for {
 		latest := f.latest.Load()
 		next := max(now.UnixMicro(), latest+apart)
@@ -51,7 +51,7 @@ func (f *fallbackVersions) note(user services.UserID, version uint64) {
 
 func (f *fallbackVersions) none() bool { return f.count.Load() == 0 }
 
-// list is all that is remembered, or with users what is remembered of them.
+// list returns all entries, or with users only theirs.
 func (f *fallbackVersions) list(of []services.UserID) map[services.UserID]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +67,7 @@ func (f *fallbackVersions) list(of []services.UserID) map[services.UserID]uint64
 	return found
 }
 
-// forget drops the versions that were passed, unless a newer one came meanwhile.
+// forget drops the versions that were passed, unless a newer one was added meanwhile.
 func (f *fallbackVersions) forget(users []services.UserID, passed map[services.UserID]uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,12 +79,12 @@ func (f *fallbackVersions) forget(users []services.UserID, passed map[services.U
 	f.count.Store(int64(len(f.versions)))
 }
 
-// PassFallbacks raises the documents of all users who were answered from SQL, and answers how many are done. A document that is
-// not there yet waits for its rebuild.
+// PassFallbacks raises the documents of all users who were answered from SQL, and returns how many it raised. A missing
+// document waits for its rebuild.
 func (s *Service) PassFallbacks(ctx context.Context) (int, error) { return s.pass(ctx, nil) }
 
-// pass raises the documents of users who were answered from SQL; nil: of all. A document that lacks what this node has
-// acknowledged is not raised: it would win over what the user was told.
+// pass raises the documents of users who were answered from SQL; nil: of all. It does not raise a document that lacks a command
+// that this node has acknowledged: it would replace the newer counts that the user was shown.
 func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	passed := s.fallbacks.list(of)
 	maps.DeleteFunc(passed, func(user services.UserID, _ uint64) bool { return s.fanout.OwesUpdate(user) })
@@ -100,8 +100,8 @@ func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	return len(done), err
 }
 
-// documentsBut are the documents of users, absent where Redis does not answer. Where all are read from the facts it is not asked: it
-// has missed what they did, and if it hangs they would wait for it.
+// documentsBut reads the documents of users; they are missing if Redis does not answer. If all users are read from the facts,
+// Redis is not asked: it lacks their last commands, and if it hangs they would wait for it.
 func (s *Service) documentsBut(ctx context.Context, users []services.UserID, stale map[services.UserID]bool) (documents []rdb.Document, err error) {
 	if len(stale) < len(users) {
 		documents, err = s.documents(ctx, users)
@@ -112,11 +112,11 @@ func (s *Service) documentsBut(ctx context.Context, users []services.UserID, sta
 	return documents, err
 }
 
-// documents reads documents, none of which is older than what this node has answered from SQL: a further round trip for users
-// of whom that is so, once. A document that cannot be raised is not there.
+// documents reads documents, none of which is older than this node's answers from SQL: once, a further round trip for users who
+// had such answers. A document that cannot be raised counts as missing.
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
-	// What was answered is looked up before the documents are read as well: a version that is passed while they are on their way
-	// is forgotten when they arrive, and they may be from before.
+	// The fallback versions are also looked up before the documents are read: a version that is passed during the read is
+	// forgotten when the documents arrive, and the documents may be from before it.
 	before := s.answered(users)
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb
 	return documents, nil
 }
 
-// answered is which of some users were answered from SQL, and on which own half their versions rest; nil while nobody was.
+// answered are those of some users who were answered from SQL, with the own half of their versions; nil if there are none.
 func (s *Service) answered(users []services.UserID) map[services.UserID]uint64 {
 	if s.fallbacks.none() {
 		return nil
@@ -164,14 +164,14 @@ func (s *Service) answered(users []services.UserID) map[services.UserID]uint64 {
 	return s.fallbacks.list(users)
 }
 
-// Raise makes the documents of users newer than versions under which they were shown.
+// Raise makes the documents of users newer than versions that the users were shown.
 func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []uint64) error {
 	_, err := s.fanout.RaiseVersions(ctx, users, shown)
 	return err
 }
 
-// Holds notes that a client holds a version. One that was answered from SQL, perhaps by a node that is gone, is passed like this
-// node's own.
+// Holds records that a client holds a version. If it came from SQL, perhaps through a node that is gone, the document is raised
+// above it as above this node's own.
 func (s *Service) Holds(user services.UserID, version string) {
 	own, stale := services.StaleHalf(version)
 	if stale && own <= uint64(s.clock.Now().UnixMicro()) {

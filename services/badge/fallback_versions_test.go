@@ -16,9 +16,9 @@ import (
 	"tidings/tests/histories"
 )
 
-// What is answered from SQL is newer than the document that Redis has, and older than the document when it is read again: a
-// client that drops what is not newer is shown both. So it is whether this node has shown the document before or has just
-// started, and whatever its clock says.
+// An answer from SQL is newer than the document that Redis has, and older than the document when it is read again: a client
+// that drops older versions accepts both. This holds whether this node has shown the document before or has just started, and
+// whatever its clock shows.
 func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(2)
@@ -48,8 +48,8 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	}
 }
 
-// A document that is on its way while another one raises it is from before, and is not shown: it is older than what was answered
-// from SQL, of which nothing is remembered any more when it arrives.
+// A document that is being read while another call raises it is the earlier one, and is not shown: it is older than the answer
+// from SQL, whose version is already forgotten when the document arrives.
 func TestADocumentThatIsRaisedOnItsWayIsReadAgain(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.URL())
@@ -78,8 +78,8 @@ func TestADocumentThatIsRaisedOnItsWayIsReadAgain(t *testing.T) {
 	}
 }
 
-// A document that lacks what this node has acknowledged is not raised, and so not shown either: not even to a reader who began
-// before the update of the actor's views failed.
+// A document that lacks a command that this node has acknowledged is not raised, and so not shown either: not even to a reader
+// who began before the update of the actor's views failed.
 func TestADocumentThatOwesAnUpdateIsNotShown(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(1)
@@ -105,7 +105,7 @@ func TestADocumentThatOwesAnUpdateIsNotShown(t *testing.T) {
 	}
 }
 
-// owe lets the update of a user's own views fail after a command.
+// owe makes the update of a user's own views fail after a command.
 func (n node) owe(user services.UserID, update func(context.Context) error) {
 	n.TB.Helper()
 	apply := func(context.Context, *sql.Tx) ([]string, error) { return nil, nil }
@@ -113,8 +113,8 @@ func (n node) owe(user services.UserID, update func(context.Context) error) {
 	n.Must(errs[0])
 }
 
-// Without a read the documents are raised each second, so that who is watched is shown the exact numbers; a client that comes
-// back with what a node that is gone has answered is passed as well, and no client can raise a document into the future.
+// Documents are raised each second without a read, so that subscribers receive the exact counts. A client that returns with the
+// fallback version of a node that is gone gets a newer one too, and no client can raise a document into the future.
 func TestFallbacksArePassedByThemselves(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(1)
@@ -145,7 +145,7 @@ func TestFallbacksArePassedByThemselves(t *testing.T) {
 	}
 }
 
-// Redis answers reads and takes no writes: a document that cannot be raised is not shown, and the numbers stay those of SQL.
+// If Redis answers reads and refuses writes, a document that cannot be raised is not shown, and the counts stay those of SQL.
 func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(1)
@@ -162,8 +162,8 @@ func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 	}
 }
 
-// Whatever is answered from SQL between exact answers, and whatever is published meanwhile: no answer of a node has an older
-// version than the one before, and none has the version of another one.
+// Whatever mix of answers from SQL, exact answers and new posts: no answer of a node has an older version than the one before,
+// and no two different answers have the same version.
 func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
 	n := served(t)
 	histories.Fewer(t, 4)
@@ -185,7 +185,8 @@ func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
 				n.Quiet(n.World.Fanout)
 				posts++
 			case 1:
-				n.Clock.Advance(time.Duration(rapid.IntRange(-2, 3).Draw(t, "ms")) * time.Millisecond) // a clock may be set back
+				// a clock may be set back
+				n.Clock.Advance(time.Duration(rapid.IntRange(-2, 3).Draw(t, "ms")) * time.Millisecond)
 				got, err := n.ReadFacts(context.Background(), reader)
 				n.Must(err)
 				take(got, services.Stale)

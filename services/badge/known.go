@@ -10,14 +10,14 @@ import (
 	"tidings/services"
 )
 
-// lastKnown remembers what was shown here last, of the users who were read last: it is what is shown, as STALE, of a
-// source that cannot be read now.
+// lastKnown remembers the badges that this node last showed to the most recent readers. If a source cannot be read, its last
+// value is shown as STALE.
 type lastKnown struct {
 	mu    sync.Mutex
 	users *lru.LRU[services.UserID, known]
 }
 
-// known is what was shown of a user at a moment. It is shared with whoever was shown it and not to be changed.
+// known is the badges shown to a user at a moment. The readers share it: it must not be changed.
 type known struct {
 	view   *view
 	badges *services.Badges
@@ -32,7 +32,7 @@ func newLastKnown(capacity int) *lastKnown {
 	return &lastKnown{users: users}
 }
 
-// keep remembers what was shown, unless newer badges are known already or these are not known themselves.
+// keep remembers shown badges, unless newer ones are known already or these are UNKNOWN.
 func (l *lastKnown) keep(user services.UserID, shown known) {
 	for count := range shown.view.sources.counts(shown.badges) {
 		if count.Precision == services.Unknown {
@@ -53,7 +53,7 @@ func (l *lastKnown) of(user services.UserID) (known, bool) {
 	return l.users.Get(user)
 }
 
-// stale is all that is known, under the version that it had.
+// stale returns the remembered badges, under their version.
 func (k known) stale() *services.Badges {
 	badges := *k.badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
@@ -64,7 +64,7 @@ func (k known) stale() *services.Badges {
 	return &badges
 }
 
-// age says of a count since when it is known.
+// age notes since when a count is known.
 func (k known) age(count *services.Count) {
 	if count.AsOf.IsZero() {
 		count.AsOf = k.at
@@ -72,8 +72,8 @@ func (k known) age(count *services.Count) {
 	count.Precision = services.Stale
 }
 
-// fillIn puts what was shown earlier of a source into badges that were made without it, as STALE, or UNKNOWN where
-// nothing was: no source ever leaves a total without a word.
+// fillIn fills the part of a missing source with its last value as STALE, or UNKNOWN without one: no source is ever missing
+// from a total silently.
 func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 	counts := slices.Collect(v.sources.restingOn(source, badges))
 	var had []*services.Count

@@ -22,11 +22,11 @@ type failing struct {
 }
 
 func (f failing) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
-	_ = f.Source.facts(ctx, user, today, document) // the caller drops what it wrote before it failed
+	_ = f.Source.facts(ctx, user, today, document) // the caller drops what the source wrote before it failed
 	return f.with(ctx)
 }
 
-// fails makes one source of a node's facts fail, and answers what lets it work again.
+// fails makes one source of a node's facts fail, and returns the function that repairs it.
 func (n node) fails(name string, with func(ctx context.Context) error) (mend func()) {
 	place := slices.IndexFunc(n.sources, func(source Source) bool { return source.name() == name })
 	source := n.sources[place]
@@ -41,10 +41,10 @@ func hanging(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// restarted is the same node after a new start, which remembers nothing.
+// restarted is the same node after a restart, with nothing remembered.
 func (n node) restarted() node { return newNode(n.World) }
 
-// When neither engine answers a node that has shown nothing yet, the answer says so and replaces nothing.
+// If neither engine answers, a node that has shown nothing yet returns UNKNOWN, with a version that replaces nothing.
 func TestWhenNothingAnswersItIsUnknown(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(2)
@@ -60,7 +60,7 @@ func TestWhenNothingAnswersItIsUnknown(t *testing.T) {
 	}
 }
 
-// A node that has shown something shows it again, and says since when: once, and then it is no news to whoever has it.
+// A node that has shown badges shows them again with their time: clients that have them see no change.
 func TestWhenNothingAnswersTheLastIsShownAgain(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(2)
@@ -85,8 +85,8 @@ func TestWhenNothingAnswersTheLastIsShownAgain(t *testing.T) {
 	}
 }
 
-// A source that SQL cannot count, or not in time, keeps its last value and makes the total STALE; it never leaves the
-// total. The others are counted.
+// A source that SQL cannot count, or not in time, keeps its last value and makes the total STALE; it never leaves the total.
+// The other sources are counted.
 func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 	for what, with := range map[string]func(context.Context) error{"broken": broken, "too slow": hanging} {
 		t.Run(what, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 	}
 }
 
-// Every source that there is fails alone, and all but one: whatever is missing is said, and the sum stays a sum.
+// Every source fails alone, and all but one fail: each missing part is marked, and the total stays the sum of its parts.
 func TestAnySourcesMayFail(t *testing.T) {
 	n := served(t)
 	author, _ := n.fan(3)
@@ -161,7 +161,7 @@ func TestAnySourcesMayFail(t *testing.T) {
 	}
 }
 
-// The policy says what is in the total: when it cannot be read, the last one holds.
+// The policy decides which counts are in the total: if it cannot be read, the last one holds.
 func TestThePolicyIsRemembered(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(3)
@@ -178,8 +178,8 @@ func TestThePolicyIsRemembered(t *testing.T) {
 	}
 }
 
-// Somebody whose badges are known waits for his turn in SQL no longer than that may take; anybody else waits.
-func TestNobodyWaitsLongForWhatIsKnown(t *testing.T) {
+// A user whose badges are remembered waits for a turn in SQL no longer than a count may take; other users wait on.
+func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(3)
 	n.read(reader)
@@ -190,7 +190,7 @@ func TestNobodyWaitsLongForWhatIsKnown(t *testing.T) {
 	if _, err := full.Read(t.Context(), reader); err != nil {
 		t.Fatal(err)
 	}
-	full.fallback <- struct{}{} // somebody is being counted, for long
+	full.fallback <- struct{}{} // occupies the only slot, for long
 	got, err := full.ReadFacts(t.Context(), reader)
 	n.Must(err)
 	if got.Total.Value != 3 || got.Total.Precision != services.Stale {
@@ -203,7 +203,7 @@ func TestNobodyWaitsLongForWhatIsKnown(t *testing.T) {
 	}
 }
 
-// What is remembered is the newest that was shown of those who were read last, and nothing that was not known.
+// The cache keeps the newest badges shown to the most recent readers, and none that are UNKNOWN.
 func TestWhatIsRemembered(t *testing.T) {
 	l := newLastKnown(2)
 	at := func(n uint64, precision services.Precision) known {
@@ -235,7 +235,7 @@ func TestWhatIsRemembered(t *testing.T) {
 	}
 }
 
-// Whatever was shown, what is shown of it later has its values and the sum of them, and shares nothing with it.
+// Whatever was shown, its STALE copy has the same values and their sum, and shares no memory with it.
 func TestStaleIsACopy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)

@@ -9,8 +9,8 @@ import (
 	"tidings/services/push"
 )
 
-// A show starts while Redis does not answer and all who may count in SQL do: what is rendered for it is the earlier state, under
-// its own version. Once Redis answers again the start is pushed, although nothing in the document has changed.
+// A show starts while Redis does not answer and all slots for SQL are taken: the push renders the earlier state, under its own
+// version. Once Redis answers again the start is pushed, although nothing in the document has changed.
 func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 	n := served(t)
 	reader, _, shows := n.hosting()
@@ -46,7 +46,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 			select {
 			case badges := <-states:
 				if badges.Total.Precision == services.Stale {
-					continue // what is known, while nothing answers
+					continue // the last-good state, while nothing answers
 				}
 				if badges.LiveBoard.Value != want || badges.LiveBoard.Precision != services.Exact {
 					t.Fatalf("%s: %+v", what, badges.LiveBoard)

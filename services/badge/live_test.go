@@ -23,7 +23,7 @@ func (n node) board(user services.UserID, want int) *services.Badges {
 	return badges
 }
 
-// boardSeen is a look at the board as it is now.
+// boardSeen marks the board seen as of now.
 func (n node) boardSeen(user services.UserID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -33,7 +33,7 @@ func (n node) boardSeen(user services.UserID) {
 	n.Must(n.World.Fanout.ProjectLiveSeen(n.TB.Context(), user))
 }
 
-// hosting is somebody who follows two hosts, of whom each has an upcoming show.
+// hosting makes a user who follows two hosts, each with an upcoming show.
 func (n node) hosting() (reader services.UserID, hosts [2]services.UserID, shows [2]services.PostID) {
 	n.TB.Helper()
 	users := n.Users(3)
@@ -46,8 +46,8 @@ func (n node) hosting() (reader services.UserID, hosts [2]services.UserID, shows
 	return users[0], hosts, shows
 }
 
-// The number is the shows that run and went live after the board was looked at and their hosts were followed; each change of
-// it is a newer version, and the facts alone, and what is explained, say the same.
+// The count is the running shows that went live after the board was seen and their hosts were followed. Each change of it has a
+// newer version, and the facts alone, and the explanation, agree.
 func TestTheBoardsNumberIsWhatWentLive(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -100,7 +100,7 @@ func TestTheBoardsNumberIsWhatWentLive(t *testing.T) {
 			return show.End(now.Add(time.Second), "", now)
 		})
 		newer("its end", 0)
-		n.board(hosts[0], 0) // one's own show is on one's own board nowhere
+		n.board(hosts[0], 0) // a host's own show is not on their own board
 		differed, err := n.World.Fanout.Recount(t.Context(), reader)
 		if err != nil || len(differed) > 0 {
 			t.Errorf("the audit finds %v, %v", differed, err)
@@ -114,8 +114,8 @@ func TestTheBoardsNumberIsWhatWentLive(t *testing.T) {
 	})
 }
 
-// Neither a flush of Redis nor another node says anything else; a node that knows of no shows yet says so, but to who follows
-// no host.
+// The count is the same after a flush of Redis and on another node. A node whose cache of shows is not loaded yet marks the
+// count as inexact, except for a user who follows no host.
 func TestTheBoardsNumberAfterALoss(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()
@@ -139,7 +139,8 @@ func TestTheBoardsNumberAfterALoss(t *testing.T) {
 	other.board(reader, 1)
 }
 
-// Whoever is watched is told when a host of his goes live, and of no other host; when SQL does not answer what is known stays.
+// A subscriber is notified when a host they follow goes live, and for no other host; if SQL does not answer the last-good count
+// stays.
 func TestWatchersOfABoard(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()
@@ -162,20 +163,20 @@ func TestWatchersOfABoard(t *testing.T) {
 	n.Start(stranger)
 	n.settle()
 	if len(told) > 0 {
-		t.Errorf("told were %v", told)
+		t.Errorf("notified were %v", told)
 	}
-	n.Clock.Advance(time.Second) // they are told ten times a second at most
+	n.Clock.Advance(time.Second) // at most ten notifications a second
 	n.Start(shows[0])
 	n.settle()
 	if told[reader] != 1 || len(told) != 1 {
-		t.Errorf("told were %v", told)
+		t.Errorf("notified were %v", told)
 	}
 	watched(1)
 	n.Must(n.Store.Close())
 	watched(1)
 }
 
-// A user's policy is for this source as for every other.
+// A user's policy applies to this source as to every other.
 func TestTheBoardsNumberByPolicy(t *testing.T) {
 	n := served(t)
 	reader, _, shows := n.hosting()
@@ -195,12 +196,12 @@ func TestTheBoardsNumberByPolicy(t *testing.T) {
 	}
 }
 
-// boardModel is what the number should be, in the order in which things happened.
+// boardModel is the expected count, in the order of events.
 type boardModel struct {
 	now     int
 	shows   []services.PostID
 	host    map[services.PostID]services.UserID
-	live    map[services.PostID]int // when it went live; absent: it does not run
+	live    map[services.PostID]int // when it went live; absent: it is not running
 	since   map[services.UserID]int
 	seen    int
 	version string
@@ -216,8 +217,8 @@ func (m *boardModel) count() (count int) {
 	return count
 }
 
-// Whatever happens in whatever order, with losses in between: after its jobs the number is the model's, and each change of
-// the number is a greater version.
+// Whatever happens in whatever order, with losses in between: after all jobs the count is the model's, and each change of the
+// count has a greater version.
 func TestTheBoardsNumberEqualsAModel(t *testing.T) {
 	n := served(t)
 	histories.Fewer(t, 4)

@@ -41,7 +41,7 @@ func (n node) read(user services.UserID) *services.Badges {
 	return badges
 }
 
-// holds checks what is true of every document that anyone can read.
+// holds checks the invariants of every document.
 func (n node) holds(badges *services.Badges) {
 	n.TB.Helper()
 	if err := services.CheckVersion("version", badges.Version); err != nil {
@@ -58,7 +58,7 @@ func (n node) holds(badges *services.Badges) {
 	}
 }
 
-// fan is an author with posts and likes of his own, and a reader of his; both are shown everything.
+// fan makes an author with posts and with likes on them, and a follower of the author; both have no unread items.
 func (n node) fan(posts int) (author, reader services.UserID) {
 	n.TB.Helper()
 	users := n.Users(2)
@@ -71,7 +71,7 @@ func (n node) fan(posts int) (author, reader services.UserID) {
 	return users[0], users[1]
 }
 
-// active says whether fan-out takes a follower for one who was here since.
+// active reports whether fan-out treats a follower as active since a moment.
 func (n node) active(author, follower services.UserID, since time.Time) bool {
 	n.TB.Helper()
 	edges, err := n.Store.Followers(n.TB.Context(), author, 0, 100, since)
@@ -93,8 +93,8 @@ func (n node) seen(user services.UserID, upTo services.PostID) {
 	n.Must(n.World.Fanout.ProjectSeen(n.TB.Context(), user))
 }
 
-// shownAt is a moment at which there are no announcements and no dots.
+// shownAt is a moment without announcements and dots.
 func shownAt(now time.Time) moment { return moment{now: now, risen: now, notices: &mirror.Notices{}} }
 
-// shownSources are the sources of a service that has no engines: what they render needs none.
+// shownSources are the sources of a service without engines: rendering needs none.
 var shownSources = (&Service{}).newSources()

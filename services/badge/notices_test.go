@@ -12,7 +12,7 @@ import (
 	"tidings/services/store"
 )
 
-// announce publishes in SQL and lets this node know.
+// announce publishes in SQL and updates this node's cache.
 func (n node) announce(id services.PostID, ends time.Duration) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -32,7 +32,7 @@ func (n node) announce(id services.PostID, ends time.Duration) {
 	n.Must(n.World.Memory.Announcements.Refresh(n.TB.Context()))
 }
 
-// Announcements leave the number when they end, and the badges say when that is; dots are listed by name.
+// Announcements leave the count when they end, and the badges say when that is; dots are listed by name.
 func TestNoticesAreRendered(t *testing.T) {
 	notices := &mirror.Notices{
 		Version: 3_499, Ended: 2,
@@ -72,7 +72,7 @@ func TestNoticesAreRendered(t *testing.T) {
 	}
 }
 
-// The items are the very announcements behind the number; without Redis the number is SQL's, and STALE.
+// The items are exactly the announcements behind the count; without Redis the count is SQL's, and STALE.
 func TestAnnouncementsAreExplained(t *testing.T) {
 	n := served(t)
 	user, stranger := n.Users(1)[0], n.Strangers(1)[0]
@@ -112,11 +112,11 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 	n.read(stranger)
 	n.announce(3, 0)
 	if badges := n.read(stranger); badges.Announcements.Value != 1 {
-		t.Errorf("somebody new without Redis has %+v", badges.Announcements)
+		t.Errorf("a new user without Redis has %+v", badges.Announcements)
 	}
 }
 
-// A document that outlived its owner's activity is not shown: he is new.
+// A document that outlived its owner's active period is not shown: the owner counts as new.
 func TestADormantDocumentIsMadeAnew(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]

@@ -12,32 +12,33 @@ import (
 	"tidings/services/store"
 )
 
-// PolicyChange is what a user wants otherwise; what it does not name stays.
+// PolicyChange is a user's change of the policy; unnamed settings stay.
 type PolicyChange struct {
 	InTotal map[services.Source]bool // whether these enter the total
-	AsDot   map[services.Source]bool // whether these show a dot instead of their number
+	AsDot   map[services.Source]bool // whether these show a dot instead of their count
 	Quiet   *QuietHours              // nil leaves them
 }
 
-// QuietHours are when no number shall be shown. From and To are "HH:MM" of the user's day; equal ends them.
+// QuietHours are the hours in which no count is shown. From and To are "HH:MM" of the user's day; equal values end the quiet
+// hours.
 type QuietHours struct {
 	From, To   string
 	OffsetEast int // minutes by which the user's clock is ahead of UTC, -720 to 840
 }
 
-// The least and the greatest offset of a clock on Earth, in minutes.
+// The least and the greatest UTC offset of a time zone, in minutes.
 const (
 	leastOffset    = -12 * 60
 	greatestOffset = 14 * 60
 )
 
-// Policy is how a user wants his badges shown.
+// Policy returns a user's display policy.
 func (s *Service) Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error) {
 	return s.store.Policy(ctx, user)
 }
 
-// SetPolicy is the command by which a user says how he wants his badges shown, on every device. INVALID for hours that are
-// no time of a day, and for an offset that no clock has.
+// SetPolicy is the command that changes a user's display policy, for all devices. INVALID for hours that are not a time of day,
+// and for an offset that no time zone has.
 func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Command, error) {
 	from, to := 0, 0
 	if change.Quiet != nil {

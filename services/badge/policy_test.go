@@ -55,7 +55,7 @@ func TestAPolicyHoldsOnEveryDevice(t *testing.T) {
 	})
 }
 
-// A document that is lost is shown by the policy again, and the job of an old change does not bring it back.
+// A rebuild restores the policy in a lost document, and a late job of an earlier change does not bring the earlier one back.
 func TestAPolicySurvivesALostDocument(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(3)

@@ -7,7 +7,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// follower is somebody who follows an author of whom every post is pulled, and one of whom every post is pushed.
+// follower makes a user who follows an author with pulled posts, and one with pushed posts.
 func (n node) follower() (reader, huge, small services.UserID) {
 	n.TB.Helper()
 	users := n.Users(3)
@@ -18,7 +18,7 @@ func (n node) follower() (reader, huge, small services.UserID) {
 	return users[0], users[1], users[2]
 }
 
-// settle carries everything, and reads the log.
+// settle runs all jobs, and reads the changelog.
 func (n node) settle() {
 	n.TB.Helper()
 	n.Quiet(n.World.Fanout)
@@ -35,8 +35,8 @@ func (n node) feed(user services.UserID, want int, precision services.Precision)
 	return badges
 }
 
-// The number is what was pushed and what is pulled, above what was seen; every change of either is a newer version, and the
-// facts alone, without Redis, say the same.
+// The count is the pushed posts and the pulled posts above the seen position. Every change of either has a newer version, and
+// the facts alone, without Redis, agree.
 func TestTheFeedsNumberIsPushedAndPulled(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -77,18 +77,18 @@ func TestTheFeedsNumberIsPushedAndPulled(t *testing.T) {
 		newer(1)
 		n.Follow(huge, reader)
 		n.settle()
-		n.feed(reader, 1, services.Exact) // what is from before the follow is listed and does not count
+		n.feed(reader, 1, services.Exact) // posts from before the follow are listed and do not count
 		before = n.read(reader).Version
 		n.Post(huge)
 		newer(2)
 		n.SetMode(huge, services.AuthorSmall)
 		n.Post(huge)
 		newer(3)
-		n.feed(huge, 0, services.Exact) // nobody's own posts count
+		n.feed(huge, 0, services.Exact) // a user's own posts do not count
 	})
 }
 
-// Above 300 the number says that there may be more, whichever way the posts came.
+// Above 300 the count says that there may be more, whether the posts were pushed or pulled.
 func TestTheFeedsNumberEndsAt300(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.follower()
@@ -105,7 +105,7 @@ func TestTheFeedsNumberEndsAt300(t *testing.T) {
 	n.feed(reader, 300, services.AtLeast)
 }
 
-// Neither a flush of Redis nor a node that has just begun counts anything else.
+// The count is the same after a flush of Redis and on a node that has just started.
 func TestTheFeedsNumberAfterALoss(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.follower()
@@ -123,8 +123,8 @@ func TestTheFeedsNumberAfterALoss(t *testing.T) {
 	other.feed(reader, 2, services.Exact)
 }
 
-// Whoever is watched is told of a pulled post that another node has published, through the log alone; without SQL what is
-// known stays, and what is not known is not said to be exact.
+// A subscriber is notified of a pulled post that another node has published, through the changelog alone; without SQL the
+// last-good count stays, and an unknown count is not marked as exact.
 func TestWatchersOfAPulledAuthor(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.follower()
@@ -145,7 +145,7 @@ func TestWatchersOfAPulledAuthor(t *testing.T) {
 	n.Post(huge)
 	n.settle()
 	if told[reader] != 1 || len(told) != 1 {
-		t.Errorf("told were %v", told)
+		t.Errorf("notified were %v", told)
 	}
 	watched(1)
 	stranger := n.AnotherNode()
@@ -154,7 +154,7 @@ func TestWatchersOfAPulledAuthor(t *testing.T) {
 	newNode(stranger).feed(reader, 0, services.AtLeast)
 }
 
-// An audit agrees with all of it.
+// The audit agrees with these counts.
 func TestTheAuditKnowsPulledAuthors(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.follower()

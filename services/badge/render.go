@@ -9,11 +9,11 @@ import (
 
 const day = 24 * time.Hour
 
-// sharedBase is where the shared half of versions begins. Earlier releases put a time there, in microseconds since 1970: what
-// follows is newer than all of these.
+// sharedBase is the start of the versions' shared half. Earlier releases put a time there, in microseconds since 1970: all
+// later values are newer than those.
 const sharedBase = 2_000_000_000_000_000
 
-// render makes what is shown of a document at a moment. Time is part of it: what expires leaves its number, and each
+// render makes the badges from a document at a moment. Time is part of the input: expired items leave their count, and each
 // such boundary raises the version.
 func (v *view) render() *services.Badges {
 	badges := &services.Badges{}
@@ -27,24 +27,24 @@ func (v *view) render() *services.Badges {
 	return badges
 }
 
-// settings are what all renderings of a service have in common.
+// settings are shared by all renderings of a service.
 type settings struct {
 	sources sourceList
 	caps    Caps
 	expiry  services.Expiry
-	ages    services.SourceExpiry // of the sources but notifications
+	ages    services.SourceExpiry // of the sources except notifications
 }
 
-// view is one rendering: the document, what all users share, and the moment. Each source writes its part of the badges
-// from it, and says when time alone changes that part next.
+// view is one rendering: the document, the state that all users share, and the moment. Each source writes its part of the
+// badges from it, and says when time alone changes that part next.
 type view struct {
 	*settings
 	document rdb.Document
 	moment
-	// shared is the sum of what only rises of all that these badges share with others: the sequence of each stream, and the
-	// number of the boundaries that time has passed. It rises whenever any of them does, in whatever order this node learns of
-	// them, and on the node that knows all it is the greatest: the greatest of them would stay the same when a stream moves
-	// that is behind another one.
+	// shared is a sum of values that only rise, over everything that these badges share with others: the sequence of each
+	// stream, and the number of boundaries that time has passed. It rises with each of them, in whatever order this node learns
+	// of them, and is greatest on the node that knows all. A maximum would not do: it would stay the same when a stream that is
+	// behind another one moves.
 	shared uint64
 	// streams is the part of shared that time does not change.
 	streams uint64
@@ -58,20 +58,20 @@ func (v *view) changesAt(at time.Time) {
 	}
 }
 
-// learned adds the sequence of a shared stream. SQL tells it to every node, so that it never falls for a user, whatever node
-// answers or starts again.
+// learned adds the sequence of a shared stream. Every node reads it from SQL, so that it never falls for a user, whichever node
+// answers or restarts.
 func (v *view) learned(sequence uint64) {
 	v.shared += sequence
 	v.streams += sequence
 }
 
-// passed adds how many boundaries time has passed since 1970 that change these badges.
+// passed adds the number of boundaries since 1970 at which time changes these badges.
 func (v *view) passed(boundaries int64) { v.shared += uint64(max(0, boundaries)) }
 
 // today is the day of the moment, since 1970.
 func (m moment) today() int64 { return services.DayOf(m.risen) }
 
-// expires notes that items of a source which are in its number leave it as days pass. Each day is a boundary of all badges: see
+// expires notes that the counted items of a source leave its count as days pass. Each day is a boundary of all badges: see
 // notifications.
 func (v *view) expires(source services.Source, value int) {
 	if value > 0 && v.ages.Expires(source) {

@@ -72,7 +72,7 @@ func TestDaysLeaveOneByOne(t *testing.T) {
 	}
 }
 
-// The version's shared half is the last midnight: what time changed is newer, without a write.
+// The version's shared half contains the last midnight: a change by time alone is newer, without a write.
 func TestTheVersionRisesWithTheDay(t *testing.T) {
 	document := liked(noon, 0, 1)
 	morning, evening := render(document, noon.Truncate(day)), render(document, noon.Truncate(day).Add(day-1))
@@ -100,7 +100,7 @@ func TestAFeedOfMoreThanItKeepsIsAtLeast(t *testing.T) {
 	}
 }
 
-// What nobody knows is older than everything that anybody can hold.
+// UNKNOWN badges have an older version than any that a client can hold.
 func TestUnknownIsNoNews(t *testing.T) {
 	badges := unknown(shownSources, []string{services.DefaultMessageType})
 	if badges.Version >= render(rdb.Document{Ready: true, N: 1}, time.Unix(0, 0).UTC()).Version {
@@ -113,8 +113,8 @@ func TestUnknownIsNoNews(t *testing.T) {
 	}
 }
 
-// Whatever the document and the moment: the total is the sum of its parts, and nothing is negative; and of two moments
-// the later never shows more, nor an older version.
+// Whatever the document and the moment: the total is the sum of its parts, and nothing is negative; and of two moments the
+// later never shows more, nor an older version.
 func TestRenderingHoldsForEveryDocument(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.IntRange(0, 200), 8, 8).Draw(t, "days")

@@ -8,9 +8,9 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// Whoever was idle is shown the right number at his first look, whichever authors posted meanwhile, and is served again
-// from then on.
-func TestTheNumberOfOneWhoReturnsIsRight(t *testing.T) {
+// A user who was idle sees the right count at the first read, whichever authors posted meanwhile, and fan-out pushes to them
+// again from then on.
+func TestTheCountOfAReturningUserIsRight(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.Users(3)
@@ -30,13 +30,13 @@ func TestTheNumberOfOneWhoReturnsIsRight(t *testing.T) {
 			n.Quiet(n.World.Fanout)
 		}
 		if document := n.Document(reader); document.FeedCount >= 6 {
-			t.Fatalf("to somebody idle all was pushed: %d", document.FeedCount)
+			t.Fatalf("posts were pushed to an idle user: %d", document.FeedCount)
 		}
 		if got := n.read(reader).HomeFeed; got.Value != 6 || got.Precision != services.Exact {
-			t.Errorf("who returns is shown %+v, want 6", got)
+			t.Errorf("a user who returns is shown %+v, want 6", got)
 		}
 		if !n.active(big, reader, left.Add(time.Hour)) {
-			t.Error("who has returned is not noted as seen")
+			t.Error("the visit of a user who returned is not recorded")
 		}
 		n.Post(big)
 		n.Quiet(n.World.Fanout)

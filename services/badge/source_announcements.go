@@ -9,7 +9,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// announcements is the unread announcements, and the dots, which have no number.
+// announcements is the source of the unread announcements, and of the dots, which have no count.
 type announcements struct {
 	plain
 	s *Service
@@ -26,7 +26,7 @@ func (announcements) carry(_ *view, badges *services.Badges, earlier known) {
 	badges.Dots = earlier.badges.Dots
 }
 
-// facts gives a user who is new his position, as a rebuild would.
+// facts gives a new user their initial position, as a rebuild would.
 func (a announcements) facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
 	if _, err := a.s.announcements.At(ctx, a.s.clock.Now()); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (a announcements) facts(ctx context.Context, user services.UserID, _ int64,
 	return err
 }
 
-// render counts the announcements that run now, are meant for this user and stand after their position, which leave when they end,
-// and lists every dot, lit or not.
+// render counts the current announcements that are meant for this user and lie after their position; they leave the count when
+// they end. It lists every dot, lit or not.
 func (announcements) render(v *view, badges *services.Badges) {
 	badges.Dots = []services.Dot{}
 	if v.notices == nil {

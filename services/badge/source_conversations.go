@@ -8,7 +8,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// conversations is the unread messages of all conversations; the mentions among them are in no total again.
+// conversations is the source of the unread messages of all conversations. The mentions among them are not added to a total
+// again.
 type conversations struct {
 	plain
 	s *Service
@@ -29,7 +30,7 @@ func (c conversations) follow(user services.UserID, document *rdb.Document) {
 	c.s.conversations.Follow(user, document.Conversations.ReadSide)
 }
 
-// facts counts every conversation from its rows, whichever way it is counted otherwise.
+// facts counts every conversation from its rows, whether the document counts it when written or when read.
 func (c conversations) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	const page = 1000
 	for after := services.ConversationID(0); ; {
@@ -52,7 +53,7 @@ func (c conversations) facts(ctx context.Context, user services.UserID, today in
 	}
 }
 
-// render adds what is counted when a message is written to what is counted when somebody reads.
+// render adds the counts made when a message is written to the counts made when a user reads.
 func (conversations) render(v *view, badges *services.Badges) {
 	sums := v.document.Conversations
 	v.learned(sums.ReadSequence)
@@ -81,7 +82,7 @@ func (c conversations) explain(ctx context.Context, of explained) ([]services.Ex
 	return []services.Explanation{explanation}, err
 }
 
-// digest counts the conversations in which something was said.
+// digest counts the conversations with new messages.
 func (c conversations) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	count := 0
 	err := c.each(ctx, user, func(state services.ConversationState) bool {
@@ -95,8 +96,8 @@ func (c conversations) digest(ctx context.Context, user services.UserID, since t
 	return err
 }
 
-// remember adds to documents what this node knows of their conversations that are counted when somebody reads: memory,
-// and one SELECT for what nobody here has asked for lately.
+// remember adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for those
+// that this node has not cached.
 func (c conversations) remember(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {
 	var lists [][]services.ReadSidePlace
 	for _, document := range documents {
@@ -115,10 +116,10 @@ func (c conversations) remember(ctx context.Context, _ []services.UserID, docume
 	}
 }
 
-// each goes through a user's conversations, the last active first, until do says that it is enough.
+// each visits a user's conversations, the last active first, until do ends it.
 func (c conversations) each(ctx context.Context, user services.UserID, do func(state services.ConversationState) bool) error {
 	const page = 200
-	before, last := c.s.clock.Now().Add(day), services.ConversationID(0) // a node's clock may be behind the one that wrote
+	before, last := c.s.clock.Now().Add(day), services.ConversationID(0) // this node's clock may be behind the writer's
 	for {
 		states, err := c.s.store.ConversationsOf(ctx, user, before, last, page)
 		if err != nil {
@@ -139,7 +140,7 @@ func (c conversations) each(ctx context.Context, user services.UserID, do func(s
 	}
 }
 
-// earlier is the earlier of two days, of which 0 is none.
+// earlier is the earlier of two days, of which 0 means none.
 func earlier(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -147,7 +148,7 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
-// inBadge is how much of a conversation is in the badges: of a muted one its mentions.
+// inBadge is a conversation's share of the badges: for a muted one its mentions.
 func inBadge(state services.Membership) int {
 	if state.Muted {
 		return int(state.UnreadMentions())

@@ -8,7 +8,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// displayPolicy is the way in which a user wants the badges shown. Without it nobody knows which numbers make the total.
+// displayPolicy is the user's display policy. Without it no total can be known, because the policy decides which counts enter
+// it.
 type displayPolicy struct {
 	plain
 	s *Service
@@ -23,7 +24,7 @@ func (displayPolicy) carry(v *view, badges *services.Badges, earlier known) {
 	v.document.Policy, badges.Quiet = earlier.view.document.Policy, earlier.badges.Quiet
 }
 
-// explain has no items: the policy has no number.
+// explain has no items: the policy has no count.
 func (displayPolicy) explain(context.Context, explained) ([]services.Explanation, error) {
 	return nil, nil
 }

@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// homeFeed is the posts of followed authors that were published since the feed was looked at.
+// homeFeed is the source of the followed authors' posts that were published since the feed was seen.
 type homeFeed struct {
 	plain
 	s *Service
@@ -30,7 +30,7 @@ func (h homeFeed) follow(user services.UserID, document *rdb.Document) {
 	h.s.pulled.Follow(user, document.Pulled)
 }
 
-// remember adds the posts of authors whose posts are pulled, and counts in SQL what lies beyond an inbox.
+// remember adds the posts of pulled authors, and counts in SQL the posts beyond an inbox.
 func (h homeFeed) remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	h.addPulled(ctx, documents, today)
 	h.countBeyond(ctx, users, documents, today)
@@ -50,8 +50,8 @@ func (h homeFeed) facts(ctx context.Context, user services.UserID, today int64, 
 	return nil
 }
 
-// render adds what was pushed and what this node has in memory; where the inbox ends before the new posts do, it takes what SQL
-// has.
+// render adds the pushed posts and the pulled posts of this node's cache; if the inbox ends before the new posts do, it uses
+// SQL's count.
 func (homeFeed) render(v *view, badges *services.Badges) {
 	pulled := v.document.PulledCount
 	v.learned(pulled.Sequence)
@@ -105,8 +105,8 @@ func (h homeFeed) digest(ctx context.Context, user services.UserID, since time.T
 	return nil
 }
 
-// addPulled adds the posts of authors whom nobody writes into inboxes: from memory, and one SELECT for authors of whom
-// this node does not know yet.
+// addPulled adds the posts of authors whose posts are not written into inboxes: from the node cache, and with one SELECT for
+// authors that it does not have yet.
 func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today int64) {
 	var lists [][]services.FollowedAuthor
 	for i := range documents {
@@ -126,8 +126,8 @@ func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today
 	}
 }
 
-// countBeyond goes on counting in SQL where an inbox ends before the new posts do. It does so once for each version of a
-// document; where SQL does not answer in time the number stays AT_LEAST what the inbox has.
+// countBeyond continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of a
+// document; if SQL does not answer in time the count stays AT_LEAST the inbox's.
 func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	limit, aged := h.s.caps.feedLimit(), h.s.ages.Mark(services.SourceHomeFeed, today)
 	var group errgroup.Group
@@ -154,5 +154,5 @@ func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, docu
 			return nil
 		})
 	}
-	_ = group.Wait() // what fails leaves the number as it is
+	_ = group.Wait() // a failure leaves the count as it is
 }

@@ -9,7 +9,7 @@ import (
 	"tidings/services/store"
 )
 
-// liveBoard is the running shows of followed hosts that went live since the board was looked at.
+// liveBoard is the source of the followed hosts' running shows that went live since the board was seen.
 type liveBoard struct {
 	plain
 	s *Service
@@ -26,7 +26,7 @@ func (l liveBoard) follow(user services.UserID, document *rdb.Document) {
 	l.s.shows.Follow(user, document.Hosts)
 }
 
-// facts reads whom the board is of and how far it was seen. What runs is in memory, also without Redis.
+// facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis.
 func (l liveBoard) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	seen, err := l.s.store.Position(ctx, user, store.LiveBoard, "")
 	if err != nil {
@@ -70,7 +70,7 @@ func (l liveBoard) explain(ctx context.Context, of explained) ([]services.Explan
 	return []services.Explanation{explanation}, nil
 }
 
-// digest counts the shows that went live since, whether they run still or are over.
+// digest counts the shows that went live since, running or over.
 func (l liveBoard) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	hosts, err := l.s.fanout.HostsBy(ctx, user)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l liveBoard) digest(ctx context.Context, user services.UserID, since time.
 	if err != nil {
 		return err
 	}
-	// Of huge hosts memory has what is over.
+	// The node cache has the replays of huge hosts.
 	pulled, _ := l.s.shows.ReplaysAt(hosts, l.s.shows.Version(), services.ShowPlace{}, services.Retention)
 	followed := make(map[services.UserID]services.PostID, len(hosts))
 	for _, host := range hosts {
@@ -98,7 +98,7 @@ func (l liveBoard) digest(ctx context.Context, user services.UserID, since time.
 	return nil
 }
 
-// remember adds what this node knows of the shows of hosts whom documents name.
+// remember adds the node cache's state of the shows of the documents' hosts.
 func (l liveBoard) remember(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
 	after := l.s.ages.Mark(services.SourceLiveBoard, today)
 	for i := range documents {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/store"
 )
 
-// notifications is the unseen groups of notifications, by category.
+// notifications is the source of the unseen groups of notifications, by category.
 type notifications struct {
 	plain
 	s *Service

@@ -11,7 +11,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// siteMessages is the unread site messages, by type.
+// siteMessages is the source of the unread site messages, by type.
 type siteMessages struct {
 	plain
 	s *Service
@@ -105,8 +105,8 @@ func (m siteMessages) digest(ctx context.Context, user services.UserID, since ti
 	return nil
 }
 
-// byType reads the newest site messages of each of some types, up to mostExplained of each: in one query, unless
-// one type has so many that they may hide another's.
+// byType reads the newest site messages of some types, up to mostExplained of each: in one query, unless one type has so many
+// that they may displace another's.
 func (m siteMessages) byType(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool) (map[string][]services.SiteMessage, error) {
 	most := mostExplained * len(kinds)
 	all, err := m.s.store.SiteMessages(ctx, user, kinds, unreadOnly, services.MaxPostID, most)

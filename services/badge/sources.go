@@ -10,43 +10,43 @@ import (
 	"tidings/services/rdb"
 )
 
-// Source is one part of the badges: everything that the badges know of it. Each has a file of its own, source_*.go, and stands
-// in the list of sources once.
+// Source is everything that the badges need of one part of them. Each has its own file, source_*.go, and one entry in the list
+// of sources.
 type Source interface {
 	// name is for logs. No two sources have the same.
 	name() string
-	// key is the source's place in display policies, caps and the total; "" for one that concerns all the others and has no
-	// number of its own.
+	// key is the source's key in display policies, caps and the total; "" for a source that affects all the others and has no
+	// count of its own.
 	key() services.Source
 
-	// facts fills the source's part of the document from SQL, for when Redis does not answer. When it fails, the caller drops
+	// facts fills the source's part of the document from SQL, for when Redis does not answer. If it fails, the caller drops
 	// what it wrote.
 	facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error
-	// carry takes over from earlier badges, when the facts are unknown, what is no count.
+	// carry copies from earlier badges, if the facts are unknown, everything that is not a count.
 	carry(v *view, badges *services.Badges, earlier known)
 
-	// follow asks this node's memory to report changes of what counts for a user who is watched here.
+	// follow makes this node's cache report changes of the counts of a user with subscriptions here.
 	follow(user services.UserID, document *rdb.Document)
-	// remember adds to documents what this node's memory knows.
+	// remember adds to documents the state of this node's cache.
 	remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64)
 
 	// render writes the source's part of the badges from the document, without the sum, and notes when time alone changes it.
 	render(v *view, badges *services.Badges)
-	// part is the i-th of the counts that make the source's share of the total, nil beyond the last. Their order is fixed.
+	// part is the i-th of the counts that make up the source's share of the total, nil beyond the last. Their order is fixed.
 	part(badges *services.Badges, i int) *services.Count
-	// sum is the count that is the sum of the parts, nil where the source has one part alone.
+	// sum is the count that is the sum of the parts, nil if the source has only one part.
 	sum(badges *services.Badges) *services.Count
-	// within is a count of items that are in the parts already and so in no total, nil where there is none.
+	// within is a count of items that the parts already include and that no total adds again, nil if there is none.
 	within(badges *services.Badges) *services.Count
 
 	// explain lists the items behind each count, from the facts.
 	explain(ctx context.Context, of explained) ([]services.Explanation, error)
-	// digest adds to a digest what the source brought since a moment.
+	// digest adds the source's items since a moment to a digest.
 	digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error
 }
 
-// newSources is the list of the sources, in the order in which the badges show them. The display policy comes last: it is about
-// all others.
+// newSources is the list of the sources, in the order in which the badges show them. The display policy comes last, because it
+// affects all others.
 func (s *Service) newSources() sourceList {
 	return register(homeFeed{s: s}, notifications{s: s}, siteMessages{s: s}, announcements{s: s}, conversations{s: s}, liveBoard{s: s}, displayPolicy{s: s})
 }
@@ -54,8 +54,8 @@ func (s *Service) newSources() sourceList {
 // sourceList is the registered sources.
 type sourceList []Source
 
-// register makes a list of sources. It panics when a name or a key is taken, and when a key of services.Sources has no source:
-// those are errors of the program.
+// register makes a list of sources. It panics if a name or a key is taken, or if a key of services.Sources has no source: those
+// are errors of the program.
 func register(sources ...Source) sourceList {
 	names, keys := map[string]bool{}, map[services.Source]bool{}
 	for _, source := range sources {
@@ -72,7 +72,7 @@ func register(sources ...Source) sourceList {
 	return sources
 }
 
-// counts are the counts of all sources that are read, and not sums.
+// counts are the counts of all sources that are read, without the sums.
 func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 	return func(yield func(*services.Count) bool) {
 		for _, source := range l {
@@ -92,8 +92,7 @@ func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 	}
 }
 
-// restingOn are the counts that cannot be known without a source: its own, and without one that concerns all the others every
-// count.
+// restingOn are the counts that depend on a source: its own, or every count if the source affects all others.
 func (l sourceList) restingOn(source Source, badges *services.Badges) iter.Seq[*services.Count] {
 	if source.key() == "" {
 		return l.counts(badges)
@@ -109,8 +108,8 @@ func single(count *services.Count, i int) *services.Count {
 	return count
 }
 
-// plain is what a source does that needs nothing more: it takes nothing over but its counts, has nothing in memory, and neither
-// a sum nor a count within its parts.
+// plain is the default for a source without special needs: it copies nothing except counts, has nothing in the node cache, and
+// has neither a sum nor a count within its parts.
 type plain struct{}
 
 func (plain) carry(*view, *services.Badges, known)                               {}
@@ -119,8 +118,8 @@ func (plain) remember(context.Context, []services.UserID, []rdb.Document, int64)
 func (plain) sum(*services.Badges) *services.Count                               { return nil }
 func (plain) within(*services.Badges) *services.Count                            { return nil }
 
-// withMemory adds to documents what this node knows of what is counted when somebody reads. Of users who are watched it
-// hears when that changes.
+// withMemory adds to documents the node cache's state for the counts that are computed when read. For watched users it also
+// follows changes of that state.
 func (s *Service) withMemory(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
 	for i := range documents {
 		if watched && documents[i].Ready {

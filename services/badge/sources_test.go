@@ -42,7 +42,7 @@ func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 	}
 }
 
-// toy is a source with a number of its own in a document, that of the live board, which it takes the place of.
+// toy is a source with its own count in a document. It replaces the live board.
 type toy struct {
 	liveBoard
 	count int
@@ -61,7 +61,7 @@ func (t toy) digest(_ context.Context, _ services.UserID, _ time.Time, digest *s
 	return nil
 }
 
-// One implementation in the list reaches badges and their total, from Redis and from SQL, the explanation and the digest.
+// One implementation in the list is enough for badges and their total, from Redis and from SQL, the explanation and the digest.
 func TestEveryReadingGoesThroughTheListOfSources(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]

@@ -9,8 +9,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// Everyone comes back at once after Redis has lost its data, each on several devices: each is rebuilt once, a few at a
-// time, and shown his number.
+// All users return at once after Redis has lost its data, each on several devices: each document is rebuilt once, a few at a
+// time, and each user sees the right count.
 func TestNoStampedeWhenRedisReturns(t *testing.T) {
 	const slots, crowd, devices = 4, 400, 3
 	n := newNode(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Rebuilds = slots }}))
@@ -37,7 +37,7 @@ func TestNoStampedeWhenRedisReturns(t *testing.T) {
 	close(start)
 	together.Wait()
 	after := n.World.Fanout.RebuildStats()
-	// Fewer, on a slow machine: who waited too long for his turn was counted in SQL, and is rebuilt when he reads again.
+	// Fewer, on a slow machine: a user who waited too long for a turn was counted in SQL, and is rebuilt at the next read.
 	if rebuilt := after.Begun - before.Begun; rebuilt > crowd+crowd/10 || after.Most > slots || after.Running != 0 {
 		t.Errorf("%d rebuilds of %d users on %d devices each, %d at once, want %d at most", rebuilt, crowd, devices, after.Most, slots)
 	}

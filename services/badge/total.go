@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// Caps are the largest numbers shown in full, by source; CapTotal is the total's. What is not in it has the standard.
+// Caps are the largest numbers shown in full, by source; CapTotal is the total's. A missing source has the standard cap.
 type Caps map[services.Source]int
 
 // CapTotal is the key of the total's cap.
@@ -20,7 +20,7 @@ func (c Caps) of(source services.Source) int {
 	return services.DisplayCap
 }
 
-// sum writes the totals, which are never stored, and how each number is shown.
+// sum writes the totals, which are never stored, and the display text of each count.
 func (v *view) sum(badges *services.Badges) {
 	badges.Total = services.Sum()
 	for _, source := range v.sources {
@@ -54,13 +54,13 @@ func (v *view) sum(badges *services.Badges) {
 	badges.Total.Display = v.display(badges, CapTotal, badges.Total)
 }
 
-// show writes how a count of a source is shown, and whether it enters the total.
+// show writes a count's display text, and whether it enters the total.
 func (v *view) show(badges *services.Badges, source services.Source, count *services.Count) {
 	count.InTotal = !v.document.Policy.OutOfTotal[source]
 	count.Display = v.display(badges, source, *count)
 }
 
-// display prints a number as the user wants it: with a "+" where it is more than is shown in full, or more than was counted.
+// display prints a count by the user's policy, with a "+" if it is above the cap, or may be more than was counted.
 func (v *view) display(badges *services.Badges, source services.Source, count services.Count) string {
 	limit := v.caps.of(source)
 	switch {

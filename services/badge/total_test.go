@@ -134,8 +134,8 @@ func TestQuietHoursHideEveryNumber(t *testing.T) {
 	}
 }
 
-// Whatever the policy and the moments: the total is the sum of what is in it, and time alone never gives one version two
-// faces, nor an older version.
+// Whatever the policy and the moments: the total is the sum of its parts, and time alone never gives one version two
+// renderings, nor an older version.
 func TestEveryPolicyHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		document := lit(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))

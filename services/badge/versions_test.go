@@ -30,11 +30,11 @@ const (
 
 var streams = []string{noticeStream, pullStream, showStream, roomStream}
 
-// gate lets a node read one stream of the facts and not another.
+// gate lets a node read one stream of the facts and not the others.
 type gate struct {
 	mirror.SQL
 	mu   sync.Mutex
-	open string // the stream that can be read; "": all
+	open string // the readable stream; "": all
 }
 
 var errGate = errors.New("the gate is closed")
@@ -63,7 +63,7 @@ func (g *gate) Heads(ctx context.Context, ids []services.ConversationID) ([]stor
 	return g.Store.Heads(ctx, ids)
 }
 
-// learner is one node: a memory that learns the streams in any order, and a device that is subscribed to it.
+// learner is one node: a cache that learns the streams in any order, and a device that subscribes to the node.
 type learner struct {
 	node
 	gate   *gate
@@ -80,7 +80,7 @@ func (n node) learner() *learner {
 	return l
 }
 
-// learn brings the memory up to date with one stream, or with all.
+// learn updates the cache with one stream, or with all.
 func (l *learner) learn(stream string) {
 	l.TB.Helper()
 	l.gate.mu.Lock()
@@ -91,14 +91,14 @@ func (l *learner) learn(stream string) {
 	}
 }
 
-// push shows the device what its node would push now.
+// push pushes the node's present badges to the device.
 func (l *learner) push(user services.UserID) {
 	if badges := l.read(user); l.device == nil || badges.Version > l.device.Version {
 		l.device = badges
 	}
 }
 
-// shownAs prints what a person sees of badges.
+// shownAs prints the visible part of badges.
 func shownAs(badges *services.Badges) string {
 	return fmt.Sprintf("%d posts, %d announcements, %d messages, %d live, dots %v, quiet %t", badges.HomeFeed.Value,
 		badges.Announcements.Value, badges.Conversations.Total.Value, badges.LiveBoard.Value, badges.Dots, badges.Quiet)
@@ -110,7 +110,7 @@ type audience struct {
 	host                  services.UserID
 	room                  services.ConversationID
 	posts                 []services.PostID
-	own                   func(l *learner) // lets a node know of the last change as it knows of its own, before all others
+	own                   func(l *learner) // applies the last change to its own node before all others
 	show                  services.PostID
 	announcement          services.Announcement
 }
@@ -215,9 +215,9 @@ func (n node) notice(t *rapid.T, a *audience) {
 	a.own = func(l *learner) { _ = l.Memory.Announcements.Refresh(l.TB.Context()) }
 }
 
-// Several nodes learn several streams, each in its own order and the streams in any order against each other, their own changes
-// before all others', and some start anew. After quiet every device shows the truth, whether it stayed at one node or asked any; and all nodes say the same, one
-// that has just started too.
+// Several nodes learn several streams, each in its own order and the streams in any order relative to each other, their own
+// changes first, and some restart. After quiet every device shows the truth, whether it stayed at one node or changed nodes;
+// and all nodes agree, also one that has just started.
 func TestEveryDeviceIsRightAfterQuiet(t *testing.T) {
 	n := served(t)
 	histories.Fewer(t, 2)
@@ -270,7 +270,7 @@ func TestEveryDeviceIsRightAfterQuiet(t *testing.T) {
 			}
 		}
 		if shownAs(roaming) != shownAs(truth) {
-			t.Fatalf("who asks any node holds %s at %s, the truth is %s at %s", shownAs(roaming), roaming.Version, shownAs(truth), truth.Version)
+			t.Fatalf("a client that changes nodes holds %s at %s, the truth is %s at %s", shownAs(roaming), roaming.Version, shownAs(truth), truth.Version)
 		}
 	})
 }

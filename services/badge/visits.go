@@ -12,8 +12,8 @@ import (
 	"tidings/services/store"
 )
 
-// visits notes who was here today, once a day and user, so that the active ones stay active: in SQL, where fan-out
-// looks, and on their keys, which live on.
+// visits records each user's visit once a day, so that active users stay active: in SQL, which fan-out reads, and on their
+// keys, whose lifetime it extends.
 type visits struct {
 	store  *store.Store
 	redis  *rdb.Projections
@@ -27,7 +27,7 @@ type visits struct {
 
 const (
 	visitsEvery = time.Second
-	maxWaiting  = 100_000 // who finds no place is noted at his next read
+	maxWaiting  = 100_000 // beyond it a user is recorded at their next read
 )
 
 func newVisits(cfg Config) *visits {
@@ -37,7 +37,7 @@ func newVisits(cfg Config) *visits {
 	}
 }
 
-// note costs nothing for a user whose document says today.
+// note costs nothing for a user whose document has the present day.
 func (v *visits) note(user services.UserID, noted int64) {
 	if noted >= v.today() {
 		return
@@ -51,8 +51,8 @@ func (v *visits) note(user services.UserID, noted int64) {
 
 func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Second) }
 
-// Run writes down who was here, brings views up to date that this node owes an update, and raises documents above what was
-// answered without them, each second, until ctx ends.
+// Run works each second until ctx ends: it writes visits, updates the views that this node owes an update, and raises documents
+// above the fallback versions.
 func (s *Service) Run(ctx context.Context) error {
 	return services.Every(ctx, visitsEvery, func(ctx context.Context) {
 		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
@@ -68,8 +68,8 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 }
 
-// WriteVisits writes down who was here since the last call and answers how many: SQL first, so that nobody's keys
-// outlive his being active.
+// WriteVisits writes the visits since the last call and returns how many: SQL first, so that no user's keys outlive their
+// active period.
 func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	v := s.visits
 	v.mu.Lock()
