@@ -4,13 +4,14 @@ import (
 	"time"
 )
 
-// ActivityThresholds say when a user counts as idle and as dormant, by the time since they were seen last.
+// ActivityThresholds define when a user counts as idle and as dormant, by the time since their last visit.
 type ActivityThresholds struct {
-	IdleAfter    time.Duration // then big authors' posts are not pushed to them
-	DormantAfter time.Duration // then nothing is pushed to them and Redis keeps nothing of them; IdleAfter at least
+	IdleAfter time.Duration // from then on big authors' posts are not pushed to the user
+	// from then on nothing is pushed to the user, and Redis keeps nothing of them; at least IdleAfter
+	DormantAfter time.Duration
 
-	// AwayBefore is the latest moment at which any former thresholds began to treat users as idle. Whoever was not seen
-	// since may lack posts, although the thresholds that hold now would have served them.
+	// AwayBefore is the latest moment at which any former thresholds began to treat users as idle. A user not seen since then
+	// may lack posts, although the present thresholds would have served them.
 	AwayBefore time.Time
 }
 
@@ -20,7 +21,7 @@ const (
 	MaxActivityThreshold = 365 * 24 * time.Hour
 )
 
-// Check says whether thresholds are fit.
+// Check reports whether the thresholds are valid.
 func (t ActivityThresholds) Check() error {
 	switch {
 	case t.IdleAfter < MinActivityThreshold || t.IdleAfter > MaxActivityThreshold:
@@ -34,13 +35,13 @@ func (t ActivityThresholds) Check() error {
 
 func hours(d time.Duration) int { return int(d / time.Hour) }
 
-// Then is what follows these thresholds when others are set at a moment.
+// Then returns the thresholds after a change at a moment.
 func (t ActivityThresholds) Then(next ActivityThresholds, at time.Time) ActivityThresholds {
 	next.AwayBefore = t.IdleSince(at)
 	return next
 }
 
-// IdleSince is the moment before which a user who was not seen since counts as idle at a time.
+// IdleSince is the moment such that, at a given time, a user whose last visit was before it counts as idle.
 func (t ActivityThresholds) IdleSince(now time.Time) time.Time {
 	if since := now.Add(-t.IdleAfter); since.After(t.AwayBefore) {
 		return since
@@ -48,5 +49,5 @@ func (t ActivityThresholds) IdleSince(now time.Time) time.Time {
 	return t.AwayBefore
 }
 
-// DormantSince is the moment before which a user who was not seen since counts as dormant at a time.
+// DormantSince is the moment such that, at a given time, a user whose last visit was before it counts as dormant.
 func (t ActivityThresholds) DormantSince(now time.Time) time.Time { return now.Add(-t.DormantAfter) }

@@ -24,8 +24,8 @@ func TestActivityThresholdsAreChecked(t *testing.T) {
 	}
 }
 
-// A user who was left out at any moment since they were seen last is idle at every later moment, however the thresholds
-// were changed since.
+// A user who was not pushed to at any moment since their last visit is idle at every later moment, however the thresholds have
+// changed since.
 func TestLoweredAndRaisedThresholdsForgetNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)

@@ -2,37 +2,37 @@ package services
 
 import "time"
 
-// AuthorMode says how an author's posts reach his followers.
+// AuthorMode is the way in which an author's posts reach their followers.
 type AuthorMode int
 
 // The modes, by the number of followers. See Thresholds.
 const (
 	AuthorSmall AuthorMode = iota // pushed to everyone who is not dormant
-	AuthorBig                     // pushed to who is active
-	AuthorHuge                    // pushed to nobody: pulled by the readers from their nodes' memory
+	AuthorBig                     // pushed to active followers
+	AuthorHuge                    // not pushed: readers pull the posts from the node cache
 )
 
-// Author is what the facts know of one who publishes. Who has no row of his own is the zero value beside his number.
+// Author is an author as the facts have them. An author without a row has the zero value, apart from the ID.
 type Author struct {
 	Number    UserID
-	Followers int // as counted last, no further than the threshold of the huge
+	Followers int // at the last count, which stops at the threshold of the huge
 	Mode      AuthorMode
-	Pinned    *AuthorMode // what an admin chose; nil: the mode goes by the followers
-	Pull      bool        // he was to be huge once: his followers' documents name him from then on
-	Unnamed   int         // chunks of followers whose documents do not name him yet
+	Pinned    *AuthorMode // an admin's choice; nil: the mode follows from the followers
+	Pull      bool        // the author was to become huge once: followers' documents name them from then on
+	Unnamed   int         // chunks of followers whose documents do not name the author yet
 	CountedAt time.Time   // when Followers was counted
 	Version   uint64      // rises with every change; 0: there is no row
 }
 
-// Thresholds are the numbers of followers from which on an author is big, and huge.
+// Thresholds are the numbers of followers from which an author is big, and huge.
 type Thresholds struct {
 	Big, Huge int
 }
 
-// MaxThreshold bounds both thresholds: it is beyond every audience, and still a number that GraphQL can say.
+// MaxThreshold bounds both thresholds: it is above every audience, and still fits GraphQL's Int.
 const MaxThreshold = 1<<31 - 1
 
-// Check says whether thresholds are fit.
+// Check reports whether the thresholds are valid.
 func (t Thresholds) Check() error {
 	switch {
 	case t.Big < 1 || t.Big > MaxThreshold:
@@ -43,11 +43,12 @@ func (t Thresholds) Check() error {
 	return nil
 }
 
-// Below this part of a threshold one falls back: an audience around a threshold is not to flip at each follow.
+// An author falls back only below this part of a threshold, so that an audience around a threshold does not change the mode at
+// each follow.
 const staysNum, staysDen = 4, 5
 
-// Mode is the mode of an author who has been in one and has so many followers now: up at a threshold, and down again
-// only below 80 % of it.
+// Mode is the next mode of an author from the present mode and the number of followers: up at a threshold, and down again only
+// below 80 % of it.
 func (t Thresholds) Mode(now AuthorMode, followers int) AuthorMode {
 	reaches := func(mode AuthorMode, threshold int) bool {
 		return followers >= threshold || now >= mode && followers*staysDen >= threshold*staysNum

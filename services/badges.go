@@ -10,13 +10,13 @@ type Precision string
 
 // The precisions, from the best to the worst.
 const (
-	Exact   Precision = "EXACT"    // the very number
-	AtLeast Precision = "AT_LEAST" // the number or more: the source keeps no further
+	Exact   Precision = "EXACT"    // the exact number
+	AtLeast Precision = "AT_LEAST" // the number or more: the source counts no further
 	Stale   Precision = "STALE"    // was right at AsOf, may have changed since
-	Unknown Precision = "UNKNOWN"  // nothing is known: show what was shown before
+	Unknown Precision = "UNKNOWN"  // the value is not known: keep showing the last one
 )
 
-// worse says whether p is a weaker statement than other.
+// worse reports whether p is a weaker statement than other.
 func (p Precision) worse(other Precision) bool { return p.rank() > other.rank() }
 
 func (p Precision) rank() int {
@@ -41,7 +41,7 @@ type Count struct {
 	AsOf      time.Time // with STALE: when it was right
 }
 
-// Known is the value, nil when it is UNKNOWN.
+// Known is the value, nil if it is UNKNOWN.
 func (c Count) Known() *int {
 	if c.Precision == Unknown {
 		return nil
@@ -49,10 +49,10 @@ func (c Count) Known() *int {
 	return &c.Value
 }
 
-// DisplayCap is the largest number shown in full unless a setting says otherwise: one more is "99+".
+// DisplayCap is the largest number shown in full by default: one more is "99+".
 const DisplayCap = 99
 
-// DisplayDot is shown for a number that the user wants as a dot.
+// DisplayDot is shown for a count that the user wants as a dot.
 const DisplayDot = "•"
 
 // NewCount makes a count that enters the total.
@@ -68,7 +68,7 @@ func Display(value, limit int) string {
 	return strconv.Itoa(value)
 }
 
-// Sum adds the counts that enter a total. A part that is not exact makes the sum so.
+// Sum adds the counts that enter a total. A part that is not exact makes the sum inexact too.
 func Sum(parts ...Count) Count {
 	total := Count{InTotal: true, Precision: Exact}
 	for i := range parts {
@@ -78,7 +78,7 @@ func Sum(parts ...Count) Count {
 	return total
 }
 
-// Add adds a part to a total, if it enters it. How the total is shown stays as it was.
+// Add adds a part to a total, if the part enters it. The total's own display fields stay unchanged.
 func (c *Count) Add(part Count) {
 	if !part.InTotal {
 		return
@@ -92,34 +92,35 @@ func (c *Count) Add(part Count) {
 	}
 }
 
-// Category is a kind of notification that is counted on its own.
+// Category is a kind of notification with a count of its own.
 type Category string
 
 // The categories.
 const (
-	CategoryLike     Category = "LIKE"     // likes on one's posts, grouped by post
-	CategoryComment  Category = "COMMENT"  // comments on one's posts and replies to one's comments
-	CategoryMention  Category = "MENTION"  // posts that name one
+	CategoryLike     Category = "LIKE"     // likes on the user's posts, grouped by post
+	CategoryComment  Category = "COMMENT"  // comments on the user's posts and replies to the user's comments
+	CategoryMention  Category = "MENTION"  // posts that mention the user
 	CategoryFollow   Category = "FOLLOW"   // new followers
-	CategoryReminder Category = "REMINDER" // shows that have started of which one wanted to be told
+	CategoryReminder Category = "REMINDER" // shows that have started and for which the user has set a reminder
 )
 
 // Categories lists every category, in the order of the document.
 var Categories = []Category{CategoryLike, CategoryComment, CategoryMention, CategoryFollow, CategoryReminder}
 
-// CategoryCounts are the absolute counts of one category of notifications, as the facts had them at a version.
-// Unseen groups are counted by the day of their newest unseen cause, so that time alone can take them out.
+// CategoryCounts are the absolute counts of one category of notifications, as the facts had them at a version. Unseen groups
+// are counted by the day of their newest unseen cause, so that time alone can remove them.
 type CategoryCounts struct {
 	Category Category
 	Version  uint64 // rises with every change of the facts; 0 is before the first
-	Newest   PostID // the place of the newest notification, 0 when there never was one
+	Newest   PostID // the position of the newest notification, 0 if there never was one
 	Older    int    // unseen groups from before Day-7
 	Day      int64  // days since 1970, UTC
 	Days     [8]int // unseen groups of Day, Day-1, ... Day-7
 }
 
 // Version prints the pair (own, shared) so that text compares like the pair. own rises with each change of the user's document
-// and is microseconds; shared rises with each change of what the document shares with others. Both have 16 digits at most.
+// and is in microseconds; shared rises with each change of state that the document shares with others. Both have at most 16
+// digits.
 func Version(own, shared uint64) string {
 	text := make([]byte, 0, 2*versionDigits+1)
 	text = appendPadded(text, own)
@@ -129,11 +130,12 @@ func Version(own, shared uint64) string {
 
 const versionDigits = 16
 
-// staleMark begins the shared half of the version of a STALE state. No sum of what is shared comes near it.
+// staleMark is the beginning of the shared half of a STALE state's version. No sum of shared state comes near it.
 const staleMark = 9_000_000_000_000_000
 
-// StaleVersion prints the version of a state that was made without the user's document: newer than each that has the same own
-// half, of those the later the newer, and older than the next that the document gets. The zero time is before all others.
+// StaleVersion prints the version of a state that was made without the user's document. It is newer than every other version
+// with the same own half, and older than the document's next version. Of two such versions the later is newer. The zero time is
+// before all others.
 func StaleVersion(own uint64, at time.Time) string {
 	shared := uint64(staleMark)
 	if !at.IsZero() {
@@ -142,7 +144,7 @@ func StaleVersion(own uint64, at time.Time) string {
 	return Version(own, shared)
 }
 
-// StaleHalf is the own half of a version of StaleVersion; false for every other one.
+// StaleHalf is the own half of a version of StaleVersion; stale is false for every other version.
 func StaleHalf(version string) (own uint64, stale bool) {
 	if len(version) != 2*versionDigits+1 || version[versionDigits+1] != '9' {
 		return 0, false
@@ -170,7 +172,7 @@ func appendPadded(text []byte, number uint64) []byte {
 	return strconv.AppendUint(text, number, 10)
 }
 
-// CheckVersion says whether a text has the form of a version.
+// CheckVersion reports whether a text has the form of a version.
 func CheckVersion(field, text string) error {
 	fits := len(text) == 2*versionDigits+1 && text[versionDigits] == '.'
 	for i := 0; fits && i < len(text); i++ {

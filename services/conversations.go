@@ -2,18 +2,18 @@ package services
 
 import "time"
 
-// ConversationID is the dense number that Tidings gives a conversation: 1 is the oldest, 0 is none. The outside world
-// sees it as 7 letters.
+// ConversationID is the dense number that Tidings gives a conversation: 1 is the oldest, 0 is none. The API shows it as 7
+// letters.
 type ConversationID uint32
 
-// MessageID names a message: its conversation and its number within it, from 1 on without holes. A greater id of one
-// conversation is a newer message. It has 63 bits and prints as 13 letters, like the id of a post.
+// MessageID is a message's conversation and its number within it, from 1 on without gaps. A greater ID in one conversation is a
+// newer message. It has 63 bits and prints as 13 letters, like a post ID.
 type MessageID uint64
 
 const (
 	conversationLetters = 7
 	messageNumberBits   = 31
-	// MaxMessageNumber is the number of the last message that a conversation can take.
+	// MaxMessageNumber is the greatest message number in a conversation.
 	MaxMessageNumber = 1<<messageNumberBits - 1
 )
 
@@ -25,12 +25,12 @@ func (id ConversationID) String() string {
 // GlobalID is the conversation's global id.
 func (id ConversationID) GlobalID() string { return GlobalID(ConversationType, id.String()) }
 
-// NewMessageID names the message of that number in a conversation.
+// NewMessageID is the ID of a conversation's message with a number.
 func NewMessageID(conversation ConversationID, number int64) MessageID {
 	return MessageID(uint64(conversation)<<messageNumberBits | uint64(number))
 }
 
-// Conversation is where the message stands.
+// Conversation is the message's conversation.
 func (id MessageID) Conversation() ConversationID { return ConversationID(id >> messageNumberBits) }
 
 // Number is the message's number within its conversation.
@@ -63,12 +63,12 @@ func ParseMessageID(field, id string) (MessageID, error) {
 	return MessageID(place), err
 }
 
-// GroupPolicy says who may add a user to a GROUP or a ROOM.
+// GroupPolicy is a user's setting of who may add them to a GROUP or a ROOM.
 type GroupPolicy string
 
 // The group policies. A block refuses whatever the policy is.
 const (
-	AddedByEveryone  GroupPolicy = "EVERYONE" // of a user who never set another
+	AddedByEveryone  GroupPolicy = "EVERYONE" // the default
 	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW"
 	AddedByNobody    GroupPolicy = "NOBODY"
 )
@@ -76,25 +76,25 @@ const (
 // GroupPolicies lists every group policy.
 var GroupPolicies = []GroupPolicy{AddedByEveryone, AddedByFollowees, AddedByNobody}
 
-// ConversationKind says what a conversation is, and so how large it may be.
+// ConversationKind is the kind of a conversation, which bounds its size.
 type ConversationKind string
 
 // The kinds of conversations.
 const (
-	DirectConversation ConversationKind = "DIRECT" // two people; the same two have one
+	DirectConversation ConversationKind = "DIRECT" // two people; the same two have only one
 	GroupConversation  ConversationKind = "GROUP"  // members are added; up to 500 by default
-	RoomConversation   ConversationKind = "ROOM"   // anyone may join; any number
+	RoomConversation   ConversationKind = "ROOM"   // anyone may join; without a limit
 )
 
-// CountingWay says how the unread of a conversation reach its members' badges.
+// CountingWay is how a conversation's unread messages reach its members' badges.
 type CountingWay string
 
-// The counting ways. While members are being told of read-side both hold: members are written to, and each counts by
-// the flag that he has.
+// The counting ways. During a switch to the read side both apply: messages are projected to the members, and each member counts
+// by the flag in their own state.
 const (
-	WriteSide  CountingWay = "WRITE"   // a message is carried to each member
-	ToReadSide CountingWay = "TO_READ" // members are being told; messages are still carried to each
-	ReadSide   CountingWay = "READ"    // a message is carried to nobody: readers compare with the conversation's head
+	WriteSide  CountingWay = "WRITE"   // a message is projected to each member
+	ToReadSide CountingWay = "TO_READ" // the members' states are being switched; messages are still projected to each
+	ReadSide   CountingWay = "READ"    // a message is not projected: readers compare with the conversation's last sequence
 )
 
 // Conversation is a conversation as the facts know it.
@@ -103,19 +103,19 @@ type Conversation struct {
 	Kind    ConversationKind
 	Title   string // to 255 characters; "" for DIRECT
 	Creator UserID
-	Head    int64     // the number of its newest message, 0 without one; only grows
+	Head    int64     // the number of its newest message, 0 if there is none; only grows
 	LastAt  time.Time // of the newest message, or of the creation
 	Members int       // how many there are now
-	// Revision rises with every change of what it shows that is no new message: a recall, who is a member.
+	// Revision rises with every visible change other than a new message: a recall, a change of members.
 	Revision int64
 
 	Way        CountingWay
 	WayVersion int64 // rises with every change of Way
-	PerMinute  int   // messages in this minute or the one before, whichever had more
+	PerMinute  int   // messages in this minute or the one before, whichever is greater
 }
 
-// Membership is one user's own state in a conversation: a register. (Base, K, Mentions and the flags) are absolute and
-// belong together: the greater Version is the newer. Head only grows; ReadSide goes with WayVersion.
+// Membership is one user's own state in a conversation, a versioned field. (Base, K, Mentions and the flags) are absolute and
+// belong together: the greater Version is newer. Head only grows; ReadSide goes with WayVersion.
 type Membership struct {
 	Conversation ConversationID
 	User         UserID
@@ -123,20 +123,21 @@ type Membership struct {
 	Base         int64 // read up to this number
 	K            int64 // never above 0: own and recalled messages above Base
 	Version      int64 // rises with every change of this user's row
-	Mentions     int64 // messages above Base that mention him
-	Gen          int64 // rises with every "mark unread": a mark of an older one is late
+	Mentions     int64 // messages above Base that mention the user
+	Gen          int64 // rises with every "mark unread": a mark with an older Gen is late
 	Left         bool
 	Muted        bool
-	Inside       bool // on some device: nothing counts meanwhile
+	Inside       bool // open on some device: nothing counts meanwhile
 	ReadSide     bool
 	WayVersion   int64
 
-	// Where messages leave the number because of their age: the day (since 1970) as of which those that had left it by then are
-	// out of Base, K and Mentions as if they had been read, and the day on which the next one leaves it. 0: none is, none does.
+	// Set if messages leave the count because of their age. AgedOn is the day (since 1970) as of which the messages that had
+	// left are excluded from Base, K and Mentions as if they had been read; LeavesOn is the day on which the next one leaves.
+	// 0: none is excluded, none leaves.
 	AgedOn, LeavesOn int64
 }
 
-// Unread is how many messages wait: none for who has left or is inside.
+// Unread is how many messages are unread: none if the user has left or is inside.
 func (m Membership) Unread() int64 {
 	if m.Left || m.Inside {
 		return 0
@@ -152,7 +153,7 @@ func (m Membership) UnreadMentions() int64 {
 	return m.Mentions
 }
 
-// ConversationState is a conversation and one member's own state in it, of one moment.
+// ConversationState is a conversation and one member's own state in it, at one moment.
 type ConversationState struct {
 	Conversation
 	Own Membership
@@ -162,12 +163,12 @@ type ConversationState struct {
 type Message struct {
 	ID       MessageID
 	Author   UserID
-	Body     string // 1 to 5,000 characters; "" when recalled
+	Body     string // 1 to 5,000 characters; "" if recalled
 	SentAt   time.Time
 	Recalled bool
 }
 
-// MembersPage names a page of the members of a conversation by their numbers: the first Size after one of them.
+// MembersPage selects a page of a conversation's members by their IDs: the first Size after one of them.
 type MembersPage struct {
 	Conversation ConversationID
 	After        UserID

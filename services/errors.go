@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// Code is what a program reads of an error. The list is closed: see DESIGN.
+// Code is the machine-readable part of an error. The list is closed: see DESIGN.
 type Code string
 
 // The codes that a client can meet.
 const (
-	Invalid         Code = "INVALID"         // the input can never be right: mend it
-	Unauthenticated Code = "UNAUTHENTICATED" // no token, or not a good one
-	Forbidden       Code = "FORBIDDEN"       // a good token that may not do this
-	NotFound        Code = "NOT_FOUND"       // the thing named is not there (or not for you)
+	Invalid         Code = "INVALID"         // the input can never be right: correct it
+	Unauthenticated Code = "UNAUTHENTICATED" // no token, or not a valid one
+	Forbidden       Code = "FORBIDDEN"       // a valid token without the right
+	NotFound        Code = "NOT_FOUND"       // the named object does not exist (or not for this caller)
 	Conflict        Code = "CONFLICT"        // the state does not allow it, or a limit is reached
 	RateLimited     Code = "RATE_LIMITED"    // too much, try again later
 	Unavailable     Code = "UNAVAILABLE"     // an engine does not answer: try again later
-	Internal        Code = "INTERNAL"        // our fault: the log has the cause
+	Internal        Code = "INTERNAL"        // our fault: the cause is in the log
 )
 
 // Codes lists every code.
 var Codes = []Code{Invalid, Unauthenticated, Forbidden, NotFound, Conflict, RateLimited, Unavailable, Internal}
 
-// Error is an error that a person may read: Message names the field, the value and the limit. The cause, if
-// there is one, is for the log alone.
+// Error is an error for people: Message names the field, the value and the limit. The cause, if there is one, is for the log
+// alone.
 type Error struct {
 	Code       Code
 	Message    string
-	RetryAfter time.Duration // when to try again, with RATE_LIMITED and UNAVAILABLE; 0 is not said
+	RetryAfter time.Duration // when to retry, with RATE_LIMITED and UNAVAILABLE; 0: unknown
 	Cause      error
 }
 
-// Error gives the message, with the cause behind it for the log.
+// Error returns the message, followed by the cause for the log.
 func (e *Error) Error() string {
 	if e.Cause != nil {
 		return e.Message + ": " + e.Cause.Error()
@@ -41,7 +41,7 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Errorf makes an error with a code and a message for people. It takes no %w: see Wrapf.
@@ -49,12 +49,12 @@ func Errorf(code Code, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Wrapf makes an error with a code and a message for people from a cause that only the log shall see.
+// Wrapf makes an error with a code and a message for people from a cause that only the log shows.
 func Wrapf(code Code, cause error, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// CodeOf is the code of an error: the one of the Error within, INTERNAL for any other, "" for nil.
+// CodeOf is the code of an error: that of the Error within it, INTERNAL for any other, "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -65,5 +65,5 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// IsUnavailable says that an engine did not answer: the work may be tried again and was not at fault.
+// IsUnavailable reports whether an engine did not answer: the work was not at fault and may be retried.
 func IsUnavailable(err error) bool { return CodeOf(err) == Unavailable }

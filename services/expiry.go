@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// SourceExpiry says for how many whole days after its own an unread item of a source stays in the number: 1 to MaxExpiryDays, or
-// Never. A source that is not listed has Never. Notifications have an Expiry of their own, by category.
+// SourceExpiry is the number of whole days after its own day for which an unread item of a source stays in the count: 1 to
+// MaxExpiryDays, or Never. A source that is not listed has Never. Notifications have an Expiry of their own, by category.
 type SourceExpiry map[Source]int
 
-// ParseSourceExpiry reads SOURCE=DAYS items, or answers why they cannot be.
+// ParseSourceExpiry parses SOURCE=DAYS items, or returns the reason why they are invalid.
 func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 	expiry = SourceExpiry{}
 	for _, item := range items {
@@ -36,7 +36,7 @@ func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 	return expiry, ""
 }
 
-// ParseExpiryDays reads the days of an item, or answers why they cannot be.
+// ParseExpiryDays parses the days of an item, or returns the reason why they are invalid.
 func ParseExpiryDays(item, text string) (days int, reason string) {
 	if text == "never" {
 		return Never, ""
@@ -48,10 +48,10 @@ func ParseExpiryDays(item, text string) (days int, reason string) {
 	return days, ""
 }
 
-// Expires says whether items of a source leave its number because of their age.
+// Expires reports whether items of a source leave its count because of their age.
 func (e SourceExpiry) Expires(source Source) bool { return e[source] != Never }
 
-// Any says whether items of any source do.
+// Any reports whether items of any source expire.
 func (e SourceExpiry) Any() bool {
 	for _, days := range e {
 		if days != Never {
@@ -61,8 +61,8 @@ func (e SourceExpiry) Any() bool {
 	return false
 }
 
-// OldestDay is the first day (since 1970, UTC) whose items of a source are in its number today. Number, list and SQL all ask
-// here. It is 0 for Never.
+// OldestDay is the first day (since 1970, UTC) whose items of a source count today. Count, list and SQL all use it. It is 0 for
+// Never.
 func (e SourceExpiry) OldestDay(source Source, today int64) int64 {
 	if !e.Expires(source) {
 		return 0
@@ -70,13 +70,12 @@ func (e SourceExpiry) OldestDay(source Source, today int64) int64 {
 	return max(0, today-int64(e[source]))
 }
 
-// Since is the first moment whose items of a source are in its number today; 1970 for Never.
+// Since is the first moment whose items of a source count today; 1970 for Never.
 func (e SourceExpiry) Since(source Source, today int64) time.Time {
 	return DayStart(e.OldestDay(source, today))
 }
 
-// Mark is the position that a reader's own is taken for while it is behind it: what it covers is too old to count. It is 0 for
-// Never.
+// Mark is the least position that a reader is treated as having: items up to it are too old to count. It is 0 for Never.
 func (e SourceExpiry) Mark(source Source, today int64) PostID {
 	if !e.Expires(source) {
 		return 0
@@ -84,7 +83,7 @@ func (e SourceExpiry) Mark(source Source, today int64) PostID {
 	return max(1, PostIDAt(e.Since(source, today))) - 1
 }
 
-// AgedNotices is where a reader is taken to stand in the announcements: what has become too old is as good as read.
+// AgedNotices returns a reader's state in the announcements with items that are too old treated as read.
 func (e SourceExpiry) AgedNotices(state NoticeState, today int64) NoticeState {
 	if e.Expires(SourceAnnouncements) {
 		state.Position = max(state.Position, uint64(e.Since(SourceAnnouncements, today).UnixMicro())-1)
@@ -92,7 +91,7 @@ func (e SourceExpiry) AgedNotices(state NoticeState, today int64) NoticeState {
 	return state
 }
 
-// LeavesOn is the day on which an item of a day leaves the number of its source; 0 for Never.
+// LeavesOn is the day on which an item of a day leaves the count of its source; 0 for Never.
 func (e SourceExpiry) LeavesOn(source Source, day int64) int64 {
 	if !e.Expires(source) {
 		return 0
@@ -108,7 +107,7 @@ func DayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 // DayStart is when a day begins.
 func DayStart(days int64) time.Time { return time.Unix(days*int64(day/time.Second), 0).UTC() }
 
-// DayCounts are how many unread items there are of each day, from the newest item's back.
+// DayCounts are the numbers of unread items by day, from the newest item's day backwards.
 type DayCounts struct {
 	Older int   // of days before those of Days
 	Day   int64 // of Days[0], since 1970; that of Days[i] is i days earlier
@@ -135,7 +134,7 @@ func (c *DayCounts) add(day int64, items int) {
 	}
 }
 
-// From is how many items are of a day or a later one, of those that Days has.
+// From is the number of items of a day or later, among those in Days.
 func (c *DayCounts) From(oldest int64) (items int) {
 	for i, count := range c.Days {
 		if c.Day-int64(i) >= oldest {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is said of sources is read as it is meant, or refused with the reason.
+// A setting is parsed as documented, or refused with the reason.
 func TestSourceExpiryIsParsed(t *testing.T) {
 	got, reason := ParseSourceExpiry([]string{"CONVERSATIONS=7", "HOME_FEED=never"})
 	if want := (SourceExpiry{SourceConversations: 7, SourceHomeFeed: Never}); reason != "" || !maps.Equal(got, want) {
@@ -47,7 +47,7 @@ func TestAnItemLeavesAtTheBeginningOfADay(t *testing.T) {
 	}
 }
 
-// Counts by day are the same in whatever order items are met; what is older than the days that are kept apart is still counted.
+// Counts by day do not depend on the order of items. Items older than the separate days still count.
 func TestDayCounts(t *testing.T) {
 	var counts DayCounts
 	for _, day := range []int64{100, 103, 90, 103, 96, 102} {

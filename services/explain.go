@@ -2,32 +2,32 @@ package services
 
 import "time"
 
-// Explanation says which items make one number.
+// Explanation lists the items behind one count.
 type Explanation struct {
 	Source Source
-	Part   string // the category or type, where the source has several
+	Part   string // the category or type, if the source has several
 	Count  Count
 	Items  []Item // newest first
 }
 
-// Item is one thing behind a number.
+// Item is one item behind a count.
 type Item struct {
-	ID        string // its global id
+	ID        string // its global ID
 	At        time.Time
-	Count     int    // how much of the number it is: 1, but for a conversation
-	ClearedBy string // the mutation that takes it out of the number
+	Count     int    // its share of the count: 1, except for a conversation
+	ClearedBy string // the mutation that removes it from the count
 }
 
-// Digest is what came while a user was away.
+// Digest is what arrived while a user was away.
 type Digest struct {
-	Since   time.Time // the zero time: he was never here before
+	Since   time.Time // the zero time: this is the user's first visit
 	Parts   []DigestPart
-	Authors []UserID // of those he follows, who posted most meanwhile, at most three
+	Authors []UserID // the followed authors with the most posts in that time, at most three
 }
 
-// DigestPart is what one source brought meanwhile, seen or not.
+// DigestPart is the number of items from one source in that time, seen or not.
 type DigestPart struct {
 	Source Source
-	Part   string // the category or type, where the source has several
+	Part   string // the category or type, if the source has several
 	Count  Count
 }

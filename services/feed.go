@@ -15,7 +15,7 @@ const (
 // PostKinds lists every kind.
 var PostKinds = []PostKind{PostKindPost, PostKindComment, PostKindReply}
 
-// AnswerKind is what an answer to a post of this kind is.
+// AnswerKind is the kind of an answer to a post of this kind.
 func (k PostKind) AnswerKind() PostKind {
 	if k == PostKindPost {
 		return PostKindComment
@@ -30,10 +30,10 @@ type Post struct {
 	Kind      PostKind
 	Parent    PostID // what it answers; 0: nothing
 	OffFeed   bool   // it enters no home feed, not even its author's
-	Pull      bool   // it is in no inbox but its author's: readers pull it from their nodes' memory
+	Pull      bool   // it is in no inbox except its author's: readers pull it from the node cache
 	Body      string // 1 to 5,000 characters
 	Deleted   bool
-	UpdatedAt time.Time // the last change, to the microsecond: a later copy of the post has a later one
+	UpdatedAt time.Time // the last change, to the microsecond: every later copy of the post has a later one
 }
 
 // GlobalID is the post's global id.
@@ -42,37 +42,37 @@ func (p Post) GlobalID() string { return GlobalID(PostType, p.ID.String()) }
 // MaxBodyCharacters bounds the body of a post.
 const MaxBodyCharacters = 5000
 
-// CheckBody says whether a text can be the body of a post: 1 to 5,000 characters that are not all white space.
+// CheckBody reports whether a text is valid as the body of a post: 1 to 5,000 characters that are not all white space.
 func CheckBody(body string) error { return CheckFilled("body", body, MaxBodyCharacters) }
 
-// Retention is how many of the newest posts a home feed lists. The number of new ones goes as far, and farther where more is
-// shown in full; it has them all, also those that other posts have pushed off the list.
+// Retention is how many of the newest posts a home feed lists. The count of new posts goes as far, or farther if the cap is
+// higher. It includes the posts that other posts have pushed off the list.
 const Retention = 300
 
-// FeedEntry is one line of a home feed: a post, and whether it counts as new for this reader. One's own
-// posts and those from before the follow are listed and do not count.
+// FeedEntry is one entry of a home feed: a post, and whether it counts as new for this reader. The reader's own posts and those
+// from before the follow are listed and do not count.
 type FeedEntry struct {
 	Post   PostID
 	Author UserID
 	Counts bool
 }
 
-// FollowedAuthor is somebody whom a reader's document names among those whom he follows, because nodes have what they publish
-// in memory: the posts of a huge author, the shows of a host. What is not newer than Since is listed and does not count.
+// FollowedAuthor is a followed author that a reader's document names, because the node cache holds what they publish: the posts
+// of a huge author, the shows of a host. Items not newer than Since are listed and do not count.
 type FollowedAuthor struct {
 	Author UserID
 	Since  PostID
 }
 
-// PulledCount is how many posts of pulled authors wait for a reader, as a node knows when it renders.
+// PulledCount is how many unseen posts of pulled authors a reader has, as the node knows at rendering.
 type PulledCount struct {
 	New      int
 	More     bool   // or more than that
-	Behind   bool   // of some authors nothing is known yet: or more than that
+	Behind   bool   // some authors are not in the node cache yet: or more than that
 	Sequence uint64 // the sum of the authors' versions: it rises with each change
 }
 
-// FeedEnd says why a feed ends where it ends.
+// FeedEnd is the reason why a feed ends.
 type FeedEnd string
 
 // The ends of a feed.

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// UserID is the dense number that Tidings gives a user on first mention. Redis keys and packed
-// lists use it; the outside world sees only the key that the host application chose. 0 is nobody.
+// UserID is the dense number that Tidings gives a user on first mention. Redis keys and packed lists use it; the API shows only
+// the key that the host application chose. 0 is nobody.
 type UserID uint32
 
-// PostID is the 63-bit identity and the place of a post: 42 bits of milliseconds since 1970, then
-// 11 bits of sequence and 10 bits of node. A greater id is a newer post, and no two are equal. The
-// same numbers serve as positions ("seen up to", "followed since"). 0 is before every post.
+// PostID is the 63-bit identity and position of a post: 42 bits of milliseconds since 1970, then 11 bits of sequence and 10
+// bits of node. A greater ID is a newer post, and no two are equal. The same numbers serve as positions ("seen up to",
+// "followed since"). 0 is before every post.
 type PostID uint64
 
 const (
 	// MaxPostID is after every post that can exist.
 	MaxPostID = PostID(1<<63 - 1)
-	// PostIDLetters is the length of every printed id, so that text sorts like the number.
+	// PostIDLetters is the length of every printed ID, so that text sorts like the number.
 	PostIDLetters = 13
-	// PostsAMillisecond is how many ids there are of one millisecond.
+	// PostsAMillisecond is the number of IDs in one millisecond.
 	PostsAMillisecond = 1 << idLowBits
 
 	idAlphabet   = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: no I, L, O, U
@@ -53,24 +53,24 @@ func (id PostID) String() string {
 // Time is when the id was made, to the millisecond, in UTC.
 func (id PostID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }
 
-// Moment is Time with the id's sequence as microseconds: ids that one node made in one millisecond have moments in their
-// order, but for those after the thousandth.
+// Moment is Time with the ID's sequence as microseconds: IDs that one node made in one millisecond have moments in their order,
+// except those after the thousandth.
 func (id PostID) Moment() time.Time {
 	sequence := id & (PostsAMillisecond - 1) >> idNodeBits
 	return id.Time().Add(time.Duration(min(sequence, 999)) * time.Microsecond)
 }
 
-// PostIDAt is the smallest id of a moment: every id made earlier is less.
+// PostIDAt is the smallest ID of a moment: every ID made earlier is less.
 func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLowBits }
 
-// FirstPlace is the least place that a user's notifications get at a moment. Two users' places of one millisecond are far
-// apart, so that a place names its list too, but for about one in a million.
+// FirstPlace is the least position of a user's notifications at a moment. Two users' positions of one millisecond are far
+// apart, so that, except for about one in a million, a position also identifies its list.
 func FirstPlace(t time.Time, user UserID) PostID {
 	const spread = 0x9E3779B1 // odd: no two users next to each other share their low bits
 	return PostIDAt(t) + PostID(uint32(user-1)*spread>>(32-idLowBits))
 }
 
-// ParsePostID reads what String prints. Anything else is INVALID.
+// ParsePostID parses the output of String. Anything else is INVALID.
 func ParsePostID(text string) (PostID, error) {
 	if len(text) != PostIDLetters {
 		return 0, Errorf(Invalid, "a post key has %d letters, got %d", PostIDLetters, len(text))
@@ -86,7 +86,7 @@ func ParsePostID(text string) (PostID, error) {
 	return id, nil
 }
 
-// The types that a global id can name.
+// The types that a global ID can name.
 const (
 	UserType         = "user"
 	PostType         = "post"
@@ -102,10 +102,10 @@ const (
 
 var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType}
 
-// GlobalID is an id as the API shows it: type:key.
+// GlobalID is an ID in the API's form: type:key.
 func GlobalID(kind, key string) string { return kind + ":" + key }
 
-// SplitGlobalID takes a global id apart. An id without a known type is INVALID; the key is not looked at.
+// SplitGlobalID splits a global ID. An ID without a known type is INVALID; the key is not checked.
 func SplitGlobalID(id string) (kind, key string, err error) {
 	kind, key, found := strings.Cut(id, ":")
 	if found && slices.Contains(idTypes, kind) {
@@ -114,7 +114,7 @@ func SplitGlobalID(id string) (kind, key string, err error) {
 	return "", "", Errorf(Invalid, "%s is not an id: expected type:KEY with a type of %s", Quote(id), strings.Join(idTypes, ", "))
 }
 
-// ParseUserID reads "user:KEY" and answers the key. field names the argument in the error.
+// ParseUserID parses "user:KEY" and returns the key. field names the argument in the error.
 func ParseUserID(field, id string) (key string, err error) {
 	kind, key, err := SplitGlobalID(id)
 	if err != nil || kind != UserType {
@@ -129,14 +129,15 @@ func ParseUserID(field, id string) (key string, err error) {
 // ParsePostGlobalID reads "post:KEY". field names the argument in the error.
 func ParsePostGlobalID(field, id string) (PostID, error) { return parsePlace(field, id, PostType) }
 
-// ParseNotificationID reads what Notification.GlobalID prints and answers the notification's place. field names the argument.
+// ParseNotificationID parses the output of Notification.GlobalID and returns the notification's position. field names the
+// argument.
 func ParseNotificationID(field, id string) (PostID, error) {
 	place, _, err := ParseNotificationReach(field, id)
 	return place, err
 }
 
-// ParseNotificationReach reads what Notification.GlobalID prints and answers the notification's place, and the place up to
-// which a mark of the whole list reaches: the same, or a later one.
+// ParseNotificationReach parses the output of Notification.GlobalID and returns the notification's position, and the position
+// up to which a mark of the whole list reaches: the same, or a later one.
 func ParseNotificationReach(field, id string) (place, reach PostID, err error) {
 	shorter := max(len(id)-PostIDLetters, 0)
 	if len(id) != len(NotificationType)+1+2*PostIDLetters {
@@ -163,7 +164,7 @@ func parsePlace(field, id, want string) (PostID, error) {
 	return 0, Errorf(Invalid, "%s: %s is not the id of a %s: expected %s: and %d letters", field, Quote(id), want, want, PostIDLetters)
 }
 
-// CheckUserKey says whether the host's key for a user is acceptable: 1 to 64 of letters, digits, '.', '_', '-'.
+// CheckUserKey reports whether the host's key for a user is valid: 1 to 64 of letters, digits, '.', '_', '-'.
 func CheckUserKey(key string) error {
 	if len(key) == 0 || len(key) > maxKeyLength {
 		return Errorf(Invalid, "a user key has 1 to %d characters, got %d", maxKeyLength, len(key))
@@ -181,7 +182,7 @@ func isKeyByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// Quote prints a piece of input for an error message: quoted, and cut where it is long.
+// Quote prints a piece of input for an error message: quoted, and cut if it is long.
 func Quote(input string) string {
 	const longest = 80
 	if len(input) > longest {

@@ -134,8 +134,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// A node whose clock is off makes the ids that the database's clock gives it, still in order; and its time never falls behind
-// what it has made or seen.
+// A node whose clock is off makes the IDs that the database's clock gives, still in order; and its time never falls behind an
+// ID that it has made or seen.
 func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
 	real := time.UnixMilli(1_800_000_000_000)
 	clock := &handClock{now: real.Add(time.Hour)}
@@ -144,7 +144,7 @@ func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
 	if first := ids.Next(); !first.Time().Equal(real.UTC()) || !ids.Now().Equal(real.UTC()) {
 		t.Errorf("an hour ahead of %s the id is of %s and the time %s", real.UTC(), first.Time(), ids.Now())
 	}
-	ids.SetAhead(apart / 2) // which is the way of a message
+	ids.SetAhead(apart / 2) // less than a message's delay
 	last := ids.Next()
 	if !last.Time().Equal(clock.now.UTC()) {
 		t.Errorf("as good as right at %s the id is of %s", clock.now.UTC(), last.Time())
@@ -193,7 +193,7 @@ func TestQuoteCutsWhatIsLong(t *testing.T) {
 	}
 }
 
-// Of people next to each other nobody's first places of one moment come near another's.
+// Users with neighbouring IDs have first positions of one moment that are far apart.
 func TestFirstPlacesAreApart(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	places := map[PostID]UserID{}

@@ -9,9 +9,9 @@ import (
 // MaxMentions is how many people one post can mention, by its list and its body together.
 const MaxMentions = 50
 
-// MentionedKeys lists the user keys that a text names as @key, each once, in their order. An @ within a word, as in an
-// email address, or after = or /, as in a link, names nobody; nor does a key that is too long or followed by another @.
-// Points and dashes at a key's end belong to the sentence.
+// MentionedKeys lists the user keys that a text mentions as @key, each once, in their order. An @ within a word, as in an email
+// address, or after = or /, as in a link, is no mention; nor is a key that is too long or followed by another @. Points and
+// dashes at a key's end belong to the sentence.
 func MentionedKeys(text string) (keys []string) {
 	listed := map[string]bool{}
 	for start := 0; ; {
@@ -35,12 +35,12 @@ func MentionedKeys(text string) (keys []string) {
 	}
 }
 
-// joins says that an @ after this character is in the middle of something else.
+// joins reports whether an @ after this character is inside another word.
 func joins(before rune) bool {
 	return before == '_' || before == '=' || before == '/' || before == '@' || unicode.IsLetter(before) || unicode.IsDigit(before)
 }
 
-// joinsAfter says that what looked like a key goes on: as a word of another alphabet, or as an address elsewhere.
+// joinsAfter reports whether the apparent key continues: as a word of another alphabet, or as an address.
 func joinsAfter(rest string) bool {
 	after, _ := utf8.DecodeRuneInString(rest)
 	return after == '@' || unicode.IsLetter(after) || unicode.IsDigit(after)

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// MessagesCounted is how far the unread site messages of one type are counted: a delivery to many users who have thousands each must
-// not read them all. Where there are more it is this number, AT_LEAST.
+// MessagesCounted bounds the count of one type's unread site messages: a delivery to many users who have thousands each must
+// not read them all. With more unread messages the count is this number, AT_LEAST.
 const MessagesCounted = 1000
 
-// SiteMessage is a message that the host application sent to users, as one of them has it.
+// SiteMessage is a message from the host application to users, as one recipient has it.
 type SiteMessage struct {
-	ID        PostID // also its place: greater is newer
+	ID        PostID // also its position: greater is newer
 	Type      string
 	Title     string    // 1 to 255 characters
 	Content   string    // to 64 KB
 	CreatedAt time.Time // to the microsecond
-	UpdatedAt time.Time // the last change of the text; CreatedAt when there was none
+	UpdatedAt time.Time // the last change of the text; CreatedAt if there was none
 	ReadAt    time.Time // when the user marked it read; zero while it is unread
 }
 
 // GlobalID is the message's id as the API shows it.
 func (m SiteMessage) GlobalID() string { return GlobalID(SiteMessageType, m.ID.String()) }
 
-// SiteMessageReport is a site message as its sender sees it. Both counts are of the rows that there are: while a message
-// to many is being delivered, Recipients grows.
+// SiteMessageReport is a site message as its sender sees it. Both counts are of the existing rows: while a message to many is
+// being delivered, Recipients grows.
 type SiteMessageReport struct {
 	Message    SiteMessage // without ReadAt
 	Recipients int
@@ -39,10 +39,10 @@ const (
 	MaxMessageRecipients = 10_000   // of one call
 )
 
-// CheckMessageTitle says whether a title is fit: 1 to 255 characters that are not all white space.
+// CheckMessageTitle reports whether a title is valid: 1 to 255 characters that are not all white space.
 func CheckMessageTitle(title string) error { return CheckFilled("title", title, MaxMessageTitle) }
 
-// CheckMessageContent says whether a content is fit: valid UTF-8 without NUL, to 64 KB.
+// CheckMessageContent reports whether a content is valid: UTF-8 without NUL, up to 64 KB.
 func CheckMessageContent(content string) error {
 	if len(content) > MaxMessageContent {
 		return Errorf(Invalid, "content: up to %d bytes are allowed, got %d", MaxMessageContent, len(content))
@@ -50,7 +50,7 @@ func CheckMessageContent(content string) error {
 	return CheckText("content", content, 0, MaxMessageContent)
 }
 
-// CheckMessageType says whether a type is one of those that are configured.
+// CheckMessageType reports whether a type is configured.
 func CheckMessageType(kind string, types []string) error {
 	if slices.Contains(types, kind) {
 		return nil

@@ -36,7 +36,7 @@ func TestExpiryInWholeDays(t *testing.T) {
 	}
 }
 
-// Time alone moves groups from the number to the older ones, one way, and loses none.
+// Time alone moves groups from the count to the older ones, one way, and loses none.
 func TestExpiryLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := CategoryCounts{Category: CategoryLike, Older: rapid.IntRange(0, 9).Draw(t, "older"), Day: 100}

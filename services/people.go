@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// User is a person as the facts know him. Name and AvatarURL are "" until the host application sets them.
+// User is a user as the facts have them. Name and AvatarURL are "" until the host application sets them.
 type User struct {
 	Number    UserID
 	Key       string
@@ -20,33 +20,33 @@ type User struct {
 // ID is the user's global id.
 func (u User) ID() string { return GlobalID(UserType, u.Key) }
 
-// Edge is one follow: what is published after Since counts for the follower; what is older is listed only.
+// Edge is one follow: posts published after Since count for the follower; older posts are listed only.
 type Edge struct {
 	Follower UserID
 	Followee UserID
 	Since    PostID
 }
 
-// RestrictionKind says what one user has put between himself and another.
+// RestrictionKind is the kind of a restriction between two users.
 type RestrictionKind string
 
 // The kinds of restrictions.
 const (
-	Mute  RestrictionKind = "MUTE"  // the owner is shown nothing of the other's in his feed
-	Block RestrictionKind = "BLOCK" // the two have nothing to do with each other: no follows, no notifications, no direct messages
-	Hide  RestrictionKind = "HIDE"  // the other is shown nothing of the owner's in his feed
+	Mute  RestrictionKind = "MUTE"  // the owner's feed shows nothing of the other
+	Block RestrictionKind = "BLOCK" // the two are separated: no follows, no notifications, no direct messages
+	Hide  RestrictionKind = "HIDE"  // the other's feed shows nothing of the owner
 )
 
-// Restriction is what one user has put between himself and another.
+// Restriction is one user's restriction of another.
 type Restriction struct {
 	Kind  RestrictionKind
 	Owner UserID
 	Other UserID
-	Made  PostID    // an id of the time when it was made
+	Made  PostID    // an ID of the time when it was made
 	Until time.Time // of a mute: when it ends by itself; zero for never
 }
 
-// Edge is the follow that a mute or a hiding leaves without effect, whether it stands or not.
+// Edge is the follow that a mute or a hide makes ineffective, whether the follow exists or not.
 func (r Restriction) Edge() Edge {
 	if r.Kind == Hide {
 		return Edge{Follower: r.Other, Followee: r.Owner}
@@ -59,19 +59,19 @@ type Scope string
 
 // The scopes. A token may carry several.
 const (
-	ScopeViewer Scope = "viewer" // ask and act for oneself
+	ScopeViewer Scope = "viewer" // read and act as oneself
 	ScopeIngest Scope = "ingest" // the host application: act for any user
-	ScopeAdmin  Scope = "admin"  // look after the installation
+	ScopeAdmin  Scope = "admin"  // operate the installation
 )
 
-// Viewer is who asks, as the token says. It travels in the context and nothing else does.
+// Viewer is the caller, as the token says. It is the only value that travels in the context.
 type Viewer struct {
-	Key    string  // the user's key; "" for a host application that acts for nobody in particular
+	Key    string  // the user's key; "" for a host application that acts for no particular user
 	Scopes []Scope // what the token allows
-	Device string  // Tidings-Device, "" when the client did not name itself
+	Device string  // the Tidings-Device header, "" if the client did not send one
 }
 
-// Has says whether the viewer's token carries the scope.
+// Has reports whether the viewer's token carries the scope.
 func (v Viewer) Has(scope Scope) bool {
 	for _, has := range v.Scopes {
 		if has == scope {
@@ -88,7 +88,7 @@ func WithViewer(ctx context.Context, viewer Viewer) context.Context {
 	return context.WithValue(ctx, viewerKey{}, viewer)
 }
 
-// ViewerFrom takes the viewer out of a context. Without one it is UNAUTHENTICATED.
+// ViewerFrom returns the viewer of a context. Without one it is UNAUTHENTICATED.
 func ViewerFrom(ctx context.Context) (Viewer, error) {
 	viewer, ok := ctx.Value(viewerKey{}).(Viewer)
 	if !ok {
@@ -97,7 +97,7 @@ func ViewerFrom(ctx context.Context) (Viewer, error) {
 	return viewer, nil
 }
 
-// CheckText says whether a text of the input is fit: valid UTF-8 without NUL, from least to most characters.
+// CheckText reports whether an input text is valid: UTF-8 without NUL, from least to most characters.
 func CheckText(field, text string, least, most int) error {
 	if !utf8.ValidString(text) {
 		return Errorf(Invalid, "%s: not valid UTF-8", field)
@@ -113,7 +113,7 @@ func CheckText(field, text string, least, most int) error {
 	return nil
 }
 
-// CheckFilled says whether a text that people are to read is fit: as CheckText, from 1 character on, and not white space alone.
+// CheckFilled reports whether an input text for people is valid: as CheckText, from 1 character on, and not white space alone.
 func CheckFilled(field, text string, most int) error {
 	if err := CheckText(field, text, 1, most); err != nil {
 		return err
@@ -131,8 +131,8 @@ func span(least, most int) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// NoUser is the error for a user, named in an argument by their key, who is not there, or not for the caller: the two are
-// not told apart.
+// NoUser is the error for a user, named in an argument by their key, who does not exist, or not for the caller: the error does
+// not distinguish the two.
 func NoUser(argument, key string) error {
 	return Errorf(NotFound, "%s: there is no user %s", argument, Quote(key))
 }

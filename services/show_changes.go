@@ -5,7 +5,7 @@ import "time"
 // MaxShowAhead bounds how far ahead a show can be planned: a year and a day.
 const MaxShowAhead = 366 * 24 * time.Hour
 
-// showSkew is by how much the clocks of those who tell of a show may differ from this node's.
+// showSkew is how far the clocks of those who report a show may differ from this node's.
 const showSkew = time.Minute
 
 // ShowDraft is a show to be scheduled.
@@ -15,7 +15,7 @@ type ShowDraft struct {
 	PlannedAt time.Time
 }
 
-// ShowEdit is what to change of a show; nil leaves it.
+// ShowEdit is a change of a show; nil fields stay.
 type ShowEdit struct {
 	Title     *string
 	CoverURL  *string // "" removes it
@@ -34,8 +34,9 @@ func ScheduleShow(id PostID, host UserID, draft ShowDraft, now time.Time) (Show,
 	return show, checkPlan(show.PlannedAt, now)
 }
 
-// Reschedule changes what was said of a show, in its place where the plan stays. A plan is changed while the show is
-// upcoming, texts until it is cancelled: else it is CONFLICT. INVALID as ScheduleShow. changed is false when it is as wanted.
+// Reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. The plan may change
+// while the show is upcoming, texts until it is cancelled: else it is CONFLICT. INVALID as ScheduleShow. changed is false if
+// nothing differs.
 func (s Show) Reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, err error) {
 	after := s
 	if edit.Title != nil {
@@ -70,9 +71,9 @@ func (s Show) Reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 	return s.changedTo(after, now)
 }
 
-// Start lets a show run from a time on; the zero time is now. Of a show that runs or is over it changes nothing. One whose
-// end was told before becomes a replay at once. CONFLICT when it was cancelled; INVALID for a time that is in the future or
-// from before the show was scheduled.
+// Start starts a show at a time; the zero time is now. It changes nothing if the show runs or is over. A show whose end was
+// reported before becomes a replay at once. CONFLICT if it was cancelled; INVALID for a time in the future or from before the
+// show was scheduled.
 func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
 	if at, err = s.moment("at", at, now); err != nil {
 		return s, false, err
@@ -90,7 +91,7 @@ func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
 	return s.changedTo(after, now)
 }
 
-// over is an upcoming show of which both is known: when it ended, and when it started, which was not later.
+// over makes a replay of an upcoming show whose end was reported first, now that the start, which is not later, is known.
 func (s Show) over(startedAt time.Time) Show {
 	s.Status, s.StartedAt = ShowReplay, startedAt
 	if s.EndedAt.Before(startedAt) {
@@ -99,10 +100,10 @@ func (s Show) over(startedAt time.Time) Show {
 	return s
 }
 
-// End ends a show at a time; the zero time is now. replayURL is where it can be seen from then on, "" for not yet. An end
-// that comes before the start is kept until that comes: the show stays upcoming. The first end holds; a later one may bring
-// the replay's URL where there was none. CONFLICT when the show was cancelled; INVALID for a time that is in the future or
-// from before the show started, or was scheduled.
+// End ends a show at a time; the zero time is now. replayURL is where the replay can be seen, "" for not yet. An end that is
+// reported before the start is kept until the start is: the show stays upcoming. The first end holds; a later one may add a
+// missing replay URL. CONFLICT if the show was cancelled; INVALID for a time in the future or from before the show started, or
+// was scheduled.
 func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, changed bool, err error) {
 	if err := CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
@@ -116,7 +117,7 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 	case ShowCancelled:
 		return s, false, s.cancelled()
 	case ShowLive:
-		if unsaid && at.Before(s.StartedAt) { // by the clock of the node that was told of the start
+		if unsaid && at.Before(s.StartedAt) { // by the clock of the node that recorded the start
 			at = s.StartedAt
 		}
 		if at.Before(s.StartedAt) {
@@ -134,8 +135,8 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 	return s.changedTo(after, now)
 }
 
-// Cancel takes a show that never ran off all boards. Of a cancelled show it changes nothing. CONFLICT when it runs, ran, or
-// its end was told.
+// Cancel removes a show that never ran from all boards. It changes nothing if the show is cancelled. CONFLICT if it runs, ran,
+// or its end was reported.
 func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
 	after := s
 	switch {
@@ -150,7 +151,7 @@ func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
 	return s.changedTo(after, now)
 }
 
-// SetReplay says where a show can be seen once it is over; "" takes that away. CONFLICT when it was cancelled.
+// SetReplay sets where the replay of a show can be seen; "" removes that. CONFLICT if it was cancelled.
 func (s Show) SetReplay(replayURL string, now time.Time) (_ Show, changed bool, err error) {
 	if err := CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
@@ -163,13 +164,13 @@ func (s Show) SetReplay(replayURL string, now time.Time) (_ Show, changed bool, 
 	return s.changedTo(after, now)
 }
 
-// ShowLimits say when shows are closed of which nobody tells any more.
+// ShowLimits define when shows without further reports are closed.
 type ShowLimits struct {
-	LateAfter time.Duration // after the plan of one that nobody starts
-	Longest   time.Duration // after the start of one that nobody ends
+	LateAfter time.Duration // after the plan of a show that was not started
+	Longest   time.Duration // after the start of a show that was not ended
 }
 
-// ClosesAt is when a show is closed if nothing happens to it until then; the zero time for one that is over.
+// ClosesAt is when a show is closed if nothing is reported until then; the zero time for one that is over.
 func (l ShowLimits) ClosesAt(s Show) time.Time {
 	switch s.Status {
 	case ShowUpcoming:
@@ -180,8 +181,8 @@ func (l ShowLimits) ClosesAt(s Show) time.Time {
 	return time.Time{}
 }
 
-// Close closes a show whose time for that has come: one that nobody started is cancelled, or a replay from its plan on when
-// its end was told; one that nobody ended is over. It goes by the times of the show and not by when it is called.
+// Close closes a show whose time has come: an unstarted show is cancelled or, if its end was reported, becomes a replay that
+// began as planned; an unended show is over. The result depends on the show's times and not on the time of the call.
 func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
 	at := wholeMillis(l.ClosesAt(s))
 	if at.IsZero() || at.After(now) {
@@ -200,15 +201,15 @@ func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
 	return after, changed
 }
 
-// Late says whether a show should have started already.
+// Late reports whether a show should have started already.
 func (s Show) Late(now time.Time) bool { return s.Status == ShowUpcoming && s.PlannedAt.Before(now) }
 
-// Moved says whether boards have the show elsewhere than before a change: its status or its place is another.
+// Moved reports whether a change moved the show on boards: its status or its position differs.
 func (s Show) Moved(before Show) bool {
 	return s.Status != before.Status || s.Place() != before.Place()
 }
 
-// changedTo is the show after a change, by a later time of its last change than it had.
+// changedTo is the show after a change, with a time of its last change later than before.
 func (s Show) changedTo(after Show, now time.Time) (Show, bool, error) {
 	if after == s {
 		return s, false, nil
@@ -219,7 +220,7 @@ func (s Show) changedTo(after Show, now time.Time) (Show, bool, error) {
 	return after, true, nil
 }
 
-// moment checks a time at which something is said to have happened to a show; the zero time is now.
+// moment checks the reported time of an event of a show; the zero time is now.
 func (s Show) moment(field string, at, now time.Time) (time.Time, error) {
 	if at.IsZero() {
 		return wholeMillis(now), nil

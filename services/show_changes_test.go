@@ -112,7 +112,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// told is a show in words.
+// told prints a show in words.
 func told(s Show) string {
 	at := func(moment time.Time) int { return int(moment.Sub(showNow) / time.Minute) }
 	text := string(s.Status)
@@ -215,7 +215,7 @@ func TestBadShows(t *testing.T) {
 	}
 }
 
-// Texts are changed in any status but of a cancelled show; nothing of that moves it.
+// Texts may change in any status except cancelled; no such change moves the show.
 func TestTextsOfAShow(t *testing.T) {
 	title, cover := "Late evening", "https://example.com/cover"
 	for _, steps := range []string{"", "start60", "start60 end80", "end80"} {
@@ -245,7 +245,7 @@ func TestTextsOfAShow(t *testing.T) {
 	if _, _, err := show.SetReplay("https://example.com/r", minute(100)); CodeOf(err) != Conflict {
 		t.Errorf("the replay of a cancelled show: %v", err)
 	}
-	// A show that is late keeps its plan when that is said again.
+	// A late show keeps its plan if the same plan is sent again.
 	title = "Later"
 	plan := showPlan
 	late, changed, err := scheduled(t).Reschedule(ShowEdit{Title: &title, PlannedAt: &plan}, minute(100))
@@ -254,7 +254,7 @@ func TestTextsOfAShow(t *testing.T) {
 	}
 }
 
-// Shows of which nobody tells any more are closed by their own times, whenever somebody looks.
+// Shows without further reports are closed by their own times, whenever Close is called.
 func TestClosing(t *testing.T) {
 	for _, c := range []struct {
 		steps string

@@ -2,23 +2,23 @@ package services
 
 import "time"
 
-// ShowStatus is where a show stands.
+// ShowStatus is the state of a show.
 type ShowStatus string
 
 // The statuses.
 const (
-	ShowUpcoming  ShowStatus = "UPCOMING"  // it is planned
-	ShowLive      ShowStatus = "LIVE"      // it runs
-	ShowReplay    ShowStatus = "REPLAY"    // it is over
-	ShowCancelled ShowStatus = "CANCELLED" // it never ran; no board has it
+	ShowUpcoming  ShowStatus = "UPCOMING"  // planned
+	ShowLive      ShowStatus = "LIVE"      // running
+	ShowReplay    ShowStatus = "REPLAY"    // over
+	ShowCancelled ShowStatus = "CANCELLED" // never ran; no board has it
 )
 
-// ShowStatuses lists every status, in the order of the numbers that SQL has for them.
+// ShowStatuses lists every status, in the order of their numbers in SQL.
 var ShowStatuses = []ShowStatus{ShowUpcoming, ShowLive, ShowReplay, ShowCancelled}
 
 // Show is one broadcast of a host. All times are whole milliseconds in UTC; zero is not yet.
 type Show struct {
-	ID        PostID // of the moment when it was scheduled
+	ID        PostID // of the moment of its scheduling
 	Host      UserID
 	Title     string // 1 to 255 characters
 	CoverURL  string // http or https; "" for none
@@ -26,25 +26,26 @@ type Show struct {
 	Status    ShowStatus
 	PlannedAt time.Time
 	StartedAt time.Time
-	// EndedAt of an upcoming show is an end that was told before its start: it becomes a replay when that comes.
+	// EndedAt of an upcoming show is an end that was reported before the start: the show becomes a replay when the start is
+	// reported.
 	EndedAt     time.Time
 	CancelledAt time.Time
 	UpdatedAt   time.Time // the last change of anything, to the microsecond
 
-	// Version is the version of the log at which its status or its place changed last; 0 while no board has it.
+	// Version is the changelog version of the last change of its status or its position; 0 while no board has it.
 	Version uint64
-	// LiveVersion is the version at which it went live, LiveStamp an id of that moment, by which it counts or not for who
-	// followed the host before or after; 0: it never did.
+	// LiveVersion is the version at which it went live, and LiveStamp an ID of that moment: the show counts for followers from
+	// before it. 0: it never went live.
 	LiveVersion uint64
 	LiveStamp   PostID
-	// Pull says that its replay is in nobody's list: nodes have it in memory.
+	// Pull says that its replay is in nobody's list: the node cache has it.
 	Pull bool
 }
 
 // GlobalID is the show's global id.
 func (s Show) GlobalID() string { return GlobalID(ShowType, s.ID.String()) }
 
-// Place is where boards have the show, by its status and times; a cancelled one has none.
+// Place is the show's position on boards, by its status and times; a cancelled show has none.
 func (s Show) Place() ShowPlace {
 	switch s.Status {
 	case ShowLive:
@@ -57,16 +58,16 @@ func (s Show) Place() ShowPlace {
 	return ShowPlace{}
 }
 
-// ShowPlace is a place on a board. Score is a time in milliseconds: the start of a live show, the negated plan of an upcoming
-// one, the end of a replay. One descending order of it puts the live before the upcoming, the newest start first and the
-// soonest plan first; replays come after both. Equal times go by id, the greater first. The zero value is no place.
+// ShowPlace is a position on a board. Score is a time in milliseconds: the start of a live show, the negated plan of an
+// upcoming one, the end of a replay. In descending order it puts the live before the upcoming, the newest start first and the
+// soonest plan first; replays come after both. Equal times are ordered by ID, the greater first. The zero value is no position.
 type ShowPlace struct {
 	Replay bool
 	Score  int64
 	ID     PostID
 }
 
-// Before says whether a place stands above another one on a board.
+// Before reports whether a position is above another one on a board.
 func (p ShowPlace) Before(other ShowPlace) bool {
 	switch {
 	case p.Replay != other.Replay:
@@ -77,11 +78,12 @@ func (p ShowPlace) Before(other ShowPlace) bool {
 	return p.ID > other.ID
 }
 
-// LiveCount is how many shows of followed hosts run that went live since a viewer looked, as a node knows when it renders.
+// LiveCount is how many running shows of followed hosts went live since the viewer's last look at the board, as the node knows
+// at rendering.
 type LiveCount struct {
 	New      int
 	Sequence uint64 // the sum of the hosts' versions: it rises with each change of which shows are live
-	Behind   bool   // of the shows nothing is known yet
+	Behind   bool   // the node cache has no shows yet
 }
 
 // The bounds of shows.

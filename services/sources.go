@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Source names a part of the badges that enters the total, or not, as the user's display policy says.
+// Source is a part of the badges. The user's display policy decides whether it enters the total.
 type Source string
 
 // The sources.
@@ -18,11 +18,11 @@ const (
 	SourceLiveBoard     Source = "LIVE_BOARD"
 )
 
-// Sources lists every source, in the order in which the badges show them. Display policies are kept by their places: a new one
-// comes last.
+// Sources lists every source, in the order in which the badges show them. Display policies are stored by these positions: a new
+// source must come last.
 var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard}
 
-// PackSources makes a set of sources a number, by their places in Sources.
+// PackSources packs a set of sources into a number, by their positions in Sources.
 func PackSources(sources map[Source]bool) (bits uint64) {
 	for source, has := range sources {
 		if i := slices.Index(Sources, source); has && i >= 0 {
@@ -46,9 +46,9 @@ func UnpackSources(bits uint64) map[Source]bool {
 	return sources
 }
 
-// Badges is the whole badge document of a user as it is shown: every count, their total, one version.
+// Badges is a user's whole badge document as shown: every count, their total, one version.
 type Badges struct {
-	Version       string // rises with every change; compare as text, drop what is not greater
+	Version       string // rises with every change; compare as text, drop a version that is not greater
 	Total         Count
 	HomeFeed      Count
 	Notifications NotificationCounts
@@ -56,23 +56,23 @@ type Badges struct {
 	Announcements Count
 	Conversations ConversationCounts
 	LiveBoard     Count
-	LiveSequence  uint64    // what LiveBoard has counted: see LiveCount; it is not shown
-	Dots          []Dot     // every dot there is, by name
-	Quiet         bool      // it is the user's quiet hours: show no number
+	LiveSequence  uint64    // the version of LiveBoard's input: see LiveCount; not shown
+	Dots          []Dot     // every existing dot, by name
+	Quiet         bool      // the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes it next; zero is never
-	Key           string    // of the user, where that is not the viewer who is shown it; else ""
-	Learned       uint64    // of Version: how far the node had learned what is shared with others, without what time alone changes
+	Key           string    // of the user, if the viewer is another user; else ""
+	Learned       uint64    // of Version: how much of the shared state the node had learned, without the changes by time alone
 }
 
-// IsNode says that the badges can be fetched by their id.
+// IsNode says that the badges can be fetched by their ID.
 func (Badges) IsNode() {}
 
-// OlderCounts are how many unseen groups of each category left its number because of their age.
+// OlderCounts are how many unseen groups of each category left its count because of their age.
 type OlderCounts struct {
 	Like, Comment, Mention, Follow, Reminder int
 }
 
-// Of is the count of a category; nil for one that there is not.
+// Of is the count of a category; nil if unknown.
 func (o *OlderCounts) Of(category Category) *int {
 	switch category {
 	case CategoryLike:
@@ -91,7 +91,7 @@ func (o *OlderCounts) Of(category Category) *int {
 
 // NotificationCounts are the counts of the notifications.
 type NotificationCounts struct {
-	Newest   PostID // the place of the newest notification; 0 when there never was one
+	Newest   PostID // the position of the newest notification; 0 if there never was one
 	Older    OlderCounts
 	Total    Count
 	Like     Count
@@ -101,7 +101,7 @@ type NotificationCounts struct {
 	Reminder Count
 }
 
-// Of is the count of a category; nil for one that there is not.
+// Of is the count of a category; nil if unknown.
 func (n *NotificationCounts) Of(category Category) *Count {
 	switch category {
 	case CategoryLike:
@@ -139,7 +139,7 @@ type MessageCounts struct {
 	Types []MessageTypeCount
 }
 
-// DefaultMessageType is the type of site messages when none is said.
+// DefaultMessageType is the type of site messages that name none.
 const DefaultMessageType = "general"
 
 // MessageTypeCount is the count of one type of site messages.
@@ -151,7 +151,7 @@ type MessageTypeCount struct {
 // ConversationCounts are the counts over all conversations.
 type ConversationCounts struct {
 	Total    Count // unread messages, of muted conversations only those that mention the user
-	Mentions Count // unread messages that mention the user; part of Total, and so not in the badges' total again
+	Mentions Count // unread messages that mention the user; part of Total, and so not added to the badges' total again
 }
 
 // Dot is a light without a number.
@@ -165,49 +165,49 @@ type MessageTypeState struct {
 	Type    string
 	Version uint64 // rises with every change of the facts; 0 is before the first
 	Unread  int
-	Days    DayCounts // of the unread, where they leave the number because of their age
+	Days    DayCounts // of the unread messages, if they leave the count because of their age
 }
 
-// NoticeState is what the facts know of a user's announcements and dots.
+// NoticeState is a user's state in the announcements and dots, as the facts have it.
 type NoticeState struct {
-	Version  uint64 // rises with every change; 0 is before his first visit
+	Version  uint64 // rises with every change; 0 is before the user's first visit
 	Position uint64 // announcements up to it are read
-	DotsFrom uint64 // dots raised up to then (us) count as clicked: his first visit
+	DotsFrom uint64 // dots raised up to then (us) count as dismissed: the user's first visit
 }
 
-// SegmentState is which segments a user is in.
+// SegmentState is the segments of a user.
 type SegmentState struct {
 	Version uint64
 	Bits    uint64
 }
 
-// ConversationSums is what a document keeps of all conversations together.
+// ConversationSums is a document's state of all conversations together.
 type ConversationSums struct {
-	Unread   int             // over those counted when a message is written: not muted ones, and the mentions of muted ones
+	Unread   int             // over the conversations counted when written: unmuted ones, and the mentions of muted ones
 	Mentions int             // over all
-	ReadSide []ReadSidePlace // those counted when somebody reads, and not muted
-	LeavesOn int64           // the day (since 1970) on which a message leaves the sums or the places because of its age; 0: none does
+	ReadSide []ReadSidePlace // the conversations counted when read, without the muted ones
+	LeavesOn int64           // the day (since 1970) on which a message leaves the sums or positions by age; 0: none does
 
-	// What a node knows of ReadSide when it renders: how many wait above the places, the sum of the heads, which rises with
-	// each message, and whether of some nothing is known.
+	// The node's state of ReadSide at rendering: the unread messages above the positions, the sum of the last sequences, which
+	// rises with each message, and whether some are unknown.
 	ReadUnread   int
 	ReadSequence uint64
 	ReadBehind   bool
 }
 
-// ReadSidePlace is where a user stands in a conversation that is counted when somebody reads: what its head is above Base
-// is unread. A head that is behind is no unread message less than none.
+// ReadSidePlace is a user's position in a conversation that is counted when read: the messages from Base up to the last
+// sequence are unread. A last sequence below Base counts as none unread.
 type ReadSidePlace struct {
 	Conversation ConversationID
 	Base         int64
 }
 
-// DisplayPolicy is how a user wants his badges shown, on every device. The zero value is the standard: everything is in
-// the total, as a number, at every hour.
+// DisplayPolicy is how a user wants their badges shown, on every device. The zero value is the default: every source is in the
+// total, as a number, at every hour.
 type DisplayPolicy struct {
 	Version    uint64          // rises with every change; 0 is before the first
 	OutOfTotal map[Source]bool // sources that do not enter the total
-	AsDot      map[Source]bool // sources that show a dot instead of their number
+	AsDot      map[Source]bool // sources that show a dot instead of their count
 	QuietFrom  int             // minute of the user's day at which quiet hours begin
 	QuietTo    int             // and end; equal to QuietFrom: there are none. They may run over midnight
 	OffsetEast int             // minutes by which the user's clock is ahead of UTC
@@ -216,7 +216,7 @@ type DisplayPolicy struct {
 // MinutesPerDay bounds the moments of quiet hours.
 const MinutesPerDay = 24 * 60
 
-// Quiet says whether a moment is in the quiet hours, and when that changes; the zero time without quiet hours.
+// Quiet reports whether a moment is in the quiet hours, and when that changes; the zero time without quiet hours.
 func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
 	if p.QuietFrom == p.QuietTo {
 		return false, time.Time{}
@@ -226,7 +226,7 @@ func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
 	at := func(minute, days int) time.Time {
 		return midnight.Add(time.Duration(minute+days*MinutesPerDay) * time.Minute)
 	}
-	// The hours that began yesterday may run over midnight into today.
+	// Hours that began yesterday may last past midnight into today.
 	for days := -1; days <= 1; days++ {
 		from, to := at(p.QuietFrom, days), at(p.QuietTo, days)
 		if p.QuietTo < p.QuietFrom {
@@ -239,5 +239,5 @@ func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
 			return true, to
 		}
 	}
-	return false, time.Time{} // not reached: tomorrow's hours lie ahead
+	return false, time.Time{} // not reached: tomorrow's hours are ahead
 }

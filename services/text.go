@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckUnicode says whether text that escapes characters as \u0041, JSON and GraphQL do, is whole: valid UTF-8, in which
-// no escape is half a character. Half of one, as texts have that were cut in the middle of an emoji, would be read as
-// U+FFFD without a word.
+// CheckUnicode reports whether a text with escapes such as \u0041, as in JSON and GraphQL, is valid: UTF-8 in which no escape
+// is half a character. A decoder silently replaces such a half, as a cut in the middle of an emoji leaves, with U+FFFD.
 func CheckUnicode(what string, text []byte) error {
 	if !utf8.Valid(text) {
 		return Errorf(Invalid, "%s: not valid UTF-8", what)
@@ -34,7 +33,7 @@ func CheckUnicode(what string, text []byte) error {
 // MaxURL bounds addresses of pictures and replays.
 const MaxURL = 2048 // characters
 
-// CheckURL says whether a text of the input is an http or https address; "" is none and fits.
+// CheckURL reports whether an input text is an http or https address; "" is none and valid.
 func CheckURL(field, text string) error {
 	if err := CheckText(field, text, 0, MaxURL); err != nil || text == "" {
 		return err
@@ -53,7 +52,7 @@ const (
 	lowEnd        = 0xdfff
 )
 
-// surrogate is the half of a character that a text begins with, escaped; 0 when it begins with anything else.
+// surrogate is the escaped half of a character at the beginning of a text; 0 if the text begins with anything else.
 func surrogate(text []byte) uint64 {
 	if len(text) < escapeLength || text[0] != '\\' || text[1] != 'u' {
 		return 0

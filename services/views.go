@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// View is something that users look at again and again and in which new items appear: a community's news, a topic.
+// View is a list that users look at repeatedly and that receives new items: a community's news, a topic.
 type View struct {
-	Code string // what kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'
-	ID   string // which one of them: 1 to 64 characters
+	Code string // the kind of the view: 1 to 64 of a-z, 0-9, '_', '.', '-'
+	ID   string // the view among those of its kind: 1 to 64 characters
 }
 
-// ViewItem is one thing in a view, as the facts have it.
+// ViewItem is one item of a view, as the facts have it.
 type ViewItem struct {
 	Item string    // 1 to 64 characters
 	At   time.Time // to the microsecond
 }
 
-// ViewAccess is a view that a user has looked at: what is newer than UpTo is unread.
+// ViewAccess is a user's last access of a view: items newer than UpTo are unread.
 type ViewAccess struct {
 	View
 	UpTo         time.Time
@@ -30,7 +30,7 @@ type ViewUnread struct {
 	Count Count // not in the total
 }
 
-// reservedViews are codes of user_access_log that mean something else.
+// reservedViews are codes of user_access_log with another meaning.
 var reservedViews = []string{"home_page", "live_board"}
 
 const (
@@ -38,7 +38,7 @@ const (
 	maxViewID   = 64
 )
 
-// CheckViewCode says whether a code of views is acceptable.
+// CheckViewCode reports whether a code of views is valid.
 func CheckViewCode(code string) error {
 	if len(code) == 0 || len(code) > maxViewCode {
 		return Errorf(Invalid, "code: 1 to %d characters are allowed, got %d", maxViewCode, len(code))
@@ -56,7 +56,7 @@ func CheckViewCode(code string) error {
 	return nil
 }
 
-// Check says whether the view's code and id are acceptable.
+// Check reports whether the view's code and ID are valid.
 func (v View) Check() error {
 	if err := CheckViewCode(v.Code); err != nil {
 		return err
@@ -64,5 +64,5 @@ func (v View) Check() error {
 	return CheckText("id", v.ID, 1, maxViewID)
 }
 
-// CheckViewItem says whether the name of an item is acceptable.
+// CheckViewItem reports whether the name of an item is valid.
 func CheckViewItem(item string) error { return CheckText("item", item, 1, maxViewID) }

@@ -103,7 +103,7 @@ func TestDisplayAtTheCap(t *testing.T) {
 	}
 }
 
-// The total is the sum of what is in it, and no more exact than its parts.
+// The total is the sum of the parts that enter it, and no more exact than they are.
 func TestSum(t *testing.T) {
 	precisions := []Precision{Exact, AtLeast, Stale, Unknown}
 	rapid.Check(t, func(t *rapid.T) {
