@@ -18,9 +18,9 @@ type Draft struct {
 	Segments       []string
 }
 
-// Publish is the command by which the host application publishes an announcement: it takes its place in the list at once, or
-// when it starts. Its id is the command's. INVALID for a text that does not fit or an end that is not after the start or is
-// over; CONFLICT when a segment would be one too many.
+// Publish is the command by which the host application publishes an announcement: it enters the list at once, or when it
+// starts. Its ID is the command's. INVALID for a text that is too long or an end that is in the past or not after the start;
+// CONFLICT if a segment would exceed their number.
 func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTexts(&draft.Title, &draft.Content); err != nil {
 		return nil, err
@@ -63,15 +63,15 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 type Edit struct {
 	Title, Content   *string
 	StartsAt, EndsAt *time.Time
-	NoEnd            bool     // it shall never end; without EndsAt
+	NoEnd            bool     // it never ends; without EndsAt
 	Segments         []string // nil leaves them
 	ForEveryone      bool     // instead of for segments; without Segments
-	ShowAgain        bool     // it takes a new place, at the end of the list: unread again for everybody
+	ShowAgain        bool     // it gets a new position, at the end of the list: unread again for everybody
 }
 
-// Edit is the command by which the host application changes an announcement. NOT_FOUND when there is none. CONFLICT when it
-// was withdrawn, when its start is changed after it has started and it is not shown again, or when it is to be shown
-// again and its time is over. Otherwise as Publish.
+// Edit is the command by which the host application changes an announcement. NOT_FOUND if there is none. CONFLICT if it was
+// withdrawn, if its start is changed after it has started and it is not shown again, or if it is to be shown again after its
+// end. Otherwise as Publish.
 func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	if err := checkTexts(edit.Title, edit.Content); err != nil {
 		return nil, err
@@ -141,11 +141,11 @@ func (edit Edit) apply(ctx context.Context, tx *store.Tx, a *services.Announceme
 	switch {
 	case started && !edit.ShowAgain:
 	case a.StartsAt.After(tx.Now):
-		a.Position = 0 // it takes its place when it starts
+		a.Position = 0 // it enters the list when it starts
 	case !a.OverAt(tx.Now):
 		a.Position = stamp
 	}
-	a.UpdatedAt = later(tx.Now, a.UpdatedAt.Add(time.Microsecond)) // strictly later, so that no memory keeps the former text
+	a.UpdatedAt = later(tx.Now, a.UpdatedAt.Add(time.Microsecond)) // strictly later, so that no cache keeps the former text
 	return nil
 }
 
@@ -165,22 +165,23 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	})
 }
 
-// UpTo is how far a user has read: up to an announcement where it stands now, or up to a position where he saw one; the
-// zero value is up to the end of the list.
+// UpTo is how far a user has read: up to an announcement at its present position, or up to a position at which the user saw
+// one; the zero value is the end of the list.
 type UpTo struct {
 	Announcement services.PostID
 	Position     uint64
 }
 
-// MarkRead is the command by which a user has read the list up to a place. The mark only grows. NOT_FOUND for an announcement
-// that there is not, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a position beyond the end.
+// MarkRead is the command by which a user reads the list up to a position. The mark only grows. NOT_FOUND for an announcement
+// that does not exist, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a
+// position beyond the end.
 func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 	return s.own("markAnnouncementsRead", user, func(ctx context.Context, tx *store.Tx) error {
 		position, err := upTo.position(ctx, tx, user)
 		if err != nil {
 			return err
 		}
-		// Whoever comes back after a long time is new first: what he then marks is what he has seen since.
+		// A user who returns after a long time is treated as new first: the mark then covers what they have seen since.
 		if err := s.fanout.Enter(ctx, tx, user); err != nil {
 			return err
 		}
@@ -233,7 +234,7 @@ func checkTexts(title, content *string) error {
 	return services.CheckText("content", *content, 0, services.MaxAnnouncementContent)
 }
 
-// checkTimes says whether an end is after its start; both may be left out.
+// checkTimes checks that an end is after its start; both may be left out.
 func checkTimes(starts, ends time.Time) error {
 	if !starts.IsZero() && !ends.IsZero() && !ends.After(starts) {
 		return services.Errorf(services.Invalid, "endsAt: %s is not after the start, %s", timeText(ends), timeText(starts))
@@ -272,8 +273,8 @@ type Page struct {
 // End is after every position: a page before it is the first.
 const End = 1<<63 - 1
 
-// Page lists what runs and is meant for a user, those before a position: the very ones that his badge counts, and the
-// read ones besides.
+// Page lists the current announcements for a user before a position: exactly those that the badge counts, and the read ones
+// besides.
 func (s *Service) Page(ctx context.Context, user services.UserID, before uint64, size int) (Page, error) {
 	at, err := s.standing(ctx, user)
 	if err != nil {
@@ -285,7 +286,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, before uint64,
 	return page, err
 }
 
-// Visible gives those of some announcements that run and are meant for a user.
+// Visible returns those of some announcements that are current and meant for a user.
 func (s *Service) Visible(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]Item, error) {
 	at, err := s.standing(ctx, user)
 	if err != nil {
@@ -305,7 +306,7 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 	return visible, err
 }
 
-// items puts the texts to announcements of the list. What is shown of its place and time is what the list was made of.
+// items adds the texts to announcements of the list. Position and times come from the list itself.
 func (s *Service) items(ctx context.Context, at standing, list []services.Announcement) ([]Item, error) {
 	ids := make([]services.PostID, len(list))
 	for i, a := range list {

@@ -1,10 +1,9 @@
-// Package notice is announcements and dots: one list and some lights that all users share, and where each user stands.
+// Package notice is announcements and dots: one list and some lights that all users share, and each user's position in them.
 //
-// What the host application does costs the same whatever the number of users: a row, an entry of the log that every
-// node follows, and nothing per user. A user is a position in the list and a stamp for each dot that he cleared; count
-// and list both come from this node's memory of the list, so that they cannot part. Positions never go back.
-// While Redis is away everything goes on from SQL; while SQL is away, what this node remembers is shown and nothing
-// changes.
+// A change by the host application costs the same whatever the number of users: a row and a changelog entry that every node
+// reads, and nothing per user. A user is a position in the list and a stamp for each dot that they dismissed; count and list
+// both come from the node cache, so that they cannot disagree. Positions never go back. Without Redis everything works from
+// SQL; without SQL the node cache is still shown and nothing changes.
 package notice
 
 import (
@@ -20,7 +19,7 @@ import (
 	"tidings/services/store"
 )
 
-// Config is what announcements and dots need.
+// Config is the configuration of announcements and dots.
 type Config struct {
 	Store         *store.Store
 	Redis         *rdb.Projections
@@ -45,8 +44,8 @@ func New(cfg Config) *Service {
 	return &Service{store: cfg.Store, redis: cfg.Redis, announcements: cfg.Announcements, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock}
 }
 
-// shared is the command of the host application that changes what all users share. change gets the stamp of the change and
-// answers the id that it made, "" for none, and what it changed.
+// shared is a host application's command that changes state that all users share. change receives the stamp of the change and
+// returns the ID that it made, "" for none, and the changed state.
 func (s *Service) shared(name string, change func(ctx context.Context, tx *store.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
 	var stamp uint64
 	return &jobs.Command{
@@ -70,7 +69,7 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *store
 	}
 }
 
-// target is whom the segments named reach: everyone when none are.
+// target is the set of users that the named segments reach: everyone if none are named.
 func target(ctx context.Context, tx *store.Tx, segments []string) (services.SegmentBits, error) {
 	if segments == nil {
 		return 0, nil
@@ -78,7 +77,7 @@ func target(ctx context.Context, tx *store.Tx, segments []string) (services.Segm
 	return tx.SegmentBits(ctx, segments)
 }
 
-// checkTarget says whether the names of a target are fit. nil is everyone; an empty list is nobody, which is a mistake.
+// checkTarget checks the names of a target. nil is everyone; an empty list would be nobody, which is a mistake.
 func checkTarget(segments []string) error {
 	if segments != nil && len(segments) == 0 {
 		return services.Errorf(services.Invalid, "segments: name at least one, or leave it out for everyone")
@@ -96,7 +95,7 @@ func checkSegments(segments []string) error {
 }
 
 // RaiseDot is the command by which the host application lights a dot, for everyone or for segments. The first raise makes the
-// dot. CONFLICT when there are too many dots or segments.
+// dot. CONFLICT if there are too many dots or segments.
 func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error) {
 	if err := services.CheckNoticeName("name", name); err != nil {
 		return nil, err
@@ -113,7 +112,7 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 	}), nil
 }
 
-// ClearDot is the command by which a user has seen a dot as it is now. NOT_FOUND when it was never raised.
+// ClearDot is the command by which a user dismisses a dot in its present state. NOT_FOUND if it was never raised.
 func (s *Service) ClearDot(user services.UserID, name string) (*jobs.Command, error) {
 	if err := services.CheckNoticeName("name", name); err != nil {
 		return nil, err
@@ -124,8 +123,8 @@ func (s *Service) ClearDot(user services.UserID, name string) (*jobs.Command, er
 	}), nil
 }
 
-// SetSegments is the command by which the host application says which segments a user belongs to, and no others. CONFLICT
-// when there are too many.
+// SetSegments is the command by which the host application sets a user's segments, replacing all earlier ones. CONFLICT if
+// there are too many.
 func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Command, error) {
 	if err := checkSegments(segments); err != nil {
 		return nil, err
@@ -141,7 +140,7 @@ func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Co
 	}), nil
 }
 
-// own is a command that changes where one user stands, and leaves the job that carries it into his document.
+// own is a command that changes one user's state, and queues the job that projects it into their document.
 func (s *Service) own(name string, user services.UserID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,

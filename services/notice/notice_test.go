@@ -128,7 +128,7 @@ func TestAnAnnouncementRunsFromItsStartToItsEnd(t *testing.T) {
 	})
 }
 
-// The job of the start may run twice, late, and after whatever was done with the announcement since.
+// The job of the start may run twice, late, and after any change of the announcement since.
 func TestTheStartIsIdempotent(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		user := n.Users(1)[0]
@@ -198,7 +198,7 @@ func TestEditing(t *testing.T) {
 	})
 }
 
-// What is repeated under a key happens once, and what is read of it later is the same.
+// A command that is repeated under a key happens once, and a later read returns the same.
 func TestPublishingOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		user := n.Users(1)[0]
@@ -221,7 +221,7 @@ func TestPublishingOnce(t *testing.T) {
 	})
 }
 
-// Who was away for 30 days is new, also when a mark of his is the first that is heard of him.
+// A user who was away for 30 days is treated as new, even if the first sign of their return is a mark.
 func TestReturning(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(3)
@@ -256,7 +256,7 @@ func TestReturning(t *testing.T) {
 	})
 }
 
-// What all users share costs no call of Redis and no row, job or key of any user, however many there are.
+// A change that all users share costs no call of Redis and no row, job or key of any user, however many there are.
 func TestSharingTouchesNobody(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	users := n.Users(20)
@@ -311,7 +311,7 @@ func TestSharingTouchesNobody(t *testing.T) {
 	}
 }
 
-// Without Redis list and marks go on from SQL, and what was marked meanwhile holds when it is back, empty.
+// Without Redis the list and the marks work from SQL, and the marks made meanwhile hold when an empty Redis is back.
 func TestNoticesWithoutRedis(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	users := n.Users(2)

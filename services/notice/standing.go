@@ -8,7 +8,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// standing is what all users share at a moment, and where one of them stands in it.
+// standing is the state that all users share at a moment, and one user's state in it.
 type standing struct {
 	notices *mirror.Notices
 	state   services.NoticeState
@@ -17,8 +17,8 @@ type standing struct {
 
 func (at standing) segments() services.SegmentBits { return services.SegmentBits(at.carries.Bits) }
 
-// standing reads where a user stands, as his badge does: from his document, which is made when it is not there, or from
-// SQL when Redis does not answer.
+// standing reads a user's state as the badge does: from their document, which is made if it is missing, or from SQL if Redis
+// does not answer.
 func (s *Service) standing(ctx context.Context, user services.UserID) (at standing, err error) {
 	if at.notices, err = s.announcements.At(ctx, s.clock.Now()); err != nil {
 		return at, err
@@ -46,7 +46,7 @@ func (s *Service) standing(ctx context.Context, user services.UserID) (at standi
 	return at, err
 }
 
-// document is a user's document; not ready also when he was away for so long that he is new.
+// document is a user's document. It is also not ready if the user was away for so long that they count as new.
 func (s *Service) document(ctx context.Context, user services.UserID) (rdb.Document, error) {
 	documents, err := s.redis.Documents(ctx, []services.UserID{user})
 	if err != nil {

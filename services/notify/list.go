@@ -11,12 +11,12 @@ import (
 type Query struct {
 	Categories []services.Category // none: all
 	UnreadOnly bool
-	UnseenOnly bool                          // exactly what the number counts
+	UnseenOnly bool                          // exactly the notifications that the count has
 	Before     services.NotificationPosition // only those after it in the list; the zero position: from the first
 	First      int
 }
 
-// Page reads a page of a user's notifications, the newest first. INVALID for a category that there is not.
+// Page reads a page of a user's notifications, the newest first. INVALID for an unknown category.
 func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (store.NotificationPage, error) {
 	categories, err := services.CheckCategories("categories", query.Categories)
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 	})
 }
 
-// At reads a user's notifications by places in them. Each keeps the id by which it was asked for, though newer causes may
-// have joined it. What is not of his list, or of which nothing stands, is absent.
+// At reads a user's notifications by positions in them. Each keeps the ID by which it was requested, although newer causes may
+// have joined it. A notification of another list, or without a remaining cause, is absent.
 func (s *Service) At(ctx context.Context, user services.UserID, places []services.PostID) ([]services.Notification, error) {
 	if len(places) == 0 {
 		return nil, nil

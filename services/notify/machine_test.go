@@ -18,22 +18,22 @@ import (
 	"tidings/tests/histories"
 )
 
-// panel is one person's notifications on a node whose jobs come late and doubled, and whose Redis is lost.
+// panel is one user's notifications on a node whose jobs come late and twice, and whose Redis is lost.
 type panel struct {
 	node
 	t      *rapid.T
 	me     services.UserID
 	others []services.UserID
 	posts  []services.PostID
-	stands map[store.Cause]bool // what the facts say
-	told   []store.Cause        // whose jobs there ever were
+	stands map[store.Cause]bool // the present facts
+	told   []store.Cause        // causes that ever had a job
 	blocks map[services.UserID]bool
-	hides  map[services.Restriction]bool // by others, of what they publish from me: hides and blocks
+	hides  map[services.Restriction]bool // other users' hides and blocks of this user
 }
 
 func (p *panel) other() services.UserID { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
 
-// happens changes a fact, with the job that tells of it.
+// happens changes a fact, with its job.
 func (p *panel) happens(c store.Cause, change func(ctx context.Context, tx *store.Tx) error) {
 	p.Write(func(ctx context.Context, tx *store.Tx) error {
 		job, err := fanout.NotifyJob(c)
@@ -79,8 +79,8 @@ func (p *panel) turnFollow() {
 	p.stands[c] = !p.stands[c] && !blocked
 }
 
-// turnBlock lets somebody's doings count no more, or again. Facts that come all the same while he is blocked, as those of
-// requests at the same moment do, count once he is not.
+// turnBlock blocks a user, whose actions then count no more, or unblocks them. Facts that arrive all the same during the block,
+// as those of concurrent requests do, count after it.
 func (p *panel) turnBlock() {
 	actor := p.other()
 	block := services.Restriction{Kind: services.Block, Owner: p.me, Other: actor, Made: p.IDs.Next()}
@@ -104,8 +104,8 @@ func (p *panel) turnBlock() {
 	}
 }
 
-// turnHide lets somebody hide from me what they publish, by a hide or by a block, which also ends their follow, or show it
-// again.
+// turnHide makes a user hide their posts from this user, by a hide or by a block, which also ends their follow, or shows the
+// posts again.
 func (p *panel) turnHide() {
 	actor := p.other()
 	kind := rapid.SampledFrom([]services.RestrictionKind{services.Hide, services.Block}).Draw(p.t, "how")
@@ -132,7 +132,7 @@ func (p *panel) turnHide() {
 	}
 }
 
-// hidden says whether a cause is something that its actor published and hides from me.
+// hidden reports whether a cause is a post that its actor hides from this user.
 func (p *panel) hidden(c store.Cause) bool {
 	return c.Category == services.CategoryMention && (p.hides[services.Restriction{Kind: services.Hide, Owner: c.Actor, Other: p.me}] ||
 		p.hides[services.Restriction{Kind: services.Block, Owner: c.Actor, Other: p.me}])
@@ -161,7 +161,7 @@ func (p *panel) unmention() {
 	}
 }
 
-// someJobs does what is due, and tells once more of something that was told before.
+// someJobs runs the due jobs, and repeats an earlier one.
 func (p *panel) someJobs() {
 	for _, worker := range p.Fanout.Workers(1) {
 		_, err := worker.RunOnce(p.TB.Context())
@@ -203,8 +203,8 @@ func (p *panel) page(query Query) []services.Notification {
 	return page.Notifications
 }
 
-// agree lets everything come, and then compares the document's numbers with the list, and the list with what stands. A
-// number that was written days ago is as good as a new one.
+// agree runs all jobs, and then compares the document's counts with the list, and the list with the facts. A count that was
+// written days ago is as good as a new one.
 func (p *panel) agree() {
 	p.Quiet(p.Fanout)
 	if !p.Document(p.me).Ready {
@@ -216,7 +216,7 @@ func (p *panel) agree() {
 			p.t.Fatalf("%s: the number is %d, the list has %d", counts.Category, value, len(listed))
 		}
 	}
-	want, got := map[string]int{}, map[string]int{} // how many there are who did something with a subject
+	want, got := map[string]int{}, map[string]int{} // number of actors by subject
 	for c, stands := range p.stands {
 		if stands && !p.blocks[c.Actor] && !p.hidden(c) {
 			want[fmt.Sprint(c.Category, c.Subject)]++
@@ -230,8 +230,8 @@ func (p *panel) agree() {
 	}
 }
 
-// TestNumberIsTheListWhateverIsLost mixes what happens, marks, late and doubled jobs, days, and losses of Redis: after
-// everything has come the number is the list, and both are what the facts say.
+// TestNumberIsTheListWhateverIsLost mixes events, marks, late and repeated jobs, days, and losses of Redis: after all jobs the
+// count is the list's, and both are those of the facts.
 func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	n := node{w, New(Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs})}

@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// mark makes the command of a mark: write answers the states that it leaves, and what the answer needs of it.
+// mark makes the command of a mark: write returns the resulting states, and its data for the answer.
 func (s *Service) mark(name string, user services.UserID, write func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error)) *jobs.Command {
 	var states []store.NotificationState
 	return &jobs.Command{
@@ -29,9 +29,9 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 	}
 }
 
-// MarkSeen is the command by which the panel was opened: what is in the categories up to a place counts no longer. No
-// categories means all; upTo 0 means everything until now. INVALID when the place is beyond the newest, NOT_FOUND when it
-// is of another's list.
+// MarkSeen is the command of an opened panel: notifications of the categories up to a position count no longer. No categories
+// means all; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND if it is of another
+// user's list.
 func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
 	categories, err := services.CheckCategories("categories", categories)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 	}), nil
 }
 
-// Reading is what a user has read: IDs alone, or else everything in Categories (none: all) up to UpTo (0: until now).
+// Reading is a user's mark: IDs alone, or else everything in Categories (none: all) up to UpTo (0: until now).
 type Reading struct {
 	IDs        []services.PostID
 	Categories []services.Category
@@ -52,8 +52,8 @@ type Reading struct {
 	Token      string // the readToken of the list that was shown; "" for none
 }
 
-// MarkRead is the command by which notifications were read. INVALID when it names nothing, or too much, or a place beyond the
-// newest; NOT_FOUND when an id or the place is not of this user's list.
+// MarkRead is the command that marks notifications read. INVALID if it names nothing, too much, or a position beyond the
+// newest; NOT_FOUND if an ID or the position is not of this user's list.
 func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, error) {
 	gen, err := parseToken(read.Token)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	}), nil
 }
 
-// MarkUnread is the command by which a notification is unread again. NOT_FOUND when it is not of this user's list.
+// MarkUnread is the command that marks a notification unread again. NOT_FOUND if it is not of this user's list.
 func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
 	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.UnreadNotification(ctx, user, id)
@@ -88,7 +88,7 @@ func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Com
 	})
 }
 
-// MarkAllRead is the command by which everything up to a place was read, 0 for until now, which can be undone: see UndoneUntil.
+// MarkAllRead is the command that marks everything read up to a position, 0 for until now. It can be undone: see UndoneUntil.
 func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token string) (*jobs.Command, error) {
 	gen, err := parseToken(token)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token 
 	}), nil
 }
 
-// UndoneUntil is until when a MarkAllRead that happened can be undone; the zero time when it changed nothing.
+// UndoneUntil is the time until which a MarkAllRead can be undone; the zero time if it changed nothing.
 func UndoneUntil(cmd *jobs.Command) time.Time {
 	if len(cmd.IDs()) == 0 {
 		return time.Time{}
@@ -115,7 +115,7 @@ func UndoneUntil(cmd *jobs.Command) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// UndoAllRead is the command by which the last MarkAllRead is undone. CONFLICT after 30 s, and when there is none to undo.
+// UndoAllRead is the command that undoes the last MarkAllRead. CONFLICT after 30 s, and if there is none to undo.
 func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
 	return s.mark("undoMarkAllRead", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.UndoReadAllNotifications(ctx, user)
@@ -123,7 +123,7 @@ func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
 	})
 }
 
-// Token prints the generation of a list: a mark that carries it leaves alone what was marked unread since.
+// Token prints the generation of a list: a mark with the token skips items that were marked unread since.
 func Token(gen uint64) string { return "g" + strconv.FormatUint(gen, 10) }
 
 func parseToken(text string) (gen uint64, err error) {

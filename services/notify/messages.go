@@ -19,9 +19,9 @@ type MessagesConfig struct {
 	Types  []string // the types there are, the default first; none means services.DefaultMessageType alone
 }
 
-// Messages knows site messages: what the host application writes to users, and which of it they have marked read. A
-// message is sent when its text and the list of its recipients are on disk; the rows of the recipients follow in
-// chunks. It is safe for concurrent use.
+// Messages is the service of site messages: the host application's messages to users, and each user's read marks. A message is
+// sent when its text and the list of its recipients are on disk; the rows of the recipients follow in chunks. It is safe for
+// concurrent use.
 type Messages struct {
 	store  *store.Store
 	fanout *fanout.Fanout
@@ -45,7 +45,7 @@ type NewMessage struct {
 	To      []string // the keys of 1 to 10,000 users; one that is named twice gets it once
 }
 
-// Check says whether the message can be sent, where types are those that there are.
+// Check checks that the message can be sent, given the existing types.
 func (m *NewMessage) Check(types []string) error {
 	if m.Type == "" {
 		m.Type = types[0]
@@ -93,7 +93,7 @@ func (s *Messages) Send(m NewMessage) (*jobs.Command, error) {
 	}, nil
 }
 
-// recipients are the numbers of some keys, each once, in their order.
+// recipients are the IDs of some keys, each once, in their order.
 func recipients(keys []string, numbers map[string]services.UserID) []services.UserID {
 	users := make([]services.UserID, len(keys))
 	for i, key := range keys {
@@ -140,8 +140,8 @@ type MessageMark struct {
 
 const maxMarked = 500
 
-// MarkRead is the command by which a user marks messages read. NOT_FOUND when he does not have one that it names; what he
-// has read already keeps its time.
+// MarkRead is the command by which a user marks messages read. NOT_FOUND if the user does not have a named message; messages
+// that are read already keep their time.
 func (s *Messages) MarkRead(user services.UserID, mark MessageMark) (*jobs.Command, error) {
 	gen, err := parseToken(mark.Token)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Messages) MarkRead(user services.UserID, mark MessageMark) (*jobs.Comma
 	}), nil
 }
 
-// MarkUnread is the command by which a user makes messages unread again. NOT_FOUND when he does not have one of them.
+// MarkUnread is the command by which a user marks messages unread again. NOT_FOUND if the user does not have one of them.
 func (s *Messages) MarkUnread(user services.UserID, ids []services.PostID) (*jobs.Command, error) {
 	if err := checkMarked(ids); err != nil {
 		return nil, err
@@ -209,8 +209,8 @@ type MessagePage struct {
 	Gen      uint64 // see Token
 }
 
-// Page lists a user's messages, those before a place, at most size; of one type and the unread only, if asked so. The
-// unread of it are what his badge counts.
+// Page lists at most size of a user's messages before a position, of one type and the unread only, if requested. The unread
+// ones are those that the badge counts.
 func (s *Messages) Page(ctx context.Context, user services.UserID, kind *string, unreadOnly bool, before services.PostID, size int) (MessagePage, error) {
 	types := s.types
 	if kind != nil {
@@ -219,7 +219,8 @@ func (s *Messages) Page(ctx context.Context, user services.UserID, kind *string,
 		}
 		types = []string{*kind}
 	}
-	// Before the list: what is marked unread between the two is shown as unread, and its late mark is ignored at worst.
+	// Read the generation before the list: a message marked unread between the two reads is shown as unread, and at worst a
+	// late mark of it is ignored.
 	gen, err := s.store.SiteMessageGen(ctx, user)
 	if err != nil {
 		return MessagePage{}, err
@@ -231,7 +232,7 @@ func (s *Messages) Page(ctx context.Context, user services.UserID, kind *string,
 	return MessagePage{Messages: list[:min(size, len(list))], HasNext: len(list) > size, Gen: gen}, nil
 }
 
-// ByID reads messages of a user by their ids; one that he does not have is absent.
+// ByID reads messages of a user by their IDs; a message that the user does not have is absent.
 func (s *Messages) ByID(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]services.SiteMessage, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -239,7 +240,7 @@ func (s *Messages) ByID(ctx context.Context, user services.UserID, ids []service
 	return s.store.SiteMessagesByID(ctx, user, ids)
 }
 
-// Report is a message as its sender sees it. NOT_FOUND when there is none.
+// Report is a message as its sender sees it. NOT_FOUND if there is none.
 func (s *Messages) Report(ctx context.Context, id services.PostID) (services.SiteMessageReport, error) {
 	return s.store.SiteMessage(ctx, id)
 }

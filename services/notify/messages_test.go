@@ -40,8 +40,8 @@ func (b box) send(m NewMessage) services.PostID {
 	return id
 }
 
-// What was answered is on disk: nothing is delivered yet, and everybody gets it all the same, once, whichever of several
-// nodes does which part.
+// A command that was answered is on disk: nothing is delivered yet, and every recipient gets the message all the same, once,
+// whichever node does which part.
 func TestSeveralNodesDeliverAMessage(t *testing.T) {
 	b := newBox(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
 	const readers = 3000

@@ -1,9 +1,10 @@
-// Package notify is notifications, what others did around a user and his posts, and site messages, what the host application wrote.
+// Package notify is notifications, about other users' actions on a user and their posts, and site messages from the host
+// application.
 //
-// A fact and the job that tells its recipient are one transaction, which never touches the recipient's row, so that a post
-// that everybody likes slows nobody. The count of a category is absolute and versioned: told twice or late, it is the
-// same. An undone cause stops counting. The list and the number come from one predicate: what is in the number is what the
-// list shows as unseen and not older.
+// A fact and the job that notifies its recipient are one transaction, which never touches the recipient's row, so that a post
+// that everybody likes delays nobody. The count of a category is absolute and versioned: a repeated or late job does not change
+// it. An undone cause stops counting. The list and the count come from one predicate: the count has exactly the notifications
+// that the list shows as unseen and not older.
 package notify
 
 import (
@@ -24,7 +25,7 @@ type Config struct {
 	Expiry services.Expiry // of each category; nil means the default
 }
 
-// Service knows likes, the list of notifications and its marks. It is safe for concurrent use.
+// Service is the service of likes, and of the list of notifications and its marks. It is safe for concurrent use.
 type Service struct {
 	store  *store.Store
 	fanout *fanout.Fanout
@@ -37,11 +38,11 @@ func New(cfg Config) *Service {
 	return &Service{store: cfg.Store, fanout: cfg.Fanout, ids: cfg.IDs, expiry: cfg.Expiry}
 }
 
-// Like is the command by which a user likes a post. NOT_FOUND when it is not there, deleted, or hidden from them. Liking
+// Like is the command by which a user likes a post. NOT_FOUND if it does not exist, is deleted, or is hidden from them. Liking
 // again changes nothing.
 func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
 	return s.command("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
-		// The ids of all that notifies come from one clock, so that lists have one order.
+		// The IDs of all causes come from one clock, so that lists have one order.
 		created, err := tx.InsertLike(ctx, post, user, tx.NewID(s.ids).Moment())
 		if err == nil && !created {
 			err = jobs.ErrUnchanged
@@ -61,7 +62,7 @@ func (s *Service) Unlike(user services.UserID, post services.PostID) *jobs.Comma
 	})
 }
 
-// command changes the like and leaves the job that brings the author's notifications in line.
+// command changes the like and queues the job that updates the author's notifications.
 func (s *Service) command(name string, user services.UserID, id services.PostID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,
@@ -75,7 +76,7 @@ func (s *Service) command(name string, user services.UserID, id services.PostID,
 				return nil, err
 			}
 			if post.Author == user {
-				return nil, nil // one's own actions raise no badge
+				return nil, nil // the user's own actions raise no badge
 			}
 			cause := store.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user}
 			job, err := fanout.NotifyJob(cause)

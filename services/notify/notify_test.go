@@ -45,7 +45,7 @@ func (n node) do(cmd *jobs.Command) error {
 	return n.Fanout.Commit(n.TB.Context(), cmd)[0]
 }
 
-// like, unlike and so on happen, and all that follows from them.
+// must runs a command and all jobs that follow from it.
 func (n node) must(cmd *jobs.Command) {
 	n.TB.Helper()
 	n.Must(n.do(cmd))
@@ -112,7 +112,7 @@ func TestALikeAndAnUnlikeAgainAndAgain(t *testing.T) {
 	})
 }
 
-// Jobs that run late, in any number, find the facts of now: an unlike before its like's job leaves nothing.
+// Late jobs, however many, read the present facts: an unlike before its like's job leaves nothing.
 func TestALikeThatIsTakenBackBeforeItIsTold(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -191,7 +191,7 @@ func TestADeletedPostIsNeitherLikedNorCounted(t *testing.T) {
 	})
 }
 
-// The panel clears what it showed: what came after its newest still counts, and the mark only grows.
+// A mark clears the notifications that were shown: those after the newest shown one still count, and the mark only grows.
 func TestSeenUpToAPlace(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -216,7 +216,7 @@ func TestSeenUpToAPlace(t *testing.T) {
 	})
 }
 
-// One's own mark is in the document before any job has run.
+// A user's own mark is in the document before any job has run.
 func TestOnesOwnMarkIsSeenAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -231,7 +231,7 @@ func TestOnesOwnMarkIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// Who never had a notification may look all the same; a category named twice is looked at once.
+// A user who never had a notification may mark all the same; a category named twice is marked once.
 func TestMarksOfNothingAndOfTheSameTwice(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)

@@ -34,8 +34,7 @@ func (n node) listed(user services.UserID, size int) (list []services.Notificati
 	}
 }
 
-// likeHeldBack likes posts in their order. The job of the first one is in the hands of a node that is killed: only Quiet, after
-// its lease, does it.
+// likeHeldBack likes posts in their order. A killed node holds the first one's job: only Quiet runs it, after the lease.
 func (n node) likeHeldBack(liker services.UserID, posts []services.PostID) {
 	n.TB.Helper()
 	n.Quiet(n.Fanout)
@@ -68,7 +67,7 @@ func TestListIsNewestFirstWhenAJobComesLate(t *testing.T) {
 	})
 }
 
-// Somebody who joins a group late does not raise it, and is named where they belong.
+// A late joiner of a group does not move it up, and is listed at their position.
 func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(4)
@@ -89,8 +88,8 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 	})
 }
 
-// What arrives after a list was read is in no mark of that list, though it stands below its first; a mark of a list that holds
-// it takes it.
+// A cause that arrives after a list was read is in no mark of that list, even below the list's first entry; a mark of a list
+// that shows it includes it.
 func TestAMarkTakesWhatItsListHeld(t *testing.T) {
 	for name, mark := range map[string]func(n node, user services.UserID, first services.Notification){
 		"seen": func(n node, user services.UserID, first services.Notification) {
@@ -132,7 +131,7 @@ func TestAMarkTakesWhatItsListHeld(t *testing.T) {
 	}
 }
 
-// The order of facts of one microsecond is that of their names, so that it is the same whichever arrived first.
+// Facts of one microsecond are ordered by name, so that the order does not depend on their arrival.
 func TestListHasOneOrderWhateverArrivedFirst(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(3)
