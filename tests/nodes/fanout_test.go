@@ -14,7 +14,7 @@ const (
 	pinMode       = `mutation($u:ID!,$m:AuthorMode){r:pinAuthorMode(input:{userId:$u,mode:$m}){author{` + world.AudienceFields + `}}}`
 )
 
-// An operator sees how an author is carried, changes the thresholds and pins one author's mode while it runs.
+// An operator reads how an author's posts are fanned out, changes the thresholds and pins one author's mode at run time.
 func TestOperatorsSeeAndSetHowAuthorsAreCarried(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	for _, reader := range []string{"one", "two", "three"} {
@@ -54,7 +54,7 @@ func TestOperatorsSeeAndSetHowAuthorsAreCarried(t *testing.T) {
 	})
 }
 
-// What an operator may not do is refused, and changes nothing.
+// Invalid requests of an operator are refused and change nothing.
 func TestOperatorsAreToldWhatIsWrong(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Follow("reader", "author")

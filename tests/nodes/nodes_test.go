@@ -14,8 +14,7 @@ import (
 	"tidings/tests/world"
 )
 
-// carries holds that what is done through one node is seen on a device at the other: posts, deletions, likes, marks and
-// unfollows.
+// carries checks that changes through one node are seen on a device at the other: posts, deletions, likes, marks and unfollows.
 func carries(t *testing.T, here, there *world.Node) {
 	t.Helper()
 	reader, author := here.Config.Node+"-reader", there.Config.Node+"-author"
@@ -64,7 +63,7 @@ func TestNodesCarryToEachOther(t *testing.T) {
 	})
 }
 
-// Not one hint arrives: no node may publish. The sweep alone must find every change.
+// No hint arrives, because no node may publish. The reconciliation alone must find every change.
 func TestLostHintsHeal(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
@@ -84,15 +83,15 @@ func TestLostHintsHeal(t *testing.T) {
 	device.Shows(t, world.Soon, 4, 0)
 }
 
-// With a sweep that never comes in time, hints alone carry; and when their connection is cut, coming back is enough to
-// see what was missed.
+// With the reconciliation off, hints alone notify the devices; after their connection is cut, the reconnection alone must show
+// the missed changes.
 func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.SweepInterval = time.Hour })
 	p.A.Follow("reader", "author")
 	device := world.OpenWatch(t, p.B.URL, "reader")
 	device.Shows(t, world.Soon, 0, 0)
-	// Without a sweep nobody renews the lease: the device has entered when hints reach it.
+	// Without the reconciliation nothing renews the lease: the device is registered once hints reach it.
 	for i := range 10 {
 		if i%3 == 2 {
 			server.Do("CLIENT", "KILL", "TYPE", "pubsub")
@@ -102,7 +101,8 @@ func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 	}
 }
 
-// Jobs are shared by both nodes, and each has its effect once: many publish and like through either, at the same time.
+// Both nodes share the jobs, and each job has its effect once: many users publish and like through either node at the same
+// time.
 func TestNodesShareJobs(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), nil)
 	nodes := []*world.Node{p.A, p.B}
@@ -156,7 +156,7 @@ func TestNodesShareJobs(t *testing.T) {
 	})
 }
 
-// What one node changes leaves the memory of the other: a deleted post, and a profile, also without Redis.
+// A change through one node leaves the cache of the other: a deleted post, and a profile, also without Redis.
 func TestNodesForgetWhatChanged(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
@@ -208,7 +208,7 @@ func TestNodesForgetWhatChanged(t *testing.T) {
 	}
 }
 
-// A node that goes away while there is work leaves it to the other, which goes on alone.
+// A node that stops during work leaves it to the other, which continues alone.
 func TestOtherNodeTakesOver(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), nil)
 	device := world.OpenWatch(t, p.B.URL, "reader")
@@ -223,8 +223,8 @@ func TestOtherNodeTakesOver(t *testing.T) {
 	device.Shows(t, world.Soon, 21, 0)
 }
 
-// With a log that is never read without a hint, what one node appends to it is in the other's memory all the same: shows that a
-// job brings onto boards, their starts, announcements, edited posts.
+// With a changelog that is read only after hints, entries of one node still reach the other's cache: shows that a job brings
+// onto boards, their starts, announcements, edited posts.
 func TestOtherNodesHearOfTheLogByHint(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"redis":   func(t *testing.T) string { return redistest.Redis(t) },

@@ -12,8 +12,8 @@ import (
 	"tidings/tests/world"
 )
 
-// A post that is pulled is on every node: in the subscriptions that are open there, in the badges and on the page, also
-// after Redis has lost everything.
+// A pulled post is on every node: in the open subscriptions there, in the badges and on the page, also after Redis has lost
+// everything.
 func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
@@ -47,7 +47,7 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	feed.Tells(0, "")
 }
 
-// Pages upwards, and what is not one.
+// Pages upwards, and arguments that are invalid for them.
 func TestNewerThanThroughTheAPI(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.Follow("reader", "author")

@@ -14,7 +14,7 @@ import (
 	"tidings/tests/world"
 )
 
-// A node takes traffic once it has read the shows of boards: before that it cannot say what runs.
+// A node is ready once it has read the shows of boards: before that it cannot say which shows run.
 func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.Ready.Set(true)
@@ -50,8 +50,8 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 	})
 }
 
-// Who subscribes before the node has read its shows is told that their number is not known, and told the number when it is,
-// whether a show runs or none does.
+// A subscriber who arrives before the node has read its shows is sent an unknown count first, and the count once it is known,
+// whether a show runs or not.
 func TestEarlySubscribersAreToldWhatWasLacking(t *testing.T) {
 	database, redis := sqltest.SQLite(t), redistest.Redis(t)
 	former := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis})
@@ -83,7 +83,7 @@ func TestEarlySubscribersAreToldWhatWasLacking(t *testing.T) {
 	live("waiting", 0)
 	former.Stop()
 
-	// A day later what ran and what ended is older than the last midnight, which the version shows too.
+	// A day later the starts and ends of shows are older than the last midnight, which the version contains too.
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true})
 	n.Clock.Advance(24 * time.Hour)
 	running := node.Start(t.Context(), n.Hub.Run, n.Badge.Run)
@@ -122,7 +122,7 @@ func TestEarlySubscribersAreToldWhatWasLacking(t *testing.T) {
 	world.OpenWatch(t, n.URL, "somebody").Shows(t, world.Soon, 0, 0)
 }
 
-// refusesSockets wants an upgrade to be put off.
+// refusesSockets checks that an upgrade is refused for now.
 func refusesSockets(t *testing.T, url string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/graphql", nil)

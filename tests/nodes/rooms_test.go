@@ -10,8 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// In a room that is counted when somebody reads, a message reaches the devices of its members on every node, however
-// long it was quiet there, and however long ago their badges were read.
+// In a room that is counted when read, a message reaches its members' devices on every node, however long the room was quiet,
+// and however long ago their badges were read.
 func TestAQuietRoomIsHeardOnEveryNode(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
@@ -36,7 +36,7 @@ func TestAQuietRoomIsHeardOnEveryNode(t *testing.T) {
 	there.Hears(t, 2)
 	for _, n := range []*world.Node{p.A, p.B} {
 		n.Clock.Advance(10 * time.Minute)
-		for range 2 { // heads that nobody needs are forgotten in one turn, and missed in the next
+		for range 2 { // unused last sequences are dropped in one turn, and missed in the next
 			n.Tail()
 		}
 	}
@@ -48,7 +48,7 @@ func TestAQuietRoomIsHeardOnEveryNode(t *testing.T) {
 	here.Hears(t, 3)
 }
 
-// wayOf is how the unread of a conversation are counted now.
+// wayOf is a conversation's present counting way.
 func wayOf(t *testing.T, n *world.Node, room string) services.CountingWay {
 	t.Helper()
 	id, err := services.ParseConversationID("room", room)

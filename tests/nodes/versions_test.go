@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// den makes a room that is counted when it is read, with two members beside its owner.
+// den makes a room that is counted when read, with two members beside its owner.
 func den(t *testing.T, n *world.Node, owner string, members ...string) (room string, say func(n *world.Node)) {
 	t.Helper()
 	var data struct {
@@ -33,7 +33,7 @@ func den(t *testing.T, n *world.Node, owner string, members ...string) (room str
 	return room, say
 }
 
-// isLit says whether a device shows a dot as lit.
+// isLit reports whether a device shows a dot as lit.
 func isLit(b world.Badges, dot string) bool {
 	for _, one := range b.Dots {
 		if one.Name == dot {
@@ -43,8 +43,8 @@ func isLit(b world.Badges, dot string) bool {
 	return false
 }
 
-// A node learns of a message in its own room before it learns of a dot that another node raised earlier. The device is
-// shown both all the same.
+// A node learns of a message in its own room before it learns of a dot that another node raised earlier. The device is shown
+// both all the same.
 func TestADeviceIsShownWhatItsNodeLearnsLate(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
 	_, say := den(t, p.A, "alice", "bob", "carol")
@@ -74,8 +74,8 @@ func TestADeviceIsShownWhatItsNodeLearnsLate(t *testing.T) {
 	}
 }
 
-// A server that starts again on a Redis that kept its data never answers with a version below the last one of a device,
-// whatever happened before.
+// A server that restarts on a Redis with its data never answers with a version below a device's last one, whatever happened
+// before.
 func TestVersionsRiseOverARestart(t *testing.T) {
 	redis := redistest.NewServer(t)
 	database := sqltest.SQLite(t)
@@ -86,7 +86,7 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 	}
 	n := start()
 	_, say := den(t, n, "alice", "bob", "carol")
-	// The sums that devices are held to here know of no live board.
+	// The sums in this test leave out the live board.
 	n.Must("bob", `mutation{setDisplayPolicy(input:{sources:[{source:LIVE_BOARD,inTotal:false}]}){badges{version}}}`, nil, nil)
 	n.Follow("bob", "huge")
 	n.Follow("bob", "host")
