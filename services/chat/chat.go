@@ -24,7 +24,7 @@ import (
 	"tidings/services/store"
 )
 
-// Config is what conversations need. Zero numbers mean their defaults.
+// Config configures conversations. Zero numbers mean their defaults.
 type Config struct {
 	Store         *store.Store
 	Conversations *mirror.LastSequences
@@ -32,12 +32,12 @@ type Config struct {
 	Clock         services.Clock
 
 	MaxGroup        int           // members of a GROUP; 500
-	MaxWriteMembers int           // above it a conversation is counted when somebody reads; 500
+	MaxWriteMembers int           // above it a conversation is counted on read; 500
 	MaxWriteLoad    int           // and from this many members x messages a minute on; 20,000
 	Lease           time.Duration // how long a device is inside without renewing; 60 s
 }
 
-// Service knows conversations. It is safe for concurrent use.
+// Service implements conversations. It is safe for concurrent use.
 type Service struct {
 	Config
 }
@@ -58,10 +58,10 @@ func New(cfg Config) *Service {
 	return &Service{cfg}
 }
 
-// Create is the command that makes a conversation of its creator and others, and answers its id. Two people have one DIRECT:
-// making it again answers the same, and opens it if a block had closed it. INVALID for a title that is too long, or for
-// members that do not fit the kind; NOT_FOUND while the creator and one of the others are parted by a block, and for a GROUP or
-// ROOM also while the group policy of one of the others keeps the creator from adding them.
+// Create is the command that creates a conversation of its creator and others, and returns its id. Two users have one DIRECT:
+// creating it again returns the same, and reopens it if a block had closed it. INVALID for a title that is too long, or for
+// members that do not fit the kind; NOT_FOUND while there is a block between the creator and one of the others, and for a GROUP
+// or ROOM also while the group policy of one of the others keeps the creator from adding them.
 func (s *Service) Create(creator services.UserID, kind services.ConversationKind, title string, others []services.UserID) (*jobs.Command, error) {
 	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
 		return nil, err
@@ -114,18 +114,18 @@ func (s *Service) Create(creator services.UserID, kind services.ConversationKind
 	}, nil
 }
 
-// refusal lists those of some users with whom one cannot begin something.
+// refusal lists those of some users with whom one user cannot begin something.
 type refusal func(tx *store.Tx, ctx context.Context, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
-// adding is the refusal of those whom a user cannot add to a GROUP or ROOM, 0 for one that is to be created.
+// adding is the refusal of those whom a user cannot add to a GROUP or ROOM; id is 0 for one that is to be created.
 func adding(id services.ConversationID) refusal {
 	return func(tx *store.Tx, ctx context.Context, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 		return tx.RefuseAdder(ctx, user, id, others)
 	}
 }
 
-// meets is the error of a user who begins something with others: NOT_FOUND, as for a user who does not exist, while one of
-// them is refused. A block and a policy answer alike, so that neither is disclosed. No block between them changes until the
+// meets is the error of a user who begins something with others: NOT_FOUND, as for an unknown user, while one of them is
+// refused. A block and a policy give the same error, so that neither is disclosed. No block between them changes until the
 // transaction ends.
 func meets(ctx context.Context, tx *store.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
 	if err := tx.HoldRestrictions(ctx, user); err != nil {
@@ -143,8 +143,8 @@ func distinct(users []services.UserID) []services.UserID {
 	return slices.Compact(users)
 }
 
-// changed leaves the jobs that carry a conversation whose members or head changed, and changes the way of counting where
-// its size and traffic ask for it.
+// changed adds the jobs that project a conversation whose members or last message changed, and changes its way of counting
+// where its size and traffic require it.
 func (s *Service) changed(ctx context.Context, tx *store.Tx, c services.Conversation, users ...services.UserID) error {
 	var queued []jobs.NewJob
 	if c.Way == services.ReadSide {
@@ -163,8 +163,9 @@ func (s *Service) changed(ctx context.Context, tx *store.Tx, c services.Conversa
 	return jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
-// way is how a conversation is to be counted. It goes back only well below where it went over, so that it does not go to
-// and fro. Going back is one step: writing begins at once, and who still has the other flag is counted by it.
+// way is how a conversation is to be counted. It returns to counting on write only well below the threshold, so that it does
+// not alternate. The return is one step: messages are projected at once, and a member who still has the other flag is counted
+// by that.
 func (s *Service) way(c services.Conversation) services.CountingWay {
 	load := c.Members * c.PerMinute
 	switch {
@@ -176,8 +177,8 @@ func (s *Service) way(c services.Conversation) services.CountingWay {
 	return c.Way
 }
 
-// Send is the command that adds a message and answers its id. The author has read up to it. Of those mentioned count who are
-// members. NOT_FOUND for who is no member, CONFLICT for who has left.
+// Send is the command that adds a message and returns its id. The author has read up to it. Only mentions of members count.
+// NOT_FOUND when the author is no member, CONFLICT when the author has left.
 func (s *Service) Send(author services.UserID, id services.ConversationID, body string, mentions []services.UserID) (*jobs.Command, error) {
 	if err := services.CheckFilled("body", body, maxBody); err != nil {
 		return nil, err
@@ -198,11 +199,11 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 	return s.moving(cmd, &head), nil
 }
 
-// moving lets this node's watchers see at once what a command did to a conversation: head is as its transaction left it.
+// moving makes this node's watchers see at once what a command did to a conversation: head is as its transaction left it.
 func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
 	carry := cmd.AfterCommit
 	cmd.AfterCommit = func(ctx context.Context) error {
-		if head.Number > 0 { // not when the idempotency key had made it before
+		if head.Number > 0 { // not when the result was stored under the idempotency key before
 			s.Conversations.Moved(*head)
 		}
 		return carry(ctx)
@@ -210,7 +211,7 @@ func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
 	return cmd
 }
 
-// command is what one member does in a conversation; his own state is carried at once.
+// command is a member's act in a conversation; the member's own state is projected at once.
 func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user, CoalesceKey: "conversation " + id.String(),
@@ -219,7 +220,7 @@ func (s *Service) command(name string, user services.UserID, id services.Convers
 	}
 }
 
-// own is a command that changes nothing but the user's own state.
+// own is a command that changes only the user's own state.
 func (s *Service) own(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *store.Tx) error) *jobs.Command {
 	return s.command(name, user, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		if err := apply(ctx, tx); err != nil {
@@ -229,7 +230,7 @@ func (s *Service) own(name string, user services.UserID, id services.Conversatio
 	})
 }
 
-// Recall is the command by which an author takes a message back: it stops counting for everyone who had not read it. Recalling
+// Recall is the command by which an author recalls a message: it stops counting for every member who had not read it. Recalling
 // again changes nothing.
 func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Command {
 	conversation := id.Conversation()
@@ -244,7 +245,7 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		}
 		head = store.Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
 		job := s.Fanout.ProjectJob(conversation)
-		if c.Way == services.ReadSide { // the states of many members changed, and nobody carries them
+		if c.Way == services.ReadSide { // the states of many members changed, and no job projects them
 			job = fanout.PassJob(conversation)
 		}
 		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, job)

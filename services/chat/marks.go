@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// Mark says up to where a conversation was read: to the newest message now, to one message, or to what a token stands for.
+// Mark is the position up to which a conversation was read: the newest message now, one message, or the position in a token.
 type Mark struct {
 	UpTo  services.MessageID // 0 for none
 	Token string             // "" for none: see ReadToken
@@ -25,8 +25,8 @@ const tokenFormat = 1
 // tokenLength is format, conversation, user, generation, number.
 const tokenLength = 1 + 4 + 4 + 8 + 8
 
-// ReadToken stands for what a member was shown of a conversation: a mark that carries it reads that far, and nothing when
-// the conversation was marked unread since.
+// ReadToken is a token of what a member was shown of a conversation. A mark with it reads that far, and nothing when the
+// conversation was marked unread since.
 func ReadToken(state services.Membership) string {
 	bytes := make([]byte, 0, tokenLength)
 	bytes = append(bytes, tokenFormat)
@@ -37,7 +37,7 @@ func ReadToken(state services.Membership) string {
 	return base64.RawURLEncoding.EncodeToString(bytes)
 }
 
-// parseToken answers the generation and the number of a token of this user and conversation.
+// parseToken returns the generation and the number in a token of this user and conversation.
 func parseToken(text string, user services.UserID, id services.ConversationID) (gen, number int64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != tokenLength || bytes[0] != tokenFormat {
@@ -56,8 +56,8 @@ func parseToken(text string, user services.UserID, id services.ConversationID) (
 	return gen, number, nil
 }
 
-// MarkRead is the command that moves a member's position forward. A mark that is behind it, or of a generation before the
-// present one, changes nothing. INVALID for a message that is not there yet or is of another conversation.
+// MarkRead is the command that moves a member's position forward. A mark below the position, or of an earlier generation,
+// changes nothing. INVALID for a message that does not exist yet or is in another conversation.
 func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mark Mark) (*jobs.Command, error) {
 	number, gen := mark.UpTo.Number(), int64(-1)
 	switch {
@@ -71,7 +71,7 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 			return nil, err
 		}
 	}
-	nothing := mark.Token != "" && number == 0 // what was shown was empty; 0 would stand for all there is
+	nothing := mark.Token != "" && number == 0 // the member was shown an empty conversation; 0 would mean everything
 	return s.own("markConversationRead", user, id, func(ctx context.Context, tx *store.Tx) error {
 		if nothing {
 			_, err := tx.LockMember(ctx, id, user)
@@ -81,8 +81,9 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 	}), nil
 }
 
-// MarkUnread is the command that lets a message and what follows it wait again, beside what waits already. It opens a generation: marks that devices made
-// before are late from now on. INVALID for a message that is not there or is of another conversation.
+// MarkUnread is the command that marks a message and all after it unread, in addition to what is unread already. It opens a
+// generation: earlier marks of devices are late from now on. INVALID for a message that does not exist or is in another
+// conversation.
 func (s *Service) MarkUnread(user services.UserID, from services.MessageID) *jobs.Command {
 	id := from.Conversation()
 	return s.own("markConversationUnread", user, id, func(ctx context.Context, tx *store.Tx) error {
@@ -90,7 +91,7 @@ func (s *Service) MarkUnread(user services.UserID, from services.MessageID) *job
 	})
 }
 
-// Mute is the command that takes a conversation out of a member's total, but for what mentions him, or back into it.
+// Mute is the command that takes a conversation out of a member's total, except for mentions of them, or back into it.
 func (s *Service) Mute(user services.UserID, id services.ConversationID, muted bool) *jobs.Command {
 	name := "muteConversation"
 	if !muted {
@@ -105,8 +106,8 @@ func (s *Service) Mute(user services.UserID, id services.ConversationID, muted b
 	})
 }
 
-// Enter is the command by which a device opens a conversation, or says that it still has it open. Everything is read, and
-// nothing counts until every device has left or its lease of a minute is over.
+// Enter is the command by which a device opens a conversation, or confirms that it still has it open. Everything is marked
+// read, and nothing counts until every device has left or its lease of a minute has expired.
 func (s *Service) Enter(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.own("enterConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		until := tx.Now.Add(s.Lease)
@@ -120,14 +121,14 @@ func (s *Service) Enter(user services.UserID, id services.ConversationID, device
 // LeaseEnd is when a lease that is taken now ends.
 func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
 
-// Leave is the command by which a device closes a conversation: everything is read. The user stays a member: see Quit.
+// Leave is the command by which a device closes a conversation: everything is marked read. The user stays a member: see Quit.
 func (s *Service) Leave(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.Leave(ctx, id, user, device)
 	})
 }
 
-// DeviceGone ends the leases of a device whose connection is gone.
+// DeviceGone ends the leases of a disconnected device.
 func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device string) error {
 	ids, err := s.Store.LeasesOf(ctx, user, device)
 	if err != nil || len(ids) == 0 {

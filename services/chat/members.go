@@ -13,15 +13,15 @@ import (
 func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.Command {
 	return s.members("joinConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
 		if c.Kind != services.RoomConversation {
-			return nil, store.NoConversation(id) // what it is, its members alone know
+			return nil, store.NoConversation(id) // only its members may learn of what kind it is
 		}
 		return tx.AddMembers(ctx, c, []services.UserID{user})
 	})
 }
 
-// AddMembers is the command by which a member lets others in. Who is a member already stays as he is. CONFLICT for a DIRECT
-// conversation, and beyond the size of a GROUP; NOT_FOUND while the member and one of the others are parted by a block,
-// and while the group policy of one who would be added keeps the member from it.
+// AddMembers is the command by which a member adds others. A user who is a member already is left as they are. CONFLICT for a
+// DIRECT conversation, and beyond the size of a GROUP; NOT_FOUND while there is a block between the member and one of the
+// others, and while the group policy of a user to be added keeps the member from it.
 func (s *Service) AddMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
@@ -45,14 +45,14 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 	}), nil
 }
 
-// RemoveMembers is the command by which a conversation's creator takes others out. Who is no member is passed over. FORBIDDEN
-// for anyone else, CONFLICT for a DIRECT conversation.
+// RemoveMembers is the command by which a conversation's creator removes others. Users who are no members are skipped.
+// FORBIDDEN for anyone else, CONFLICT for a DIRECT conversation.
 func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(users, by) { // he could not be answered what he is then shown no more
+	if slices.Contains(users, by) { // the answer would be a conversation that they may not see any more
 		return nil, services.Errorf(services.Invalid, "userIds: who leaves himself uses quitConversation")
 	}
 	return s.members("removeMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
@@ -66,8 +66,8 @@ func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, 
 	}), nil
 }
 
-// Quit is the command by which a member leaves for good: nothing of the conversation counts for him or is shown to him any more.
-// Leaving again changes nothing. CONFLICT for a DIRECT conversation, which can be muted.
+// Quit is the command by which a member leaves for good: nothing of the conversation counts for them or is shown to them any
+// more. Leaving again changes nothing. CONFLICT for a DIRECT conversation, which can be muted.
 func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.Command {
 	return s.members("quitConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
 		switch _, err := tx.LockMember(ctx, id, user); services.CodeOf(err) {
@@ -95,7 +95,8 @@ func named(users []services.UserID) ([]services.UserID, error) {
 	return distinct(slices.Clone(users)), nil
 }
 
-// members is a command that changes who is in a conversation, and answers whose state it changed; nobody's changes nothing.
+// members is a command that changes the members of a conversation, and returns the users whose state it changed; with none it
+// changed nothing.
 func (s *Service) members(name string, by services.UserID, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserID, error)) *jobs.Command {
 	return s.command(name, by, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		c, err := tx.LockConversation(ctx, id)

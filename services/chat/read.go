@@ -7,13 +7,13 @@ import (
 	"tidings/services"
 )
 
-// Place is a place in the list of a user's conversations: after the one with this last message and this id.
+// Place is a position in the list of a user's conversations: after the one with this last message and this id.
 type Place struct {
 	At time.Time
 	ID services.ConversationID
 }
 
-// First is the place before the first conversation.
+// First is the position before the first conversation.
 var First = Place{At: time.UnixMicro(1<<62 - 1)}
 
 // List lists the conversations that a user is a member of, the last active first, and says whether more follow.
@@ -25,7 +25,7 @@ func (s *Service) List(ctx context.Context, user services.UserID, after Place, s
 	return page(list, size, err)
 }
 
-// ByID reads conversations for a user. What he is no member of is absent, as is what is not there.
+// ByID reads conversations for a user. Those that the user is not a member of are absent, as are unknown ones.
 func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services.ConversationID) (map[services.ConversationID]services.ConversationState, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -41,12 +41,12 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 	return found, err
 }
 
-// age takes out of states what is too old for their numbers, as the badges do.
+// age removes from states the messages that are too old to count, as the badges do.
 func (s *Service) age(ctx context.Context, states []services.ConversationState) error {
 	return s.Fanout.AgeConversationStates(ctx, states, services.DayOf(s.Clock.Now()))
 }
 
-// One reads a conversation for a user. NOT_FOUND when he is no member.
+// One reads a conversation for a user. NOT_FOUND when the user is not a member.
 func (s *Service) One(ctx context.Context, user services.UserID, id services.ConversationID) (services.ConversationState, error) {
 	found, err := s.ByID(ctx, user, []services.ConversationID{id})
 	state, ok := found[id]
@@ -67,8 +67,8 @@ func MessagesBefore(state services.ConversationState, before int64, size int) (i
 	return ids, oldest > 1 && len(ids) > 0
 }
 
-// ReadMessages reads messages for a user, each with whom it mentions. Those of conversations that he is no member of are
-// absent, as are those that never were.
+// ReadMessages reads messages for a user, each with its mentions. Messages of conversations that the user is not a member of
+// are absent, as are unknown ones.
 func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []services.MessageID) (map[services.MessageID]services.Message, error) {
 	if len(ids) == 0 {
 		return nil, nil

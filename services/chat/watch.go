@@ -7,16 +7,16 @@ import (
 	"tidings/services/push"
 )
 
-// Change is a conversation as its watcher sees it, with his badges.
+// Change is a conversation as its watcher sees it, with the watcher's badges.
 type Change struct {
 	State  services.ConversationState
 	Badges *services.Badges
 }
 
-// Watch opens a channel with a conversation's full state for a member, and then with each further one, the latest only
-// where the consumer is slow: when something is said in it, and when his own state or his badges change. badges are his, as
-// the hub brings them; the first of them is waited for. The channel is closed when ctx ends, when badges is closed, and when
-// he is a member no longer. NOT_FOUND when he never was.
+// Watch opens a channel with a conversation's full state for a member, and then each further state, only the latest where the
+// consumer is slow: after each message, and when the member's own state or badges change. badges are the member's, from the
+// hub; Watch waits for the first of them. The channel is closed when ctx ends, when badges is closed, and when the user is a
+// member no longer. NOT_FOUND when they never were.
 func (s *Service) Watch(ctx context.Context, user services.UserID, id services.ConversationID, badges <-chan *services.Badges) (<-chan Change, error) {
 	if _, err := s.One(ctx, user, id); err != nil {
 		return nil, err

@@ -7,19 +7,18 @@ import (
 	"tidings/services"
 )
 
-// Ask is what is asked of a board.
+// Ask is a request for a page of a board.
 type Ask struct {
-	First  int    // so many shows
+	First  int    // how many shows
 	Device string // the client's name for its device; "": it has none
 
-	// After is a cursor, nil for none; it stands for the other two and excludes them.
+	// After is a cursor, nil for none. It includes the session and the position, and excludes the other two.
 	After *string
 	// Session is a session, nil for a new one; LastID is the id of a show of it, nil for its top.
 	Session, LastID *string
 }
 
-// Item is one line of a board: the show as it was in the session, but for its title, cover and replay, which are those of
-// now.
+// Item is one line of a board: the show as it was in the session, but with its present title, cover and replay.
 type Item struct {
 	Place services.ShowPlace
 	Show  services.Show
@@ -29,22 +28,22 @@ type Item struct {
 // Board is a page of a live board.
 type Board struct {
 	Session  Session
-	Replaced bool // the session that was asked for is over; Session is a new one and goes on from the same place
+	Replaced bool // the requested session is over; Session is a new one that continues at the same position
 	Items    []Item
 	HasNext  bool
 	End      services.FeedEnd // why nothing follows, when HasNext is false
-	Building bool             // its replays come from the facts, because the viewer's list of them is still being put together
+	Building bool             // the replays come from SQL, because the viewer's list of them is still being built
 }
 
-// place is where a page starts.
+// place is the position where a page starts.
 type place struct {
 	field   string  // the argument that names the session
 	session Session // Made 0: a new one
 	after   services.ShowPlace
-	last    services.PostID // a show whose place in the session is to be found; 0: none
+	last    services.PostID // the show after whose position in the session the page starts; 0: none
 }
 
-// place reads what is asked, as far as it needs nobody.
+// place parses the request, as far as that needs no other data.
 func (a Ask) place(viewer services.UserID) (p place, err error) {
 	p.field = "sessionId"
 	switch {
@@ -66,8 +65,8 @@ func (a Ask) place(viewer services.UserID) (p place, err error) {
 	return p, err
 }
 
-// Board reads a page of a viewer's board. Without a session it freezes a new one, as the board is now; with one it goes on
-// in it, as the board was then. Where that is over, a new one goes on from the same place and says so.
+// Board reads a page of a viewer's board. Without a session it freezes a new one, as the board is now; with one it continues in
+// it, as the board was then. When that session is over, a new one continues at the same position and is marked as replacing it.
 func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (Board, error) {
 	start, err := ask.place(viewer)
 	if err != nil {
@@ -88,7 +87,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	if !given {
 		session = Session{Viewer: viewer, Device: DeviceHash(ask.Device)}
 	}
-	replays := 0 // live and upcoming shows fill most first pages, and nobody's list is read for those
+	replays := 0 // live and upcoming shows fill most first pages, which then need no list of replays
 	if given {
 		replays = s.replaysFor(session, ask.First)
 	}
@@ -111,18 +110,18 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	return s.fill(ctx, board, session, view, start.after, ask.First)
 }
 
-// freeze makes a session of the board as it is now, with all hosts of a list on it.
+// freeze makes a session of the board as it is now. All hosts in the list belong to it.
 func (s *Service) freeze(former Session, hosts []services.FollowedAuthor) Session {
 	session := former
 	session.Version, session.Made = s.shows.Version(), s.ids.Next()
 	for _, host := range hosts {
-		// Another node's clock may be ahead, and who is followed already is on the board.
+		// Another node's clock may be ahead, and hosts that are followed already belong to the board.
 		session.Made = max(session.Made, host.Since)
 	}
 	return session
 }
 
-// fill puts a page together and reads what it shows.
+// fill makes a page and reads the data that it shows.
 func (s *Service) fill(ctx context.Context, board Board, session Session, view view, after services.ShowPlace, first int) (Board, error) {
 	page, building, err := s.cut(ctx, session, view, after, first)
 	if err != nil {
@@ -144,7 +143,7 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, view v
 	return board, nil
 }
 
-// cut makes a page of what memory knows and of the viewer's replays.
+// cut makes a page from the node cache and the viewer's replays.
 func (s *Service) cut(ctx context.Context, session Session, view view, after services.ShowPlace, first int) (page cut, building bool, err error) {
 	hosts := session.hosts(view.hosts)
 	var p part
@@ -167,7 +166,7 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after ser
 	if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
 		return cut{}, false, err
 	}
-	if listed.More && len(listed.Lines) <= first { // what is newer has pushed others out of what was read
+	if listed.More && len(listed.Lines) <= first { // newer replays have pushed others out of the range that was read
 		if view, err = s.view(ctx, session, after, allReplays); err != nil {
 			return cut{}, false, err
 		}
@@ -185,8 +184,8 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after ser
 // allReplays is more than a list shows.
 const allReplays = 2 * services.Retention
 
-// known are the replays in memory after a place. It has the newest of the pulled ones, as many as a list: who has turned
-// over so many is at its end.
+// known are the cached replays after a position. The cache has as many of the newest pulled ones as a list has; paging past
+// those ends the list.
 func (s *Service) known(session Session, hosts []services.FollowedAuthor, after services.ShowPlace, first int) (known source) {
 	if after.ID != 0 {
 		all, _ := s.shows.ReplaysAt(hosts, session.Version, services.ShowPlace{}, services.Retention+1)
@@ -202,8 +201,9 @@ func (s *Service) known(session Session, hosts []services.FollowedAuthor, after 
 	return known
 }
 
-// atSession leaves of a list of replays those that were replays in the session, of its hosts, and reads what they show. Memory knows
-// what became one lately; what it does not know was one long ago, or is newer than what this node has heard of.
+// atSession filters a list of replays to those that were replays of the session's hosts at its version, and reads their data.
+// The cache knows the recent replays. One that it does not know became a replay long ago, or is newer than what this node has
+// read of the log.
 func (s *Service) atSession(ctx context.Context, list source, session Session, hosts []services.FollowedAuthor) (source, error) {
 	on := make(map[services.UserID]bool, len(list.Lines))
 	for _, line := range list.Lines {

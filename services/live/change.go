@@ -12,15 +12,15 @@ import (
 // MaxChanged bounds each list of a change.
 const MaxChanged = 100
 
-// Difference is how a board differs now from what a session froze of it. The shows are as they are now, each list in the
-// order of the board of now; the cancelled have no place there and stand by their ids.
+// Difference is how a board now differs from what a session froze. The shows are as they are now, each list in the order of the
+// present board; cancelled shows have no position on it and are in order of id.
 type Difference struct {
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []services.Show
 
 	More bool // some are left out: no list has more than MaxChanged
 }
 
-// difference sorts the moves since a session by what they mean to who looks at its board.
+// difference sorts the moves since a session into the lists of a Difference.
 func difference(moves []mirror.ShowMove) (d Difference) {
 	for _, move := range moves {
 		was, is := services.ShowStatus(""), move.Is.Status
@@ -49,7 +49,7 @@ func difference(moves []mirror.ShowMove) (d Difference) {
 	return d
 }
 
-// planned is an upcoming show as boards have it: an end that was told before the start is nowhere shown.
+// planned is an upcoming show as boards have it: an end that was reported before the start is left out.
 func planned(show services.Show) services.Show {
 	show.EndedAt = time.Time{}
 	return show
@@ -67,7 +67,7 @@ func byPlace(a, b services.Show) int {
 	return 0
 }
 
-// same says that two differences tell the same.
+// same reports whether two differences show the same.
 func (d Difference) same(other Difference) bool {
 	equal := func(a, b []services.Show) bool {
 		return slices.EqualFunc(a, b, func(a, b services.Show) bool {
@@ -79,12 +79,12 @@ func (d Difference) same(other Difference) bool {
 		equal(d.Scheduled, other.Scheduled) && equal(d.Rescheduled, other.Rescheduled) && equal(d.Cancelled, other.Cancelled)
 }
 
-// empty says that the board is as the session froze it.
+// empty reports whether the board is as the session froze it.
 func (d Difference) empty() bool {
 	return len(d.WentLive)+len(d.Ended)+len(d.Scheduled)+len(d.Rescheduled)+len(d.Cancelled) == 0
 }
 
-// newAbove counts the moved shows that stand above a place now; the zero place: all that stand anywhere.
+// newAbove counts the moved shows that now are above a position; the zero position: all that have a position.
 func newAbove(top services.ShowPlace, moves []mirror.ShowMove) (count int) {
 	for _, move := range moves {
 		if place := move.Is.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {

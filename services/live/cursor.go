@@ -11,13 +11,13 @@ const (
 	cursorBytes = 1 + 1 + 8 + 8 + sessionBytes
 )
 
-// CursorText prints a place on the board of a session, as clients hold it. It needs nothing else to go on from there, also
-// when the show has gone elsewhere since, and when the session is over.
+// CursorText formats a position on the board of a session for clients. The text is enough to continue from there, also when the
+// show has moved since, and when the session is over.
 func CursorText(session Session, place services.ShowPlace) string {
 	return string(AppendCursor(nil, session, place))
 }
 
-// AppendCursor appends what CursorText prints: letters that stand in JSON as they are.
+// AppendCursor appends the output of CursorText, which needs no escaping in JSON.
 func AppendCursor(to []byte, session Session, place services.ShowPlace) []byte {
 	var buffer [cursorBytes]byte
 	section := byte(0)
@@ -30,7 +30,7 @@ func AppendCursor(to []byte, session Session, place services.ShowPlace) []byte {
 	return sessionText.AppendEncode(to, session.append(bytes))
 }
 
-// ParseCursor reads what CursorText prints. INVALID for anything else, and for another user's.
+// ParseCursor parses the output of CursorText. INVALID for anything else, and for another user's cursor.
 func ParseCursor(viewer services.UserID, text string) (session Session, place services.ShowPlace, err error) {
 	bytes, err := sessionText.DecodeString(text)
 	ok := err == nil && len(bytes) == cursorBytes && bytes[0] == cursorForm && bytes[1] <= 1

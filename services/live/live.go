@@ -17,7 +17,7 @@ import (
 	"tidings/services/store"
 )
 
-// Config is what the service needs.
+// Config configures the service.
 type Config struct {
 	Store  *store.Store
 	Redis  *rdb.Projections
@@ -28,12 +28,12 @@ type Config struct {
 	Clock  services.Clock
 
 	Sessions Scope // for how many sessions there is room at once; "" means PerRequest
-	// BuildWait is how long a page waits for what is being rebuilt before it comes from the facts; 0 means 500 ms.
+	// BuildWait is how long a page waits for a rebuild before it is read from SQL; 0 means 500 ms.
 	BuildWait  time.Duration
 	SessionFor time.Duration // how long a session lives after its last page; 0 means 30 minutes. None lives longer than 24 times that
 }
 
-// Service knows shows and boards. It is safe for concurrent use.
+// Service implements shows and boards. It is safe for concurrent use.
 type Service struct {
 	store  *store.Store
 	redis  *rdb.Projections
@@ -66,6 +66,6 @@ func New(cfg Config) *Service {
 	}
 }
 
-// SessionLives is how many times its idle time a session lives at most, however often it is read: so long nodes and SQL
-// remember where shows were.
+// SessionLives is how many times its idle time a session lives at most, however often it is read. Nodes and SQL keep former
+// positions of shows for that long.
 const SessionLives = 24

@@ -2,29 +2,29 @@ package live
 
 import "tidings/services"
 
-// line is one line of a board: a show at its place in the session.
+// line is one line of a board: a show at its position in the session.
 type line struct {
 	Place services.ShowPlace
 	Host  services.UserID
-	Show  services.Show // as the session froze it; without an id while only its place is known
+	Show  services.Show // as the session froze it; without an id while only its position is known
 }
 
 func lineOf(show services.Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
 
-// source is a part of the replays of a board, in its order and from one place on.
+// source is a part of the replays of a board, in its order and from one position on.
 type source struct {
 	Lines []line
 	More  bool // others follow that were not read
-	// Floor is the place of the newest replay that the source once had and has no longer; the zero place: it has all.
+	// Floor is the position of the newest replay that the source has dropped; the zero position: it has all.
 	Floor services.ShowPlace
 }
 
-// part is a part of a board: what stands on it after a place.
+// part is the part of a board after a position.
 type part struct {
 	Active []services.Show // live and upcoming
 	More   bool            // other active ones follow that were not read
 
-	// Replays are the sources that the replays are merged from. What is in two of them is the same.
+	// Replays are the sources that the replays are merged from. A replay in two of them is listed once.
 	Replays []source
 }
 
@@ -35,9 +35,9 @@ type cut struct {
 	End     services.FeedEnd // why nothing follows, when HasNext is false
 }
 
-// page cuts the first lines off a part. Where one source of replays ends while another goes on, nothing older than the
-// newest such end is listed: there would be holes. Where the lines that were read of a source do not suffice the page is
-// short, and says that others follow.
+// page cuts the first lines off a part. Where one source of replays ends while another continues, nothing older than the newest
+// such end is listed, since there would be gaps. Where too few lines of a source were read the page is short, and says that
+// others follow.
 func (p part) page(first int) (page cut) {
 	for _, show := range p.Active {
 		page.Lines = append(page.Lines, lineOf(show))
@@ -79,8 +79,8 @@ func (p part) page(first int) (page cut) {
 	}
 }
 
-// newest is the source whose first line is the newest of all, -1 when all are at their ends. unread says that one has
-// others of which nothing is known.
+// newest is the source whose first line is the newest of all, -1 when all are at their ends. unread reports that a source has
+// further lines that were not read.
 func newest(heads [][]line, sources []source) (at int, unread bool) {
 	at = -1
 	for i, lines := range heads {

@@ -10,10 +10,10 @@ import (
 	"tidings/services/store"
 )
 
-// Remind is the command by which a user wants to be told when an upcoming show starts, or does not any more; its one id is the
-// show's. What is so already changes nothing. If the show has started meanwhile, who does not want to be told any more was not.
-// NOT_FOUND when there is no such show or it is hidden from them, CONFLICT when it has started or was cancelled and he wants to
-// be told, or wants to be of too many; INVALID for his own show.
+// Remind is the command by which a user sets or cancels a reminder of an upcoming show; its one id is the show's. A reminder
+// that is as requested already changes nothing, and cancelling one after the start is a no-op. NOT_FOUND when there is no such
+// show or it is hidden from the user. CONFLICT for setting a reminder when the show has started or was cancelled, or when the
+// user has too many; INVALID for the user's own show.
 func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) *jobs.Command {
 	name := "remindMe"
 	if !remind {

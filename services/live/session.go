@@ -9,19 +9,19 @@ import (
 	"tidings/services"
 )
 
-// Session names a board as it was at one moment, for one viewer. It is a version of what all nodes know and no copy of it:
-// whoever holds its text has the whole of it, on every node.
+// Session identifies a board as it was at one moment, for one viewer. It is a version of data that all nodes have and no copy:
+// its text is all that a node needs to serve it.
 type Session struct {
-	Version uint64          // of the log of shows: a show stands on the board where it stood then
-	Made    services.PostID // when, and unlike every other session's; hosts followed later wait for the next one
+	Version uint64          // of the log of shows: each show has the position that it had at this version
+	Made    services.PostID // the time, unique among sessions; hosts followed later appear in the next session
 	Viewer  services.UserID
 	Device  uint64 // which of the viewer's devices asked, by a hash of its name; 0: it did not name itself
 }
 
-// Scope says for how many sessions there is room at once.
+// Scope defines which sessions share one room: only one of them lives at a time.
 type Scope string
 
-// The scopes. Where there is room for one, a new first page ends the one before it.
+// The scopes. Where sessions share a room, a new first page ends the session before it.
 const (
 	PerRequest Scope = "request" // each first page has its own
 	PerDevice  Scope = "device"  // one for each device of a viewer; a client that does not name its device has one a request
@@ -40,7 +40,7 @@ const (
 
 var sessionText = base64.RawURLEncoding.Strict()
 
-// String prints the session as clients hold it. It holds nothing that must be kept secret.
+// String formats the session for clients. It contains no secret.
 func (s Session) String() string { return sessionText.EncodeToString(s.append(nil)) }
 
 func (s Session) append(to []byte) []byte {
@@ -51,8 +51,8 @@ func (s Session) append(to []byte) []byte {
 	return binary.BigEndian.AppendUint64(to, s.Device)
 }
 
-// ParseSession reads what String prints; field names the argument in the error. INVALID for anything else, and for another
-// user's.
+// ParseSession parses the output of String; field names the argument in the error. INVALID for anything else, and for another
+// user's session.
 func ParseSession(field string, viewer services.UserID, text string) (Session, error) {
 	bytes, err := sessionText.DecodeString(text)
 	session, ok := sessionOf(bytes)
@@ -65,7 +65,7 @@ func ParseSession(field string, viewer services.UserID, text string) (Session, e
 	return session, nil
 }
 
-// sessionOf reads what append wrote.
+// sessionOf parses the output of append.
 func sessionOf(bytes []byte) (Session, bool) {
 	if len(bytes) != sessionBytes || bytes[0] != sessionForm {
 		return Session{}, false
@@ -78,20 +78,20 @@ func sessionOf(bytes []byte) (Session, bool) {
 	return session, session.Version <= mostVersion && session.Made > 0 && session.Made <= services.MaxPostID
 }
 
-// DeviceHash is what a session keeps of the name of a device: 0 of "".
+// DeviceHash is the hash of a device's name in a session: 0 for "".
 func DeviceHash(name string) uint64 {
 	if name == "" {
 		return 0
 	}
 	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(name)) // a hash takes whatever it is given
+	_, _ = sum.Write([]byte(name)) // a hash never fails
 	return max(sum.Sum64(), 1)
 }
 
-// name is what tells a viewer's sessions apart.
+// name is unique among a viewer's sessions.
 func (s Session) name() string { return s.Made.String() }
 
-// slot names the room that a session takes: a session that holds it is the only one there.
+// slot is the key of the session's room. Only the session that holds it lives.
 func (s Session) slot(scope Scope) string {
 	switch {
 	case scope == PerUser:
@@ -102,19 +102,19 @@ func (s Session) slot(scope Scope) string {
 	return "r" + s.name()
 }
 
-// shared says that a new first page takes the room of the one before it.
+// shared reports whether a new first page takes over the room of the session before it.
 func (s Session) shared(scope Scope) bool {
 	return scope == PerUser || scope == PerDevice && s.Device != 0
 }
 
-// lease is what Redis has of the room of a session.
+// lease is the state of a session's room in Redis.
 type lease struct {
 	Known  bool   // Redis answered
-	Holder string // the name of the session that has the room and lives; "" for none
+	Holder string // the name of the live session that has the room; "" for none
 }
 
-// lives says whether a session may still be read: for idle after it was made or, by its lease, used last, and however
-// often it is used no longer than longest. What Redis does not say is taken to be so.
+// lives reports whether a session may still be read: for idle after it was made or, by its lease, last used, and however often
+// it is used no longer than longest. What Redis does not answer counts in the session's favour.
 func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) bool {
 	made := s.Made.Time()
 	switch {
@@ -128,10 +128,10 @@ func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) 
 	return lease.Holder == s.name()
 }
 
-// has says whether a host who is followed since then is on the board of the session.
+// has reports whether a host followed at since belongs to the board of the session.
 func (s Session) has(since services.PostID) bool { return since <= s.Made }
 
-// hosts are those of a list who are on the board of the session. The list stays as it is.
+// hosts filters a list to the hosts on the board of the session. The list itself is not modified.
 func (s Session) hosts(all []services.FollowedAuthor) []services.FollowedAuthor {
 	for i, host := range all {
 		if s.has(host.Since) {

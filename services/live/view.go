@@ -7,18 +7,19 @@ import (
 	"tidings/services/rdb"
 )
 
-// view is what is known of a viewer: whom he follows and his replays after a place.
+// view is a viewer's data: the hosts whom they follow, and their replays after a position.
 type view struct {
 	hosts   []services.FollowedAuthor
 	replays source
-	ready   bool // replays are what they should be; else they are to be read from the facts
+	ready   bool // replays is complete; otherwise it must be read from SQL
 	lease   lease
 
-	unlisted bool // replays were not asked for
-	building bool // Redis answers, and what it should have of him is still being put together
+	unlisted bool // replays were not read
+	building bool // Redis answers, and the viewer's data there is still being built
 }
 
-// replaysFor is how many replays are read for a page: so many more than it has as may have been added since the session.
+// replaysFor is how many replays are read for a page: more than it has, by the number that may have been added since the
+// session.
 func (s *Service) replaysFor(session Session, first int) int {
 	since := uint64(0)
 	if now := s.shows.Version(); session.Made != 0 && now > session.Version {
@@ -69,12 +70,13 @@ func viewOf(read rdb.BoardRead, limit int) view {
 	return v
 }
 
-// listed are the viewer's replays after a place: his list, made anew where it is lost, or the facts while that takes long.
+// listed are the viewer's replays after a position: from their list, rebuilt when it is lost, or from SQL while that takes
+// long.
 func (s *Service) listed(ctx context.Context, session Session, v view, after services.ShowPlace, replays int) (list source, building bool, err error) {
 	if v.ready {
 		return v.replays, false, nil
 	}
-	if v.lease.Known && !v.building { // Redis answers, and lacks the list alone
+	if v.lease.Known && !v.building { // Redis answers, and only the list is missing
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 		err = s.fanout.RebuildReplays(waiting, session.Viewer)
 		cancel()
@@ -106,7 +108,8 @@ func (s *Service) factual(ctx context.Context, viewer services.UserID, after ser
 	return list, nil
 }
 
-// reach catches memory up with the version of a session, which field named; INVALID for one that no node can have made.
+// reach catches the cache up with the version of a session, which the argument field contains; INVALID for a version that no
+// node can have made.
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()
@@ -124,7 +127,7 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 	return err
 }
 
-// shown is a show as the session has it. INVALID for one that was never in it.
+// shown is a show as the session has it. INVALID for a show that was never in it.
 func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (services.Show, error) {
 	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
 	show, known, there := s.shows.ShowAt(id, session.Version)
@@ -145,13 +148,13 @@ func (s *Service) shown(ctx context.Context, session Session, id services.PostID
 	return show, nil
 }
 
-// forgotten says that a session is over so long that nobody remembers where shows were.
+// forgotten reports that a session was over so long ago that former positions of shows are no longer kept.
 func (s *Service) forgotten(session Session) bool {
 	return s.clock.Now().After(session.Made.Time().Add(s.longest))
 }
 
-// checkShown says whether a show is of a host who was on the board of the session: he is now, or the viewer follows him and
-// is not shown him, or did until after the session was made.
+// checkShown checks that a show's host was on the board of the session: the host is on it now, or the viewer follows them and
+// they are hidden, or the viewer followed them until after the session was made.
 func (s *Service) checkShown(ctx context.Context, session Session, hosts []services.FollowedAuthor, show services.Show) error {
 	for _, host := range hosts {
 		if host.Author == show.Host && session.has(host.Since) {
@@ -165,7 +168,8 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 	return err
 }
 
-// renew lets a session live on, and is false when a later one has its room. It may fail: then it lives as long as it did.
+// renew extends a session, and is false when a later session has its room. It may fail: then the session's life is not
+// extended.
 func (s *Service) renew(ctx context.Context, session Session) bool {
 	until := s.clock.Now().Add(s.idle)
 	if last := session.Made.Time().Add(s.longest); until.After(last) {

@@ -10,17 +10,17 @@ import (
 	"tidings/services/push"
 )
 
-// Change is how a board differs from what its watcher has of it, with his badges.
+// Change is how a board differs from what its watcher has of it, with the watcher's badges.
 type Change struct {
 	Session  Session
-	Replaced bool // the session that was asked for, or told of before, is over: Session is a new one, of the board as it is now
+	Replaced bool // the session that was requested or sent before is over: Session is a new one, of the board as it is now
 	Difference
-	// NewAbove is how many shows stand above the first one of the session now: what a new first page begins with.
+	// NewAbove is how many shows are now above the session's first one: what a new first page begins with.
 	NewAbove int
 	Badges   *services.Badges
 }
 
-// Nothing says that the board is as the session froze it.
+// Nothing reports that the board is as the session froze it.
 func (c Change) Nothing() bool { return !c.Replaced && c.NewAbove == 0 && c.empty() }
 
 func (c Change) same(other Change) bool {
@@ -28,14 +28,14 @@ func (c Change) same(other Change) bool {
 		c.Badges.LiveBoard == other.Badges.LiveBoard
 }
 
-// renewal is how often an open subscription renews its session at least: who asks for a page finds it alive, also after
-// Redis has lost the lease.
+// renewal is how often an open subscription renews its session at least: a request for a page finds it alive, also after Redis
+// has lost the lease.
 const renewal = time.Minute
 
-// Watch opens a channel with how a viewer's board differs from a session, nil for a new one: as it is, and then whenever
-// that changes, the latest only where the consumer is slow. badges are the viewer's, as the hub brings them; the first of
-// them is waited for. While it is open the session lives, as long as any; where it ends a new one takes its place. The channel is
-// closed when ctx ends and when badges is closed.
+// Watch opens a channel of the differences between a viewer's board and a session, nil for a new one: the present difference,
+// and then each change, only the latest where the consumer is slow. badges are the viewer's, from the hub; Watch waits for the
+// first of them. While the channel is open the session is renewed, within its longest life; when it ends a new one replaces it.
+// The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
 	start, err := Ask{Session: session}.place(viewer)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 	return changes, nil
 }
 
-// watcher is one open board. Only its own goroutine looks at it.
+// watcher is one open board. Only its own goroutine uses it.
 type watcher struct {
 	service *Service
 	viewer  services.UserID
@@ -62,16 +62,16 @@ type watcher struct {
 	session Session // Made 0: none yet
 	hosts   *mirror.HostWatch
 
-	badges   *services.Badges // of when these were read:
-	view     view             // whom he follows
+	badges   *services.Badges // the badges at the time when these were read:
+	view     view             // the followed hosts
 	top      services.ShowPlace
-	replaced bool // a session that he was told of, or asked for, is over
-	guest    bool // another session has the room of this one: it is not renewed, and whoever shows its pages begins anew
+	replaced bool // a session that was sent or requested is over
+	guest    bool // another session has the room of this one: it is not renewed, and a request for its pages gets a new session
 	renewed  time.Time
 	waits    time.Time // since when the badges are behind; zero: they are not
 }
 
-// wakes is a channel that has a token when there may be something to tell: a show has changed, or it is time to renew.
+// wakes is a channel that gets a token when there may be something to send: a show has changed, or it is time to renew.
 func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	wakes := make(chan struct{}, 1)
 	go func() {
@@ -96,7 +96,8 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 // every is how often the session is renewed.
 func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) }
 
-// look reads how the board differs now. Whom the viewer follows is read again when his badges change: they do when that does.
+// look reads how the board differs now. It reads the followed hosts again when the viewer's badges change, since a follow
+// changes the badges too.
 func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Change, err error) {
 	s := w.service
 	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
@@ -129,8 +130,8 @@ func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Cha
 // not more often than its interval, and may find no engine.
 const badgesWithin = 500 * time.Millisecond
 
-// behind says whether badges do not count yet the live shows that this node knows of. They are about to come: the list waits, so
-// that both are told together.
+// behind reports whether badges do not count yet the live shows that this node knows of. New badges are about to come, so the
+// change waits, and both are sent together.
 func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
 	if w.service.shows.CountLive(w.view.hosts, 0).Sequence <= badges.LiveSequence {
@@ -141,11 +142,11 @@ func (w *watcher) behind(badges *services.Badges) bool {
 		w.waits = now
 	}
 	waited := now.Sub(w.waits)
-	return waited >= 0 && waited < badgesWithin // a clock may be set back
+	return waited >= 0 && waited < badgesWithin // the clock may have been set back
 }
 
-// follow reads whom the viewer follows and with what the board of the session begins. It makes a new session where there is
-// none or where it is over.
+// follow reads the followed hosts and the first line of the session's board. It makes a new session when there is none or it is
+// over.
 func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool) error {
 	s := w.service
 	session := w.session
@@ -157,8 +158,8 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 		return err
 	}
 	w.hosts.Show(read.hosts)
-	// Another subscription or page of the same room may have taken it: then this board is over as well. Who is a guest has a
-	// session without the room already, and is told how the board differs from that.
+	// Another subscription or page may have taken the room: then this board is over as well. A guest's session is without the
+	// room already, and its differences are sent as before.
 	given, taken := session.Made != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
 	if !given || over || !(w.guest && taken) && !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
 		w.guest = given && taken
@@ -176,9 +177,8 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	return nil
 }
 
-// newHosts are the shows of hosts who are followed since the session was made, which had none of them: those that run or are
-// planned, and those that have become replays since. older is how many other replays of theirs stand above the session's first
-// show.
+// newHosts are the shows of hosts followed since the session was made, which has none of them: those that are live or upcoming,
+// and those that have become replays since. older is how many of their other replays are above the session's first show.
 func (w *watcher) newHosts() (moves []mirror.ShowMove, older int) {
 	var since []services.FollowedAuthor
 	for _, host := range w.view.hosts {

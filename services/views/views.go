@@ -19,7 +19,7 @@ import (
 	"tidings/services/store"
 )
 
-// Config is what views need.
+// Config configures views.
 type Config struct {
 	Store  *store.Store
 	Redis  *rdb.Projections
@@ -27,7 +27,7 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Service knows views. It is safe for concurrent use.
+// Service implements views. It is safe for concurrent use.
 type Service struct {
 	store  *store.Store
 	redis  *rdb.Projections
@@ -42,7 +42,7 @@ func New(cfg Config) *Service {
 
 const (
 	maxCodes = 20
-	// clocksDiffer is by how much the host application's clock may be ahead of ours.
+	// clocksDiffer is how far the host application's clock may be ahead of this node's.
 	clocksDiffer = time.Minute
 )
 
@@ -100,7 +100,7 @@ func (s *Service) onItem(name string, view services.View, item string, change fu
 	}, nil
 }
 
-// Touch is the command by which a user looks at a view: what happened up to a time is no longer new for him, without one
+// Touch is the command by which a user looks at a view: what happened up to a time is no longer new for them; without a time,
 // everything that is in it now. INVALID for a time that is in the future and beyond the newest item.
 func (s *Service) Touch(user services.UserID, view services.View, upTo *time.Time) (*jobs.Command, error) {
 	if err := view.Check(); err != nil {
@@ -149,7 +149,7 @@ func (s *Service) List(ctx context.Context, user services.UserID, codes []string
 	return page, err
 }
 
-// Read is one view as a user has it; NOT_FOUND when he never looked at it.
+// Read is one view as a user has it; NOT_FOUND when they never looked at it.
 func (s *Service) Read(ctx context.Context, user services.UserID, view services.View) (services.ViewUnread, error) {
 	access, found, err := s.store.View(ctx, user, view)
 	if err == nil && !found {
@@ -165,8 +165,8 @@ func (s *Service) Read(ctx context.Context, user services.UserID, view services.
 	return list[0], nil
 }
 
-// unread counts what is new for each access: in one round trip where the views are there, else in the three that it takes to
-// find that some are not, to mark them as being built before their facts are read, and to write them.
+// unread counts what is new for each access: in one round trip where Redis has the views. Otherwise it takes three: to find
+// that some are missing, to mark them as being built before their facts are read, and to write them.
 func (s *Service) unread(ctx context.Context, accesses []services.ViewAccess) ([]services.ViewUnread, error) {
 	if len(accesses) == 0 {
 		return nil, nil
@@ -206,8 +206,8 @@ func missing(counts []rdb.ViewCount) (places []int) {
 	return places
 }
 
-// rebuild makes the views that are not there, for the next reader. It does not read them again, which would be one round
-// trip more: SQL counts them for this one.
+// rebuild builds the missing views for the next reader. It does not read them again, which would be one round trip more: SQL
+// counts them for this reader.
 func (s *Service) rebuild(ctx context.Context, accesses []services.ViewAccess, counts []rdb.ViewCount) error {
 	places := missing(counts)
 	if len(places) == 0 {
