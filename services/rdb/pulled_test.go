@@ -231,7 +231,7 @@ var pulledBugs = map[string]injectedBug{
 	"a follow that does not name him":                {scripts: []replacement{{&inboxMerge, "name(KEYS[1], 'F', ARGV[3]) and 1 or 0", "0"}}, known: 9},
 	"a rebuild that names nobody":                    {scripts: []replacement{{&rebuildMerge, "name(KEYS[1], 'F', ARGV[7])\n", ""}}, known: 1},
 	"a rebuild that forgets who was named":           {scripts: []replacement{{&rebuildMerge, "name(KEYS[1], 'F', ARGV[7])\n", "redis.call('HSET', KEYS[1], 'F', '') name(KEYS[1], 'F', ARGV[7])\n"}}, known: 2292},
-	"an inbox lost without them":                     {scripts: []replacement{{&rebuildBegin, "'F', '', 'L', '') -- removals", "'L', '') -- removals"}}, known: 140},
+	"an inbox lost without them":                     {scripts: []replacement{{&rebuildBegin, "rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')", "rm), 'fq', '0', 'ft', '0', 'L', '')"}}, known: 140},
 	"a change without a version":                     {scripts: []replacement{{&namedMerge, "d.n = math.max(now(), d.n + 1)", ""}}, known: 14},
 	"followers named before it is written down":      {world: func(w *world) { w.late = true }, known: 1038},
 }

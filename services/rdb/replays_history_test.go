@@ -277,7 +277,7 @@ var boardBugs = map[string]injectedBug{
 	"a host who is no news":                     {scripts: []replacement{{&inboxMerge, "if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end\n", "name(KEYS[1], 'L', ARGV[4])\n"}}, known: 10},
 	"an old list taken for good":                {scripts: []replacement{keepsList, {&rebuildBegin, "DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])", "DEL', KEYS[1], KEYS[2], KEYS[3])"}, {&rebuildBegin, "DEL', KEYS[2], KEYS[4])", "DEL', KEYS[2])"}}, known: 666},
 	"a list kept beside an inbox that was lost": {scripts: []replacement{keepsList, {&rebuildBegin, "DEL', KEYS[2], KEYS[4])", "DEL', KEYS[2])"}}, known: 973},
-	"hosts kept beside an inbox that was lost":  {scripts: []replacement{{&rebuildBegin, ", 'L', '') -- removals", ") -- removals"}}, known: 125},
+	"hosts kept beside an inbox that was lost":  {scripts: []replacement{{&rebuildBegin, "rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')", "rm), 'fq', '0', 'ft', '0', 'F', '')"}}, known: 125},
 }
 
 func TestTheHistoriesOfBoardsFindEveryInjectedBug(t *testing.T) {
