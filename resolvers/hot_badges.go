@@ -98,17 +98,22 @@ var (
 		"lit":  leaf(func(to []byte, d *services.Dot) []byte { return strconv.AppendBool(to, d.Lit) }),
 	}}
 
-	badgesObject = object[shownBadges]{"Badges", map[string]member[shownBadges]{
+	badgesObject = object[shownBadges]{"Badges", withCountFields(map[string]member[shownBadges]{
 		"id":            leaf(func(to []byte, b *shownBadges) []byte { return appendID(to, services.BadgesType, b.key) }),
 		"version":       leaf(func(to []byte, b *shownBadges) []byte { return appendText(to, b.Version) }),
 		"total":         within(func(b *shownBadges) *services.Count { return &b.Total }, countObject),
-		"homeFeed":      within(func(b *shownBadges) *services.Count { return &b.HomeFeed }, countObject),
 		"notifications": within(func(b *shownBadges) *services.NotificationCounts { return &b.Notifications }, notificationsObject),
 		"siteMessages":  within(func(b *shownBadges) *services.MessageCounts { return &b.SiteMessages }, messagesObject),
-		"announcements": within(func(b *shownBadges) *services.Count { return &b.Announcements }, countObject),
 		"conversations": within(func(b *shownBadges) *services.ConversationCounts { return &b.Conversations }, conversationsObject),
-		"liveBoard":     within(func(b *shownBadges) *services.Count { return &b.LiveBoard }, countObject),
 		"dots":          listed(func(b *shownBadges) []services.Dot { return b.Dots }, dotObject),
 		"quiet":         leaf(func(to []byte, b *shownBadges) []byte { return strconv.AppendBool(to, b.Quiet) }),
-	}}
+	})}
 )
+
+// withCountFields adds the sources that are one count each.
+func withCountFields(members map[string]member[shownBadges]) map[string]member[shownBadges] {
+	for _, field := range services.CountFields {
+		members[field.Name] = within(func(b *shownBadges) *services.Count { return field.Of(b.Badges) }, countObject)
+	}
+	return members
+}

@@ -22,6 +22,21 @@ const (
 // source must come last.
 var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard}
 
+// CountField is a field of the badges that is the one count of a source.
+type CountField struct {
+	Source Source
+	Name   string // in the schema
+	Of     func(*Badges) *Count
+}
+
+// CountFields are the fields of the sources that are one count each, in the order of Badges. Answers, pushes and tests take
+// them from here; a source of several counts has a type of its own.
+var CountFields = []CountField{
+	{SourceHomeFeed, "homeFeed", func(b *Badges) *Count { return &b.HomeFeed }},
+	{SourceAnnouncements, "announcements", func(b *Badges) *Count { return &b.Announcements }},
+	{SourceLiveBoard, "liveBoard", func(b *Badges) *Count { return &b.LiveBoard }},
+}
+
 // PackSources packs a set of sources into a number, by their positions in Sources.
 func PackSources(sources map[Source]bool) (bits uint64) {
 	for source, has := range sources {

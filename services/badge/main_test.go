@@ -47,7 +47,11 @@ func (n node) holds(badges *services.Badges) {
 	if err := services.CheckVersion("version", badges.Version); err != nil {
 		n.TB.Error(err)
 	}
-	sum := services.Sum(badges.HomeFeed, badges.Notifications.Total, badges.SiteMessages.Total, badges.Announcements, badges.Conversations.Total, badges.LiveBoard)
+	parts := []services.Count{badges.Notifications.Total, badges.SiteMessages.Total, badges.Conversations.Total}
+	for _, field := range services.CountFields {
+		parts = append(parts, *field.Of(badges))
+	}
+	sum := services.Sum(parts...)
 	if sum != badges.Total {
 		n.TB.Errorf("the total is %+v, its parts make %+v", badges.Total, sum)
 	}

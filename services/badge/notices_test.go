@@ -55,7 +55,8 @@ func TestNoticesAreRendered(t *testing.T) {
 		{services.NoticeState{Version: 1, Position: 10}, 2, 1, noon.Add(2 * time.Hour), [2]bool{true, false}, map[string]uint64{"wallet": 25}},
 		{services.NoticeState{Version: 1, Position: 30}, 1, 0, time.Time{}, [2]bool{true, true}, nil},
 	} {
-		document := rdb.Document{Ready: true, N: 5, Notice: c.state, Segments: services.SegmentState{Bits: c.bits}, DotsSeen: c.clearing}
+		document := rdb.Document{Ready: true, N: 5, DotsSeen: c.clearing}
+		document.Notice, document.Segments.Bits = c.state, c.bits
 		badges := (&view{settings: &settings{sources: shownSources}, document: document, moment: moment{now: noon, risen: noon, notices: notices}}).render()
 		if badges.Announcements.Value != c.count || badges.Total.Value != c.count || !badges.NextAt.Equal(c.next) {
 			t.Errorf("%+v: %+v, next at %s", c, badges.Announcements, badges.NextAt)

@@ -34,10 +34,12 @@ func faceOf(badges *services.Badges) uint64 {
 		_, _ = hash.WriteString(count.Display)
 	}
 	for _, one := range []*services.Count{
-		&badges.Total, &badges.HomeFeed, &badges.Announcements, &badges.LiveBoard, &badges.SiteMessages.Total,
-		&badges.Conversations.Total, &badges.Conversations.Mentions, &badges.Notifications.Total,
+		&badges.Total, &badges.SiteMessages.Total, &badges.Conversations.Total, &badges.Conversations.Mentions, &badges.Notifications.Total,
 	} {
 		count(one)
+	}
+	for _, field := range services.CountFields {
+		count(field.Of(badges))
 	}
 	for _, category := range services.Categories {
 		count(badges.Notifications.Of(category))

@@ -116,7 +116,7 @@ func TestFacesDiffer(t *testing.T) {
 	if faceOf(state()) != same || same == 0 {
 		t.Error("one state has two numbers, or none")
 	}
-	for i, change := range []func(b *services.Badges){
+	changes := []func(b *services.Badges){
 		func(b *services.Badges) { b.Total.Value = 2 },
 		func(b *services.Badges) { b.HomeFeed.Precision = services.AtLeast },
 		func(b *services.Badges) { b.Announcements.InTotal = false },
@@ -128,7 +128,11 @@ func TestFacesDiffer(t *testing.T) {
 		func(b *services.Badges) { b.SiteMessages.Types[0].Count.Value = 0 },
 		func(b *services.Badges) { b.Dots[0].Lit = true },
 		func(b *services.Badges) { b.Quiet = true },
-	} {
+	}
+	for _, field := range services.CountFields {
+		changes = append(changes, func(b *services.Badges) { field.Of(b).Value = 7 })
+	}
+	for i, change := range changes {
 		changed := state()
 		if change(changed); faceOf(changed) == same {
 			t.Errorf("change %d is not seen", i)

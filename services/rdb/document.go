@@ -40,16 +40,13 @@ type Document struct {
 	Pulled        []services.FollowedAuthor   // authors whose posts are not in FeedCount, in no order
 	PulledCount   services.PulledCount        // the node's counts of Pulled at rendering
 	Hosts         []services.FollowedAuthor   // authors whose shows are on the board, in no order
-	LiveSeen      uint64                      // live board: shows that went live up to this version of the changelog were seen
 	LiveCount     services.LiveCount          // the node's counts of Hosts at rendering
 	Notifications []services.CategoryCounts   // of services.Categories, in that order
 	Messages      []services.MessageTypeState // of the configured types, in that order
-	Notice        services.NoticeState
-	Segments      services.SegmentState
 	// dot -> the raise (us) that the user has dismissed; nil or absent: none since Notice.DotsFrom
 	DotsSeen      map[string]uint64
-	Policy        services.DisplayPolicy
 	Conversations services.ConversationSums
+	Registered
 }
 
 // Documents reads the badge documents of the users, in their order, by one HMGET each in one round trip.

@@ -48,10 +48,9 @@ func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
 		register(leavesOnField, unborn, `^%d+$`)
 	}
 	l.plain = len(l.fields)
-	register(noticeField, unborn, `^%d+;%d+;%d+$`)
-	register(segmentField, unborn, `^%d+;%d+$`)
-	register(policyField, unborn, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`)
-	register(liveField, unborn, `^%d+;$`)
+	for _, fixed := range fixedRegisters {
+		register(fixed.field, unborn, fixed.pattern)
+	}
 	for _, category := range services.Categories {
 		register(countsField(category), unborn, countsPattern)
 		register(newestField(category), "", placePattern) // both are written together
@@ -185,20 +184,13 @@ func (l *layout) parse(values []any, epoch string) Document {
 
 // registers reads the fixed versioned fields, in the order of newLayout.
 func (p *parser) registers(l *layout, d *Document) {
-	var version, a, b string
-	p.parts(&version, &a, &b)
-	d.Notice = services.NoticeState{Version: p.numberOf(version), Position: p.numberOf(a), DotsFrom: p.numberOf(b)}
-	p.parts(&version, &a)
-	d.Segments = services.SegmentState{Version: p.numberOf(version)}
-	bits, err := strconv.ParseUint(a, 10, 64)
-	p.failed = p.failed || err != nil
-	d.Segments.Bits = bits
-	d.Policy = p.policy()
-	d.LiveSeen = p.liveSeen()
+	var version, a string
+	p.registered(&d.Registered)
 	d.Notifications = make([]services.CategoryCounts, 0, len(services.Categories))
 	for _, category := range services.Categories {
 		counts := services.CategoryCounts{}
 		if text := p.next(); text != unborn {
+			var err error
 			counts, err = parseCounts(text)
 			p.failed = p.failed || err != nil
 		}

@@ -41,6 +41,34 @@ const (
 	leavesOnField = "Cx"
 )
 
+// fixedRegister is a versioned field that every document has, whatever is configured, with the pattern of a whole value.
+type fixedRegister struct{ field, pattern string }
+
+// fixedRegisters lists them.
+var fixedRegisters = []fixedRegister{
+	{noticeField, `^%d+;%d+;%d+$`},
+	{segmentField, `^%d+;%d+$`},
+	{policyField, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`},
+	{liveField, `^%d+;$`},
+}
+
+// Registered holds the values of the fixed registers.
+type Registered struct {
+	Notice   services.NoticeState
+	Segments services.SegmentState
+	Policy   services.DisplayPolicy
+	LiveSeen uint64 // live board: shows that went live up to this version of the changelog were seen
+}
+
+// registered reads the fixed registers, in the order of fixedRegisters. It calls the parsers directly: calls through a table
+// would make each document escape to the heap.
+func (p *parser) registered(r *Registered) {
+	r.Notice = p.notice()
+	r.Segments = p.segments()
+	r.Policy = p.policy()
+	r.LiveSeen = p.liveSeen()
+}
+
 // countsField and newestField contain a letter for the category: every document has them.
 func countsField(category services.Category) string { return CountsPrefix + string(category[:1]) }
 func newestField(category services.Category) string { return "H" + string(category[:1]) }
@@ -119,6 +147,20 @@ func PolicyRegister(policy services.DisplayPolicy) Register {
 
 // LiveSeenRegister is the versioned field with the changelog version up to which the live board was seen.
 func LiveSeenRegister(version uint64) Register { return Register{liveField, registerValue(version)} }
+
+func (p *parser) notice() services.NoticeState {
+	var version, position, from string
+	p.parts(&version, &position, &from)
+	return services.NoticeState{Version: p.numberOf(version), Position: p.numberOf(position), DotsFrom: p.numberOf(from)}
+}
+
+func (p *parser) segments() services.SegmentState {
+	var version, text string
+	p.parts(&version, &text)
+	bits, err := strconv.ParseUint(text, 10, 64) // all 64 are used, which number refuses
+	p.failed = p.failed || err != nil
+	return services.SegmentState{Version: p.numberOf(version), Bits: bits}
+}
 
 func (p *parser) liveSeen() (version uint64) {
 	text := p.next()
