@@ -1,4 +1,5 @@
-// Package store holds the facts of the features in SQL: what happened, as it was told. Everything else is derived from it.
+// Package store holds the facts of the features in SQL: what happened, as clients and the host reported it. Everything else is
+// derived from it.
 //
 // Its statements run by services/sql, whose promises are its own: a write that was answered is on disk, and what one
 // transaction writes is there whole or not at all, on both engines.
