@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/social"
+	"tidings/services/importer"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -37,7 +37,7 @@ func TestTheRawRowsAreWhatIsImported(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := services.NewIDClock(services.SystemClock{}, 1)
-	report, err := social.ImportPosts(t.Context(), s, ids, []services.PostKind{services.PostKindPost}, social.ImportOptions{File: file, Quiet: true})
+	report, err := importer.Posts(t.Context(), s, ids, []services.PostKind{services.PostKindPost}, importer.Options{File: file, Quiet: true})
 	if err != nil || report.New != count {
 		t.Fatalf("%+v, %v", report, err)
 	}

@@ -11,10 +11,10 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/importer"
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/node"
-	"tidings/services/social"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -41,7 +41,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	// A second Ctrl-C ends the process at once, because a read of the standard input cannot be cancelled.
 	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })()
 	file, _ := out.(*os.File)
-	opts := social.ImportOptions{
+	opts := importer.Options{
 		File: command.Import.File, Both: command.Import.Both, Prefix: command.Import.Prefix, Quiet: command.Import.Quiet,
 		Input: in, Out: out, Terminal: isTerminal(file),
 	}
@@ -59,7 +59,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 }
 
 // importFile runs the command's import of the file.
-func importFile(ctx context.Context, db *store.Store, command Command, opts social.ImportOptions) (report social.ImportReport, err error) {
+func importFile(ctx context.Context, db *store.Store, command Command, opts importer.Options) (report importer.Report, err error) {
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	refill := func(err error) error {
 		// Redis still holds feeds without the imported data.
@@ -73,24 +73,24 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 	}
 	switch command.Name {
 	case "import messages":
-		return social.ImportMessages(ctx, db, ids, command.Config.SiteMessageTypes, opts)
+		return importer.Messages(ctx, db, ids, command.Config.SiteMessageTypes, opts)
 	case "import posts":
 		kinds, _ := node.FeedKinds(command.Config.FeedKinds) // checked with the settings
-		report, err = social.ImportPosts(ctx, db, ids, kinds, opts)
+		report, err = importer.Posts(ctx, db, ids, kinds, opts)
 		if report.New > 0 || report.ResumedAfter > 0 {
 			err = refill(err)
 		}
 		return report, err
 	case "import shows":
 		if command.Import.Factor == 0 {
-			return social.ImportShows(ctx, db, ids, opts)
+			return importer.Shows(ctx, db, ids, opts)
 		}
 		// Only facts and jobs are written here: the nodes on the same database project them.
 		carrying := fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{DB: db.DB}), Store: db, Clock: services.SystemClock{}, IDs: ids})
 		service := live.New(live.Config{Store: db, Fanout: carrying, IDs: ids, Clock: services.SystemClock{}})
-		return social.ReplayShows(ctx, db, service, command.Import.Factor, opts)
+		return importer.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}
-	report, err = social.ImportFollows(ctx, db, ids, opts)
+	report, err = importer.Follows(ctx, db, ids, opts)
 	if report.New > 0 || report.ResumedAfter > 0 {
 		err = errors.Join(refill(err), fanout.QueueModes(context.WithoutCancel(ctx), db))
 	}

@@ -1,4 +1,4 @@
-// Package social is people: who follows, mutes, blocks and hides from whom, profiles, and the import of follow graphs.
+// Package social is people: follows, mutes, blocks, hidden authors and hosts, and profiles.
 //
 // A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the
 // job. The host application is the authority on users: what it names exists from then on, and so does the user of a token.

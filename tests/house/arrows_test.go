@@ -32,6 +32,7 @@ var lines = map[string]int{
 	"web":                1,
 	"graph":              2,
 	"dataloader":         2,
+	"services/importer":  2,
 	"services/social":    3,
 	"services/feed":      3,
 	"services/badge":     3,

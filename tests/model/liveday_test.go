@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/importer"
 	"tidings/services/live/livetest"
 	"tidings/services/redis/redistest"
-	"tidings/services/social"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
@@ -28,7 +28,7 @@ func TestADayOfShows(t *testing.T) {
 	database := sqltest.SQLite(t)
 	d := livetest.NewDay(time.Now(), livetest.Size{Shows: shows, Live: 60, Hosts: 150, Viewers: 80, Most: 140}, 5)
 	folder := t.TempDir()
-	importing := func(name string, write func(to *bytes.Buffer) error, take func(db *store.Store, ids *services.IDClock, opts social.ImportOptions) (social.ImportReport, error)) {
+	importing := func(name string, write func(to *bytes.Buffer) error, take func(db *store.Store, ids *services.IDClock, opts importer.Options) (importer.Report, error)) {
 		t.Helper()
 		var text bytes.Buffer
 		file := filepath.Join(folder, name)
@@ -43,7 +43,7 @@ func TestADayOfShows(t *testing.T) {
 		if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		report, err := take(db, services.NewIDClock(services.SystemClock{}, 1), social.ImportOptions{File: file, Batch: 400})
+		report, err := take(db, services.NewIDClock(services.SystemClock{}, 1), importer.Options{File: file, Batch: 400})
 		if err != nil || report.Bad > 0 || report.New != report.Rows {
 			t.Fatalf("%s: %s, %v", name, report, err)
 		}
@@ -51,13 +51,13 @@ func TestADayOfShows(t *testing.T) {
 	showsOf := func(from, until int) {
 		t.Helper()
 		importing(fmt.Sprint("shows-", from), func(to *bytes.Buffer) error { return d.WriteShows(to, from, until) },
-			func(db *store.Store, ids *services.IDClock, opts social.ImportOptions) (social.ImportReport, error) {
-				return social.ImportShows(t.Context(), db, ids, opts)
+			func(db *store.Store, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
+				return importer.Shows(t.Context(), db, ids, opts)
 			})
 	}
 	importing("follows", func(to *bytes.Buffer) error { return d.WriteFollows(to) },
-		func(db *store.Store, ids *services.IDClock, opts social.ImportOptions) (social.ImportReport, error) {
-			return social.ImportFollows(t.Context(), db, ids, opts)
+		func(db *store.Store, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
+			return importer.Follows(t.Context(), db, ids, opts)
 		})
 	serve := func() *world.Node {
 		n := world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), Manual: true})

@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"bytes"
@@ -65,13 +65,13 @@ func (im *importer) read(path string) string {
 }
 
 // run imports into the database, or into what stands before it.
-func (im *importer) run(db ImportStore, opts ImportOptions) (ImportReport, error) {
+func (im *importer) run(db Store, opts Options) (Report, error) {
 	im.out.Reset()
 	opts.Out, opts.Clock = &im.out, im
-	return ImportFollows(im.t.Context(), db, services.NewIDClock(im, 1), opts)
+	return Follows(im.t.Context(), db, services.NewIDClock(im, 1), opts)
 }
 
-func (im *importer) must(opts ImportOptions) ImportReport {
+func (im *importer) must(opts Options) Report {
 	im.t.Helper()
 	report, err := im.run(im.db, opts)
 	if err != nil {
@@ -126,8 +126,8 @@ func TestImportFollows(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, open func() *store.Store) {
 		im := newImporter(t, open())
 		path := im.file("follows.csv", "follower,followee,since\nalice,bob\n\n# a remark\n alice , carol ,2026-01-02T03:04:05.678Z\r\n\"bob\",\"alice\",\nalice,bob,2020-01-01T00:00:00+02:00\ncarol,bob\n")
-		got := im.must(ImportOptions{File: path})
-		if want := (ImportReport{What: "follows", Lines: 8, Rows: 5, New: 4, Duplicates: 1}); got != want {
+		got := im.must(Options{File: path})
+		if want := (Report{What: "follows", Lines: 8, Rows: 5, New: 4, Duplicates: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		now := services.PostIDAt(im.now)
@@ -146,8 +146,8 @@ func TestImportFollows(t *testing.T) {
 
 		// What exists stays as it is, and an import that came to its end starts anew.
 		im.now = im.now.Add(time.Hour)
-		again := im.must(ImportOptions{File: path})
-		if want := (ImportReport{What: "follows", Lines: 8, Rows: 5, Duplicates: 5}); again != want {
+		again := im.must(Options{File: path})
+		if want := (Report{What: "follows", Lines: 8, Rows: 5, Duplicates: 5}); again != want {
 			t.Errorf("again: got %+v, want %+v", again, want)
 		}
 		if diff := cmp.Diff(follows, im.follows("alice", "bob", "carol")); diff != "" {
@@ -160,8 +160,8 @@ func TestImportBothWaysWithPrefix(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, open func() *store.Store) {
 		im := newImporter(t, open())
 		path := im.file("friends.csv", "id_1,id_2\n1,2\n2,1\n1,3\n")
-		got := im.must(ImportOptions{File: path, Both: true, Prefix: "u-"})
-		if want := (ImportReport{What: "follows", Lines: 4, Rows: 3, New: 4, Duplicates: 2}); got != want {
+		got := im.must(Options{File: path, Both: true, Prefix: "u-"})
+		if want := (Report{What: "follows", Lines: 4, Rows: 3, New: 4, Duplicates: 2}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		if diff := cmp.Diff([]string{"u-1>u-2", "u-1>u-3", "u-2>u-1", "u-3>u-1"}, im.pairs("u-1", "u-2", "u-3", "1", "2", "3")); diff != "" {
@@ -187,7 +187,7 @@ func TestImportFormsOfFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			got := im.must(ImportOptions{File: im.file("f", text)})
+			got := im.must(Options{File: im.file("f", text)})
 			if got.Rows != 2 || got.New != 2 || got.Bad != 0 {
 				t.Errorf("got %+v\n%s", got, im.out.String())
 			}
@@ -202,7 +202,7 @@ func TestImportFormsOfFiles(t *testing.T) {
 func TestImportRefusesAReversedHeader(t *testing.T) {
 	im := sqliteImporter(t)
 	file := im.file("friends.csv", "user_id,follower_id\nalice,bob\n")
-	got, err := im.run(im.db, ImportOptions{File: file})
+	got, err := im.run(im.db, Options{File: file})
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "user_id,follower_id") || got.Rows != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -214,7 +214,7 @@ func TestImportRefusesAReversedHeader(t *testing.T) {
 func TestImportEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "\n", "follower,followee\n", zip(t, "")} {
 		im := sqliteImporter(t)
-		if got := im.must(ImportOptions{File: im.file("f", text)}); got.Rows != 0 || got.Bad != 0 {
+		if got := im.must(Options{File: im.file("f", text)}); got.Rows != 0 || got.Bad != 0 {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
@@ -227,21 +227,21 @@ func TestImportIsNotLimited(t *testing.T) {
 	for i := range 2_500 {
 		fmt.Fprintf(&text, "alice,friend%d\n", i)
 	}
-	if got := im.must(ImportOptions{File: im.file("f", text.String()), Batch: 700}); got.New != 2_500 {
+	if got := im.must(Options{File: im.file("f", text.String()), Batch: 700}); got.New != 2_500 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestImportFromStandardInput(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.must(ImportOptions{File: "-", Input: strings.NewReader(zip(t, "alice,bob\nalice,alice\n"))})
-	if want := (ImportReport{What: "follows", Lines: 2, Rows: 1, New: 1, Bad: 1, BadFile: "import-follows.bad"}); got != want {
+	got := im.must(Options{File: "-", Input: strings.NewReader(zip(t, "alice,bob\nalice,alice\n"))})
+	if want := (Report{What: "follows", Lines: 2, Rows: 1, New: 1, Bad: 1, BadFile: "import-follows.bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if text := im.read("import-follows.bad"); !strings.Contains(text, "alice,alice\n") {
 		t.Errorf("the bad lines: %q", text)
 	}
-	if _, err := im.run(im.db, ImportOptions{File: "-"}); services.CodeOf(err) != services.Invalid {
+	if _, err := im.run(im.db, Options{File: "-"}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("without an input: %v", err)
 	}
 }
@@ -269,14 +269,14 @@ func TestImportFaults(t *testing.T) {
 		"not our columns": {im.file("noise.csv", noise.String()), "not one of its first 1000 lines", services.Invalid},
 		"no room for bad": {blocked, "bad lines cannot be put aside", services.Unavailable},
 	} {
-		_, err := im.run(im.db, ImportOptions{File: c.file})
+		_, err := im.run(im.db, Options{File: c.file})
 		if services.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.word) {
 			t.Errorf("%s: %s: %v", name, services.CodeOf(err), err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := ImportFollows(ctx, im.db, services.NewIDClock(im, 1), ImportOptions{File: im.file("f", "alice,bob\n")}); err == nil {
+	if _, err := Follows(ctx, im.db, services.NewIDClock(im, 1), Options{File: im.file("f", "alice,bob\n")}); err == nil {
 		t.Error("an import that was called off says nothing")
 	}
 	if got := im.pairs("alice", "bob"); slices.Contains(got, "bob>alice") {
@@ -285,7 +285,7 @@ func TestImportFaults(t *testing.T) {
 }
 
 func TestReportForPersons(t *testing.T) {
-	for want, report := range map[string]ImportReport{
+	for want, report := range map[string]Report{
 		"289,003 rows: 578,006 follows are new, 0 existed already; 15.2 s": {What: "follows", Rows: 289_003, New: 578_006, Took: 15_240 * time.Millisecond},
 		"after line 1,000: 7 rows: 3 posts are new, 4 existed already; 1,234,567 bad lines are in f.bad; 0.0 s": {
 			What: "posts", ResumedAfter: 1000, Rows: 7, New: 3, Duplicates: 4, Bad: 1_234_567, BadFile: "f.bad"},
@@ -307,7 +307,7 @@ func TestBadLinesArePrivate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		im.must(ImportOptions{File: path})
+		im.must(Options{File: path})
 		info, err := os.Stat(path + ".bad")
 		if err != nil {
 			t.Fatal(err)

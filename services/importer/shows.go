@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"bytes"
@@ -24,18 +24,18 @@ var shows = form{
 
 // ShowStore is what an import of shows needs of the database.
 type ShowStore interface {
-	ImportStore
+	Store
 	// ImportedShows finds shows by the names that an import gave them.
 	ImportedShows(ctx context.Context, keys []string) (map[string]services.Show, error)
 	// Authors gives those authors who are or were more than small.
-	Authors(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.Author, error)
-	// Users gives people by their numbers.
-	Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error)
+	Authors(ctx context.Context, users []services.UserID) (map[services.UserID]services.Author, error)
+	// Users gives people by their IDs.
+	Users(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error)
 }
 
 // showImport is one import of shows under way.
 type showImport struct {
-	*importRun
+	*fileRun
 	stored ShowStore
 	ids    interface{ Next() services.PostID }
 	keys   *keyTable
@@ -44,19 +44,19 @@ type showImport struct {
 	bytes int       // of its lines
 }
 
-// ImportShows takes the shows of a file of JSON Lines into the database, with the times that the file gives them: what is over
+// Shows takes the shows of a file of JSON Lines into the database, with the times that the file gives them: what is over
 // is a replay, what was cancelled is on no board, what has started runs, and the rest is upcoming. A show goes in once, by its
 // key, however often a file names it; a key that is another host's show already is a bad line. Nobody is reminded of
-// anything. What is active is closed at its time when nothing else is told of it. Every node reads all shows anew after each
+// anything. What is active is closed at its time when nothing else is reported of it. Every node reads all shows anew after each
 // batch; shows of hosts who never had one are on boards as soon as their followers' documents name them. A file that came to
 // its end is in: imported again it brings nothing. Bad lines, and what stands after a file that broke off, are as in
 // ImportFollows.
-func ImportShows(ctx context.Context, db ShowStore, ids interface{ Next() services.PostID }, opts ImportOptions) (ImportReport, error) {
+func Shows(ctx context.Context, db ShowStore, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
-		return ImportReport{}, err
+		return Report{}, err
 	}
-	return run.all(ctx, &showImport{importRun: run, stored: db, ids: ids, keys: newKeyTable(opts.Prefix)})
+	return run.all(ctx, &showImport{fileRun: run, stored: db, ids: ids, keys: newKeyTable(opts.Prefix)})
 }
 
 func (im *showImport) full() bool {
@@ -95,7 +95,7 @@ func (im *showImport) commit(ctx context.Context, line int64) (err error) {
 	im.report.New += int64(len(planned))
 	im.report.Duplicates += int64(len(im.batch) - len(planned))
 	im.batch, im.bytes = im.batch[:0], 0
-	im.tell()
+	im.showProgress()
 	return nil
 }
 
@@ -133,14 +133,14 @@ func (im *showImport) write(ctx context.Context, planned []store.ImportedShow, l
 		return err
 	}
 	fresh := im.keys.fresh()
-	var numbers map[string]services.UserID
+	var users map[string]services.UserID
 	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
-		if numbers, err = tx.EnsureUsers(ctx, fresh); err != nil {
+		if users, err = tx.EnsureUsers(ctx, fresh); err != nil {
 			return err
 		}
 		numbered := slices.Clone(planned)
 		for i := range numbered {
-			numbered[i].Host = im.keys.number(int32(numbered[i].Host), numbers)
+			numbered[i].Host = im.keys.id(int32(numbered[i].Host), users)
 		}
 		if err := im.insert(ctx, tx, numbered); err != nil || im.source.identity == "" {
 			return err
@@ -149,7 +149,7 @@ func (im *showImport) write(ctx context.Context, planned []store.ImportedShow, l
 		return tx.SetImportProgress(ctx, im.source.identity, max(line, im.report.Lines))
 	})
 	if err == nil {
-		im.keys.learn(numbers)
+		im.keys.learn(users)
 	}
 	return err
 }

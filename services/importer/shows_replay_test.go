@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"context"
@@ -85,11 +85,11 @@ func newRehearsal(t *testing.T, w *fanouttest.World) rehearsal {
 }
 
 // again replays a file until it ends or has waited so many times.
-func (r rehearsal) again(file string, waits int) (ImportReport, error) {
+func (r rehearsal) again(file string, waits int) (Report, error) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())
 	defer end()
-	return ReplayShows(ctx, r.db, telling{r.w}, 60, ImportOptions{File: file, Out: &r.out, Clock: r.w.Clock, sleep: func(ctx context.Context, d time.Duration) error {
+	return ReplayShows(ctx, r.db, telling{r.w}, 60, Options{File: file, Out: &r.out, Clock: r.w.Clock, sleep: func(ctx context.Context, d time.Duration) error {
 		if waits--; waits < 0 {
 			end()
 			return ctx.Err()

@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ var posts = form{
 
 // PostStore is what an import of posts needs of the database.
 type PostStore interface {
-	ImportStore
+	Store
 	// ImportedPosts finds posts by the names that an import gave them.
 	ImportedPosts(ctx context.Context, keys []string) (map[string]services.Post, error)
 	// Posts finds posts by their ids.
@@ -46,7 +46,7 @@ type postRow struct {
 
 // postImport is one import of posts under way.
 type postImport struct {
-	*importRun
+	*fileRun
 	stored PostStore
 	ids    interface{ Next() services.PostID }
 	kinds  []services.PostKind // that enter home feeds
@@ -56,17 +56,17 @@ type postImport struct {
 	bytes int       // of its lines
 }
 
-// ImportPosts takes the posts of a file of JSON Lines into the database. A post has the time that the file gives it, to the
+// Posts takes the posts of a file of JSON Lines into the database. A post has the time that the file gives it, to the
 // millisecond; of those of one millisecond the later line is the newer post, whatever was there before. A post with a key
 // goes in once, however often a file names it, and further lines can answer it; what answers a post is a comment, what
 // answers a comment or a reply is a reply. Nobody is notified of anything, and no jobs are queued: what is imported is the
 // past. A file that came to its end is in: imported again it brings nothing. kinds are those that enter home feeds. Bad lines, and what stands after a file that broke off, are as in ImportFollows.
-func ImportPosts(ctx context.Context, db PostStore, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts ImportOptions) (ImportReport, error) {
+func Posts(ctx context.Context, db PostStore, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
 	run, err := newRun(db, opts, posts)
 	if err != nil {
-		return ImportReport{}, err
+		return Report{}, err
 	}
-	return run.all(ctx, &postImport{importRun: run, stored: db, ids: ids, kinds: kinds, keys: newKeyTable(opts.Prefix)})
+	return run.all(ctx, &postImport{fileRun: run, stored: db, ids: ids, kinds: kinds, keys: newKeyTable(opts.Prefix)})
 }
 
 func (im *postImport) full() bool {
@@ -158,7 +158,7 @@ func (im *postImport) commit(ctx context.Context, line int64) (err error) {
 	im.report.New += int64(len(planned))
 	im.report.Duplicates += int64(len(im.batch) - len(planned))
 	im.batch, im.bytes = im.batch[:0], 0
-	im.tell()
+	im.showProgress()
 	return nil
 }
 
@@ -169,15 +169,15 @@ func (im *postImport) write(ctx context.Context, planned []store.ImportedPost, l
 		return err
 	}
 	fresh := im.keys.fresh()
-	var numbers map[string]services.UserID
+	var users map[string]services.UserID
 	numbered := make([]store.ImportedPost, len(planned))
 	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
-		if numbers, err = tx.EnsureUsers(ctx, fresh); err != nil {
+		if users, err = tx.EnsureUsers(ctx, fresh); err != nil {
 			return err
 		}
 		for i, post := range planned {
 			numbered[i] = post
-			numbered[i].Author = im.keys.number(int32(post.Author), numbers)
+			numbered[i].Author = im.keys.id(int32(post.Author), users)
 		}
 		// In the order of the table's key: the index grows at one place.
 		slices.SortFunc(numbered, func(a, b store.ImportedPost) int { return int(int64(a.ID) - int64(b.ID)) })
@@ -195,7 +195,7 @@ func (im *postImport) write(ctx context.Context, planned []store.ImportedPost, l
 		return tx.SetImportProgress(ctx, im.source.identity, max(line, im.report.Lines))
 	})
 	if err == nil {
-		im.keys.learn(numbers)
+		im.keys.learn(users)
 	}
 	return err
 }

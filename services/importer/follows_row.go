@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"bytes"
@@ -82,20 +82,6 @@ func split(line []byte) ([][]byte, error) {
 	return fields, nil
 }
 
-// keyTable gives each key of the file a small place, so that a row is three numbers, and remembers the user numbers of
-// the keys that are in the database. Keys are looked up as they stand in the file, without the prefix.
-type keyTable struct {
-	prefix  string
-	places  map[string]int32
-	keys    []string // with the prefix
-	numbers []services.UserID
-	known   int // keys[:known] have their numbers
-}
-
-func newKeyTable(prefix string) *keyTable {
-	return &keyTable{prefix: prefix, places: map[string]int32{}}
-}
-
 // row reads a line. The error says what is wrong with it.
 func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
 	if len(line) > maxLineBytes {
@@ -136,47 +122,4 @@ func readSince(text string, newest services.PostID) (services.PostID, error) {
 		return 0, services.Errorf(services.Invalid, "since is %s: it lies before 1970 or in the future", services.Quote(text))
 	}
 	return services.PostIDAt(moment), nil
-}
-
-func (k *keyTable) check(field []byte) error {
-	if _, found := k.places[string(field)]; found {
-		return nil
-	}
-	if len(field) == 0 {
-		return services.Errorf(services.Invalid, "a key is empty")
-	}
-	return services.CheckUserKey(k.prefix + string(field))
-}
-
-func (k *keyTable) place(field []byte) int32 {
-	place, found := k.places[string(field)]
-	if !found {
-		place = int32(len(k.keys))
-		k.places[string(field)] = place
-		k.keys = append(k.keys, k.prefix+string(field))
-	}
-	return place
-}
-
-// fresh lists the keys whose numbers are not known yet.
-func (k *keyTable) fresh() []string { return k.keys[k.known:] }
-
-// number is the user's number, from the table or from those that the transaction has just told.
-func (k *keyTable) number(place int32, told map[string]services.UserID) services.UserID {
-	if int(place) < k.known {
-		return k.numbers[place]
-	}
-	return told[k.keys[place]]
-}
-
-// learn takes over what a transaction told, after its commit. A table that has become large is emptied.
-func (k *keyTable) learn(told map[string]services.UserID) {
-	if len(k.keys) > mostKeys {
-		*k = *newKeyTable(k.prefix)
-		return
-	}
-	for _, key := range k.keys[k.known:] {
-		k.numbers = append(k.numbers, told[key])
-	}
-	k.known = len(k.keys)
 }

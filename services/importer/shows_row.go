@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"context"

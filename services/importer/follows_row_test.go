@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"strings"
@@ -133,15 +133,15 @@ func TestKeyTableLearns(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := map[string]services.UserID{"u1": 11, "u2": 12}
-	if fresh := strings.Join(table.fresh(), " "); fresh != "u1 u2" || table.number(first.followee, told) != 12 {
-		t.Errorf("before: fresh %q, number %d", fresh, table.number(first.followee, told))
+	if fresh := strings.Join(table.fresh(), " "); fresh != "u1 u2" || table.id(first.followee, told) != 12 {
+		t.Errorf("before: fresh %q, ID %d", fresh, table.id(first.followee, told))
 	}
 	table.learn(told)
 	second, err := table.row([]byte("2,3"), testNewest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fresh := strings.Join(table.fresh(), " "); fresh != "u3" || table.number(second.follower, nil) != 12 || table.number(second.followee, map[string]services.UserID{"u3": 13}) != 13 {
+	if fresh := strings.Join(table.fresh(), " "); fresh != "u3" || table.id(second.follower, nil) != 12 || table.id(second.followee, map[string]services.UserID{"u3": 13}) != 13 {
 		t.Errorf("after: fresh %q", fresh)
 	}
 	table.keys = make([]string, mostKeys+1)

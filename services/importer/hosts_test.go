@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 		w.Clock.Advance(time.Second)
 		im.now = w.Clock.Now()
 		keys, lines := oneOfEach(names, im.now)
-		im.mustShows(ImportOptions{File: im.file("f.jsonl", lines)})
+		im.mustShows(Options{File: im.file("f.jsonl", lines)})
 		if waits, _, _, err := jobs.JobCounts(t.Context(), w.Store.DB); err != nil || waits != 2*hosts+1 {
 			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
 		}
@@ -107,7 +107,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 		}
 		w.Agree(readers...)
 		// Whoever is imported again is known: at once, with no job for the host.
-		im.mustShows(ImportOptions{File: im.file("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
+		im.mustShows(Options{File: im.file("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
 		if _, shows := im.imported("again"); shows["again"].Version == 0 {
 			t.Errorf("the next show of a named host waits: %+v", shows["again"])
 		}

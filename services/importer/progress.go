@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ const (
 	barWidth  = 24
 )
 
-// progress tells how far an import is: a bar on a terminal, a line each 5 s elsewhere. How much is left is taken from the
+// progress shows how far an import is: a bar on a terminal, a line each 5 s elsewhere. How much is left is taken from the
 // bytes of the file as it is stored.
 type progress struct {
 	out      io.Writer
@@ -29,7 +29,7 @@ type progress struct {
 	drawn    int    // letters of the bar that stand
 }
 
-func newProgress(opts ImportOptions, size int64, started time.Time) *progress {
+func newProgress(opts Options, size int64, started time.Time) *progress {
 	p := &progress{out: opts.Out, now: opts.Clock.Now, size: size, started: started, last: started, terminal: opts.Terminal, unit: opts.formOf().unit}
 	if opts.Quiet {
 		p.out = io.Discard
@@ -43,21 +43,21 @@ func (p *progress) resumed(bytes int64) {
 	p.started = p.now()
 }
 
-// show tells the state after a batch, unless it did so a moment ago.
-func (p *progress) show(report ImportReport, bytes int64) {
+// show draws the state after a batch, unless it did so a moment ago.
+func (p *progress) show(report Report, bytes int64) {
 	if now := p.now(); p.due(now) {
 		p.draw(p.text(report, bytes, now.Sub(p.started)))
 	}
 }
 
-// showAt tells how far a replay is: which of its events was the last, and when that was.
-func (p *progress) showAt(report ImportReport, event, events int64, at time.Time) {
+// showAt draws how far a replay is: which of its events was the last, and when that was.
+func (p *progress) showAt(report Report, event, events int64, at time.Time) {
 	if p.due(p.now()) {
 		p.draw(fmt.Sprintf("%s  %s of %s events  %s %s", at.UTC().Format(time.RFC3339), humanize.Comma(event), humanize.Comma(events), humanize.Comma(report.New), p.unit))
 	}
 }
 
-// due says whether it is time to tell again.
+// due says whether it is time to draw again.
 func (p *progress) due(now time.Time) bool {
 	every := lineEvery
 	if p.terminal {
@@ -79,7 +79,7 @@ func (p *progress) draw(text string) {
 	p.drawn = len(text)
 }
 
-func (p *progress) text(report ImportReport, bytes int64, took time.Duration) string {
+func (p *progress) text(report Report, bytes int64, took time.Duration) string {
 	var text strings.Builder
 	done := 0.0
 	if p.size > 0 {

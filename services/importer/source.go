@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"bufio"
@@ -54,7 +54,7 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func openSource(opts ImportOptions) (*source, error) {
+func openSource(opts Options) (*source, error) {
 	form := opts.formOf()
 	s := &source{badPath: "import-" + form.name + ".bad", form: form, counter: &countingReader{Reader: opts.Input}}
 	if opts.File == "-" {
@@ -79,7 +79,7 @@ func openSource(opts ImportOptions) (*source, error) {
 
 // identify makes the name under which the progress is kept: of the path, the size, the first 64 KB and what the
 // options make of a row. Only a regular file has one.
-func (s *source) identify(opts ImportOptions) error {
+func (s *source) identify(opts Options) error {
 	info, err := s.file.Stat()
 	if err != nil {
 		return services.Wrapf(services.Invalid, err, "the file cannot be read")

@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"context"
@@ -17,7 +17,7 @@ var messages = form{
 
 // MessageStore is what an import of site messages needs of the database.
 type MessageStore interface {
-	ImportStore
+	Store
 	// SiteMessageByKey finds a message by the name that an import gave it.
 	SiteMessageByKey(ctx context.Context, importKey string) (m services.SiteMessage, found bool, err error)
 }
@@ -40,7 +40,7 @@ type messageText struct{ kind, title, content string }
 
 // messageImport is one import of site messages under way.
 type messageImport struct {
-	*importRun
+	*fileRun
 	stored MessageStore
 	ids    interface{ Next() services.PostID }
 	types  []string
@@ -54,16 +54,16 @@ type messageImport struct {
 // mostText bounds the texts of a batch, in bytes.
 const mostText = 8 << 20
 
-// ImportMessages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, so
+// Messages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, so
 // that lines, runs and files may share one, and nobody gets it twice. What is in is sent when the server runs: the
 // database has the text and the list of recipients. Bad lines, and what stands after a file that broke off, are as in
 // ImportFollows; types are the types of messages that there are, the default first.
-func ImportMessages(ctx context.Context, db MessageStore, ids interface{ Next() services.PostID }, types []string, opts ImportOptions) (ImportReport, error) {
+func Messages(ctx context.Context, db MessageStore, ids interface{ Next() services.PostID }, types []string, opts Options) (Report, error) {
 	run, err := newRun(db, opts, messages)
 	if err != nil {
-		return ImportReport{}, err
+		return Report{}, err
 	}
-	return run.all(ctx, &messageImport{importRun: run, stored: db, ids: ids, types: types, fresh: map[string]messageRow{}})
+	return run.all(ctx, &messageImport{fileRun: run, stored: db, ids: ids, types: types, fresh: map[string]messageRow{}})
 }
 
 func (im *messageImport) full() bool {
@@ -204,6 +204,6 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 	im.batch, im.recipients = im.batch[:0], 0
 	clear(im.fresh)
 	im.bytes = 0
-	im.tell()
+	im.showProgress()
 	return nil
 }

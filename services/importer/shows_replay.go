@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"tidings/services/store"
 )
 
-// ShowService is how shows happen: as when their hosts tell of them.
+// ShowService is how shows happen: as when their hosts report them.
 type ShowService interface {
 	Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command
 	Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command
@@ -48,7 +48,7 @@ type showEvent struct {
 
 // showReplay is one replay of a file under way.
 type showReplay struct {
-	*importRun
+	*fileRun
 	stored  ShowStore
 	service ShowService
 	factor  int
@@ -65,15 +65,15 @@ type showReplay struct {
 // an event, because the machine is slow, happens at once. A run that is broken off, by ctx too, goes on with the event after
 // its last one, whose time is then now. Bad lines are as in ImportShows; a show of the file that is in already does not
 // happen. Nothing begins before the whole file was read.
-func ReplayShows(ctx context.Context, db ShowStore, service ShowService, factor int, opts ImportOptions) (ImportReport, error) {
+func ReplayShows(ctx context.Context, db ShowStore, service ShowService, factor int, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
-		return ImportReport{}, err
+		return Report{}, err
 	}
 	if run.source.identity != "" {
 		run.source.identity += ":replay" // lines that are imported are not events that have happened
 	}
-	re := &showReplay{importRun: run, stored: db, service: service, factor: factor}
+	re := &showReplay{fileRun: run, stored: db, service: service, factor: factor}
 	return re.run(ctx)
 }
 
@@ -88,7 +88,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (re *showReplay) run(ctx context.Context) (ImportReport, error) {
+func (re *showReplay) run(ctx context.Context) (Report, error) {
 	err := re.read(ctx)
 	if err == nil {
 		err = re.happen(ctx)
@@ -217,7 +217,7 @@ func (re *showReplay) here(at time.Time) time.Time {
 }
 
 // let lets one event be, and notes that it was, in one transaction. A show that its transition refuses, because somebody else
-// has moved it meanwhile, is told of and left.
+// has moved it meanwhile, is reported and left.
 func (re *showReplay) let(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
 	known, err := re.stored.ImportedShows(ctx, []string{row.Key})

@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"tidings/services"
 )
 
-// ImportReport says what became of an import. It stands also beside an error.
-type ImportReport struct {
+// Report says what became of an import. It stands also beside an error.
+type Report struct {
 	What         string        // was imported: follows, messages, posts or shows
 	ResumedAfter int64         // the line after which this run went on; 0: from the start
 	Lines        int64         // the last line that was looked at
@@ -27,7 +27,7 @@ type ImportReport struct {
 }
 
 // String is the report for a person, in one line.
-func (r ImportReport) String() string {
+func (r Report) String() string {
 	var text strings.Builder
 	if r.ResumedAfter > 0 {
 		fmt.Fprintf(&text, "after line %s: ", humanize.Comma(r.ResumedAfter))
@@ -46,23 +46,23 @@ func (r ImportReport) String() string {
 }
 
 // counted is how much was done, by what the progress counts.
-func (r ImportReport) counted() int64 {
+func (r Report) counted() int64 {
 	if r.What == messages.name {
 		return r.Recipients
 	}
 	return r.New + r.Duplicates
 }
 
-// importRun is one run over a file: what all imports have in common.
-type importRun struct {
-	db       ImportStore
-	opts     ImportOptions
+// fileRun is one run over a file: what all imports have in common.
+type fileRun struct {
+	db       Store
+	opts     Options
 	form     form
 	source   *source
 	bad      *badLines
 	progress *progress
 	started  time.Time
-	report   ImportReport
+	report   Report
 	hasGood  bool // a line was right, in this run or before
 }
 
@@ -76,15 +76,15 @@ type lineImport interface {
 	commit(ctx context.Context, line int64) error
 }
 
-func newRun(db ImportStore, opts ImportOptions, form form) (*importRun, error) {
+func newRun(db Store, opts Options, form form) (*fileRun, error) {
 	opts.form = form
 	opts = opts.withDefaults()
 	source, err := openSource(opts)
 	if err != nil {
 		return nil, err
 	}
-	run := &importRun{
-		db: db, opts: opts, form: form, source: source, started: opts.Clock.Now(), report: ImportReport{What: form.name},
+	run := &fileRun{
+		db: db, opts: opts, form: form, source: source, started: opts.Clock.Now(), report: Report{What: form.name},
 		bad: &badLines{path: source.badPath, out: opts.Out, longest: form.longest},
 	}
 	run.progress = newProgress(opts, source.size, run.started)
@@ -92,7 +92,7 @@ func newRun(db ImportStore, opts ImportOptions, form form) (*importRun, error) {
 }
 
 // all gives an import the lines of its file, from where an earlier run of it broke off, and closes what was opened.
-func (r *importRun) all(ctx context.Context, im lineImport) (ImportReport, error) {
+func (r *fileRun) all(ctx context.Context, im lineImport) (Report, error) {
 	err := r.resume(ctx)
 	if err == nil {
 		err = r.eachLine(ctx, im)
@@ -101,7 +101,7 @@ func (r *importRun) all(ctx context.Context, im lineImport) (ImportReport, error
 }
 
 // close closes what was opened, whatever the run has come to, and completes the report.
-func (r *importRun) close(err error) (ImportReport, error) {
+func (r *fileRun) close(err error) (Report, error) {
 	r.progress.end()
 	for _, closing := range []func() error{r.bad.close, r.source.close} {
 		if fault := closing(); err == nil {
@@ -114,7 +114,7 @@ func (r *importRun) close(err error) (ImportReport, error) {
 }
 
 // eachLine gives an import the lines of its file, to the end or to where it breaks off.
-func (r *importRun) eachLine(ctx context.Context, im lineImport) error {
+func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 	lines := &r.report.Lines
 	for {
 		line, err := r.source.next()
@@ -141,7 +141,7 @@ func (r *importRun) eachLine(ctx context.Context, im lineImport) error {
 }
 
 // resume passes over what an earlier run of the same file has done.
-func (r *importRun) resume(ctx context.Context) (err error) {
+func (r *fileRun) resume(ctx context.Context) (err error) {
 	var done int64
 	if r.source.identity != "" {
 		if done, err = r.db.ImportProgress(ctx, r.source.identity); err != nil {
@@ -163,7 +163,7 @@ func (r *importRun) resume(ctx context.Context) (err error) {
 }
 
 // refuse puts the line that was read last aside. It is an error when nothing of the file was right so far, and much was not.
-func (r *importRun) refuse(line []byte, reason error) error {
+func (r *fileRun) refuse(line []byte, reason error) error {
 	r.putAside(r.source.line, line, reason)
 	if !r.hasGood && r.bad.count >= hopeless {
 		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be %s", r.opts.File, hopeless, r.form.lines)
@@ -171,15 +171,15 @@ func (r *importRun) refuse(line []byte, reason error) error {
 	return nil
 }
 
-func (r *importRun) putAside(number int64, line []byte, reason error) {
+func (r *fileRun) putAside(number int64, line []byte, reason error) {
 	r.progress.end()
 	r.bad.add(number, line, reason)
 }
 
 // at says of an error where in the file it happened.
-func (r *importRun) at(err error) error {
+func (r *fileRun) at(err error) error {
 	return fmt.Errorf("%s, lines to %d: %w", r.opts.File, r.report.Lines, err)
 }
 
-// tell shows how far the import is.
-func (r *importRun) tell() { r.progress.show(r.report, r.source.bytes()) }
+// showProgress shows how far the import is.
+func (r *fileRun) showProgress() { r.progress.show(r.report, r.source.bytes()) }

@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 func TestBadLinesArePutAside(t *testing.T) {
 	im := sqliteImporter(t)
 	path := im.file("f.csv", "alice,bob\nalice,alice\nbob\n\"bob,carol\ncarol,da ve\nbob,alice\n")
-	got := im.must(ImportOptions{File: path})
-	if want := (ImportReport{What: "follows", Lines: 6, Rows: 2, New: 2, Bad: 4, BadFile: path + ".bad"}); got != want {
+	got := im.must(Options{File: path})
+	if want := (Report{What: "follows", Lines: 6, Rows: 2, New: 2, Bad: 4, BadFile: path + ".bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	want := `# line 2: "alice" follows himself
@@ -38,14 +38,14 @@ carol,da ve
 		}
 	}
 	mended := strings.NewReplacer("alice,alice", "alice,carol", "\nbob\n", "\nbob,dave\n", "\"bob", "bob", "da ve", "dave").Replace(want)
-	if got := im.must(ImportOptions{File: im.file("f.csv.bad", mended)}); got.New != 4 || got.Bad != 0 {
+	if got := im.must(Options{File: im.file("f.csv.bad", mended)}); got.New != 4 || got.Bad != 0 {
 		t.Errorf("the mended lines: %+v", got)
 	}
 	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "bob>alice", "bob>carol", "bob>dave", "carol>dave"}, im.pairs("alice", "bob", "carol", "dave")); diff != "" {
 		t.Error(diff)
 	}
 	// A file without bad lines leaves none of before beside it.
-	im.must(ImportOptions{File: im.file("f.csv", "alice,bob\n")})
+	im.must(Options{File: im.file("f.csv", "alice,bob\n")})
 	if _, err := os.Stat(path + ".bad"); !os.IsNotExist(err) {
 		t.Errorf("the bad lines of the import before are still there: %v", err)
 	}
@@ -53,11 +53,11 @@ carol,da ve
 
 func TestOnlyTheFirstBadLinesAreTold(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.must(ImportOptions{File: im.file("f.csv", "alice,bob\n"+strings.Repeat("x\n", 3_000)+strings.Repeat("y", 9_000)+",b\nbob,alice\n"), Batch: 100})
+	got := im.must(Options{File: im.file("f.csv", "alice,bob\n"+strings.Repeat("x\n", 3_000)+strings.Repeat("y", 9_000)+",b\nbob,alice\n"), Batch: 100})
 	if got.Bad != 3_001 || got.New != 2 || got.Lines != 3_003 {
 		t.Errorf("got %+v", got)
 	}
-	if n := strings.Count(im.out.String(), "\n"); n != mostTold+1 || !strings.Contains(im.out.String(), "further bad lines are in "+got.BadFile) {
+	if n := strings.Count(im.out.String(), "\n"); n != mostPrinted+1 || !strings.Contains(im.out.String(), "further bad lines are in "+got.BadFile) {
 		t.Errorf("%d lines were told:\n%s", n, im.out.String())
 	}
 	text := im.read(got.BadFile)
@@ -106,16 +106,16 @@ func (c *ticking) Now() time.Time {
 func TestProgress(t *testing.T) {
 	text := "alice,bob\n" + strings.Repeat("bob,alice\n", 999)
 	for name, c := range map[string]struct {
-		opts ImportOptions
+		opts Options
 		step time.Duration
 		want func(told string) bool
 	}{
-		"a line each 5 s":  {ImportOptions{}, 3 * time.Second, func(told string) bool { return strings.Count(told, "\n") == 2 && strings.Contains(told, "100 %") }},
-		"no line before":   {ImportOptions{}, 100 * time.Millisecond, func(told string) bool { return told == "" }},
-		"a bar":            {ImportOptions{Terminal: true}, 200 * time.Millisecond, func(told string) bool { return strings.Count(told, "\r[====") >= 4 && strings.HasSuffix(told, " \r") }},
-		"nothing if quiet": {ImportOptions{Quiet: true}, time.Minute, func(told string) bool { return told == "" }},
-		"no bar if quiet":  {ImportOptions{Quiet: true, Terminal: true}, time.Minute, func(told string) bool { return told == "" }},
-		"no share of a pipe": {ImportOptions{File: "-", Input: strings.NewReader(text)}, 6 * time.Second, func(told string) bool {
+		"a line each 5 s":  {Options{}, 3 * time.Second, func(told string) bool { return strings.Count(told, "\n") == 2 && strings.Contains(told, "100 %") }},
+		"no line before":   {Options{}, 100 * time.Millisecond, func(told string) bool { return told == "" }},
+		"a bar":            {Options{Terminal: true}, 200 * time.Millisecond, func(told string) bool { return strings.Count(told, "\r[====") >= 4 && strings.HasSuffix(told, " \r") }},
+		"nothing if quiet": {Options{Quiet: true}, time.Minute, func(told string) bool { return told == "" }},
+		"no bar if quiet":  {Options{Quiet: true, Terminal: true}, time.Minute, func(told string) bool { return told == "" }},
+		"no share of a pipe": {Options{File: "-", Input: strings.NewReader(text)}, 6 * time.Second, func(told string) bool {
 			return strings.Contains(told, "250 rows  ") && strings.Contains(told, " follows/s\n") && !strings.Contains(told, "%")
 		}},
 	} {
@@ -125,7 +125,7 @@ func TestProgress(t *testing.T) {
 				c.opts.File = im.file("f.csv", text)
 			}
 			c.opts.Batch, c.opts.Out, c.opts.Clock = 250, &im.out, &ticking{now: im.now, step: c.step}
-			report, err := ImportFollows(t.Context(), im.db, services.NewIDClock(im, 1), c.opts)
+			report, err := Follows(t.Context(), im.db, services.NewIDClock(im, 1), c.opts)
 			if err != nil || report.Rows != 1000 || report.Took <= 0 {
 				t.Fatalf("%v; %+v", err, report)
 			}
@@ -139,8 +139,8 @@ func TestProgress(t *testing.T) {
 // The rate is of this run, and what is left is judged by the bytes since it began.
 func TestProgressText(t *testing.T) {
 	clock := &ticking{now: time.Unix(0, 0)}
-	p := newProgress(ImportOptions{Clock: clock}, 1_000, clock.now)
-	report := ImportReport{What: "follows", Rows: 30_000, New: 50_000, Duplicates: 10_000}
+	p := newProgress(Options{Clock: clock}, 1_000, clock.now)
+	report := Report{What: "follows", Rows: 30_000, New: 50_000, Duplicates: 10_000}
 	if got, want := p.text(report, 250, 10*time.Second), " 25 %  30,000 rows  6,000 follows/s  30s left"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -157,7 +157,7 @@ func TestProgressText(t *testing.T) {
 // A line that is longer than the buffers is one line, and bounded.
 func TestLongLines(t *testing.T) {
 	im := sqliteImporter(t)
-	s, err := openSource(ImportOptions{File: im.file("f", fmt.Sprintf("%s\nb\n%s", strings.Repeat("a", 1<<20), strings.Repeat("c", 300_000)))})
+	s, err := openSource(Options{File: im.file("f", fmt.Sprintf("%s\nb\n%s", strings.Repeat("a", 1<<20), strings.Repeat("c", 300_000)))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"bufio"
@@ -13,8 +13,8 @@ import (
 	"tidings/services"
 )
 
-// mostTold is how many bad lines are told one by one.
-const mostTold = 20
+// mostPrinted is how many bad lines are printed one by one.
+const mostPrinted = 20
 
 // badLines puts aside what could not be used: for each line a remark "# line 7: reason" and the line as it was, so that
 // the file, once mended, can be imported itself. Nothing is written before flush.
@@ -24,7 +24,7 @@ type badLines struct {
 	count int64 // in the file and waiting
 
 	longest int // bytes of a line that are kept; 0 is maxLineBytes
-	told    int
+	printed int
 	handle  *os.File
 	pending bytes.Buffer
 	queued  int
@@ -90,10 +90,10 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	fmt.Fprintf(&b.pending, remark+"%s\n", number, reason)
 	b.pending.Write(line[:min(len(line), cmp.Or(b.longest, maxLineBytes))])
 	b.pending.WriteByte('\n')
-	switch b.told++; {
-	case b.told <= mostTold:
+	switch b.printed++; {
+	case b.printed <= mostPrinted:
 		_, _ = fmt.Fprintf(b.out, "line %d: %s\n", number, reason)
-	case b.told == mostTold+1:
+	case b.printed == mostPrinted+1:
 		_, _ = fmt.Fprintf(b.out, "further bad lines are in %s only\n", b.path)
 	}
 }

@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 
 var messageTypes = []string{"general", "offer"}
 
-func (im *importer) messages(opts ImportOptions) (ImportReport, error) {
+func (im *importer) messages(opts Options) (Report, error) {
 	im.now = im.now.Add(time.Minute) // ids are of their moment
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
-	return ImportMessages(im.t.Context(), im.db, services.NewIDClock(im, 1), messageTypes, opts)
+	return Messages(im.t.Context(), im.db, services.NewIDClock(im, 1), messageTypes, opts)
 }
 
-func (im *importer) mustImport(opts ImportOptions) ImportReport {
+func (im *importer) mustImport(opts Options) Report {
 	im.t.Helper()
 	report, err := im.messages(opts)
 	if err != nil {
@@ -62,8 +62,8 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		file := im.file("spring.jsonl", spring)
-		want := ImportReport{What: "messages", Lines: 4, Rows: 3, New: 2, Recipients: 6}
-		if diff := cmp.Diff(want, im.mustImport(ImportOptions{File: file, Batch: 1})); diff != "" {
+		want := Report{What: "messages", Lines: 4, Rows: 3, New: 2, Recipients: 6}
+		if diff := cmp.Diff(want, im.mustImport(Options{File: file, Batch: 1})); diff != "" {
 			t.Errorf("the report (-want +got):\n%s", diff)
 		}
 		text := "offer/Spring/It is here. "
@@ -72,13 +72,13 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 			t.Errorf("they have (-want +got):\n%s", diff)
 		}
 		want.New = 0
-		if diff := cmp.Diff(want, im.mustImport(ImportOptions{File: file})); diff != "" {
+		if diff := cmp.Diff(want, im.mustImport(Options{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(has, given(t, w, "ann", "bob", "carl")); diff != "" {
 			t.Errorf("after the second time they have (-want +got):\n%s", diff)
 		}
-		more := im.mustImport(ImportOptions{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), Prefix: ""})
+		more := im.mustImport(Options{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), Prefix: ""})
 		if more.New != 0 || more.Rows != 1 {
 			t.Errorf("another file of the same key: %+v", more)
 		}
@@ -105,12 +105,12 @@ func TestAnImportOfMessagesGoesOnWhereItStopped(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	im := newImporter(t, w.Store)
 	file := im.file("spring.jsonl", spring)
-	_, err := ImportMessages(t.Context(), &departing{w.Store, 1}, services.NewIDClock(im, 1), messageTypes, ImportOptions{File: file, Batch: 1, Out: &im.out})
+	_, err := Messages(t.Context(), &departing{w.Store, 1}, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {
 		t.Fatalf("broken off: %v", err)
 	}
-	got := im.mustImport(ImportOptions{File: file})
-	if diff := cmp.Diff(ImportReport{What: "messages", ResumedAfter: 1, Lines: 4, Rows: 2, New: 1, Recipients: 3}, got); diff != "" {
+	got := im.mustImport(Options{File: file})
+	if diff := cmp.Diff(Report{What: "messages", ResumedAfter: 1, Lines: 4, Rows: 2, New: 1, Recipients: 3}, got); diff != "" {
 		t.Errorf("the report of the rest (-want +got):\n%s", diff)
 	}
 	if text := got.String(); text != "after line 1: 2 rows: 1 messages are new, to 3 recipients; 0.0 s" {
@@ -150,8 +150,8 @@ func TestBadLinesOfMessages(t *testing.T) {
 	}
 	lines = append(lines, `{"key":"last","title":"Last","to":["y"]}`)
 	file := im.file("m.jsonl", strings.Join(lines, "\n"))
-	report := im.mustImport(ImportOptions{File: file})
-	if diff := cmp.Diff(ImportReport{What: "messages", Lines: int64(len(lines)), Rows: 2, New: 2, Recipients: 2, Bad: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
+	report := im.mustImport(Options{File: file})
+	if diff := cmp.Diff(Report{What: "messages", Lines: int64(len(lines)), Rows: 2, New: 2, Recipients: 2, Bad: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
 	told, aside := im.out.String(), im.read(file+".bad")
@@ -163,10 +163,10 @@ func TestBadLinesOfMessages(t *testing.T) {
 			t.Errorf("%.60s was not put aside", line.line)
 		}
 	}
-	if _, err := im.messages(ImportOptions{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
+	if _, err := im.messages(Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("no file: %v", err)
 	}
-	if _, err := im.messages(ImportOptions{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+	if _, err := im.messages(Options{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
 		t.Errorf("another kind of file: %v", err)
 	}
 }

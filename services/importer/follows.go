@@ -1,87 +1,20 @@
-package social
+package importer
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
-	"time"
-
 	"tidings/services"
 	"tidings/services/store"
+	"time"
 )
-
-// ImportStore is what an import needs of the database.
-type ImportStore interface {
-	// Write runs the function in one transaction, as store.Store does.
-	Write(ctx context.Context, fn func(tx *store.Tx) error) error
-	// ImportProgress is the last line of the source whose follows are in, 0 when there is none.
-	ImportProgress(ctx context.Context, source string) (line int64, err error)
-}
-
-// ImportOptions says what is imported and who is told.
-type ImportOptions struct {
-	File   string // a path, or "-" for Input
-	Both   bool   // each row is two follows, there and back
-	Prefix string // put before every key
-	Quiet  bool   // no progress
-
-	Input    io.Reader      // what "-" reads
-	Out      io.Writer      // where progress and bad lines are told; nil is nowhere
-	Terminal bool           // Out is a terminal: progress is a bar that redraws itself
-	Clock    services.Clock // measures the progress; nil is the machine's
-	Batch    int            // follows, or recipients of messages, in one transaction, about; 0 is 20,000
-
-	form  form                                             // of the file; the zero form is that of follows
-	sleep func(ctx context.Context, d time.Duration) error // waits, in a replay; nil is the machine's way
-}
-
-// form is what the file of an import holds.
-type form struct {
-	name    string // of the import
-	lines   string // what a line should be
-	unit    string // what progress counts
-	longest int    // bytes of a line
-}
 
 var follows = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}
 
-func (o ImportOptions) formOf() form {
-	if o.form == (form{}) {
-		return follows
-	}
-	return o.form
-}
-
-// withDefaults fills in what was left out.
-func (o ImportOptions) withDefaults() ImportOptions {
-	if o.Clock == nil {
-		o.Clock = services.SystemClock{}
-	}
-	if o.Out == nil {
-		o.Out = io.Discard
-	}
-	if o.sleep == nil {
-		o.sleep = sleep
-	}
-	if o.Batch <= 0 {
-		o.Batch = defaultBatch
-	}
-	return o
-}
-
-const (
-	defaultBatch = 20_000
-	// mostKeys bounds the memory for the keys that were met: beyond it they are forgotten and asked for again.
-	mostKeys = 1_000_000
-	// hopeless is how many bad lines at the start, without one that is good, show that the file is another.
-	hopeless = 1_000
-)
-
-// ImportFollows takes the follows of a CSV file into the database. A row is follower,followee or
+// Follows takes the follows of a CSV file into the database. A row is follower,followee or
 // follower,followee,since; empty lines and lines that begin with # are passed over. A follow without since counts what
-// is published after its import. Bad lines are put aside and told of; they are no error. One of them is the last row of a plain
+// is published after its import. Bad lines are put aside and reported; they are no error. One of them is the last row of a plain
 // file that does not end with a line break, because it may have been cut off there. A follow between two of whom
 // one blocks the other is left out, and reported with those that existed. The limit of followees does not apply, and no
 // jobs are queued: feeds are built from the facts when their readers come.
@@ -91,19 +24,19 @@ const (
 //
 // INVALID when the file cannot be read, or nothing in it is right; an error also when it breaks off in the middle: what
 // was read until then is in.
-func ImportFollows(ctx context.Context, db ImportStore, ids interface{ Next() services.PostID }, opts ImportOptions) (ImportReport, error) {
+func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, follows)
 	if err != nil {
-		return ImportReport{}, err
+		return Report{}, err
 	}
-	im := &followImport{importRun: run, ids: ids, keys: newKeyTable(opts.Prefix)}
+	im := &followImport{fileRun: run, ids: ids, keys: newKeyTable(opts.Prefix)}
 	im.newest = im.latestSince()
 	return run.all(ctx, im)
 }
 
 // followImport is one import of follows under way.
 type followImport struct {
-	*importRun
+	*fileRun
 	ids  interface{ Next() services.PostID }
 	keys *keyTable
 
@@ -160,14 +93,14 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 		return err
 	}
 	var inserted int
-	var numbers map[string]services.UserID
+	var users map[string]services.UserID
 	fresh := im.keys.fresh()
 	edges := make([]services.Edge, 0, len(im.batch)*im.edgesPerRow())
 	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
-		if numbers, err = tx.EnsureUsers(ctx, fresh); err != nil {
+		if users, err = tx.EnsureUsers(ctx, fresh); err != nil {
 			return err
 		}
-		edges = im.edges(edges[:0], numbers)
+		edges = im.edges(edges[:0], users)
 		if inserted, err = tx.ImportFollows(ctx, edges); err != nil || im.source.identity == "" {
 			return err
 		}
@@ -176,21 +109,21 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	if err != nil {
 		return im.at(err)
 	}
-	im.keys.learn(numbers)
+	im.keys.learn(users)
 	im.report.Rows += int64(len(im.batch))
 	im.report.New += int64(inserted)
 	im.report.Duplicates += int64(len(edges) - inserted)
 	im.batch = im.batch[:0]
 	im.newest = im.latestSince()
-	im.tell()
+	im.showProgress()
 	return nil
 }
 
-// edges makes follows of the batch, with the numbers of those keys that are new in it.
-func (im *followImport) edges(into []services.Edge, numbers map[string]services.UserID) []services.Edge {
+// edges makes follows of the batch, with the IDs of those keys that are new in it.
+func (im *followImport) edges(into []services.Edge, users map[string]services.UserID) []services.Edge {
 	now := im.ids.Next()
 	for _, next := range im.batch {
-		edge := services.Edge{Follower: im.keys.number(next.follower, numbers), Followee: im.keys.number(next.followee, numbers), Since: next.since}
+		edge := services.Edge{Follower: im.keys.id(next.follower, users), Followee: im.keys.id(next.followee, users), Since: next.since}
 		if edge.Since == 0 {
 			edge.Since = now
 		}

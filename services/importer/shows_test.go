@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"context"
@@ -19,15 +19,15 @@ import (
 	"tidings/services/store"
 )
 
-func (im *importer) shows(db ShowStore, opts ImportOptions) (ImportReport, error) {
+func (im *importer) shows(db ShowStore, opts Options) (Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	im.out.Reset()
-	report, err := ImportShows(im.t.Context(), db, services.NewIDClock(im, 7), opts)
+	report, err := Shows(im.t.Context(), db, services.NewIDClock(im, 7), opts)
 	report.Took = 0
 	return report, err
 }
 
-func (im *importer) mustShows(opts ImportOptions) ImportReport {
+func (im *importer) mustShows(opts Options) Report {
 	im.t.Helper()
 	report, err := im.shows(im.db, opts)
 	if err != nil {
@@ -97,7 +97,7 @@ func TestImportedShows(t *testing.T) {
 		im := newImporter(t, w.Store)
 		file := im.file("season.jsonl.gz", zip(t, season))
 		keys := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", ""}
-		if diff := cmp.Diff(ImportReport{What: "shows", Lines: 6, Rows: 5, New: 5}, im.mustShows(ImportOptions{File: file, Batch: 2})); diff != "" {
+		if diff := cmp.Diff(Report{What: "shows", Lines: 6, Rows: 5, New: 5}, im.mustShows(Options{File: file, Batch: 2})); diff != "" {
 			t.Fatalf("the report (-want +got):\n%s", diff)
 		}
 		want := []string{
@@ -140,7 +140,7 @@ func TestImportedShows(t *testing.T) {
 		}
 		listed("s1")
 		before := w.Memory.Shows.Version()
-		if got := im.mustShows(ImportOptions{File: im.file("more.jsonl", more)}); got.New != 3 || got.Duplicates != 1 {
+		if got := im.mustShows(Options{File: im.file("more.jsonl", more)}); got.New != 3 || got.Duplicates != 1 {
 			t.Errorf("of more: %+v", got)
 		}
 		_, shows = im.imported(keys...)
@@ -156,7 +156,7 @@ func TestImportedShows(t *testing.T) {
 				t.Errorf("%s was there before", key)
 			}
 		}
-		if got := im.mustShows(ImportOptions{File: file}); got.ResumedAfter != 6 || got.New+got.Duplicates != 0 {
+		if got := im.mustShows(Options{File: file}); got.ResumedAfter != 6 || got.New+got.Duplicates != 0 {
 			t.Errorf("of a file that is in: %+v", got)
 		}
 		w.Work(w.Fanout)
@@ -192,11 +192,11 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 			started := w.Clock.Now().Add(-time.Hour).Format(time.RFC3339)
 			return fmt.Sprintf(`{"key":"%s","host":"ann","title":"t","plannedAt":"%s","startedAt":"%s"}`+"\n", key, started, started)
 		}
-		im.mustShows(ImportOptions{File: im.file("one.jsonl", line("one"))})
+		im.mustShows(Options{File: im.file("one.jsonl", line("one"))})
 		if got := count(reader); got != 1 {
 			t.Errorf("the first show of a host: %d count, want 1", got)
 		}
-		im.mustShows(ImportOptions{File: im.file("two.jsonl", line("two"))})
+		im.mustShows(Options{File: im.file("two.jsonl", line("two"))})
 		if got := count(reader); got != 2 {
 			t.Errorf("the next one: %d count, want 2", got)
 		}
@@ -224,7 +224,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 			at := im.Now().Add(time.Duration(i-2*count) * time.Minute).Format(time.RFC3339)
 			fmt.Fprintf(&text, `{"key":"%s%d","host":"%s","title":"t","plannedAt":"%s","startedAt":"%s","endedAt":"%s"}`+"\n", name, i, host, at, at, at)
 		}
-		if got := im.mustShows(ImportOptions{File: im.file(name, text.String())}); got.New != int64(count) {
+		if got := im.mustShows(Options{File: im.file(name, text.String())}); got.New != int64(count) {
 			t.Fatalf("imported: %+v", got)
 		}
 	}
@@ -272,7 +272,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 func TestImportedShowsAreClosed(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	im := newImporter(t, w.Store)
-	im.mustShows(ImportOptions{File: im.file("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
+	im.mustShows(Options{File: im.file("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
 {"key":"long","host":"ann","title":"a","plannedAt":"2026-01-30T05:00:00Z","startedAt":"2026-01-30T05:00:00Z"}
 {"key":"young","host":"ann","title":"a","plannedAt":"2026-01-31T09:00:00Z"}
 `)})
@@ -299,7 +299,7 @@ func TestBrokenImportOfShowsGoesOn(t *testing.T) {
 	}
 	whole := sqliteImporter(t)
 	counter := &breaking{Store: whole.db}
-	want, err := whole.shows(counter, ImportOptions{File: whole.file("f.jsonl", text.String()), Batch: 7})
+	want, err := whole.shows(counter, Options{File: whole.file("f.jsonl", text.String()), Batch: 7})
 	if err != nil || want.New != 30 || want.Bad != 3 || counter.writes < 4 {
 		t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 	}
@@ -310,7 +310,7 @@ func TestBrokenImportOfShowsGoesOn(t *testing.T) {
 	}
 	for n := range 2 * counter.writes {
 		im := sqliteImporter(t)
-		opts := ImportOptions{File: im.file("f.jsonl", text.String()), Batch: 7}
+		opts := Options{File: im.file("f.jsonl", text.String()), Batch: 7}
 		if _, err := im.shows(&breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
 			t.Fatalf("run %d: %v", n, err)
 		}
@@ -368,8 +368,8 @@ func TestBadLinesOfShows(t *testing.T) {
 		lines = append(lines, one.line)
 	}
 	file := im.file("s.jsonl", strings.Join(lines, "\n")+"\n")
-	got := im.mustShows(ImportOptions{File: file})
-	if want := (ImportReport{What: "shows", Lines: int64(len(lines)), Rows: 1, New: 1, Bad: int64(len(bad)), BadFile: file + ".bad"}); got != want {
+	got := im.mustShows(Options{File: file})
+	if want := (Report{What: "shows", Lines: int64(len(lines)), Rows: 1, New: 1, Bad: int64(len(bad)), BadFile: file + ".bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	put := im.read(file + ".bad")
@@ -386,7 +386,7 @@ func TestBadLinesOfShows(t *testing.T) {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
 	noise := strings.Repeat("{}\n", hopeless+1)
-	if _, err := im.shows(im.db, ImportOptions{File: im.file("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {
+	if _, err := im.shows(im.db, Options{File: im.file("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {
 		t.Errorf("of another file: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"context"
@@ -21,14 +21,14 @@ import (
 	"tidings/tests/histories"
 )
 
-func (im *importer) posts(db PostStore, opts ImportOptions) (ImportReport, error) {
+func (im *importer) posts(db PostStore, opts Options) (Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
-	report, err := ImportPosts(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
+	report, err := Posts(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
 	report.Took = 0
 	return report, err
 }
 
-func (im *importer) mustPosts(opts ImportOptions) ImportReport {
+func (im *importer) mustPosts(opts Options) Report {
 	im.t.Helper()
 	report, err := im.posts(im.db, opts)
 	if err != nil {
@@ -74,8 +74,8 @@ func TestImportedPosts(t *testing.T) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		file := im.file("archive.jsonl", archive)
-		want := ImportReport{What: "posts", Lines: 7, Rows: 6, New: 6}
-		if diff := cmp.Diff(want, im.mustPosts(ImportOptions{File: file, Batch: 2})); diff != "" {
+		want := Report{What: "posts", Lines: 7, Rows: 6, New: 6}
+		if diff := cmp.Diff(want, im.mustPosts(Options{File: file, Batch: 2})); diff != "" {
 			t.Fatalf("the report (-want +got):\n%s", diff)
 		}
 		check := func(bobs ...string) {
@@ -104,17 +104,17 @@ func TestImportedPosts(t *testing.T) {
 				t.Errorf("somebody was notified: %+v, %v", states, err)
 			}
 		}
-		if diff := cmp.Diff(ImportReport{What: "posts", ResumedAfter: 7, Lines: 7}, im.mustPosts(ImportOptions{File: file})); diff != "" {
+		if diff := cmp.Diff(Report{What: "posts", ResumedAfter: 7, Lines: 7}, im.mustPosts(Options{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000")
-		want = ImportReport{What: "posts", Lines: 7, Rows: 6, New: 1, Duplicates: 5}
-		if diff := cmp.Diff(want, im.mustPosts(ImportOptions{File: im.file("copy.jsonl", archive)})); diff != "" {
+		want = Report{What: "posts", Lines: 7, Rows: 6, New: 1, Duplicates: 5}
+		if diff := cmp.Diff(want, im.mustPosts(Options{File: im.file("copy.jsonl", archive)})); diff != "" {
 			t.Errorf("the report of a copy (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000", "without a key 09:33:00.000")
 		answer := fmt.Sprintf(`{"author":"carl","at":"2026-01-30T10:00:00Z","body":"x","parent":"post:%s"}`, known["c2"].ID)
-		if got := im.mustPosts(ImportOptions{File: "-", Input: strings.NewReader(answer), Prefix: "u-"}); got.New != 1 {
+		if got := im.mustPosts(Options{File: "-", Input: strings.NewReader(answer), Prefix: "u-"}); got.New != 1 {
 			t.Errorf("an answer to an id: %+v\n%s", got, im.out.String())
 		}
 	})
@@ -134,7 +134,7 @@ func TestBrokenImportOfPostsGoesOn(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
 		counter := &breaking{Store: whole.db}
-		want, err := whole.posts(counter, ImportOptions{File: whole.file("f.jsonl", text.String()), Batch: 7})
+		want, err := whole.posts(counter, Options{File: whole.file("f.jsonl", text.String()), Batch: 7})
 		if err != nil || want.New != 44 || want.Bad != 4 || counter.writes < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 		}
@@ -143,7 +143,7 @@ func TestBrokenImportOfPostsGoesOn(t *testing.T) {
 			im := newImporter(t, storetest.Open(t, sql.Config{URL: url}))
 			// The database is one for all on PostgreSQL: keys of posts and users are of this run.
 			mine := strings.NewReplacer(`"key":"`, fmt.Sprintf(`"key":"r%d.`, n)).Replace(text.String())
-			opts := ImportOptions{File: im.file("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
+			opts := Options{File: im.file("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
 			if _, err := im.posts(&breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
 				t.Fatalf("run %d: %v", n, err)
 			}
@@ -171,14 +171,14 @@ func TestAnImportOfPostsThatBreaksOff(t *testing.T) {
 		fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%x"}`+"\n", i, i*i*7919)
 	}
 	packed := zip(t, text.String())
-	got, err := im.posts(im.db, ImportOptions{File: im.file("a.jsonl.gz", packed[:len(packed)/2])})
+	got, err := im.posts(im.db, Options{File: im.file("a.jsonl.gz", packed[:len(packed)/2])})
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("a.jsonl.gz breaks off after line %d: what stands before is in", got.Lines)) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if got.New == 0 || got.New != got.Lines || got.Bad != 0 {
 		t.Errorf("of the half: %+v", got)
 	}
-	if rest := im.mustPosts(ImportOptions{File: im.file("a.jsonl.gz", packed)}); rest.New+got.New != 3000 || rest.Duplicates != got.New {
+	if rest := im.mustPosts(Options{File: im.file("a.jsonl.gz", packed)}); rest.New+got.New != 3000 || rest.Duplicates != got.New {
 		t.Errorf("of the whole after %d: %+v", got.New, rest)
 	}
 }
@@ -218,7 +218,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{line(`"parent":"gone"`), `parent: "gone" is deleted`},
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 1<<17) + `"}`, "longer than 131072 bytes"},
 	}
-	im.mustPosts(ImportOptions{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
+	im.mustPosts(Options{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
 	gone, err := im.db.ImportedPosts(t.Context(), []string{"gone"})
 	if err != nil {
 		t.Fatal(err)
@@ -233,8 +233,8 @@ func TestBadLinesOfPosts(t *testing.T) {
 	}
 	lines = append(lines, line(`"key":"later"`), line(`"key":"last","parent":"good"`))
 	file := im.file("p.jsonl", strings.Join(lines, "\n"))
-	report := im.mustPosts(ImportOptions{File: file})
-	want := ImportReport{What: "posts", Lines: int64(len(lines)), Rows: 3, New: 3, Bad: int64(len(bad)), BadFile: file + ".bad"}
+	report := im.mustPosts(Options{File: file})
+	want := Report{What: "posts", Lines: int64(len(lines)), Rows: 3, New: 3, Bad: int64(len(bad)), BadFile: file + ".bad"}
 	if diff := cmp.Diff(want, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
@@ -253,10 +253,10 @@ func TestBadLinesOfPosts(t *testing.T) {
 	if numbers, err := im.db.UserIDs(t.Context(), []string{"a b", "x"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users %v, %v", numbers, err)
 	}
-	if _, err := im.posts(im.db, ImportOptions{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+	if _, err := im.posts(im.db, Options{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
 		t.Errorf("another kind of file: %v", err)
 	}
-	if _, err := im.posts(im.db, ImportOptions{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
+	if _, err := im.posts(im.db, Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -287,12 +287,12 @@ func TestPostsArePublishedMeanwhile(t *testing.T) {
 		for i := range 100 {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
 		}
-		got, err := im.posts(&publishing{im.db, t, 5}, ImportOptions{File: im.file("a.jsonl", text.String())})
+		got, err := im.posts(&publishing{im.db, t, 5}, Options{File: im.file("a.jsonl", text.String())})
 		if err != nil || got.New != 100 || len(im.feedOf("ann")) != 100 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		im2 := newImporter(t, im.db)
-		_, err = im2.posts(&publishing{im.db, t, 1000}, ImportOptions{File: "-", Input: strings.NewReader(strings.ReplaceAll(text.String(), `:"k`, `:"l`))})
+		_, err = im2.posts(&publishing{im.db, t, 1000}, Options{File: "-", Input: strings.NewReader(strings.ReplaceAll(text.String(), `:"k`, `:"l`))})
 		if err == nil || !strings.Contains(err.Error(), "lines to 100") {
 			t.Errorf("when it never ends: %v", err)
 		}
@@ -323,7 +323,7 @@ func TestOrderOfImportedPosts(t *testing.T) {
 				moment := began.Add(time.Duration(ms) * time.Millisecond).Format(time.RFC3339Nano)
 				fmt.Fprintf(&text, `{"author":"ann","at":"%s","body":"%s"}`+"\n", moment, one.body)
 			}
-			im.mustPosts(ImportOptions{File: "-", Input: strings.NewReader(text.String()), Batch: rapid.IntRange(1, 7).Draw(r, "batch")})
+			im.mustPosts(Options{File: "-", Input: strings.NewReader(text.String()), Batch: rapid.IntRange(1, 7).Draw(r, "batch")})
 		}
 		slices.SortStableFunc(all, func(a, b placed) int { return a.ms - b.ms })
 		var want []string

@@ -1,4 +1,4 @@
-package social
+package importer
 
 import (
 	"bufio"
@@ -66,7 +66,7 @@ func TestBrokenImportGoesOn(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
 		counter := &breaking{Store: whole.db}
-		want, err := whole.run(counter, ImportOptions{File: whole.file("f.csv", text), Batch: 7})
+		want, err := whole.run(counter, Options{File: whole.file("f.csv", text), Batch: 7})
 		wantPairs, wantBad := whole.pairs(keys...), whole.read(want.BadFile)
 		if err != nil || want.New != 40 || want.Bad != 10 || len(wantPairs) != 40 || counter.writes < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
@@ -75,7 +75,7 @@ func TestBrokenImportGoesOn(t *testing.T) {
 		for n := range 2 * counter.writes {
 			db := &breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}
 			prefix := fmt.Sprintf("run%d.", n)
-			opts := ImportOptions{File: im.file(fmt.Sprintf("f%d.csv", n), text), Batch: 7, Prefix: prefix}
+			opts := Options{File: im.file(fmt.Sprintf("f%d.csv", n), text), Batch: 7, Prefix: prefix}
 			if _, err := im.run(db, opts); !errors.Is(err, errBroken) {
 				t.Fatalf("run %d: %v", n, err)
 			}
@@ -106,18 +106,18 @@ func TestBrokenImportGoesOn(t *testing.T) {
 // Only what is the same file and the same options goes on.
 func TestAnotherImportStartsAnew(t *testing.T) {
 	text, keys := longFile()
-	for name, change := range map[string]func(im *importer, opts *ImportOptions){
-		"both ways":       func(_ *importer, opts *ImportOptions) { opts.Both = true },
-		"a prefix":        func(_ *importer, opts *ImportOptions) { opts.Prefix = "x" },
-		"another path":    func(im *importer, opts *ImportOptions) { opts.File = im.file("g.csv", text) },
-		"another size":    func(im *importer, opts *ImportOptions) { im.file("f.csv", text+"u1,u9\n") },
-		"another content": func(im *importer, opts *ImportOptions) { im.file("f.csv", strings.Replace(text, "u0,u1", "u0,u9", 1)) },
-		"standard input":  func(_ *importer, opts *ImportOptions) { opts.File, opts.Input = "-", strings.NewReader(text) },
+	for name, change := range map[string]func(im *importer, opts *Options){
+		"both ways":       func(_ *importer, opts *Options) { opts.Both = true },
+		"a prefix":        func(_ *importer, opts *Options) { opts.Prefix = "x" },
+		"another path":    func(im *importer, opts *Options) { opts.File = im.file("g.csv", text) },
+		"another size":    func(im *importer, opts *Options) { im.file("f.csv", text+"u1,u9\n") },
+		"another content": func(im *importer, opts *Options) { im.file("f.csv", strings.Replace(text, "u0,u1", "u0,u9", 1)) },
+		"standard input":  func(_ *importer, opts *Options) { opts.File, opts.Input = "-", strings.NewReader(text) },
 		"the same":        nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			opts := ImportOptions{File: im.file("f.csv", text), Batch: 10}
+			opts := Options{File: im.file("f.csv", text), Batch: 10}
 			if _, err := im.run(&breaking{Store: im.db, failAt: 3}, opts); !errors.Is(err, errBroken) {
 				t.Fatal(err)
 			}
@@ -140,12 +140,12 @@ func TestStandardInputKeepsNoProgress(t *testing.T) {
 	text, _ := longFile()
 	im := sqliteImporter(t)
 	for range 2 {
-		_, err := im.run(&breaking{Store: im.db, failAt: 3}, ImportOptions{File: "-", Input: strings.NewReader(text), Batch: 10})
+		_, err := im.run(&breaking{Store: im.db, failAt: 3}, Options{File: "-", Input: strings.NewReader(text), Batch: 10})
 		if !errors.Is(err, errBroken) {
 			t.Fatal(err)
 		}
 	}
-	if got := im.must(ImportOptions{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.Rows != 40 || got.Duplicates == 0 {
+	if got := im.must(Options{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.Rows != 40 || got.Duplicates == 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -159,16 +159,16 @@ func TestFileThatBreaksOff(t *testing.T) {
 	im := sqliteImporter(t)
 	packed := zip(t, text.String())
 	path := im.file("f.csv.gz", packed[:len(packed)*2/3])
-	first, err := im.run(im.db, ImportOptions{File: path, Batch: 500})
+	first, err := im.run(im.db, Options{File: path, Batch: 500})
 	want := fmt.Sprintf("breaks off after line %d", first.Lines)
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), want) || first.New != first.Lines || first.Lines < 2_000 {
 		t.Fatalf("%v; %+v", err, first)
 	}
-	second, err := im.run(im.db, ImportOptions{File: path, Batch: 500})
+	second, err := im.run(im.db, Options{File: path, Batch: 500})
 	if err == nil || !strings.Contains(err.Error(), want) || second.ResumedAfter != first.Lines || second.New != 0 {
 		t.Errorf("again: %v; %+v", err, second)
 	}
-	third := im.must(ImportOptions{File: im.file("f.csv.gz", packed), Batch: 500})
+	third := im.must(Options{File: im.file("f.csv.gz", packed), Batch: 500})
 	if third.New != 8_000-first.New || third.Duplicates != first.New {
 		t.Errorf("the whole file: %+v after %+v", third, first)
 	}
@@ -182,7 +182,7 @@ func TestARowThatNothingEndsIsPutAside(t *testing.T) {
 	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"
 	for _, cut := range []int{len(whole), len(whole) - 1, len(whole) - 5, len(whole) - 8} {
 		path := im.file("f.csv", whole[:cut])
-		got := im.must(ImportOptions{File: path})
+		got := im.must(Options{File: path})
 		if got.Rows != 2 || got.Bad != 1 || got.BadFile != path+".bad" || got.Lines != 4 {
 			t.Errorf("of %q: %+v", whole[:cut], got)
 		}
@@ -192,7 +192,7 @@ func TestARowThatNothingEndsIsPutAside(t *testing.T) {
 			t.Errorf("of %q: put aside %q, told %q", whole[:cut], put, im.out.String())
 		}
 	}
-	piped := im.must(ImportOptions{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})
+	piped := im.must(Options{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})
 	if piped.Rows != 1 || piped.Bad != 1 {
 		t.Errorf("of a pipe: %+v", piped)
 	}
@@ -203,9 +203,9 @@ func TestARowThatNothingEndsIsPutAside(t *testing.T) {
 	if numbers, err := im.db.UserIDs(t.Context(), people); err != nil || len(numbers) != 4 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
-	im.must(ImportOptions{File: im.file("f.csv", whole)})
+	im.must(Options{File: im.file("f.csv", whole)})
 	for name, text := range map[string]string{"f.csv.bad": im.read(im.dir + "/f.csv.bad"), "f.csv.gz": zip(t, "bob,alice\nbob,dave"), "g.csv": "carol,alice\r\ncarol,dave\r", "h.csv": "dave,bob\n# whole"} {
-		if got := im.must(ImportOptions{File: im.file(name, text)}); got.Bad != 0 {
+		if got := im.must(Options{File: im.file(name, text)}); got.Bad != 0 {
 			t.Errorf("%s: %+v\n%s", name, got, im.out.String())
 		}
 	}
@@ -243,7 +243,7 @@ func TestImportChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = ImportFollows(t.Context(), &announcing{Store: db, stopAfter: 3}, services.NewIDClock(services.SystemClock{}, 2), ImportOptions{File: path, Batch: 10})
+	_, err = Follows(t.Context(), &announcing{Store: db, stopAfter: 3}, services.NewIDClock(services.SystemClock{}, 2), Options{File: path, Batch: 10})
 	t.Fatal("the import was not killed: ", err)
 }
 
@@ -284,7 +284,7 @@ func TestKilledImportGoesOn(t *testing.T) {
 		if before == 0 || before == 40 {
 			t.Fatalf("%d of 40 follows are in when the import is killed", before)
 		}
-		got := im.must(ImportOptions{File: path, Batch: 10})
+		got := im.must(Options{File: path, Batch: 10})
 		if got.ResumedAfter == 0 || got.Duplicates != 0 || int(got.New) != 40-before || got.Bad != 10 {
 			t.Errorf("after %d follows: %+v", before, got)
 		}

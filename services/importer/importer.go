@@ -1,0 +1,82 @@
+// Package importer takes files of an application's data into the database: follows from CSV; site messages, posts and shows from
+// JSON Lines.
+//
+// An import guarantees that each good line takes effect once, also when it breaks off and runs again: the position in the file is saved
+// in the transaction of the lines before it. Bad lines stop nothing. They are put into a file beside the one that was read, each with its
+// number and the reason, and that file can be imported itself once it is mended. No jobs are queued for follows and posts:
+// feeds are built from the facts when their readers come.
+package importer
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// Store is what an import needs of the database.
+type Store interface {
+	// Write runs the function in one transaction, as store.Store does.
+	Write(ctx context.Context, fn func(tx *store.Tx) error) error
+	// ImportProgress is the last line of the source whose follows are in, 0 when there is none.
+	ImportProgress(ctx context.Context, source string) (line int64, err error)
+}
+
+// Options selects what is imported and where the progress is written.
+type Options struct {
+	File   string // a path, or "-" for Input
+	Both   bool   // each row is two follows, there and back
+	Prefix string // put before every key
+	Quiet  bool   // no progress
+
+	Input    io.Reader      // what "-" reads
+	Out      io.Writer      // where progress and bad lines are written; nil is nowhere
+	Terminal bool           // Out is a terminal: progress is a bar that redraws itself
+	Clock    services.Clock // measures the progress; nil is the machine's
+	Batch    int            // follows, or recipients of messages, in one transaction, about; 0 is 20,000
+
+	form  form                                             // of the file; the zero form is that of follows
+	sleep func(ctx context.Context, d time.Duration) error // waits, in a replay; nil is the machine's way
+}
+
+// form is what the file of an import holds.
+type form struct {
+	name    string // of the import
+	lines   string // what a line should be
+	unit    string // what progress counts
+	longest int    // bytes of a line
+}
+
+func (o Options) formOf() form {
+	if o.form == (form{}) {
+		return follows
+	}
+	return o.form
+}
+
+// withDefaults fills in what was left out.
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = services.SystemClock{}
+	}
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	if o.sleep == nil {
+		o.sleep = sleep
+	}
+	if o.Batch <= 0 {
+		o.Batch = defaultBatch
+	}
+	return o
+}
+
+const (
+	defaultBatch = 20_000
+	// mostKeys bounds the memory for the keys that were met: beyond it they are forgotten and asked for again.
+	mostKeys = 1_000_000
+	// hopeless is how many bad lines at the start, without one that is good, show that the file is another.
+	hopeless = 1_000
+)
