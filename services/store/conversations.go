@@ -65,7 +65,7 @@ type NewConversation struct {
 // conversation: created is false when it exists, and it may be closed.
 func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (id services.ConversationID, created bool, err error) {
 	// The counter's lock also serializes two creations of the same pair.
-	if _, err := tx.Run(ctx, lockCounter, "conversations"); err != nil {
+	if err := tx.LockCounter(ctx, "conversations"); err != nil {
 		return 0, false, err
 	}
 	var pair any
@@ -77,7 +77,7 @@ func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (i
 		}
 		pair = name
 	}
-	last, err := tx.raise(ctx, "conversations", 1)
+	last, err := tx.RaiseCounter(ctx, "conversations", 1)
 	if err != nil {
 		return 0, false, err
 	}

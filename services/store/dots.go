@@ -81,7 +81,7 @@ func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.Segment
 	if err != nil || len(known) == len(names) {
 		return union(known), err
 	}
-	if _, err := tx.Run(ctx, lockCounter, "segments"); err != nil {
+	if err := tx.LockCounter(ctx, "segments"); err != nil {
 		return 0, err
 	}
 	// The former holder of the lock may have added some of them meanwhile.
@@ -94,7 +94,7 @@ func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.Segment
 			lacking = append(lacking, name)
 		}
 	}
-	given, err := tx.raise(ctx, "segments", len(lacking))
+	given, err := tx.RaiseCounter(ctx, "segments", len(lacking))
 	if err != nil {
 		return 0, err
 	}

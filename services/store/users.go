@@ -14,10 +14,6 @@ var (
 
 	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
-	lockCounter = sql.NewStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
-
-	raiseCounter = sql.NewStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
-
 	// Under the counter's lock there is no conflict, except within a batch: a key may look new to two functions until the next
 	// pass.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
@@ -46,7 +42,7 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 	if _, missing := lacking(keys, numbers); !missing {
 		return numbers, nil // a key was given twice
 	}
-	if _, err := tx.Run(ctx, lockCounter, "users"); err != nil {
+	if err := tx.LockCounter(ctx, "users"); err != nil {
 		return nil, err
 	}
 	// The former holder of the lock may have added some of them meanwhile.
@@ -57,7 +53,7 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 	if len(fresh) == 0 {
 		return numbers, nil
 	}
-	last, err := tx.raise(ctx, "users", len(fresh))
+	last, err := tx.RaiseCounter(ctx, "users", len(fresh))
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +66,6 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 	}
 	_, err = tx.Insert(ctx, insertUsers, newRows)
 	return numbers, err
-}
-
-// raise adds to a counter and returns the new value. Others wait until this transaction ends.
-func (tx *Tx) raise(ctx context.Context, counter string, by int) (value int64, err error) {
-	_, err = tx.One(ctx, raiseCounter, []any{counter, by}, &value)
-	return value, err
 }
 
 // lacking lists the keys that have no user ID yet, each once.
