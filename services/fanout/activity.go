@@ -56,11 +56,11 @@ func (f *Fanout) putActivity(ctx context.Context, next services.ActivityThreshol
 	return err
 }
 
-// activeSince is the cutoff of dormancy: users last seen before it are dormant. It is never later than idleSince, because a
+// ActiveSince is the cutoff of dormancy: users last seen before it are dormant. It is never later than idleSince, because a
 // document that does not count as away is shown without a rebuild, so every post that it lists must have been pushed to it.
 // The exact dormancy threshold alone could pass hours before the end of the whole day after which the document counts as
 // away, if both thresholds are close.
-func (f *Fanout) activeSince() time.Time {
+func (f *Fanout) ActiveSince() time.Time {
 	dormant, idle := f.activity().DormantSince(f.clock.Now()), f.idleSince()
 	if idle.Before(dormant) {
 		return idle

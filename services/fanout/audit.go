@@ -102,7 +102,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	f := a.fanout
 	turn, took, _, err := f.store.TakeAuditTurn(ctx, store.AuditPace{
 		// A node that dies holds its turn for the lease, so every user is due that much earlier.
-		Lap: a.every - min(turnLease, a.every/2), Limit: auditUsers, ActiveSince: f.activeSince(), Lease: turnLease,
+		Lap: a.every - min(turnLease, a.every/2), Limit: auditUsers, ActiveSince: f.ActiveSince(), Lease: turnLease,
 	})
 	if err != nil || !took {
 		return false, err

@@ -129,7 +129,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	var chunks []audience
 	switch {
 	case target == services.AuthorHuge && !known.Pull:
-		if chunks, err = f.audiences(ctx, known.Number, f.activeSince()); err != nil {
+		if chunks, err = f.audiences(ctx, known.Number, f.ActiveSince()); err != nil {
 			return false, err
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
@@ -210,7 +210,7 @@ func (f *Fanout) nameAudience(ctx context.Context, field rdb.NamedField, chunk a
 	if err != nil {
 		return err
 	}
-	return f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, f.activeSince(), func(edges []services.Edge) error {
+	return f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, f.ActiveSince(), func(edges []services.Edge) error {
 		return f.name(ctx, field, stamp, edges)
 	})
 }

@@ -166,7 +166,7 @@ func (f *Fanout) head(ctx context.Context, id services.ConversationID) (head sto
 // one moment.
 func (f *Fanout) projectAll(ctx context.Context, id services.ConversationID) error {
 	for after := services.UserID(0); ; {
-		states, err := f.store.ActiveMemberships(ctx, id, after, f.activeSince(), membersPerPage)
+		states, err := f.store.ActiveMemberships(ctx, id, after, f.ActiveSince(), membersPerPage)
 		if err != nil || len(states) == 0 {
 			return err
 		}

@@ -214,7 +214,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 		return nil
 	}
 	f := c.fanout
-	since := f.activeSince()
+	since := f.ActiveSince()
 	visits, err := f.store.LastVisits(ctx, users)
 	if err != nil {
 		return err

@@ -65,6 +65,8 @@ type Fanout struct {
 	slots     chan struct{} // of rebuilds
 	rebuilt   rebuildCounts
 	readers   []namedReader // of registers
+	arrivals  []Arrival
+	limited   []limitedRows
 	skew      skew
 	throttles throttles
 	aged      agedMessages
@@ -112,6 +114,8 @@ func New(cfg Config) *Fanout {
 	f.RegisterRegisters("site messages", f.messageRegisters)
 	f.RegisterRegisters("display policy", f.policyRegisters)
 	f.RegisterRegisters("announcements and dots", f.noticeRegisters)
+	f.OnArrival(f.enter)
+	f.RegisterLimitedRows("positions of dormant users", (&dormantPositions{fanout: f}).forget)
 	f.RegisterRegisters("live board", f.liveRegisters)
 	f.OnBeat(f.followClocks)
 	return f

@@ -60,7 +60,7 @@ func LiveSeenJob(user services.UserID) jobs.NewJob {
 
 // ProjectLiveSeen projects a user's seen position in the live board into their document.
 func (f *Fanout) ProjectLiveSeen(ctx context.Context, user services.UserID) error {
-	return f.carry(ctx, user, f.liveRegisters)
+	return f.Project(ctx, user, f.liveRegisters)
 }
 
 func (f *Fanout) liveRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
@@ -121,7 +121,7 @@ func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	if err != nil {
 		return err
 	}
-	edges, err := f.store.FollowersOfHosts(ctx, hosts, f.activeSince())
+	edges, err := f.store.FollowersOfHosts(ctx, hosts, f.ActiveSince())
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	chunks, err := f.audiences(ctx, host, f.activeSince())
+	chunks, err := f.audiences(ctx, host, f.ActiveSince())
 	if err != nil {
 		return err
 	}

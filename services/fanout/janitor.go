@@ -3,9 +3,9 @@ package fanout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
 )
@@ -16,15 +16,28 @@ const (
 	keepIdempotencyFor = 24 * time.Hour
 	keepFanouts        = 24 * time.Hour
 	keepBoardsLonger   = time.Hour // than the longest session: clocks of nodes differ, and a page may be in flight
-	dormantStep        = 20_000    // users whose positions one turn checks
 )
 
 // Janitor drops rows that SQL keeps only for a time: the log after an hour, idempotency keys and fan-outs with a dead chunk
-// after a day, what sessions of the live board need an hour after the last of them has ended, the positions of dormant users
-// in announcements and dots, and nodes that have been silent for a day.
-type Janitor struct {
-	fanout *Fanout
-	walked services.UserID // how far the walk along the positions has come
+// after a day, what sessions of the live board need an hour after the last of them has ended, nodes that have been silent for a
+// day, and what features have registered.
+type Janitor struct{ fanout *Fanout }
+
+// limitedRows is a feature's rows that are kept for a time.
+type limitedRows struct {
+	name   string
+	forget func(ctx context.Context) (dropped int, err error)
+}
+
+// RegisterLimitedRows adds rows that the janitor drops: forget deletes those that are due, in a bounded batch, and is called in
+// each turn of this node's one janitor. It panics when the name is taken.
+func (f *Fanout) RegisterLimitedRows(name string, forget func(ctx context.Context) (dropped int, err error)) {
+	for _, rows := range f.limited {
+		if rows.name == name {
+			panic(fmt.Sprintf("fanout: the limited rows %q are registered twice", name))
+		}
+	}
+	f.limited = append(f.limited, limitedRows{name, forget})
 }
 
 // Janitor makes this node's janitor. Several nodes may run one each, because they only delete old rows.
@@ -56,9 +69,14 @@ func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	formers, formerErr := j.fanout.store.ForgetShowHistory(ctx, boards)
 	follows, followErr := j.fanout.store.ForgetPastFollows(ctx, boards)
 	nodes, nodeErr := jobs.ForgetNodes(ctx, j.fanout.store.DB)
-	walked, positions, err := j.fanout.store.DropDormantNotices(ctx, j.fanout.activeSince(), j.walked, dormantStep)
-	if err == nil {
-		j.walked = walked
+	dropped = entries + keys + fanouts + formers + follows + nodes
+	err = errors.Join(logErr, keyErr, fanoutErr, formerErr, followErr, nodeErr)
+	for _, rows := range j.fanout.limited {
+		gone, failure := rows.forget(ctx)
+		if failure != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", rows.name, failure))
+		}
+		dropped += gone
 	}
-	return entries + keys + fanouts + formers + follows + nodes + positions, errors.Join(logErr, keyErr, fanoutErr, formerErr, followErr, nodeErr, err)
+	return dropped, err
 }

@@ -82,7 +82,7 @@ func (f *Fanout) ProjectMessageStates(ctx context.Context, states []store.Messag
 }
 
 func (f *Fanout) projectMessages(ctx context.Context, user services.UserID) error {
-	return f.carry(ctx, user, f.messageRegisters)
+	return f.Project(ctx, user, f.messageRegisters)
 }
 
 // messageRegisters are a user's counts of site messages according to the facts.

@@ -10,6 +10,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -97,20 +98,42 @@ func waits(a services.Announcement, now time.Time) bool {
 	return a.Position == 0 && !a.Withdrawn && !a.OverAt(now)
 }
 
+// enter is the arrival of announcements and dots: a new user gets their position.
+func (f *Fanout) enter(ctx context.Context, tx *sql.Tx, user services.UserID) error {
+	_, err := store.In(tx).EnterNotices(ctx, user, tx.Moment(f.ActiveSince))
+	return err
+}
+
 // Enter gives a new user their position in the announcements and dots, in the transaction of their first action.
 func (f *Fanout) Enter(ctx context.Context, tx *store.Tx, user services.UserID) error {
-	_, err := tx.EnterNotices(ctx, user, tx.Moment(f.activeSince))
-	return err
+	return f.enter(ctx, tx.Tx, user)
+}
+
+// dormantStep is how many users' positions one turn of the janitor checks.
+const dormantStep = 20_000
+
+// dormantPositions deletes the positions of dormant users, some of them in each turn.
+type dormantPositions struct {
+	fanout *Fanout
+	walked services.UserID // how far the walk along the positions has come
+}
+
+func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) {
+	walked, dropped, err := d.fanout.store.DropDormantNotices(ctx, d.fanout.ActiveSince(), d.walked, dormantStep)
+	if err == nil {
+		d.walked = walked
+	}
+	return dropped, err
 }
 
 // EnterNotices is a user's position in the announcements and dots, from SQL. A new user starts at the present end, and
 // counts as seen from then on.
 func (f *Fanout) EnterNotices(ctx context.Context, user services.UserID) (store.UserNotices, error) {
 	known, err := f.store.UserNotices(ctx, user)
-	if err != nil || !known.IsNew(f.activeSince()) {
+	if err != nil || !known.IsNew(f.ActiveSince()) {
 		return known, err
 	}
-	if err := f.store.Write(ctx, func(tx *store.Tx) error { return f.arrive(ctx, tx, user) }); err != nil {
+	if err := f.Arrive(ctx, user); err != nil {
 		return known, err
 	}
 	return f.store.UserNotices(ctx, user)
@@ -118,7 +141,7 @@ func (f *Fanout) EnterNotices(ctx context.Context, user services.UserID) (store.
 
 // ProjectNotices projects a user's position in the announcements, their segments and their dots into their document.
 func (f *Fanout) ProjectNotices(ctx context.Context, user services.UserID) error {
-	return f.carry(ctx, user, f.noticeRegisters)
+	return f.Project(ctx, user, f.noticeRegisters)
 }
 
 func (f *Fanout) noticeRegisters(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
@@ -143,5 +166,5 @@ func (f *Fanout) noticeRegisters(ctx context.Context, user services.UserID) (reg
 func (f *Fanout) Dormant(document rdb.Document) bool {
 	const day = 24 * time.Hour
 	lastSeen := time.Unix(0, 0).Add(time.Duration(document.Day+1) * day) // at the latest
-	return document.Ready && lastSeen.Before(f.activeSince())
+	return document.Ready && lastSeen.Before(f.ActiveSince())
 }

@@ -71,7 +71,7 @@ func (f *Fanout) ProjectStates(ctx context.Context, states []store.NotificationS
 }
 
 func (f *Fanout) projectCounts(ctx context.Context, user services.UserID) error {
-	return f.carry(ctx, user, f.notificationRegisters)
+	return f.Project(ctx, user, f.notificationRegisters)
 }
 
 // causesAtOnce bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that

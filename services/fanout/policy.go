@@ -21,7 +21,7 @@ func PolicyJob(user services.UserID) jobs.NewJob {
 
 // ProjectPolicy projects a user's display policy into their document.
 func (f *Fanout) ProjectPolicy(ctx context.Context, user services.UserID) error {
-	return f.carry(ctx, user, f.policyRegisters)
+	return f.Project(ctx, user, f.policyRegisters)
 }
 
 func (f *Fanout) policyRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {

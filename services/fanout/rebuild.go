@@ -101,8 +101,7 @@ type rebuildFacts struct {
 
 // rebuild marks the user active before it reads anything, so that posts published from then on are pushed to them.
 func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool) error {
-	err := f.store.Write(ctx, func(tx *store.Tx) error { return f.arrive(ctx, tx, user) })
-	if err != nil {
+	if err := f.Arrive(ctx, user); err != nil {
 		return err
 	}
 	return jobs.Merge[rdb.Stamp, rebuildFacts]{
@@ -142,14 +141,6 @@ func (f *Fanout) putRebuild(ctx context.Context, user services.UserID, facts reb
 	}
 	f.hint(ctx, []services.UserID{user}, []rdb.Result{result})
 	return true, nil
-}
-
-// arrive records a visit of a user, and on their first visit the rows that each user has.
-func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserID) error {
-	if err := f.Enter(ctx, tx, user); err != nil {
-		return err
-	}
-	return tx.MarkActive(ctx, []services.UserID{user})
 }
 
 // pulledBy are the pulled authors that a user's document names.

@@ -40,8 +40,8 @@ func (f *Fanout) registers(ctx context.Context, user services.UserID) (all []rdb
 	return all, nil
 }
 
-// carry projects one source's versioned fields of a user into their document.
-func (f *Fanout) carry(ctx context.Context, user services.UserID, read RegisterReader) error {
+// Project projects one source's versioned fields of a user into their document.
+func (f *Fanout) Project(ctx context.Context, user services.UserID, read RegisterReader) error {
 	registers, err := read(ctx, user)
 	if err != nil || len(registers) == 0 {
 		return err

@@ -49,3 +49,15 @@ func TestAReaderOfRegistersIsRegisteredOnce(t *testing.T) {
 	}()
 	w.Fanout.RegisterRegisters("live board", func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil })
 }
+
+func TestLimitedRowsAreRegisteredOnce(t *testing.T) {
+	w := world(t, nil)
+	forget := func(context.Context) (int, error) { return 0, nil }
+	w.Fanout.RegisterLimitedRows("drafts", forget)
+	defer func() {
+		if got := recover(); got != `fanout: the limited rows "drafts" are registered twice` {
+			t.Errorf("panic: %v", got)
+		}
+	}()
+	w.Fanout.RegisterLimitedRows("drafts", forget)
+}

@@ -172,11 +172,11 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 // followers; all other posts, and every deletion, to followers who are not dormant.
 func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
 	if kind == jobDrop {
-		return f.activeSince(), nil
+		return f.ActiveSince(), nil
 	}
 	mode, err := f.store.AuthorMode(ctx, post.Author)
 	if err != nil || mode == services.AuthorSmall {
-		return f.activeSince(), err
+		return f.ActiveSince(), err
 	}
 	return f.idleSince(), nil
 }

@@ -1,0 +1,28 @@
+package fanout
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/store"
+)
+
+// Arrival writes what a feature keeps of a user who visits, in the transaction that records the visit and before it does so:
+// the time of the user's last visit is still the former one. It is safe to repeat.
+type Arrival func(ctx context.Context, tx *sql.Tx, user services.UserID) error
+
+// OnArrival adds an arrival. Those of all features are registered before the first visit.
+func (f *Fanout) OnArrival(write Arrival) { f.arrivals = append(f.arrivals, write) }
+
+// Arrive records a visit of a user, who is active from then on, and writes what each feature keeps of them.
+func (f *Fanout) Arrive(ctx context.Context, user services.UserID) error {
+	return f.store.Write(ctx, func(tx *store.Tx) error {
+		for _, write := range f.arrivals {
+			if err := write(ctx, tx.Tx, user); err != nil {
+				return err
+			}
+		}
+		return tx.MarkActive(ctx, []services.UserID{user})
+	})
+}
