@@ -3,6 +3,7 @@ package sql
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -247,18 +248,10 @@ func (d dialect) bindOne(arg any) any {
 		return int64(value)
 	case services.ConversationID:
 		return int64(value)
-	case services.ConversationKind:
-		return string(value)
-	case services.GroupPolicy:
-		return string(value)
-	case services.CountingWay:
-		return string(value)
-	case services.Category:
-		return string(value)
-	case services.PostKind:
-		return string(value)
 	case time.Time:
 		return Micros(value)
+	case nil, string, int64, int, bool, []byte:
+		return value
 	case []services.UserID:
 		return bindNumbers(d, value)
 	case []services.PostID:
@@ -275,7 +268,21 @@ func (d dialect) bindOne(arg any) any {
 	case Rows:
 		return AsJSON(value)
 	default:
-		return arg
+		return basic(value)
+	}
+}
+
+// basic turns a value of a named type, which only its feature knows, into the basic type below it.
+func basic(value any) any {
+	switch v := reflect.ValueOf(value); {
+	case v.Kind() == reflect.String:
+		return v.String()
+	case v.CanInt():
+		return v.Int()
+	case v.CanUint():
+		return int64(v.Uint())
+	default:
+		return value
 	}
 }
 

@@ -67,6 +67,20 @@ func TestParametersInBothDialects(t *testing.T) {
 	}
 }
 
+// A feature's own types are nowhere in this package.
+func TestParametersOfUnknownTypes(t *testing.T) {
+	type (
+		word   string
+		number int32
+		id     uint32
+	)
+	for _, d := range []dialect{SQLite, Postgres} {
+		if diff := cmp.Diff([]any{"text", int64(-7), int64(1<<32 - 1)}, d.bind([]any{word("text"), number(-7), id(1<<32 - 1)})); diff != "" {
+			t.Errorf("%v: %s", d, diff)
+		}
+	}
+}
+
 // Every word of the migrations that SQLite lacks has to be turned into one of its own.
 func TestSchemaForSQLite(t *testing.T) {
 	files, err := migrations.ReadDir("migrations")
