@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -79,6 +81,19 @@ func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.C
 		}
 		return s.remove(ctx, tx, c, []services.UserID{user})
 	})
+}
+
+// CloseDirect is the consequence of a block: the DIRECT conversation of two users ends for both. It answers the jobs that
+// project that, and what brings the blocker's own view up to date. Creating the conversation again reopens it.
+func (s *Service) CloseDirect(ctx context.Context, in *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error) {
+	id, left, err := store.In(in).CloseDirect(ctx, blocker, blocked)
+	if err != nil || id == 0 {
+		return nil, nil, err
+	}
+	for _, user := range left {
+		queued = append(queued, fanout.MemberJob(id, user))
+	}
+	return queued, func(ctx context.Context) error { return s.Fanout.ProjectMember(ctx, id, blocker) }, nil
 }
 
 func (s *Service) remove(ctx context.Context, tx *store.Tx, c services.Conversation, users []services.UserID) ([]services.UserID, error) {

@@ -217,11 +217,15 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Shows: s.Memory.Shows, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
 	})
+	conversations := chat.New(chat.Config{
+		Store: s.Store, Conversations: s.Memory.Conversations, Fanout: s.Fanout, Clock: s.clock, MaxGroup: s.Config.MaxGroup,
+		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
+	})
 	return &resolvers.Resolver{
 		Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Memory.Shows},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, MaxFollowees: s.Config.MaxFollowees,
-			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides,
+			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
 		}),
 		Feed: feed.New(feed.Config{
 			Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
@@ -229,11 +233,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Notice:   notice.New(notice.Config{Store: s.Store, Redis: s.Redis, Announcements: s.Memory.Announcements, Fanout: s.Fanout, IDs: ids, Clock: s.clock}),
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: s.Store, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes}),
 		Views:    views.New(views.Config{Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Log: s.Log}),
-		Chat: chat.New(chat.Config{
-			Store: s.Store, Conversations: s.Memory.Conversations, Fanout: s.Fanout, Clock: s.clock, MaxGroup: s.Config.MaxGroup,
-			MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
-		}),
-		Badge: s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
+		Chat:     conversations,
+		Badge:    s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}
 }
 

@@ -95,7 +95,7 @@ func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 // INVALID for oneself, CONFLICT beyond the limit.
 func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	var ended []services.Edge
-	var closed services.ConversationID
+	var after func(context.Context) error
 	return &jobs.Command{
 		Name: "block", Actor: blocker,
 		Apply: func(ctx context.Context, in *sql.Tx) (ids []string, err error) {
@@ -109,13 +109,13 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 					return nil, err
 				}
 			}
-			var left []services.UserID
-			if closed, left, err = tx.CloseDirect(ctx, blocker, blocked); err != nil {
-				return nil, err
-			}
 			queued := []jobs.NewJob{fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker)}
-			for _, user := range left {
-				queued = append(queued, fanout.MemberJob(closed, user))
+			if s.onBlock != nil {
+				var more []jobs.NewJob
+				if more, after, err = s.onBlock(ctx, in, blocker, blocked); err != nil {
+					return nil, err
+				}
+				queued = append(queued, more...)
 			}
 			return nil, jobs.Enqueue(ctx, tx.Tx, queued...)
 		},
@@ -127,8 +127,8 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 					}
 				}
 			}
-			if closed != 0 {
-				if err := s.fanout.ProjectMember(ctx, closed, blocker); err != nil {
+			if after != nil {
+				if err := after(ctx); err != nil {
 					return err
 				}
 			}

@@ -32,7 +32,13 @@ type Config struct {
 	MaxMutes     int // how many one may mute; 0 means 10,000
 	MaxBlocks    int // how many one may block; 0 means 10,000
 	MaxHides     int // from how many one may hide one's posts; 0 means 10,000
+
+	OnBlock BlockHook // nil for none
 }
+
+// BlockHook is what else a block ends. It runs in the block's transaction, and answers jobs to commit with it and what then
+// brings the blocker's own views up to date, nil for nothing.
+type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error)
 
 // Service knows people. It is safe for concurrent use.
 type Service struct {
@@ -44,6 +50,7 @@ type Service struct {
 	maxMutes     int
 	maxBlocks    int
 	maxHides     int
+	onBlock      BlockHook
 }
 
 // New makes the service.
@@ -52,6 +59,7 @@ func New(cfg Config) *Service {
 	return &Service{
 		store: cfg.Store, people: cfg.People, fanout: cfg.Fanout, ids: cfg.IDs, maxFollowees: cmp.Or(cfg.MaxFollowees, 2000),
 		maxMutes: cmp.Or(cfg.MaxMutes, many), maxBlocks: cmp.Or(cfg.MaxBlocks, many), maxHides: cmp.Or(cfg.MaxHides, many),
+		onBlock: cfg.OnBlock,
 	}
 }
 
