@@ -127,7 +127,7 @@ func ParseUserID(field, id string) (key string, err error) {
 }
 
 // ParsePostGlobalID reads "post:KEY". field names the argument in the error.
-func ParsePostGlobalID(field, id string) (PostID, error) { return parsePlace(field, id, PostType) }
+func ParsePostGlobalID(field, id string) (PostID, error) { return ParseTypedID(field, id, PostType) }
 
 // ParseNotificationID parses the output of Notification.GlobalID and returns the notification's position. field names the
 // argument.
@@ -141,10 +141,10 @@ func ParseNotificationID(field, id string) (PostID, error) {
 func ParseNotificationReach(field, id string) (place, reach PostID, err error) {
 	shorter := max(len(id)-PostIDLetters, 0)
 	if len(id) != len(NotificationType)+1+2*PostIDLetters {
-		place, err = parsePlace(field, id, NotificationType)
+		place, err = ParseTypedID(field, id, NotificationType)
 		return place, place, err
 	}
-	if place, err = parsePlace(field, id[:shorter], NotificationType); err != nil {
+	if place, err = ParseTypedID(field, id[:shorter], NotificationType); err != nil {
 		return 0, 0, err
 	}
 	reach, err = ParsePostID(id[shorter:])
@@ -154,7 +154,8 @@ func ParseNotificationReach(field, id string) (place, reach PostID, err error) {
 	return place, reach, nil
 }
 
-func parsePlace(field, id, want string) (PostID, error) {
+// ParseTypedID parses a global ID of a type whose keys are sortable IDs. field names the argument in the error, which is INVALID.
+func ParseTypedID(field, id, want string) (PostID, error) {
 	kind, key, err := SplitGlobalID(id)
 	if err == nil && kind == want {
 		if place, err := ParsePostID(key); err == nil {

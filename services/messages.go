@@ -60,5 +60,5 @@ func CheckMessageType(kind string, types []string) error {
 
 // ParseSiteMessageID reads "siteMessage:KEY". field names the argument in the error.
 func ParseSiteMessageID(field, id string) (PostID, error) {
-	return parsePlace(field, id, SiteMessageType)
+	return ParseTypedID(field, id, SiteMessageType)
 }

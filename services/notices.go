@@ -86,5 +86,5 @@ func notOfName(r rune) bool {
 
 // ParseAnnouncementID reads "announcement:KEY". field names the argument in the error.
 func ParseAnnouncementID(field, id string) (PostID, error) {
-	return parsePlace(field, id, AnnouncementType)
+	return ParseTypedID(field, id, AnnouncementType)
 }

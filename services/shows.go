@@ -94,4 +94,4 @@ const (
 )
 
 // ParseShowID reads "show:KEY". field names the argument in the error.
-func ParseShowID(field, id string) (PostID, error) { return parsePlace(field, id, ShowType) }
+func ParseShowID(field, id string) (PostID, error) { return ParseTypedID(field, id, ShowType) }
