@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/fanout"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
@@ -38,8 +39,10 @@ type Config struct {
 	Shows         *mirror.Shows
 	Clock         services.Clock
 	Log           *slog.Logger
+	// Sources are the sources of the features that have a package of their own.
+	Sources []Source
 	// Caps are the largest numbers shown in full.
-	Caps Caps
+	Caps source.Caps
 	// Expiry is how long unseen notifications stay in their count; nil means the default.
 	Expiry services.Expiry
 	// FallbackReaders bounds how many users are counted in SQL at once; 0 means 8.
@@ -63,7 +66,8 @@ type Service struct {
 	clock         services.Clock
 	log           *slog.Logger
 
-	settings
+	sources  sourceList
+	settings source.Settings
 	fallback chan struct{}
 	patience time.Duration
 	visits   *visits
@@ -88,10 +92,10 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, announcements: cfg.Announcements, pulled: cfg.Pulled, conversations: cfg.Conversations, shows: cfg.Shows, clock: cfg.Clock, log: cfg.Log,
-		settings: settings{caps: cfg.Caps, expiry: cfg.Expiry, ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+		settings: source.Settings{Caps: cfg.Caps, Expiry: cfg.Expiry, Ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}
-	s.sources = s.newSources()
+	s.sources = s.newSources(cfg.Redis.MessageTypes(), cfg.Sources...)
 	return s
 }
 
@@ -129,8 +133,8 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	at := s.moment(ctx)
 	stale := s.fanout.StaleAmong(ctx, users)
 	documents, err := s.documentsBut(ctx, users, stale)
-	unaged := s.ageDocuments(ctx, users, documents, at.today())
-	s.withMemory(ctx, users, documents, watched, at.today())
+	unaged := s.ageDocuments(ctx, users, documents, at.Today())
+	s.withMemory(ctx, users, documents, watched, at.Today())
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
@@ -162,8 +166,8 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 			at := s.moment(ctx)
 			users := []services.UserID{user}
 			documents, err := s.documents(ctx, users)
-			if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.today())[user] {
-				s.withMemory(ctx, users, documents, watched, at.today())
+			if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.Today())[user] {
+				s.withMemory(ctx, users, documents, watched, at.Today())
 				return s.render(user, documents[0], at), nil
 			}
 			redisErr = err
@@ -188,13 +192,13 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 	}
 	defer func() { <-s.fallback }()
 	at := s.moment(ctx)
-	document, failed, err := s.countFacts(ctx, user, at.today())
+	document, failed, err := s.countFacts(ctx, user, at.Today())
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, services.Wrapf(services.Unavailable, err, "badges: no answer in time")
 		}
 		for _, source := range failed {
-			s.log.Warn("badges are not whole: neither Redis nor SQL answers", "source", source.name(), "error", err)
+			s.log.Warn("badges are not whole: neither Redis nor SQL answers", "source", source.Name(), "error", err)
 		}
 	}
 	switch {
@@ -203,7 +207,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 	case remembered:
 		return s.stale(user, earlier), nil
 	default:
-		return unknown(s.sources, s.redis.MessageTypes()), nil
+		return unknown(s.sources), nil
 	}
 }
 
@@ -228,25 +232,25 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 
 // guess renders the counts of SQL. Its version follows the last one that this node showed. Without one, the version's own half
 // comes from this node's clock, as a document's would come from Redis'.
-func (s *Service) guess(user services.UserID, document rdb.Document, at moment, failed []Source, earlier known) *services.Badges {
-	document.N = uint64(at.risen.UnixMicro())
-	if earlier.badges != nil {
-		document.N = services.OwnHalf(earlier.badges.Version)
+func (s *Service) guess(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
+	document.N = uint64(at.Risen.UnixMicro())
+	if earlier.Badges != nil {
+		document.N = services.OwnHalf(earlier.Badges.Version)
 	}
 	s.fallbacks.note(user, document.N)
 	v := s.view(document, at)
 	badges := v.render()
-	badges.Version = services.StaleVersion(document.N, s.fallbacks.after(at.risen))
+	badges.Version = services.StaleVersion(document.N, s.fallbacks.after(at.Risen))
 	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {
-			count.Precision, count.AsOf = services.Stale, at.now
+			count.Precision, count.AsOf = services.Stale, at.Now
 		}
 	}
 	for _, source := range failed {
 		earlier.fillIn(v, badges, source)
 	}
 	v.sum(badges)
-	s.known.keep(user, known{v, badges, at.now})
+	s.known.keep(user, s.shown(v, badges))
 	return badges
 }
 
@@ -260,40 +264,37 @@ func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
 	return badges
 }
 
-// moment is the time at which a document is shown, with the state that all users share at that time.
-type moment struct {
-	now     time.Time
-	risen   time.Time       // now, or the latest moment so far if the clock was set back since, so that no day passes twice
-	notices *mirror.Notices // nil: this node does not know them
-}
-
 // moment takes the present moment. Call it before the documents are read, so that no document is older than the shared state
 // shown with it.
-func (s *Service) moment(ctx context.Context) moment {
-	at := moment{now: s.clock.Now()}
-	latest := max(s.latest.Load(), at.now.UnixMicro())
+func (s *Service) moment(ctx context.Context) source.Moment {
+	at := source.Moment{Now: s.clock.Now()}
+	latest := max(s.latest.Load(), at.Now.UnixMicro())
 	s.latest.Store(latest) // concurrent calls may keep the smaller of two values that are microseconds apart
-	if at.risen = at.now; latest > at.now.UnixMicro() {
-		at.risen = time.UnixMicro(latest).UTC()
+	if at.Risen = at.Now; latest > at.Now.UnixMicro() {
+		at.Risen = time.UnixMicro(latest).UTC()
 	}
-	notices, err := s.announcements.At(ctx, at.now)
+	shared, err := s.sources.share(ctx, at.Now)
 	if err != nil {
 		s.log.Warn("announcements and dots are unknown: SQL has not answered yet", "error", err)
 		return at
 	}
-	at.notices = notices
+	at.Shared = shared
 	return at
 }
 
 // render renders a user's document, and remembers the result.
-func (s *Service) render(user services.UserID, document rdb.Document, at moment) *services.Badges {
+func (s *Service) render(user services.UserID, document rdb.Document, at source.Moment) *services.Badges {
 	v := s.view(document, at)
 	badges := v.render()
 	s.markBehind(user, v, badges)
-	s.known.keep(user, known{v, badges, at.now})
+	s.known.keep(user, s.shown(v, badges))
 	return badges
 }
 
-func (s *Service) view(document rdb.Document, at moment) *view {
-	return &view{settings: &s.settings, document: document, moment: at}
+func (s *Service) view(document rdb.Document, at source.Moment) *view {
+	return &view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
+}
+
+func (s *Service) shown(v *view, badges *services.Badges) known {
+	return known{s.sources, source.Shown{View: &v.View, Badges: badges, At: v.Now}}
 }

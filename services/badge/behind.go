@@ -20,7 +20,7 @@ func (s *Service) markBehind(user services.UserID, v *view, badges *services.Bad
 		return
 	}
 	for _, source := range s.sources {
-		since, lags := lag[source.key()]
+		since, lags := lag[source.Key()]
 		if !lags {
 			continue
 		}
@@ -37,7 +37,7 @@ func (s *Service) markBehind(user services.UserID, v *view, badges *services.Bad
 		s.behind.shown = map[services.UserID]uint64{}
 	}
 	if len(s.behind.shown) < maxFallbackVersions {
-		s.behind.shown[user] = v.document.N
+		s.behind.shown[user] = v.Document.N
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
@@ -21,12 +22,12 @@ func BenchmarkRender(b *testing.B) {
 	document.Messages = []services.MessageTypeState{{Type: "general", Unread: 4}, {Type: "offers", Unread: 1}}
 	document.Conversations = services.ConversationSums{Unread: 7, Mentions: 2}
 	document.Notice = services.NoticeState{Version: 1}
-	at := moment{now: noon, risen: noon, notices: &mirror.Notices{
+	at := source.Moment{Now: noon, Risen: noon, Shared: &mirror.Notices{
 		Announcements: []services.Announcement{{Position: 3}, {Position: 2}},
 		Dots:          []services.RaisedDot{{Name: "shop"}, {Name: "games"}},
 	}}
 	s := &Service{known: newLastKnown(1000), fanout: fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{})})}
-	s.sources = s.newSources()
+	s.sources = s.newSources(nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.render(1, document, at)

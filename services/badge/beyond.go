@@ -9,11 +9,6 @@ import (
 	"tidings/services/rdb"
 )
 
-// feedLimit is how far new posts are counted: as far as a feed lists them, or farther if the cap is higher.
-func (c Caps) feedLimit() int {
-	return max(services.Retention, c.of(services.SourceHomeFeed)+1, c.of(CapTotal)+1)
-}
-
 // beyond remembers the number of new posts of readers whose inbox does not hold them all. An inbox keeps the newest posts,
 // among them the reader's own: without this, a user who posts much would see fewer new posts than there are.
 type beyond struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/redis"
 	"tidings/services/sql/sqltest"
@@ -25,7 +26,7 @@ func (n node) agrees(user services.UserID, want int, precision services.Precisio
 		n.TB.Errorf("the facts say %d, want %d", facts.HomeFeed.Value, want)
 	}
 	other := newNode(n.AnotherNode())
-	other.caps = n.caps
+	other.settings.Caps = n.settings.Caps
 	other.feed(user, want, precision)
 	return badges
 }
@@ -99,7 +100,7 @@ func TestTheNumberReachesItsCap(t *testing.T) {
 		999: {500, services.Exact, "500"},
 	} {
 		n.Service = New(Config{Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Announcements: n.Memory.Announcements, Pulled: n.Memory.Pulled, Conversations: n.Memory.Conversations, Shows: n.Memory.Shows, Clock: n.Clock, Log: n.Log,
-			Caps: Caps{services.SourceHomeFeed: limit}})
+			Caps: source.Caps{services.SourceHomeFeed: limit}})
 		if got := n.agrees(reader, want.value, want.precision).HomeFeed; got.Display != want.display {
 			t.Errorf("with a cap of %d %q is shown, want %q", limit, got.Display, want.display)
 		}

@@ -27,18 +27,9 @@ func (s *Service) Digest(ctx context.Context, user services.UserID, since time.T
 		return digest, nil
 	}
 	for _, source := range s.sources {
-		if err := source.digest(ctx, user, since, digest); err != nil {
+		if err := source.Digest(ctx, user, since, digest); err != nil {
 			return nil, err
 		}
 	}
 	return digest, nil
-}
-
-// brings adds a source's number of items to a digest; a number at the bound may be more.
-func brings(digest *services.Digest, source services.Source, part string, count, bound int) {
-	precision := services.Exact
-	if count >= bound {
-		precision = services.AtLeast
-	}
-	digest.Parts = append(digest.Parts, services.DigestPart{Source: source, Part: part, Count: services.NewCount(count, precision, time.Time{})})
 }

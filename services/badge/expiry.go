@@ -13,7 +13,7 @@ import (
 // day, and messages as of the day on which the next one leaves. All other counts are kept by day, or computed from the node
 // cache at rendering.
 func (s *Service) holdsAged(document *rdb.Document, today int64) (feed, conversations bool) {
-	feed = (document.FeedCount > 0 || document.FeedMore) && document.FeedAged < s.ages.Mark(services.SourceHomeFeed, today)
+	feed = (document.FeedCount > 0 || document.FeedMore) && document.FeedAged < s.settings.Ages.Mark(services.SourceHomeFeed, today)
 	leaves := document.Conversations.LeavesOn
 	return document.Ready && feed, document.Ready && leaves > 0 && leaves <= today
 }
@@ -21,7 +21,7 @@ func (s *Service) holdsAged(document *rdb.Document, today int64) (feed, conversa
 // ageDocuments removes from documents the items that have become too old since they were counted, and reads these documents
 // again: further round trips, once, for each user with such items. It returns the users whose documents could not be updated.
 func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) (stale map[services.UserID]bool) {
-	if !s.ages.Any() {
+	if !s.settings.Ages.Any() {
 		return nil
 	}
 	var feeds, conversations, both []services.UserID

@@ -75,7 +75,7 @@ func newAgingModel(w *fanouttest.World, ages services.SourceExpiry) *agingModel 
 
 // counts reports whether an item still waits: it is unseen and not older than the oldest day that counts.
 func (m *agingModel) counts(source services.Source, one waits) bool {
-	today, days := services.DayOf(m.Clock.Now()), m.ages[source]
+	today, days := services.DayOf(m.Clock.Now()), m.settings.Ages[source]
 	return !one.seen && !one.own && (days == 0 || services.DayOf(one.at) >= today-int64(days))
 }
 

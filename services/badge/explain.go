@@ -2,19 +2,11 @@ package badge
 
 import (
 	"context"
-	"fmt"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/store"
 )
-
-// explained is the user whose counts are explained, with the user's last accesses of views.
-type explained struct {
-	user   services.UserID
-	badges *services.Badges
-	seen   map[string]services.PostID
-	today  int64
-}
 
 // Explain answers "why is my badge 7?": for each count that is not 0, it lists the items behind it and the mutation that clears
 // each. It reads the facts: while a fact is not projected into the badges yet, the items are ahead of the count.
@@ -23,13 +15,13 @@ func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services
 	if err != nil {
 		return nil, err
 	}
-	of := explained{user: user, badges: badges, today: s.moment(ctx).today()}
-	if of.seen, err = s.store.Positions(ctx, user, store.HomePage, store.LiveBoard); err != nil {
+	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today()}
+	if of.Seen, err = s.store.Positions(ctx, user, store.HomePage, store.LiveBoard); err != nil {
 		return nil, err
 	}
 	explanations := []services.Explanation{}
 	for _, source := range s.sources {
-		found, err := source.explain(ctx, of)
+		found, err := source.Explain(ctx, of)
 		if err != nil {
 			return nil, err
 		}
@@ -41,16 +33,3 @@ func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services
 	}
 	return explanations, nil
 }
-
-// clearedBy prints a mutation with one argument, ready to be sent.
-func clearedBy(mutation, argument, id string) string {
-	return clearing(mutation, fmt.Sprintf("%s: %q", argument, id))
-}
-
-// clearing prints a whole operation, ready to be sent.
-func clearing(mutation, input string) string {
-	return fmt.Sprintf("mutation { %s(input: {%s}) { badges { version total { value display } } } }", mutation, input)
-}
-
-// mostExplained bounds the items of one count. Only counts far beyond every cap have more.
-const mostExplained = 1000

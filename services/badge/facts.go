@@ -16,12 +16,10 @@ func (s *Service) countFacts(ctx context.Context, user services.UserID, today in
 		next := document
 		if failure := s.countSource(ctx, source, user, today, &next); failure != nil {
 			failed, err = append(failed, source), failure
+			source.Empty(&document)
 			continue
 		}
 		document = next
-	}
-	if len(document.Messages) == 0 {
-		document.Messages = s.noMessages()
 	}
 	return document, failed, err
 }
@@ -29,13 +27,5 @@ func (s *Service) countFacts(ctx context.Context, user services.UserID, today in
 func (s *Service) countSource(ctx context.Context, source Source, user services.UserID, today int64, document *rdb.Document) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	return source.facts(ctx, user, today, document)
-}
-
-// noMessages are the types of site messages, each with a zero count.
-func (s *Service) noMessages() (none []services.MessageTypeState) {
-	for _, kind := range s.redis.MessageTypes() {
-		none = append(none, services.MessageTypeState{Type: kind})
-	}
-	return none
+	return source.Facts(ctx, user, today, document)
 }

@@ -8,6 +8,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 )
 
 // lastKnown remembers the badges that this node last showed to the most recent readers. If a source cannot be read, its last
@@ -17,11 +18,10 @@ type lastKnown struct {
 	users *lru.LRU[services.UserID, known]
 }
 
-// known is the badges shown to a user at a moment. The readers share it: it must not be changed.
+// known is the badges shown to a user at a moment.
 type known struct {
-	view   *view
-	badges *services.Badges
-	at     time.Time
+	sources sourceList
+	source.Shown
 }
 
 func newLastKnown(capacity int) *lastKnown {
@@ -34,14 +34,14 @@ func newLastKnown(capacity int) *lastKnown {
 
 // keep remembers shown badges, unless newer ones are known already or these are UNKNOWN.
 func (l *lastKnown) keep(user services.UserID, shown known) {
-	for count := range shown.view.sources.counts(shown.badges) {
+	for count := range shown.sources.counts(shown.Badges) {
 		if count.Precision == services.Unknown {
 			return
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if had, ok := l.users.Peek(user); ok && had.badges.Version > shown.badges.Version {
+	if had, ok := l.users.Peek(user); ok && had.Badges.Version > shown.Badges.Version {
 		return
 	}
 	l.users.Add(user, shown)
@@ -55,19 +55,19 @@ func (l *lastKnown) of(user services.UserID) (known, bool) {
 
 // stale returns the remembered badges, under their version.
 func (k known) stale() *services.Badges {
-	badges := *k.badges
+	badges := *k.Badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
-	for count := range k.view.sources.counts(&badges) {
+	for count := range k.sources.counts(&badges) {
 		k.age(count)
 	}
-	k.view.sum(&badges)
+	(&view{View: *k.View, sources: k.sources}).sum(&badges)
 	return &badges
 }
 
 // age notes since when a count is known.
 func (k known) age(count *services.Count) {
 	if count.AsOf.IsZero() {
-		count.AsOf = k.at
+		count.AsOf = k.At
 	}
 	count.Precision = services.Stale
 }
@@ -77,8 +77,8 @@ func (k known) age(count *services.Count) {
 func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 	counts := slices.Collect(v.sources.restingOn(source, badges))
 	var had []*services.Count
-	if k.badges != nil {
-		had = slices.Collect(v.sources.restingOn(source, k.badges))
+	if k.Badges != nil {
+		had = slices.Collect(v.sources.restingOn(source, k.Badges))
 	}
 	for i, count := range counts {
 		if len(had) != len(counts) {
@@ -88,7 +88,7 @@ func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 		*count = *had[i]
 		k.age(count)
 	}
-	if k.badges != nil {
-		source.carry(v, badges, k)
+	if k.Badges != nil {
+		source.Carry(&v.View, badges, k.Shown)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 )
 
@@ -21,14 +22,14 @@ type failing struct {
 	with func(ctx context.Context) error
 }
 
-func (f failing) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
-	_ = f.Source.facts(ctx, user, today, document) // the caller drops what the source wrote before it failed
+func (f failing) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
+	_ = f.Source.Facts(ctx, user, today, document) // the caller drops what the source wrote before it failed
 	return f.with(ctx)
 }
 
 // fails makes one source of a node's facts fail, and returns the function that repairs it.
 func (n node) fails(name string, with func(ctx context.Context) error) (mend func()) {
-	place := slices.IndexFunc(n.sources, func(source Source) bool { return source.name() == name })
+	place := slices.IndexFunc(n.sources, func(source Source) bool { return source.Name() == name })
 	source := n.sources[place]
 	n.sources[place] = failing{source, with}
 	return func() { n.sources[place] = source }
@@ -143,7 +144,7 @@ func TestAnySourcesMayFail(t *testing.T) {
 			var mends []func()
 			for place := range m.sources {
 				if failing&(1<<place) != 0 {
-					mends = append(mends, m.fails(m.sources[place].name(), broken))
+					mends = append(mends, m.fails(m.sources[place].Name(), broken))
 				}
 			}
 			got := m.read(author)
@@ -207,18 +208,18 @@ func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 func TestWhatIsRemembered(t *testing.T) {
 	l := newLastKnown(2)
 	at := func(n uint64, precision services.Precision) known {
-		v := &view{settings: &settings{sources: shownSources}, document: rdb.Document{N: n}, moment: shownAt(noon)}
+		v := shownView(source.Settings{}, rdb.Document{N: n}, shownAt(noon))
 		badges := v.render()
 		badges.HomeFeed.Precision = precision
 		v.sum(badges)
-		return known{v, badges, noon}
+		return known{shownSources, source.Shown{View: &v.View, Badges: badges, At: noon}}
 	}
 	version := func(user services.UserID) string {
 		known, ok := l.of(user)
 		if !ok {
 			return ""
 		}
-		return known.badges.Version[:16]
+		return known.Badges.Version[:16]
 	}
 	l.keep(1, at(7, services.Exact))
 	l.keep(1, at(6, services.Exact))
@@ -239,13 +240,13 @@ func TestWhatIsRemembered(t *testing.T) {
 func TestStaleIsACopy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)
-		v := &view{settings: &settings{sources: shownSources}, document: lit(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), moment: shownAt(noon)}
-		v.document.FeedMore = rapid.Bool().Draw(t, "more")
+		v := shownView(source.Settings{}, lit(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), shownAt(noon))
+		v.Document.FeedMore = rapid.Bool().Draw(t, "more")
 		if rapid.Bool().Draw(t, "out") {
-			v.document.Policy.OutOfTotal = map[services.Source]bool{services.SourceSiteMessages: true}
+			v.Document.Policy.OutOfTotal = map[services.Source]bool{services.SourceSiteMessages: true}
 		}
 		shown, before := v.render(), v.render()
-		got := known{v, shown, noon}.stale()
+		got := known{shownSources, source.Shown{View: &v.View, Badges: shown, At: noon}}.stale()
 		if difference := cmp.Diff(before, shown); difference != "" {
 			t.Fatalf("what was shown has changed:\n%s", difference)
 		}

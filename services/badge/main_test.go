@@ -8,8 +8,10 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/mirror"
+	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
@@ -98,7 +100,14 @@ func (n node) seen(user services.UserID, upTo services.PostID) {
 }
 
 // shownAt is a moment without announcements and dots.
-func shownAt(now time.Time) moment { return moment{now: now, risen: now, notices: &mirror.Notices{}} }
+func shownAt(now time.Time) source.Moment {
+	return source.Moment{Now: now, Risen: now, Shared: &mirror.Notices{}}
+}
+
+// shownView is a rendering without engines.
+func shownView(settings source.Settings, document rdb.Document, at source.Moment) *view {
+	return &view{sources: shownSources, View: source.View{Settings: &settings, Document: document, Moment: at}}
+}
 
 // shownSources are the sources of a service without engines: rendering needs none.
-var shownSources = (&Service{}).newSources()
+var shownSources = (&Service{}).newSources([]string{services.DefaultMessageType})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/fanout"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
@@ -57,7 +58,7 @@ func TestNoticesAreRendered(t *testing.T) {
 	} {
 		document := rdb.Document{Ready: true, N: 5, DotsSeen: c.clearing}
 		document.Notice, document.Segments.Bits = c.state, c.bits
-		badges := (&view{settings: &settings{sources: shownSources}, document: document, moment: moment{now: noon, risen: noon, notices: notices}}).render()
+		badges := (shownView(source.Settings{}, document, source.Moment{Now: noon, Risen: noon, Shared: notices})).render()
 		if badges.Announcements.Value != c.count || badges.Total.Value != c.count || !badges.NextAt.Equal(c.next) {
 			t.Errorf("%+v: %+v, next at %s", c, badges.Announcements, badges.NextAt)
 		}
@@ -68,7 +69,7 @@ func TestNoticesAreRendered(t *testing.T) {
 			t.Errorf("the version is %s, want %s", badges.Version, want)
 		}
 	}
-	if badges := (&view{settings: &settings{sources: shownSources}, document: rdb.Document{Ready: true}, moment: moment{now: noon, risen: noon}}).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {
+	if badges := (shownView(source.Settings{}, rdb.Document{Ready: true}, source.Moment{Now: noon, Risen: noon})).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {
 		t.Errorf("before anything is known: %+v", badges)
 	}
 }

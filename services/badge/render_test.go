@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 )
 
@@ -25,7 +26,7 @@ func liked(written time.Time, older int, counts ...int) rdb.Document {
 }
 
 func render(document rdb.Document, now time.Time) *services.Badges {
-	v := &view{settings: &settings{sources: shownSources}, document: document, moment: shownAt(now)}
+	v := shownView(source.Settings{}, document, shownAt(now))
 	return v.render()
 }
 
@@ -102,7 +103,7 @@ func TestAFeedOfMoreThanItKeepsIsAtLeast(t *testing.T) {
 
 // UNKNOWN badges have an older version than any that a client can hold.
 func TestUnknownIsNoNews(t *testing.T) {
-	badges := unknown(shownSources, []string{services.DefaultMessageType})
+	badges := unknown(shownSources)
 	if badges.Version >= render(rdb.Document{Ready: true, N: 1}, time.Unix(0, 0).UTC()).Version {
 		t.Errorf("the version %s would replace what a client holds", badges.Version)
 	}

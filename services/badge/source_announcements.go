@@ -6,28 +6,30 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
+	"tidings/services/mirror"
 	"tidings/services/rdb"
 )
 
 // announcements is the source of the unread announcements, and of the dots, which have no count.
 type announcements struct {
-	plain
+	source.Plain
 	s *Service
 }
 
-func (announcements) name() string         { return "announcements and dots" }
-func (announcements) key() services.Source { return services.SourceAnnouncements }
+func (announcements) Name() string         { return "announcements and dots" }
+func (announcements) Key() services.Source { return services.SourceAnnouncements }
 
-func (announcements) part(badges *services.Badges, i int) *services.Count {
-	return single(&badges.Announcements, i)
+func (announcements) Part(badges *services.Badges, i int) *services.Count {
+	return source.Single(&badges.Announcements, i)
 }
 
-func (announcements) carry(_ *view, badges *services.Badges, earlier known) {
-	badges.Dots = earlier.badges.Dots
+func (announcements) Carry(_ *source.View, badges *services.Badges, earlier source.Shown) {
+	badges.Dots = earlier.Badges.Dots
 }
 
-// facts gives a new user their initial position, as a rebuild would.
-func (a announcements) facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
+// Facts gives a new user their initial position, as a rebuild would.
+func (a announcements) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
 	if _, err := a.s.announcements.At(ctx, a.s.clock.Now()); err != nil {
 		return err
 	}
@@ -36,45 +38,57 @@ func (a announcements) facts(ctx context.Context, user services.UserID, _ int64,
 	return err
 }
 
-// render counts the current announcements that are meant for this user and lie after their position; they leave the count when
+// Render counts the current announcements that are meant for this user and lie after their position; they leave the count when
 // they end. It lists every dot, lit or not.
-func (announcements) render(v *view, badges *services.Badges) {
+func (announcements) Render(v *source.View, badges *services.Badges) {
 	badges.Dots = []services.Dot{}
-	if v.notices == nil {
+	notices, known := v.Shared.(*mirror.Notices)
+	if !known {
 		badges.Announcements = services.NewCount(0, services.Unknown, time.Time{})
 		return
 	}
-	count, ends := v.notices.CountUnread(v.ages.AgedNotices(v.document.Notice, v.today()), v.segments())
-	v.expires(services.SourceAnnouncements, count)
-	v.learned(v.notices.Sequence() - v.notices.Ended)
-	v.passed(int64(v.notices.Ended))
-	v.changesAt(ends)
-	badges.Announcements = exact(count)
-	badges.Dots = v.notices.Lights(v.document.Notice, v.segments(), v.document.DotsSeen)
+	count, ends := notices.CountUnread(v.Ages.AgedNotices(v.Document.Notice, v.Today()), segmentsOf(v.Document))
+	v.Expires(services.SourceAnnouncements, count)
+	v.Learned(notices.Sequence() - notices.Ended)
+	v.Passed(int64(notices.Ended))
+	v.ChangesAt(ends)
+	badges.Announcements = source.Exact(count)
+	badges.Dots = notices.Lights(v.Document.Notice, segmentsOf(v.Document), v.Document.DotsSeen)
 }
 
-func (v *view) segments() services.SegmentBits { return services.SegmentBits(v.document.Segments.Bits) }
+// Share is this node's list of announcements and dots.
+func (a announcements) Share(ctx context.Context, now time.Time) (any, error) {
+	notices, err := a.s.announcements.At(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	return notices, nil
+}
 
-func (a announcements) explain(ctx context.Context, of explained) ([]services.Explanation, error) {
+func segmentsOf(document rdb.Document) services.SegmentBits {
+	return services.SegmentBits(document.Segments.Bits)
+}
+
+func (a announcements) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
 	notices, err := a.s.announcements.At(ctx, a.s.clock.Now())
 	if err != nil {
 		return nil, err
 	}
-	standing, err := a.s.store.UserNotices(ctx, of.user)
+	standing, err := a.s.store.UserNotices(ctx, of.User)
 	if err != nil {
 		return nil, err
 	}
-	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.badges.Announcements}
-	for _, announcement := range notices.Unread(a.s.ages.AgedNotices(standing.NoticeState, of.today), services.SegmentBits(standing.Segments.Bits)) {
+	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.Badges.Announcements}
+	for _, announcement := range notices.Unread(a.s.settings.Ages.AgedNotices(standing.NoticeState, of.Today), services.SegmentBits(standing.Segments.Bits)) {
 		id := announcement.GlobalID()
 		explanation.Items = append(explanation.Items, services.Item{
-			ID: id, At: time.UnixMicro(int64(announcement.Position)).UTC(), Count: 1, ClearedBy: clearedBy("markAnnouncementsRead", "upTo", id),
+			ID: id, At: time.UnixMicro(int64(announcement.Position)).UTC(), Count: 1, ClearedBy: source.ClearedBy("markAnnouncementsRead", "upTo", id),
 		})
 	}
 	return []services.Explanation{explanation}, nil
 }
 
-func (a announcements) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
+func (a announcements) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	notices, err := a.s.announcements.At(ctx, a.s.clock.Now())
 	if err != nil {
 		return err
@@ -89,6 +103,6 @@ func (a announcements) digest(ctx context.Context, user services.UserID, since t
 			count++
 		}
 	}
-	brings(digest, services.SourceAnnouncements, "", count, services.MaxAnnouncements)
+	source.Brings(digest, services.SourceAnnouncements, "", count, services.MaxAnnouncements)
 	return nil
 }

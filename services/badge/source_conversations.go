@@ -5,33 +5,34 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 )
 
 // conversations is the source of the unread messages of all conversations. The mentions among them are not added to a total
 // again.
 type conversations struct {
-	plain
+	source.Plain
 	s *Service
 }
 
-func (conversations) name() string         { return "conversations" }
-func (conversations) key() services.Source { return services.SourceConversations }
+func (conversations) Name() string         { return "conversations" }
+func (conversations) Key() services.Source { return services.SourceConversations }
 
-func (conversations) part(badges *services.Badges, i int) *services.Count {
-	return single(&badges.Conversations.Total, i)
+func (conversations) Part(badges *services.Badges, i int) *services.Count {
+	return source.Single(&badges.Conversations.Total, i)
 }
 
-func (conversations) within(badges *services.Badges) *services.Count {
+func (conversations) Within(badges *services.Badges) *services.Count {
 	return &badges.Conversations.Mentions
 }
 
-func (c conversations) follow(user services.UserID, document *rdb.Document) {
+func (c conversations) Follow(user services.UserID, document *rdb.Document) {
 	c.s.conversations.Follow(user, document.Conversations.ReadSide)
 }
 
-// facts counts every conversation from its rows, whether the document counts it when written or when read.
-func (c conversations) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
+// Facts counts every conversation from its rows, whether the document counts it when written or when read.
+func (c conversations) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	const page = 1000
 	for after := services.ConversationID(0); ; {
 		states, err := c.s.store.MembershipsOf(ctx, user, after, c.s.clock.Now(), page)
@@ -53,52 +54,52 @@ func (c conversations) facts(ctx context.Context, user services.UserID, today in
 	}
 }
 
-// render adds the counts made when a message is written to the counts made when a user reads.
-func (conversations) render(v *view, badges *services.Badges) {
-	sums := v.document.Conversations
-	v.learned(sums.ReadSequence)
+// Render adds the counts made when a message is written to the counts made when a user reads.
+func (conversations) Render(v *source.View, badges *services.Badges) {
+	sums := v.Document.Conversations
+	v.Learned(sums.ReadSequence)
 	precision := services.Exact
 	if sums.ReadBehind {
 		precision = services.AtLeast
 	}
 	if sums.LeavesOn > 0 {
-		v.changesAt(services.DayStart(sums.LeavesOn))
+		v.ChangesAt(services.DayStart(sums.LeavesOn))
 	}
 	badges.Conversations.Total = services.NewCount(sums.Unread+sums.ReadUnread, precision, time.Time{})
-	badges.Conversations.Mentions = exact(sums.Mentions)
+	badges.Conversations.Mentions = source.Exact(sums.Mentions)
 }
 
-func (c conversations) explain(ctx context.Context, of explained) ([]services.Explanation, error) {
-	explanation := services.Explanation{Source: services.SourceConversations, Count: of.badges.Conversations.Total}
-	err := c.each(ctx, of.user, func(state services.ConversationState) bool {
+func (c conversations) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+	explanation := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
+	err := c.each(ctx, of.User, func(state services.ConversationState) bool {
 		if count := inBadge(c.s.fanout.Counted(state.Own)); count > 0 {
 			id := state.ID.GlobalID()
 			explanation.Items = append(explanation.Items, services.Item{
-				ID: id, At: state.LastAt, Count: count, ClearedBy: clearedBy("markConversationRead", "conversationId", id),
+				ID: id, At: state.LastAt, Count: count, ClearedBy: source.ClearedBy("markConversationRead", "conversationId", id),
 			})
 		}
-		return len(explanation.Items) < mostExplained
+		return len(explanation.Items) < source.MostExplained
 	})
 	return []services.Explanation{explanation}, err
 }
 
-// digest counts the conversations with new messages.
-func (c conversations) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
+// Digest counts the conversations with new messages.
+func (c conversations) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	count := 0
 	err := c.each(ctx, user, func(state services.ConversationState) bool {
 		recent := !state.LastAt.Before(since)
 		if recent && state.Head > 0 {
 			count++
 		}
-		return recent && count < mostExplained
+		return recent && count < source.MostExplained
 	})
-	brings(digest, services.SourceConversations, "", count, mostExplained)
+	source.Brings(digest, services.SourceConversations, "", count, source.MostExplained)
 	return err
 }
 
-// remember adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for those
+// Remember adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for those
 // that this node has not cached.
-func (c conversations) remember(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {
+func (c conversations) Remember(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {
 	var lists [][]services.ReadSidePlace
 	for _, document := range documents {
 		if len(document.Conversations.ReadSide) > 0 {

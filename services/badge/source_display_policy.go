@@ -5,50 +5,51 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 )
 
 // displayPolicy is the user's display policy. Without it no total can be known, because the policy decides which counts enter
 // it.
 type displayPolicy struct {
-	plain
+	source.Plain
 	s *Service
 }
 
-func (displayPolicy) name() string         { return "display policy" }
-func (displayPolicy) key() services.Source { return "" }
+func (displayPolicy) Name() string         { return "display policy" }
+func (displayPolicy) Key() services.Source { return "" }
 
-func (displayPolicy) part(*services.Badges, int) *services.Count { return nil }
+func (displayPolicy) Part(*services.Badges, int) *services.Count { return nil }
 
-func (displayPolicy) carry(v *view, badges *services.Badges, earlier known) {
-	v.document.Policy, badges.Quiet = earlier.view.document.Policy, earlier.badges.Quiet
+func (displayPolicy) Carry(v *source.View, badges *services.Badges, earlier source.Shown) {
+	v.Document.Policy, badges.Quiet = earlier.View.Document.Policy, earlier.Badges.Quiet
 }
 
-// explain has no items: the policy has no count.
-func (displayPolicy) explain(context.Context, explained) ([]services.Explanation, error) {
+// Explain has no items: the policy has no count.
+func (displayPolicy) Explain(context.Context, source.Explained) ([]services.Explanation, error) {
 	return nil, nil
 }
 
-// digest adds nothing: the policy brings no items.
-func (displayPolicy) digest(context.Context, services.UserID, time.Time, *services.Digest) error {
+// Digest adds nothing: the policy brings no items.
+func (displayPolicy) Digest(context.Context, services.UserID, time.Time, *services.Digest) error {
 	return nil
 }
 
-func (p displayPolicy) facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) (err error) {
+func (p displayPolicy) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) (err error) {
 	document.Policy, err = p.s.store.Policy(ctx, user)
 	return err
 }
 
-// render notes whether it is the user's quiet hours. The rest of the policy is applied with the totals.
-func (displayPolicy) render(v *view, badges *services.Badges) {
-	policy := v.document.Policy
+// Render notes whether it is the user's quiet hours. The rest of the policy is applied with the totals.
+func (displayPolicy) Render(v *source.View, badges *services.Badges) {
+	policy := v.Document.Policy
 	if policy.QuietFrom == policy.QuietTo {
 		return
 	}
-	quiet, changesAt := policy.Quiet(v.risen)
+	quiet, changesAt := policy.Quiet(v.Risen)
 	badges.Quiet = quiet
-	v.changesAt(changesAt)
+	v.ChangesAt(changesAt)
 	for _, minute := range []int{policy.QuietFrom, policy.QuietTo} { // each passes once a day
-		v.passed(v.risen.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
+		v.Passed(v.Risen.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
 	}
 }

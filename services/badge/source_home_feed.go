@@ -9,40 +9,41 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
 // homeFeed is the source of the followed authors' posts that were published since the feed was seen.
 type homeFeed struct {
-	plain
+	source.Plain
 	s *Service
 }
 
-func (homeFeed) name() string         { return "home feed" }
-func (homeFeed) key() services.Source { return services.SourceHomeFeed }
+func (homeFeed) Name() string         { return "home feed" }
+func (homeFeed) Key() services.Source { return services.SourceHomeFeed }
 
-func (homeFeed) part(badges *services.Badges, i int) *services.Count {
-	return single(&badges.HomeFeed, i)
+func (homeFeed) Part(badges *services.Badges, i int) *services.Count {
+	return source.Single(&badges.HomeFeed, i)
 }
 
-func (h homeFeed) follow(user services.UserID, document *rdb.Document) {
+func (h homeFeed) Follow(user services.UserID, document *rdb.Document) {
 	h.s.pulled.Follow(user, document.Pulled)
 }
 
-// remember adds the posts of pulled authors, and counts in SQL the posts beyond an inbox.
-func (h homeFeed) remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
+// Remember adds the posts of pulled authors, and counts in SQL the posts beyond an inbox.
+func (h homeFeed) Remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	h.addPulled(ctx, documents, today)
 	h.countBeyond(ctx, users, documents, today)
 }
 
-func (h homeFeed) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
+func (h homeFeed) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	seen, err := h.s.store.Position(ctx, user, store.HomePage, "")
 	if err != nil {
 		return err
 	}
-	limit := h.s.caps.feedLimit()
-	count, err := h.s.store.CountNew(ctx, user, max(seen, h.s.ages.Mark(services.SourceHomeFeed, today)), limit+1)
+	limit := h.s.settings.Caps.FeedLimit()
+	count, err := h.s.store.CountNew(ctx, user, max(seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, today)), limit+1)
 	if err != nil {
 		return err
 	}
@@ -50,43 +51,43 @@ func (h homeFeed) facts(ctx context.Context, user services.UserID, today int64, 
 	return nil
 }
 
-// render adds the pushed posts and the pulled posts of this node's cache; if the inbox ends before the new posts do, it uses
+// Render adds the pushed posts and the pulled posts of this node's cache; if the inbox ends before the new posts do, it uses
 // SQL's count.
-func (homeFeed) render(v *view, badges *services.Badges) {
-	pulled := v.document.PulledCount
-	v.learned(pulled.Sequence)
-	value, more := v.document.FeedCount+pulled.New, v.document.FeedMore || pulled.More || pulled.Behind
-	if v.document.UnreadKnown {
-		value, more = v.document.Unread, false
+func (homeFeed) Render(v *source.View, badges *services.Badges) {
+	pulled := v.Document.PulledCount
+	v.Learned(pulled.Sequence)
+	value, more := v.Document.FeedCount+pulled.New, v.Document.FeedMore || pulled.More || pulled.Behind
+	if v.Document.UnreadKnown {
+		value, more = v.Document.Unread, false
 	}
 	precision := services.Exact
 	if more || value > services.Retention {
-		limit := v.caps.feedLimit()
+		limit := v.Caps.FeedLimit()
 		if more || value > limit {
 			precision = services.AtLeast
 		}
 		value = min(value, limit)
 	}
-	v.expires(services.SourceHomeFeed, value)
+	v.Expires(services.SourceHomeFeed, value)
 	badges.HomeFeed = services.NewCount(value, precision, time.Time{})
 }
 
-func (h homeFeed) explain(ctx context.Context, of explained) ([]services.Explanation, error) {
-	entries, err := h.s.store.UnreadFeed(ctx, of.user, max(of.seen[store.HomePage], h.s.ages.Mark(services.SourceHomeFeed, of.today)), min(h.s.caps.feedLimit(), mostExplained))
+func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+	entries, err := h.s.store.UnreadFeed(ctx, of.User, max(of.Seen[store.HomePage], h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), source.MostExplained))
 	if err != nil {
 		return nil, err
 	}
-	explanation := services.Explanation{Source: services.SourceHomeFeed, Count: of.badges.HomeFeed}
+	explanation := services.Explanation{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed}
 	for _, entry := range entries {
 		id := services.GlobalID(services.PostType, entry.Post.String())
 		explanation.Items = append(explanation.Items, services.Item{
-			ID: id, At: entry.Post.Time(), Count: 1, ClearedBy: clearedBy("markHomeFeedSeen", "upTo", id),
+			ID: id, At: entry.Post.Time(), Count: 1, ClearedBy: source.ClearedBy("markHomeFeedSeen", "upTo", id),
 		})
 	}
 	return []services.Explanation{explanation}, nil
 }
 
-func (h homeFeed) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
+func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	before := max(services.PostIDAt(since), 1) - 1
 	entries, err := h.s.store.UnreadFeed(ctx, user, before, services.Retention)
 	if err != nil {
@@ -96,7 +97,7 @@ func (h homeFeed) digest(ctx context.Context, user services.UserID, since time.T
 	for _, entry := range entries {
 		posts[entry.Author]++
 	}
-	brings(digest, services.SourceHomeFeed, "", len(entries), services.Retention)
+	source.Brings(digest, services.SourceHomeFeed, "", len(entries), services.Retention)
 	for author := range posts {
 		digest.Authors = append(digest.Authors, author)
 	}
@@ -118,7 +119,7 @@ func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today
 		return
 	}
 	h.s.pulled.Learn(ctx, lists...)
-	aged := h.s.ages.Mark(services.SourceHomeFeed, today)
+	aged := h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Pulled) > 0 {
 			document.PulledCount = h.s.pulled.Count(document.Pulled, max(document.Seen, aged))
@@ -129,7 +130,7 @@ func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today
 // countBeyond continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of a
 // document; if SQL does not answer in time the count stays AT_LEAST the inbox's.
 func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
-	limit, aged := h.s.caps.feedLimit(), h.s.ages.Mark(services.SourceHomeFeed, today)
+	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
 	var group errgroup.Group
 	group.SetLimit(cap(h.s.fallback))
 	for i := range documents {

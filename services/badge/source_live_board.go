@@ -5,29 +5,30 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
 // liveBoard is the source of the followed hosts' running shows that went live since the board was seen.
 type liveBoard struct {
-	plain
+	source.Plain
 	s *Service
 }
 
-func (liveBoard) name() string         { return "live board" }
-func (liveBoard) key() services.Source { return services.SourceLiveBoard }
+func (liveBoard) Name() string         { return "live board" }
+func (liveBoard) Key() services.Source { return services.SourceLiveBoard }
 
-func (liveBoard) part(badges *services.Badges, i int) *services.Count {
-	return single(&badges.LiveBoard, i)
+func (liveBoard) Part(badges *services.Badges, i int) *services.Count {
+	return source.Single(&badges.LiveBoard, i)
 }
 
-func (l liveBoard) follow(user services.UserID, document *rdb.Document) {
+func (l liveBoard) Follow(user services.UserID, document *rdb.Document) {
 	l.s.shows.Follow(user, document.Hosts)
 }
 
-// facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis.
-func (l liveBoard) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
+// Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis.
+func (l liveBoard) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	seen, err := l.s.store.Position(ctx, user, store.LiveBoard, "")
 	if err != nil {
 		return err
@@ -36,42 +37,42 @@ func (l liveBoard) facts(ctx context.Context, user services.UserID, today int64,
 		return err
 	}
 	document.LiveSeen = uint64(seen)
-	document.LiveCount = l.s.shows.CountLiveSince(document.Hosts, document.LiveSeen, l.s.ages.Mark(services.SourceLiveBoard, today))
+	document.LiveCount = l.s.shows.CountLiveSince(document.Hosts, document.LiveSeen, l.s.settings.Ages.Mark(services.SourceLiveBoard, today))
 	return nil
 }
 
-// render counts the running shows that went live since the board was looked at.
-func (liveBoard) render(v *view, badges *services.Badges) {
-	live := v.document.LiveCount
-	v.learned(live.Sequence)
+// Render counts the running shows that went live since the board was looked at.
+func (liveBoard) Render(v *source.View, badges *services.Badges) {
+	live := v.Document.LiveCount
+	v.Learned(live.Sequence)
 	badges.LiveSequence = live.Sequence
-	v.expires(services.SourceLiveBoard, live.New)
-	badges.LiveBoard = exact(live.New)
+	v.Expires(services.SourceLiveBoard, live.New)
+	badges.LiveBoard = source.Exact(live.New)
 	if live.Behind {
 		badges.LiveBoard = services.NewCount(0, services.Unknown, time.Time{})
 	}
 }
 
-func (l liveBoard) explain(ctx context.Context, of explained) ([]services.Explanation, error) {
-	hosts, err := l.s.fanout.HostsBy(ctx, of.user)
+func (l liveBoard) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+	hosts, err := l.s.fanout.HostsBy(ctx, of.User)
 	if err != nil {
 		return nil, err
 	}
-	after := l.s.ages.Mark(services.SourceLiveBoard, of.today)
+	after := l.s.settings.Ages.Mark(services.SourceLiveBoard, of.Today)
 	for i := range hosts {
 		hosts[i].Since = max(hosts[i].Since, after)
 	}
-	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.badges.LiveBoard}
-	for _, show := range l.s.shows.LiveSince(hosts, uint64(of.seen[store.LiveBoard])) {
+	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.Badges.LiveBoard}
+	for _, show := range l.s.shows.LiveSince(hosts, uint64(of.Seen[store.LiveBoard])) {
 		explanation.Items = append(explanation.Items, services.Item{
-			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: clearing("markLiveBoardSeen", ""),
+			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: source.Clearing("markLiveBoardSeen", ""),
 		})
 	}
 	return []services.Explanation{explanation}, nil
 }
 
-// digest counts the shows that went live since, running or over.
-func (l liveBoard) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
+// Digest counts the shows that went live since, running or over.
+func (l liveBoard) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	hosts, err := l.s.fanout.HostsBy(ctx, user)
 	if err != nil {
 		return err
@@ -94,13 +95,13 @@ func (l liveBoard) digest(ctx context.Context, user services.UserID, since time.
 			}
 		}
 	}
-	brings(digest, services.SourceLiveBoard, "", len(came), services.Retention)
+	source.Brings(digest, services.SourceLiveBoard, "", len(came), services.Retention)
 	return nil
 }
 
-// remember adds the node cache's state of the shows of the documents' hosts.
-func (l liveBoard) remember(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
-	after := l.s.ages.Mark(services.SourceLiveBoard, today)
+// Remember adds the node cache's state of the shows of the documents' hosts.
+func (l liveBoard) Remember(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
+	after := l.s.settings.Ages.Mark(services.SourceLiveBoard, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {
 			document.LiveCount = l.s.shows.CountLiveSince(document.Hosts, document.LiveSeen, after)

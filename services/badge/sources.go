@@ -1,86 +1,113 @@
 package badge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 )
 
-// Source is everything that the badges need of one part of them. Each has its own file, source_*.go, and one entry in the list
-// of sources.
+// Source is everything that the badges need of one part of them. Each has a file of its own, in its feature's package or here,
+// and is listed once: see Config.
 type Source interface {
-	// name is for logs. No two sources have the same.
-	name() string
-	// key is the source's key in display policies, caps and the total; "" for a source that affects all the others and has no
+	// Name is for logs. No two sources have the same.
+	Name() string
+	// Key is the source's key in display policies, caps and the total; "" for a source that affects all the others and has no
 	// count of its own.
-	key() services.Source
+	Key() services.Source
 
-	// facts fills the source's part of the document from SQL, for when Redis does not answer. If it fails, the caller drops
+	// Facts fills the source's part of the document from SQL, for when Redis does not answer. If it fails, the caller drops
 	// what it wrote.
-	facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error
-	// carry copies from earlier badges, if the facts are unknown, everything that is not a count.
-	carry(v *view, badges *services.Badges, earlier known)
+	Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error
+	// Empty fills the source's part of the document for a user without items, where that is not its zero value.
+	Empty(document *rdb.Document)
+	// Carry copies from earlier badges, if the facts are unknown, everything that is not a count.
+	Carry(v *source.View, badges *services.Badges, earlier source.Shown)
 
-	// follow makes this node's cache report changes of the counts of a user with subscriptions here.
-	follow(user services.UserID, document *rdb.Document)
-	// remember adds to documents the state of this node's cache.
-	remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64)
+	// Follow makes this node's cache report changes of the counts of a user with subscriptions here.
+	Follow(user services.UserID, document *rdb.Document)
+	// Remember adds to documents the state of this node's cache.
+	Remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64)
 
-	// render writes the source's part of the badges from the document, without the sum, and notes when time alone changes it.
-	render(v *view, badges *services.Badges)
-	// part is the i-th of the counts that make up the source's share of the total, nil beyond the last. Their order is fixed.
-	part(badges *services.Badges, i int) *services.Count
-	// sum is the count that is the sum of the parts, nil if the source has only one part.
-	sum(badges *services.Badges) *services.Count
-	// within is a count of items that the parts already include and that no total adds again, nil if there is none.
-	within(badges *services.Badges) *services.Count
+	// Render writes the source's part of the badges from the document, without the sum, and notes when time alone changes it.
+	Render(v *source.View, badges *services.Badges)
+	// Part is the i-th of the counts that make up the source's share of the total, nil beyond the last. Their order is fixed.
+	Part(badges *services.Badges, i int) *services.Count
+	// Sum is the count that is the sum of the parts, nil if the source has only one part.
+	Sum(badges *services.Badges) *services.Count
+	// Within is a count of items that the parts already include and that no total adds again, nil if there is none.
+	Within(badges *services.Badges) *services.Count
 
-	// explain lists the items behind each count, from the facts.
-	explain(ctx context.Context, of explained) ([]services.Explanation, error)
-	// digest adds the source's items since a moment to a digest.
-	digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error
+	// Explain lists the items behind each count, from the facts.
+	Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error)
+	// Digest adds the source's items since a moment to a digest.
+	Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error
 }
 
-// newSources is the list of the sources, in the order in which the badges show them. The display policy comes last, because it
+// newSources is the list of the sources: those of Config and those of this package. The display policy comes last, because it
 // affects all others.
-func (s *Service) newSources() sourceList {
-	return register(homeFeed{s: s}, notifications{s: s}, siteMessages{s: s}, announcements{s: s}, conversations{s: s}, liveBoard{s: s}, displayPolicy{s: s})
+func (s *Service) newSources(messageTypes []string, features ...Source) sourceList {
+	return register(append(features, homeFeed{s: s}, notifications{s: s}, siteMessages{s: s, types: messageTypes}, announcements{s: s}, conversations{s: s}, liveBoard{s: s}, displayPolicy{s: s})...)
 }
 
 // sourceList is the registered sources.
 type sourceList []Source
 
-// register makes a list of sources. It panics if a name or a key is taken, or if a key of services.Sources has no source: those
-// are errors of the program.
+// register makes a list of sources, in the order of services.Sources; sources without a key come last. It panics if a name or a
+// key is taken, if a key of services.Sources has no source, or if two sources are a source.Sharer: those are errors of the
+// program.
 func register(sources ...Source) sourceList {
-	names, keys := map[string]bool{}, map[services.Source]bool{}
-	for _, source := range sources {
-		if names[source.name()] || source.key() != "" && keys[source.key()] {
-			panic(fmt.Sprintf("badge: the source %q is registered twice", source.name()))
+	names, places, sharers := map[string]bool{}, map[services.Source]int{"": len(services.Sources)}, 0
+	for i, key := range services.Sources {
+		places[key] = i
+	}
+	keys := map[services.Source]bool{}
+	for _, one := range sources {
+		if names[one.Name()] || one.Key() != "" && keys[one.Key()] {
+			panic(fmt.Sprintf("badge: the source %q is registered twice", one.Name()))
 		}
-		names[source.name()], keys[source.key()] = true, true
+		names[one.Name()], keys[one.Key()] = true, true
+		if _, shares := one.(source.Sharer); shares {
+			sharers++
+		}
 	}
 	for _, key := range services.Sources {
 		if !keys[key] {
 			panic(fmt.Sprintf("badge: no source is registered for %s", key))
 		}
 	}
+	if sharers > 1 {
+		panic("badge: more than one source shares state")
+	}
+	slices.SortStableFunc(sources, func(a, b Source) int { return cmp.Compare(places[a.Key()], places[b.Key()]) })
 	return sources
+}
+
+// share is the state that all users share at a moment; nil without a source that shares any.
+func (l sourceList) share(ctx context.Context, now time.Time) (any, error) {
+	for _, one := range l {
+		if sharer, shares := one.(source.Sharer); shares {
+			return sharer.Share(ctx, now)
+		}
+	}
+	return nil, nil
 }
 
 // counts are the counts of all sources that are read, without the sums.
 func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 	return func(yield func(*services.Count) bool) {
 		for _, source := range l {
-			if count := source.within(badges); count != nil && !yield(count) {
+			if count := source.Within(badges); count != nil && !yield(count) {
 				return
 			}
 			for i := 0; ; i++ {
-				count := source.part(badges, i)
+				count := source.Part(badges, i)
 				if count == nil {
 					break
 				}
@@ -94,29 +121,11 @@ func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 
 // restingOn are the counts that depend on a source: its own, or every count if the source affects all others.
 func (l sourceList) restingOn(source Source, badges *services.Badges) iter.Seq[*services.Count] {
-	if source.key() == "" {
+	if source.Key() == "" {
 		return l.counts(badges)
 	}
 	return sourceList{source}.counts(badges)
 }
-
-// single is the one part of a source with one count.
-func single(count *services.Count, i int) *services.Count {
-	if i > 0 {
-		return nil
-	}
-	return count
-}
-
-// plain is the default for a source without special needs: it copies nothing except counts, has nothing in the node cache, and
-// has neither a sum nor a count within its parts.
-type plain struct{}
-
-func (plain) carry(*view, *services.Badges, known)                               {}
-func (plain) follow(services.UserID, *rdb.Document)                              {}
-func (plain) remember(context.Context, []services.UserID, []rdb.Document, int64) {}
-func (plain) sum(*services.Badges) *services.Count                               { return nil }
-func (plain) within(*services.Badges) *services.Count                            { return nil }
 
 // withMemory adds to documents the node cache's state for the counts that are computed when read. For watched users it also
 // follows changes of that state.
@@ -124,11 +133,11 @@ func (s *Service) withMemory(ctx context.Context, users []services.UserID, docum
 	for i := range documents {
 		if watched && documents[i].Ready {
 			for _, source := range s.sources {
-				source.follow(users[i], &documents[i])
+				source.Follow(users[i], &documents[i])
 			}
 		}
 	}
 	for _, source := range s.sources {
-		source.remember(ctx, users, documents, today)
+		source.Remember(ctx, users, documents, today)
 	}
 }

@@ -2,11 +2,13 @@ package badge
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 )
 
@@ -16,10 +18,17 @@ type renamed struct {
 	called string
 }
 
-func (r renamed) name() string { return r.called }
+func (r renamed) Name() string { return r.called }
+
+// sharing is a source without a key that shares state.
+type sharing struct{ displayPolicy }
+
+func (sharing) Name() string { return "sharing" }
+
+func (sharing) Share(context.Context, time.Time) (any, error) { return nil, nil }
 
 func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
-	all := func() sourceList { return (&Service{}).newSources() }
+	all := func() sourceList { return (&Service{}).newSources([]string{services.DefaultMessageType}) }
 	for _, c := range []struct {
 		sources sourceList
 		want    string // in the panic; "" for none
@@ -29,6 +38,7 @@ func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 		{append(all(), renamed{all()[1], "more notifications"}), `"more notifications" is registered twice`},
 		{append(all(), renamed{all()[6], "display policy"}), `"display policy" is registered twice`},
 		{all()[1:], "no source is registered for HOME_FEED"},
+		{append(all(), sharing{}), "more than one source shares state"},
 	} {
 		func() {
 			defer func() {
@@ -42,22 +52,35 @@ func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 	}
 }
 
+// The order of registration does not matter: the badges show the sources in one order, and the display policy comes last.
+func TestSourcesStandInTheOrderOfTheirKeys(t *testing.T) {
+	shuffled := slices.Clone(shownSources)
+	slices.Reverse(shuffled)
+	for i, source := range register(shuffled...) {
+		if source.Name() != shownSources[i].Name() {
+			t.Errorf("source %d is %s, want %s", i, source.Name(), shownSources[i].Name())
+		}
+	}
+}
+
 // toy is a source with its own count in a document. It replaces the live board.
 type toy struct {
 	liveBoard
 	count int
 }
 
-func (t toy) render(_ *view, badges *services.Badges) { badges.LiveBoard = exact(t.count) }
-
-func (t toy) facts(context.Context, services.UserID, int64, *rdb.Document) error { return nil }
-
-func (t toy) explain(context.Context, explained) ([]services.Explanation, error) {
-	return []services.Explanation{{Source: t.key(), Count: exact(t.count)}}, nil
+func (t toy) Render(_ *source.View, badges *services.Badges) {
+	badges.LiveBoard = source.Exact(t.count)
 }
 
-func (t toy) digest(_ context.Context, _ services.UserID, _ time.Time, digest *services.Digest) error {
-	brings(digest, t.key(), "", t.count, mostExplained)
+func (t toy) Facts(context.Context, services.UserID, int64, *rdb.Document) error { return nil }
+
+func (t toy) Explain(context.Context, source.Explained) ([]services.Explanation, error) {
+	return []services.Explanation{{Source: t.Key(), Count: source.Exact(t.count)}}, nil
+}
+
+func (t toy) Digest(_ context.Context, _ services.UserID, _ time.Time, digest *services.Digest) error {
+	source.Brings(digest, t.Key(), "", t.count, source.MostExplained)
 	return nil
 }
 

@@ -5,32 +5,20 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 )
-
-// Caps are the largest numbers shown in full, by source; CapTotal is the total's. A missing source has the standard cap.
-type Caps map[services.Source]int
-
-// CapTotal is the key of the total's cap.
-const CapTotal services.Source = "TOTAL"
-
-func (c Caps) of(source services.Source) int {
-	if limit, set := c[source]; set {
-		return limit
-	}
-	return services.DisplayCap
-}
 
 // sum writes the totals, which are never stored, and the display text of each count.
 func (v *view) sum(badges *services.Badges) {
 	badges.Total = services.Sum()
 	for _, source := range v.sources {
-		key := source.key()
-		total := source.sum(badges)
+		key := source.Key()
+		total := source.Sum(badges)
 		if total != nil {
 			*total = services.Sum()
 		}
 		for i := 0; ; i++ {
-			count := source.part(badges, i)
+			count := source.Part(badges, i)
 			if count == nil {
 				break
 			}
@@ -46,27 +34,27 @@ func (v *view) sum(badges *services.Badges) {
 			v.show(badges, key, total)
 			badges.Total.Add(*total)
 		}
-		if count := source.within(badges); count != nil {
+		if count := source.Within(badges); count != nil {
 			v.show(badges, key, count)
 			count.InTotal = false
 		}
 	}
-	badges.Total.Display = v.display(badges, CapTotal, badges.Total)
+	badges.Total.Display = v.display(badges, source.CapTotal, badges.Total)
 }
 
 // show writes a count's display text, and whether it enters the total.
-func (v *view) show(badges *services.Badges, source services.Source, count *services.Count) {
-	count.InTotal = !v.document.Policy.OutOfTotal[source]
-	count.Display = v.display(badges, source, *count)
+func (v *view) show(badges *services.Badges, key services.Source, count *services.Count) {
+	count.InTotal = !v.Document.Policy.OutOfTotal[key]
+	count.Display = v.display(badges, key, *count)
 }
 
 // display prints a count by the user's policy, with a "+" if it is above the cap, or may be more than was counted.
-func (v *view) display(badges *services.Badges, source services.Source, count services.Count) string {
-	limit := v.caps.of(source)
+func (v *view) display(badges *services.Badges, key services.Source, count services.Count) string {
+	limit := v.Caps.Of(key)
 	switch {
 	case badges.Quiet:
 		return ""
-	case v.document.Policy.AsDot[source]:
+	case v.Document.Policy.AsDot[key]:
 		return strings.Repeat(services.DisplayDot, min(count.Value, 1))
 	case count.Precision == services.AtLeast && count.Value >= services.MessagesCounted:
 		limit = min(limit, count.Value) // it may be below the cap and yet not all
@@ -76,10 +64,10 @@ func (v *view) display(badges *services.Badges, source services.Source, count se
 }
 
 // unknown is the document when nothing answers: its version is older than any that a client can hold.
-func unknown(sources sourceList, types []string) *services.Badges {
-	v := &view{settings: &settings{sources: sources}}
-	for _, kind := range types {
-		v.document.Messages = append(v.document.Messages, services.MessageTypeState{Type: kind})
+func unknown(sources sourceList) *services.Badges {
+	v := &view{sources: sources, View: source.View{Settings: &source.Settings{}}}
+	for _, source := range sources {
+		source.Empty(&v.Document)
 	}
 	badges := v.render()
 	badges.Version, badges.NextAt = services.Version(0, 0), time.Time{}

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 )
 
@@ -55,7 +56,7 @@ func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 			t.Errorf("%d is shown as %q", value, badges.HomeFeed.Display)
 		}
 	}
-	v := &view{settings: &settings{sources: shownSources, caps: Caps{services.SourceHomeFeed: 150, CapTotal: 9, services.SourceNotifications: 3}}, document: lit(200, 3, 4, 5), moment: shownAt(noon)}
+	v := shownView(source.Settings{Caps: source.Caps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, lit(200, 3, 4, 5), shownAt(noon))
 	badges := v.render()
 	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
 		t.Errorf("with caps of their own: %+v", badges)
@@ -69,7 +70,7 @@ func TestMessagesBeyondTheirBoundAreAtLeast(t *testing.T) {
 		for unread, precision := range map[int]services.Precision{most: services.Exact, most + 1: services.AtLeast} {
 			document := lit(0, 0, unread, 0)
 			document.Messages = document.Messages[:1]
-			v := &view{settings: &settings{sources: shownSources, caps: Caps{services.SourceSiteMessages: limit, CapTotal: limit}}, document: document, moment: shownAt(noon)}
+			v := shownView(source.Settings{Caps: source.Caps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, shownAt(noon))
 			badges := v.render()
 			want := "99+"
 			switch {

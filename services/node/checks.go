@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"tidings/services"
-	"tidings/services/badge"
+	"tidings/services/badge/source"
 	"tidings/services/ratelimit"
 	"tidings/transport"
 )
@@ -156,22 +156,22 @@ func checkOrigins(c Config) string {
 }
 
 // displayCaps reads SOURCE=CAP items, or answers why they are invalid.
-func displayCaps(items []string) (caps badge.Caps, reason string) {
-	caps = badge.Caps{}
+func displayCaps(items []string) (caps source.Caps, reason string) {
+	caps = source.Caps{}
 	for _, item := range items {
 		name, text, _ := strings.Cut(item, "=")
-		source := services.Source(name)
-		if source != badge.CapTotal && !slices.Contains(services.Sources, source) {
-			return nil, fmt.Sprintf("%s is no source: %s or one of %v is needed, then = and the cap", services.Quote(item), badge.CapTotal, services.Sources)
+		key := services.Source(name)
+		if key != source.CapTotal && !slices.Contains(services.Sources, key) {
+			return nil, fmt.Sprintf("%s is no source: %s or one of %v is needed, then = and the cap", services.Quote(item), source.CapTotal, services.Sources)
 		}
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 1 || limit > 9999 {
 			return nil, fmt.Sprintf("%s: 1 to 9999 is allowed after the =", services.Quote(item))
 		}
-		if _, twice := caps[source]; twice {
-			return nil, fmt.Sprintf("%s is named twice", source)
+		if _, twice := caps[key]; twice {
+			return nil, fmt.Sprintf("%s is named twice", key)
 		}
-		caps[source] = limit
+		caps[key] = limit
 	}
 	return caps, ""
 }

@@ -1,0 +1,170 @@
+// Package source is what a source of the badges works with: the rendering of one document, the settings of all renderings, and
+// the forms of explanations and digests. badge.Source says what a source does.
+//
+// It lies below the features, which implement sources, and below services/badge, which lists them: neither knows the other.
+package source
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// Caps are the largest numbers shown in full, by source; CapTotal is the total's. A missing source has the standard cap.
+type Caps map[services.Source]int
+
+// CapTotal is the key of the total's cap.
+const CapTotal services.Source = "TOTAL"
+
+// Of is the cap of a source.
+func (c Caps) Of(source services.Source) int {
+	if limit, set := c[source]; set {
+		return limit
+	}
+	return services.DisplayCap
+}
+
+// FeedLimit is how far new posts are counted: as far as a feed lists them, or farther if the cap is higher.
+func (c Caps) FeedLimit() int {
+	return max(services.Retention, c.Of(services.SourceHomeFeed)+1, c.Of(CapTotal)+1)
+}
+
+// Settings are shared by all renderings of a service.
+type Settings struct {
+	Caps   Caps
+	Expiry services.Expiry       // of notifications
+	Ages   services.SourceExpiry // of the other sources
+}
+
+// Moment is the time at which a document is shown, with the state that all users share at that time.
+type Moment struct {
+	Now   time.Time
+	Risen time.Time // Now, or the latest moment so far if the clock was set back since, so that no day passes twice
+	// Shared is what the source that is a Sharer had to share; nil if it is unknown.
+	Shared any
+}
+
+// Today is the day of the moment, since 1970.
+func (m Moment) Today() int64 { return services.DayOf(m.Risen) }
+
+// Sharer is a source with state that all users share. At most one source is one.
+type Sharer interface {
+	// Share returns the state at a moment. It is called before the documents are read, so that no document is older than the
+	// state shown with it.
+	Share(ctx context.Context, now time.Time) (any, error)
+}
+
+// View is one rendering: the document, the state that all users share, and the moment. Each source writes its part of the
+// badges from it, and says when time alone changes that part next.
+type View struct {
+	*Settings
+	Document rdb.Document
+	Moment
+	// Sequences is a sum of values that only rise, over everything that these badges share with others: the sequence of each
+	// stream, and the number of boundaries that time has passed. It rises with each of them, in whatever order this node learns
+	// of them, and is greatest on the node that knows all. A maximum would not do: it would stay the same when a stream that is
+	// behind another one moves.
+	Sequences uint64
+	// Streams is the part of Sequences that time does not change.
+	Streams uint64
+	// Next is when time alone changes the badges; zero if it never does.
+	Next time.Time
+}
+
+// ChangesAt notes that time alone changes the badges at a moment.
+func (v *View) ChangesAt(at time.Time) {
+	if !at.IsZero() && at.After(v.Now) && (v.Next.IsZero() || at.Before(v.Next)) {
+		v.Next = at
+	}
+}
+
+// Learned adds the sequence of a shared stream. Every node reads it from SQL, so that it never falls for a user, whichever node
+// answers or restarts.
+func (v *View) Learned(sequence uint64) {
+	v.Sequences += sequence
+	v.Streams += sequence
+}
+
+// Passed adds the number of boundaries since 1970 at which time changes these badges.
+func (v *View) Passed(boundaries int64) { v.Sequences += uint64(max(0, boundaries)) }
+
+// Expires notes that the counted items of a source leave its count as days pass. Each day is a boundary of all badges, because
+// notifications expire by day.
+func (v *View) Expires(source services.Source, value int) {
+	if value > 0 && v.Ages.Expires(source) {
+		v.ChangesAt(services.DayStart(v.Today() + 1))
+	}
+}
+
+// Shown is the badges that a view showed at a moment. Their readers share it: it must not be changed.
+type Shown struct {
+	View   *View
+	Badges *services.Badges
+	At     time.Time
+}
+
+// Explained is the user whose counts are explained, with the user's last accesses of views.
+type Explained struct {
+	User   services.UserID
+	Badges *services.Badges
+	Seen   map[string]services.PostID
+	Today  int64
+}
+
+// MostExplained bounds the items of one count. Only counts far beyond every cap have more.
+const MostExplained = 1000
+
+// ClearedBy prints a mutation with one argument, ready to be sent.
+func ClearedBy(mutation, argument, id string) string {
+	return Clearing(mutation, fmt.Sprintf("%s: %q", argument, id))
+}
+
+// Clearing prints a whole operation, ready to be sent.
+func Clearing(mutation, input string) string {
+	return fmt.Sprintf("mutation { %s(input: {%s}) { badges { version total { value display } } } }", mutation, input)
+}
+
+// Brings adds a source's number of items to a digest; a number at the bound may be more.
+func Brings(digest *services.Digest, source services.Source, part string, count, bound int) {
+	precision := services.Exact
+	if count >= bound {
+		precision = services.AtLeast
+	}
+	digest.Parts = append(digest.Parts, services.DigestPart{Source: source, Part: part, Count: services.NewCount(count, precision, time.Time{})})
+}
+
+// Exact is a count that is known.
+func Exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
+
+// Single is the one part of a source with one count.
+func Single(count *services.Count, i int) *services.Count {
+	if i > 0 {
+		return nil
+	}
+	return count
+}
+
+// Plain is the default for a source without special needs: it copies nothing except counts, has nothing in the node cache and
+// nothing in the document of a user without items, and has neither a sum nor a count within its parts.
+type Plain struct{}
+
+// Empty does nothing.
+func (Plain) Empty(*rdb.Document) {}
+
+// Carry copies nothing.
+func (Plain) Carry(*View, *services.Badges, Shown) {}
+
+// Follow follows nothing.
+func (Plain) Follow(services.UserID, *rdb.Document) {}
+
+// Remember adds nothing.
+func (Plain) Remember(context.Context, []services.UserID, []rdb.Document, int64) {}
+
+// Sum is nil: the source has one part.
+func (Plain) Sum(*services.Badges) *services.Count { return nil }
+
+// Within is nil: no count is within the parts.
+func (Plain) Within(*services.Badges) *services.Count { return nil }
