@@ -15,13 +15,25 @@ import (
 	"tidings/services/store"
 )
 
-// auditedPart compares one part of a user's view with the facts. It answers the facts, in a form that prints the same for
+// AuditPart compares one part of a user's view with the facts. It answers the facts, in a form that prints the same for
 // equal facts, and the names of the differences.
-type auditedPart func(ctx context.Context, user services.UserID, shown rdb.Snapshot) (facts any, differs []string, err error)
+type AuditPart func(ctx context.Context, user services.UserID, shown rdb.Snapshot) (facts any, differs []string, err error)
 
-// auditedParts is the list of all parts.
-func (f *Fanout) auditedParts() []auditedPart {
-	return []auditedPart{f.auditFeed, f.auditRegisters, f.auditConversations, f.auditBoard}
+// namedPart is a registered part.
+type namedPart struct {
+	name string
+	look AuditPart
+}
+
+// RegisterAuditPart adds a part to what audits compare. Parts are registered before the first audit. It panics when the name
+// is taken.
+func (f *Fanout) RegisterAuditPart(name string, part AuditPart) {
+	for _, other := range f.auditParts {
+		if other.name == name {
+			panic(fmt.Sprintf("fanout: the audit of %q is registered twice", name))
+		}
+	}
+	f.auditParts = append(f.auditParts, namedPart{name, part})
 }
 
 // compare compares a user's view, which was read before a stamp, with the facts as they are now.
@@ -32,10 +44,10 @@ func (f *Fanout) compare(ctx context.Context, user services.UserID, shown rdb.Sn
 		return seen, nil
 	}
 	seen.differs = f.auditStamps(shown, stamp)
-	for _, part := range f.auditedParts() {
-		facts, differs, err := part(ctx, user, shown)
+	for _, part := range f.auditParts {
+		facts, differs, err := part.look(ctx, user, shown)
 		if err != nil {
-			return seen, err
+			return seen, fmt.Errorf("audit of %s: %w", part.name, err)
 		}
 		seen.facts, seen.differs = append(seen.facts, facts), append(seen.differs, differs...)
 	}

@@ -61,16 +61,18 @@ type Fanout struct {
 	log            *slog.Logger
 	cfg            Config
 
-	rebuilds  singleflight.Group
-	slots     chan struct{} // of rebuilds
-	rebuilt   rebuildCounts
-	readers   []namedReader // of registers
-	arrivals  []Arrival
-	limited   []limitedRows
-	skew      skew
-	throttles throttles
-	aged      agedMessages
-	clamped   atomic.Uint64
+	rebuilds     singleflight.Group
+	slots        chan struct{} // of rebuilds
+	rebuilt      rebuildCounts
+	readers      []namedReader // of registers
+	auditParts   []namedPart
+	rebuildParts []namedRebuildPart
+	arrivals     []Arrival
+	limited      []limitedRows
+	skew         skew
+	throttles    throttles
+	aged         agedMessages
+	clamped      atomic.Uint64
 
 	delivered        atomic.Uint64 // entries of inboxes
 	replaysDelivered atomic.Uint64
@@ -117,6 +119,11 @@ func New(cfg Config) *Fanout {
 	f.OnArrival(f.enter)
 	f.RegisterLimitedRows("positions of dormant users", (&dormantPositions{fanout: f}).forget)
 	f.RegisterRegisters("live board", f.liveRegisters)
+	f.RegisterAuditPart("home feed", f.auditFeed)
+	f.RegisterAuditPart("versioned fields", f.auditRegisters)
+	f.RegisterAuditPart("conversations", f.auditConversations)
+	f.RegisterRebuildPart("conversations", f.mergeMemberships)
+	f.RegisterAuditPart("live board", f.auditBoard)
 	f.OnBeat(f.followClocks)
 	return f
 }

@@ -93,6 +93,27 @@ func (f *Fanout) RebuildStats() RebuildStats {
 	return f.rebuilt.stats
 }
 
+// RebuildPart merges what a feature keeps of a user, beside versioned fields, into a document that is being rebuilt. whole is
+// false if the document was lost meanwhile.
+type RebuildPart func(ctx context.Context, user services.UserID) (whole bool, err error)
+
+// namedRebuildPart is a registered part of rebuilds.
+type namedRebuildPart struct {
+	name  string
+	merge RebuildPart
+}
+
+// RegisterRebuildPart adds a part to each rebuild. Parts are registered before the first rebuild. It panics when the name is
+// taken.
+func (f *Fanout) RegisterRebuildPart(name string, merge RebuildPart) {
+	for _, part := range f.rebuildParts {
+		if part.name == name {
+			panic(fmt.Sprintf("fanout: the rebuild of %q is registered twice", name))
+		}
+	}
+	f.rebuildParts = append(f.rebuildParts, namedRebuildPart{name, merge})
+}
+
 // rebuildFacts are what a rebuild reads of a user.
 type rebuildFacts struct {
 	feed      rdb.FeedFacts
@@ -131,9 +152,10 @@ func (f *Fanout) putRebuild(ctx context.Context, user services.UserID, facts reb
 	if _, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: facts.registers}}); err != nil {
 		return false, err
 	}
-	whole, err := f.mergeMemberships(ctx, user)
-	if err != nil || !whole {
-		return false, err
+	for _, part := range f.rebuildParts {
+		if whole, err := part.merge(ctx, user); err != nil || !whole {
+			return false, err
+		}
 	}
 	result, err := f.redis.EndRebuild(ctx, facts.feed)
 	if err != nil || result.Status != rdb.Applied {

@@ -40,24 +40,30 @@ func TestAuditFindsAReaderOfRegistersThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAReaderOfRegistersIsRegisteredOnce(t *testing.T) {
+func TestNamesAreRegisteredOnce(t *testing.T) {
 	w := world(t, nil)
-	defer func() {
-		if got := recover(); got != `fanout: the reader "live board" is registered twice` {
-			t.Errorf("panic: %v", got)
-		}
-	}()
-	w.Fanout.RegisterRegisters("live board", func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil })
-}
-
-func TestLimitedRowsAreRegisteredOnce(t *testing.T) {
-	w := world(t, nil)
-	forget := func(context.Context) (int, error) { return 0, nil }
-	w.Fanout.RegisterLimitedRows("drafts", forget)
-	defer func() {
-		if got := recover(); got != `fanout: the limited rows "drafts" are registered twice` {
-			t.Errorf("panic: %v", got)
-		}
-	}()
-	w.Fanout.RegisterLimitedRows("drafts", forget)
+	for want, register := range map[string]func(){
+		`fanout: the reader "live board" is registered twice`: func() {
+			w.Fanout.RegisterRegisters("live board", func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil })
+		},
+		`fanout: the limited rows "drafts" are registered twice`: func() {
+			w.Fanout.RegisterLimitedRows("drafts", func(context.Context) (int, error) { return 0, nil })
+		},
+		`fanout: the audit of "drafts" is registered twice`: func() {
+			w.Fanout.RegisterAuditPart("drafts", func(context.Context, services.UserID, rdb.Snapshot) (any, []string, error) { return nil, nil, nil })
+		},
+		`fanout: the rebuild of "drafts" is registered twice`: func() {
+			w.Fanout.RegisterRebuildPart("drafts", func(context.Context, services.UserID) (bool, error) { return true, nil })
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("panic: %v", got)
+				}
+			}()
+			register()
+			register()
+		})
+	}
 }
