@@ -136,7 +136,8 @@ func readBoard(ctx context.Context, a *api, person string, first int) (lines []s
 			Viewer struct {
 				LiveBoard struct {
 					Edges []struct {
-						Node struct{ Title, Status string }
+						Status string
+						Node   struct{ Title string }
 					}
 					PageInfo struct {
 						HasNextPage bool
@@ -147,13 +148,13 @@ func readBoard(ctx context.Context, a *api, person string, first int) (lines []s
 				}
 			}
 		}
-		query := fmt.Sprintf(`{ viewer { liveBoard(first: %d, after: %s) { edges { node { title status } } pageInfo { hasNextPage endCursor } end newSession } } }`, first, after)
+		query := fmt.Sprintf(`{ viewer { liveBoard(first: %d, after: %s) { edges { status node { title } } pageInfo { hasNextPage endCursor } end newSession } } }`, first, after)
 		if err := a.do(ctx, "dev:"+person, query, nil, &data); err != nil {
 			return nil, "", err
 		}
 		board := data.Viewer.LiveBoard
 		for _, edge := range board.Edges {
-			lines = append(lines, strings.Join([]string{edge.Node.Title, edge.Node.Status}, " "))
+			lines = append(lines, strings.Join([]string{edge.Node.Title, edge.Status}, " "))
 		}
 		if board.NewSession {
 			return nil, "", errors.New("the session ended between two pages")

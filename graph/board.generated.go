@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"tidings/services"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -542,6 +543,98 @@ func (ec *executionContext) fieldContext_LiveBoardEdge_cursor(_ context.Context,
 	return graphql.NewScalarFieldContext("LiveBoardEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _LiveBoardEdge_status(ctx context.Context, field graphql.CollectedField, obj *LiveBoardEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LiveBoardEdge_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Status, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.ShowStatus) graphql.Marshaler {
+			return ec.marshalNShowStatus2tidingsᚋservicesᚐShowStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LiveBoardEdge_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LiveBoardEdge", field, false, false, errors.New("field of type ShowStatus does not have child fields"))
+}
+
+func (ec *executionContext) _LiveBoardEdge_plannedAt(ctx context.Context, field graphql.CollectedField, obj *LiveBoardEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LiveBoardEdge_plannedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PlannedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LiveBoardEdge_plannedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LiveBoardEdge", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _LiveBoardEdge_startedAt(ctx context.Context, field graphql.CollectedField, obj *LiveBoardEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LiveBoardEdge_startedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StartedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_LiveBoardEdge_startedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LiveBoardEdge", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _LiveBoardEdge_endedAt(ctx context.Context, field graphql.CollectedField, obj *LiveBoardEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LiveBoardEdge_endedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EndedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_LiveBoardEdge_endedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LiveBoardEdge", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _LiveBoardEdge_node(ctx context.Context, field graphql.CollectedField, obj *LiveBoardEdge) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -858,6 +951,26 @@ func (ec *executionContext) _LiveBoardEdge(ctx context.Context, sel ast.Selectio
 		case "cursor":
 			out.Values[i] = ec._LiveBoardEdge_cursor(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "status":
+			out.Values[i] = ec._LiveBoardEdge_status(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "plannedAt":
+			out.Values[i] = ec._LiveBoardEdge_plannedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "startedAt":
+			out.Values[i] = ec._LiveBoardEdge_startedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "endedAt":
+			out.Values[i] = ec._LiveBoardEdge_endedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "node":

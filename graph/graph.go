@@ -68,3 +68,14 @@ type Show struct {
 
 // IsNode says that it can be fetched by its id.
 func (Show) IsNode() {}
+
+// LiveBoardEdge is a show in its place on a board: Node is the show as it is now, the rest is what the session froze. A time that
+// is zero is null.
+type LiveBoardEdge struct {
+	Cursor    string
+	Status    services.ShowStatus
+	PlannedAt time.Time
+	StartedAt time.Time
+	EndedAt   time.Time
+	Node      Show
+}

@@ -660,14 +660,6 @@ type LiveBoardConnection struct {
 	Building bool `json:"building"`
 }
 
-// A show in its place on the board.
-type LiveBoardEdge struct {
-	// The place and its session: opaque, for `after`.
-	Cursor string `json:"cursor"`
-	// The show as it was when the board was frozen, in status and times; title, cover and replay are those of now. `node(id:)` has all as it is now.
-	Node Show `json:"node"`
-}
-
 // The input of markAllRead.
 type MarkAllReadInput struct {
 	// The first notification of the list that was shown: what arrived after it was read stays unread. Without it everything until now is read.

@@ -354,8 +354,12 @@ type ComplexityRoot struct {
 	}
 
 	LiveBoardEdge struct {
-		Cursor func(childComplexity int) int
-		Node   func(childComplexity int) int
+		Cursor    func(childComplexity int) int
+		EndedAt   func(childComplexity int) int
+		Node      func(childComplexity int) int
+		PlannedAt func(childComplexity int) int
+		StartedAt func(childComplexity int) int
+		Status    func(childComplexity int) int
 	}
 
 	MarkAllReadPayload struct {
@@ -2022,12 +2026,36 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.LiveBoardEdge.Cursor(childComplexity), true
+	case "LiveBoardEdge.endedAt":
+		if e.ComplexityRoot.LiveBoardEdge.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardEdge.EndedAt(childComplexity), true
 	case "LiveBoardEdge.node":
 		if e.ComplexityRoot.LiveBoardEdge.Node == nil {
 			break
 		}
 
 		return e.ComplexityRoot.LiveBoardEdge.Node(childComplexity), true
+	case "LiveBoardEdge.plannedAt":
+		if e.ComplexityRoot.LiveBoardEdge.PlannedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardEdge.PlannedAt(childComplexity), true
+	case "LiveBoardEdge.startedAt":
+		if e.ComplexityRoot.LiveBoardEdge.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardEdge.StartedAt(childComplexity), true
+	case "LiveBoardEdge.status":
+		if e.ComplexityRoot.LiveBoardEdge.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardEdge.Status(childComplexity), true
 
 	case "MarkAllReadPayload.badges":
 		if e.ComplexityRoot.MarkAllReadPayload.Badges == nil {
@@ -5265,6 +5293,14 @@ func (ec *executionContext) childFields_LiveBoardEdge(ctx context.Context, field
 	switch field.Name {
 	case "cursor":
 		return ec.fieldContext_LiveBoardEdge_cursor(ctx, field)
+	case "status":
+		return ec.fieldContext_LiveBoardEdge_status(ctx, field)
+	case "plannedAt":
+		return ec.fieldContext_LiveBoardEdge_plannedAt(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_LiveBoardEdge_startedAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_LiveBoardEdge_endedAt(ctx, field)
 	case "node":
 		return ec.fieldContext_LiveBoardEdge_node(ctx, field)
 	}

@@ -27,7 +27,10 @@ func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection 
 	ids := make([]services.PostID, len(board.Items))
 	for i, item := range board.Items {
 		ids[i] = item.Show.ID
-		page.Edges[i] = graph.LiveBoardEdge{Cursor: live.CursorText(board.Session, item.Place), Node: r.graphShow(item.Show, item.Host)}
+		page.Edges[i] = graph.LiveBoardEdge{
+			Cursor: live.CursorText(board.Session, item.Place), Node: r.graphShow(item.Show, item.Host),
+			Status: item.Frozen.Status, PlannedAt: item.Frozen.PlannedAt, StartedAt: item.Frozen.StartedAt, EndedAt: item.Frozen.EndedAt,
+		}
 		page.Edges[i].Node.Together = ids
 	}
 	if last := len(page.Edges) - 1; last >= 0 {

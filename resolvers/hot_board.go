@@ -111,7 +111,7 @@ var (
 		"status":      leaf(func(to []byte, s *shownShow) []byte { return appendText(to, string(s.Show.Status)) }),
 		"plannedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.PlannedAt) }),
 		"startedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
-		"endedAt":     leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.EndedAt) }),
+		"endedAt":     leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.OverAt()) }),
 		"cancelledAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.CancelledAt) }),
 		"late":        leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
 	}}
@@ -120,7 +120,11 @@ var (
 		"cursor": leaf(func(to []byte, s *shownShow) []byte {
 			return append(live.AppendCursor(append(to, '"'), s.board.Session, s.Place), '"')
 		}),
-		"node": within(func(s *shownShow) *shownShow { return s }, showObject),
+		"status":    leaf(func(to []byte, s *shownShow) []byte { return appendText(to, string(s.Frozen.Status)) }),
+		"plannedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.PlannedAt) }),
+		"startedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.StartedAt) }),
+		"endedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Frozen.EndedAt) }),
+		"node":      within(func(s *shownShow) *shownShow { return s }, showObject),
 	}}
 
 	boardInfoObject = object[shownBoard]{"PageInfo", map[string]member[shownBoard]{

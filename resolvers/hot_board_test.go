@@ -29,6 +29,10 @@ func drawBoard(t *rapid.T) shownBoard {
 			EndedAt: drawMoment(t, "ended"), CancelledAt: drawMoment(t, "cancelled"),
 		}
 		item := live.Item{Place: show.Place(), Show: show, Host: services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}}
+		item.Frozen = live.Frozen{
+			Status:    rapid.SampledFrom(services.ShowStatuses).Draw(t, "frozen status"),
+			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "frozen plan")).UTC(), StartedAt: drawMoment(t, "frozen start"), EndedAt: drawMoment(t, "frozen end"),
+		}
 		item.Place.Replay = rapid.Bool().Draw(t, "is a replay")
 		board.Items = append(board.Items, item)
 	}

@@ -11,7 +11,7 @@ import (
 func (r *Resolver) graphShow(show services.Show, host services.User) graph.Show {
 	return graph.Show{
 		ID: show.GlobalID(), Key: show.ID, Host: graphUser(host), Title: show.Title, CoverURL: orNull(show.CoverURL), ReplayURL: orNull(show.ReplayURL),
-		Status: show.Status, PlannedAt: show.PlannedAt, StartedAt: show.StartedAt, EndedAt: show.EndedAt, CancelledAt: show.CancelledAt,
+		Status: show.Status, PlannedAt: show.PlannedAt, StartedAt: show.StartedAt, EndedAt: show.OverAt(), CancelledAt: show.CancelledAt,
 		Late: show.Late(r.Clock.Now()),
 	}
 }

@@ -220,3 +220,53 @@ func TestIngestOfShows(t *testing.T) {
 		t.Errorf("bob, who was early enough for a start that came late, is told %q", lines)
 	}
 }
+
+// A session freezes a show's status and times on the edge; the node is the show as it is now, the same by its id, on a board that
+// is compiled and on one that is executed.
+func TestABoardFreezesTheEdgeAndNotTheNode(t *testing.T) {
+	a := newAPI(t)
+	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
+	began := a.Clock.Now()
+	runs, starts, moves, goes, ended := a.schedule("alice", time.Minute), a.schedule("alice", time.Hour), a.schedule("alice", 2*time.Hour), a.schedule("alice", 3*time.Hour), a.schedule("alice", 4*time.Hour)
+	does := func(mutation string, input event) {
+		a.t.Helper()
+		a.Clock.Advance(time.Second)
+		a.must("alice", mutation, map[string]any{"i": input})
+		a.Work(a.Fanout)
+	}
+	does(startMutation, event{"showId": runs})
+	const edge = "status plannedAt startedAt endedAt"
+	first := a.must("bob", `{ viewer { liveBoard { sessionId edges { `+edge+` node { id `+edge+` } } } } }`, nil)
+	does(endMutation, event{"showId": runs})
+	does(startMutation, event{"showId": starts})
+	does(rescheduleMutation, event{"showId": moves, "title": "Later", "plannedAt": timeText(began.Add(24 * time.Hour))})
+	does(cancelMutation, event{"showId": goes})
+	does(endMutation, event{"showId": ended}) // before its start, which nobody sees
+	want := map[string]string{runs: "REPLAY", starts: "LIVE", moves: "UPCOMING", goes: "CANCELLED", ended: "UPCOMING"}
+	for _, more := range []string{"", " remindsMe"} {
+		got := a.must("bob", `query($s: String!) { viewer { liveBoard(sessionId: $s) { newSession edges { `+edge+` node { id title cancelledAt late `+edge+more+` } } } } }`,
+			map[string]any{"s": first.at("viewer", "liveBoard", "sessionId")})
+		edges, _ := got.at("viewer", "liveBoard", "edges").([]any)
+		if len(edges) != len(want) || got.at("viewer", "liveBoard", "newSession") != false {
+			t.Fatalf("the session has %v", edges)
+		}
+		for i, edge := range edges {
+			edge := edge.(map[string]any)
+			was := first.at("viewer", "liveBoard", "edges", i).(map[string]any)
+			node := edge["node"].(map[string]any)
+			id := node["id"].(string)
+			for field, value := range edge {
+				if field != "node" && value != was[field] {
+					t.Errorf("%s of %s was frozen as %v, and is %v", field, id, was[field], value)
+				}
+			}
+			now := a.must("bob", `query($id: ID!) { node(id: $id) { id ... on Show { title cancelledAt late status plannedAt startedAt endedAt`+more+` } } }`, map[string]any{"id": id})
+			if fmt.Sprint(now.at("node")) != fmt.Sprint(node) || node["status"] != want[id] {
+				t.Errorf("on the board stands\n%v, by its id it is\n%v, want %s", node, now.at("node"), want[id])
+			}
+			if id == ended && node["endedAt"] != nil {
+				t.Errorf("a show is over before it starts: %v", node)
+			}
+		}
+	}
+}

@@ -45,6 +45,14 @@ type Show struct {
 // GlobalID is the show's global id.
 func (s Show) GlobalID() string { return GlobalID(ShowType, s.ID.String()) }
 
+// OverAt is when the show ended, zero before. An end that was reported before the start is none yet.
+func (s Show) OverAt() time.Time {
+	if s.Status == ShowUpcoming {
+		return time.Time{}
+	}
+	return s.EndedAt
+}
+
 // Place is the show's position on boards, by its status and times; a cancelled show has none.
 func (s Show) Place() ShowPlace {
 	switch s.Status {

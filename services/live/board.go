@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"slices"
+	"time"
 
 	"tidings/services"
 )
@@ -18,11 +19,18 @@ type Ask struct {
 	Session, LastID *string
 }
 
-// Item is one line of a board: the show as it was in the session, but with its present title, cover and replay.
+// Item is one line of a board: a show, and what the session froze of it.
 type Item struct {
-	Place services.ShowPlace
-	Show  services.Show
-	Host  services.User
+	Place  services.ShowPlace
+	Frozen Frozen
+	Show   services.Show // as it is now
+	Host   services.User
+}
+
+// Frozen is what a session keeps of a show while the show changes. A time is zero when it was not reached then.
+type Frozen struct {
+	Status                        services.ShowStatus
+	PlannedAt, StartedAt, EndedAt time.Time
 }
 
 // Board is a page of a live board.
@@ -138,9 +146,38 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, view v
 	}
 	board.Items = make([]Item, len(page.Lines))
 	for i, line := range page.Lines {
-		board.Items[i] = Item{Place: line.Place, Show: line.Show, Host: users[line.Show.Host]}
+		was := Frozen{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
+		board.Items[i] = Item{Place: line.Place, Frozen: was, Show: line.Show, Host: users[line.Show.Host]}
 	}
-	return board, nil
+	return board, s.present(ctx, board.Items)
+}
+
+// present brings the shows of a page up to date. A replay does not change its status and times any more, and its texts are those
+// of now. The others are in the cache for as long as a session that has them lives.
+func (s *Service) present(ctx context.Context, items []Item) error {
+	var missing []services.PostID
+	s.shows.Now(func(now func(services.PostID) (services.Show, bool)) {
+		for i := range items {
+			if items[i].Frozen.Status == services.ShowReplay {
+				continue
+			}
+			if show, cached := now(items[i].Show.ID); cached {
+				items[i].Show = show
+			} else {
+				missing = append(missing, items[i].Show.ID)
+			}
+		}
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	shows, err := s.shows.Shows(ctx, missing)
+	for i := range items {
+		if show, ok := shows[items[i].Show.ID]; ok {
+			items[i].Show = show
+		}
+	}
+	return err
 }
 
 // cut makes a page from the node cache and the viewer's replays.

@@ -237,6 +237,19 @@ func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found fu
 	}
 }
 
+// Now lets read look up shows as they are now, as far as they are cached. read must not keep its argument, nor wait.
+func (m *Shows) Now(read func(now func(services.PostID) (services.Show, bool))) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	read(func(id services.PostID) (show services.Show, cached bool) {
+		known := m.state.byID[id]
+		if known == nil {
+			return show, false
+		}
+		return known.whole(), true
+	})
+}
+
 // Shows reads whole shows as they are now: from the cache, from recently read ones, and the missing ones from SQL. Unknown ids
 // are absent. A show that is on no board is read each time, since the log does not have its changes.
 func (m *Shows) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {

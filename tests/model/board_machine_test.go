@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -300,13 +301,29 @@ func (b *boards) turn(t *rapid.T, s *sessionModel, from world.BoardPlace) {
 	if page.LastID != nil {
 		s.last = *page.LastID
 	}
+	wantPresent(t, n, s.reader, page)
+}
+
+// wantPresent compares the shows of a page with the same shows fetched by their ids: whatever the session froze, a client has one
+// state of each.
+func wantPresent(t *rapid.T, n *world.Node, reader string, page world.BoardPage) {
+	if len(page.Edges) == 0 {
+		return
+	}
+	var data struct{ Nodes []world.BoardShow }
+	n.Must(reader, `query($ids:[ID!]!){nodes(ids:$ids){...on Show{`+world.ShowFields+`}}}`, map[string]any{"ids": page.Ids()}, &data)
+	for i, edge := range page.Edges {
+		if !reflect.DeepEqual(edge.Node, data.Nodes[i]) {
+			t.Fatalf("on the board stands %+v, by its id it is %+v", edge.Node, data.Nodes[i])
+		}
+	}
 }
 
 func boardLines(page world.BoardPage) []string {
 	lines := make([]string, len(page.Edges))
 	for i, edge := range page.Edges {
-		lines[i] = edge.Node.Title + " " + edge.Node.Status
-		for _, at := range []*time.Time{edge.Node.PlannedAt, edge.Node.StartedAt, edge.Node.EndedAt} {
+		lines[i] = edge.Node.Title + " " + edge.Status
+		for _, at := range []*time.Time{edge.PlannedAt, edge.StartedAt, edge.EndedAt} {
 			if at != nil {
 				lines[i] += " " + at.UTC().Format(time.RFC3339Nano)
 			}

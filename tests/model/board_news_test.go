@@ -91,7 +91,7 @@ func TestAnOpenBoardIsToldOfWhatIsNewBelow(t *testing.T) {
 		here.OnShow("eve", "startShow", plan("eve", "eve runs", 3))
 		world.Converge(t, world.Convergence, func() error {
 			page := there.Board("reader", 20, world.BoardPlace{})
-			if got := page.Ids(); !slices.Equal(got, []string{top, known}) || page.Edges[0].Node.Status != "LIVE" {
+			if got := page.Ids(); !slices.Equal(got, []string{top, known}) || page.Edges[0].Status != "LIVE" {
 				return fmt.Errorf("the board has %v", got)
 			}
 			return nil

@@ -95,7 +95,7 @@ func tellStory(t *testing.T, here, there *world.Node) {
 			t.Errorf("the second page at T4: %v, %+v, want %v", second.Lines(), second, want)
 		}
 		for _, edge := range second.Edges {
-			if edge.Node.StartedAt != nil || edge.Node.EndedAt != nil {
+			if edge.StartedAt != nil || edge.EndedAt != nil {
 				t.Errorf("a show that was upcoming then has the times of now: %+v", edge.Node)
 			}
 		}

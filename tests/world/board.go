@@ -29,8 +29,9 @@ func (n *Node) BoardFor(reader services.UserID, ask live.Ask) live.Board {
 // BoardPage is a page of a live board as a client sees it.
 type BoardPage struct {
 	Edges []struct {
-		Cursor string
-		Node   BoardShow
+		Cursor, Status                string
+		PlannedAt, StartedAt, EndedAt *time.Time
+		Node                          BoardShow
 	}
 	PageInfo struct {
 		HasNextPage bool
@@ -57,20 +58,21 @@ func (p BoardPage) Ids() []string {
 	return ids
 }
 
-// Lines are the titles of a page with their statuses.
+// Lines are the titles of a page with the statuses that the session froze.
 func (p BoardPage) Lines() []string {
 	lines := make([]string, len(p.Edges))
 	for i, edge := range p.Edges {
-		lines[i] = edge.Node.Title + " " + edge.Node.Status
+		lines[i] = edge.Node.Title + " " + edge.Status
 	}
 	return lines
 }
 
-const showFields = `id title status host{key} plannedAt startedAt endedAt`
+// ShowFields selects what BoardShow has.
+const ShowFields = `id title status host{key} plannedAt startedAt endedAt`
 
 // BoardQuery asks for a page of the viewer's live board.
 const BoardQuery = `query($first:Int,$after:String,$session:String,$last:ID){viewer{liveBoard(first:$first,after:$after,sessionId:$session,lastId:$last){
-	edges{cursor node{` + showFields + `}} pageInfo{hasNextPage endCursor} sessionId lastId newSession end building}}}`
+	edges{cursor status plannedAt startedAt endedAt node{` + ShowFields + `}} pageInfo{hasNextPage endCursor} sessionId lastId newSession end building}}}`
 
 // BoardPlace is where a page of a board starts; what is "" is left out.
 type BoardPlace struct{ After, Session, Last string }
@@ -160,7 +162,7 @@ func (n *Node) WatchBoard(t *testing.T, as, session, since string) boardWatch {
 	}
 	Send(t, conn, `{"id":"1","type":"subscribe","payload":{"variables":`+string(variables)+`,"query":`+
 		Quoted(`subscription($session:String,$since:Version){liveBoardChanged(sessionId:$session,since:$since){sessionId newSession more
-			wentLive{`+showFields+`} ended{`+showFields+`} scheduled{`+showFields+`} rescheduled{`+showFields+`} cancelled{`+showFields+`}
+			wentLive{`+ShowFields+`} ended{`+ShowFields+`} scheduled{`+ShowFields+`} rescheduled{`+ShowFields+`} cancelled{`+ShowFields+`}
 			newAbove liveBoard{value precision} badges{version liveBoard{value precision} total{value}}}}`)+`}}`)
 	return boardWatch{t, conn}
 }
