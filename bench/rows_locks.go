@@ -139,7 +139,7 @@ func scriptWay(ctx context.Context, client *rdb.Projections, plain *redis.Client
 			state := state
 			state.Head = number
 			results, clamped, err := client.PutMemberships(ctx, []services.Membership{state})
-			if err == nil && (clamped > 0 || results[0].Status == rdb.Missing) {
+			if err == nil && (clamped > 0 || results[0].Status == tidingsredis.Missing) {
 				err = fmt.Errorf("the script answered %+v", results[0])
 			}
 			return 0, err

@@ -12,6 +12,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -37,7 +38,7 @@ func (f *Fanout) RegisterAuditPart(name string, part AuditPart) {
 }
 
 // compare compares a user's view, which was read before a stamp, with the facts as they are now.
-func (f *Fanout) compare(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp rdb.Stamp) (look, error) {
+func (f *Fanout) compare(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp redis.Stamp) (look, error) {
 	seen := look{snapshot: shown}
 	if shown.Wholeness == rdb.WrongType {
 		seen.differs = []string{"a key that cannot be read"}
@@ -56,7 +57,7 @@ func (f *Fanout) compare(ctx context.Context, user services.UserID, shown rdb.Sn
 
 // auditStamps looks for stamps from the future. One of a removal would refuse every post; one of a visit would let the user
 // become dormant while they are here.
-func (f *Fanout) auditStamps(shown rdb.Snapshot, stamp rdb.Stamp) (differs []string) {
+func (f *Fanout) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs []string) {
 	const slack = time.Minute // between the clocks of nodes and masters
 	if shown.Removed.After(time.UnixMicro(int64(stamp)).Add(slack)) {
 		differs = append(differs, "stamp of the last removal")

@@ -10,6 +10,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -215,7 +216,7 @@ func (f *Fanout) nameAudience(ctx context.Context, field rdb.NamedField, chunk a
 	})
 }
 
-func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp rdb.Stamp, edges []services.Edge) error {
+func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp redis.Stamp, edges []services.Edge) error {
 	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {
 		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}}
@@ -226,7 +227,7 @@ func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp rdb.Stamp
 	}
 	f.hint(ctx, followers(edges), results)
 	for i, result := range results {
-		if result.Status == rdb.Retry {
+		if result.Status == redis.Retry {
 			if err := f.Reconcile(ctx, edges[i].Follower, edges[i].Followee); err != nil {
 				return err
 			}

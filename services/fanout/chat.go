@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -211,12 +211,12 @@ func (f *Fanout) ProjectMember(ctx context.Context, id services.ConversationID, 
 }
 
 // putMemberships writes states into documents and hints the nodes about those that changed.
-func (f *Fanout) putMemberships(ctx context.Context, states []services.Membership) (results []rdb.Result, err error) {
+func (f *Fanout) putMemberships(ctx context.Context, states []services.Membership) (results []redis.Result, err error) {
 	return f.putMembershipsOn(ctx, states, f.today())
 }
 
 // putMembershipsOn is putMemberships with the states as they are on a given day.
-func (f *Fanout) putMembershipsOn(ctx context.Context, states []services.Membership, today int64) (results []rdb.Result, err error) {
+func (f *Fanout) putMembershipsOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
 	if err := f.AgeMemberships(ctx, states, today); err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (f *Fanout) mergeMemberships(ctx context.Context, user services.UserID) (wh
 			return false, err
 		}
 		for _, result := range results {
-			if result.Status == rdb.Missing {
+			if result.Status == redis.Missing {
 				return false, nil
 			}
 		}

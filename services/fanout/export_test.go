@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 )
 
 // What the tests do between two steps of the machinery.
@@ -16,7 +17,7 @@ import (
 func RefillJob(user string) jobs.NewJob { return jobs.Keyed(jobRefill, user) }
 
 // Push adds a post to inboxes with a stamp and edges that were read before.
-func (f *Fanout) Push(ctx context.Context, stamp rdb.Stamp, post services.Post, edges []services.Edge) error {
+func (f *Fanout) Push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
 	return f.push(ctx, stamp, post, edges)
 }
 
@@ -39,17 +40,17 @@ func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 }
 
 // Name lets followers' documents name the author, with a stamp and edges that were read before.
-func (f *Fanout) Name(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
+func (f *Fanout) Name(ctx context.Context, stamp redis.Stamp, edges []services.Edge) error {
 	return f.name(ctx, rdb.PulledAuthors, stamp, edges)
 }
 
 // PushReplay adds a replay to lists with a stamp and edges that were read before.
-func (f *Fanout) PushReplay(ctx context.Context, stamp rdb.Stamp, show services.Show, edges []services.Edge) error {
+func (f *Fanout) PushReplay(ctx context.Context, stamp redis.Stamp, show services.Show, edges []services.Edge) error {
 	return f.pushEntries(ctx, stamp, replayEntries([]services.Show{show}), edges)
 }
 
 // NameHost lets followers' documents name the host, with a stamp and edges that were read before.
-func (f *Fanout) NameHost(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
+func (f *Fanout) NameHost(ctx context.Context, stamp redis.Stamp, edges []services.Edge) error {
 	return f.name(ctx, rdb.Hosts, stamp, edges)
 }
 

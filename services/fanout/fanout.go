@@ -133,7 +133,7 @@ func (f *Fanout) today() int64 { return services.DayOf(f.clock.Now()) }
 
 // hint notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
 // the change.
-func (f *Fanout) hint(ctx context.Context, users []services.UserID, results []rdb.Result) {
+func (f *Fanout) hint(ctx context.Context, users []services.UserID, results []redis.Result) {
 	byNode := map[string][]redis.Hint{}
 	for i, result := range results {
 		for _, node := range result.Nodes {
@@ -157,7 +157,7 @@ func (f *Fanout) RaiseVersions(ctx context.Context, users []services.UserID, pas
 	}
 	f.hint(ctx, users, results)
 	for i, result := range results {
-		if result.Status != rdb.Missing {
+		if result.Status != redis.Missing {
 			done = append(done, users[i])
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -69,7 +69,7 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	if err != nil {
 		return err
 	}
-	f.hint(ctx, []services.UserID{user}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{user}, []redis.Result{result})
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -258,7 +259,7 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 
 // mergeHost merges a host's shows into the view of a follower who may see them: the newest replays into the list, and the
 // host's name into the document. refused says that something was removed since the stamp.
-func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp rdb.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
+func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	known, _, err := f.store.IsHost(ctx, edge.Followee)
 	if err != nil || !known {
 		return nil, false, err
@@ -269,7 +270,7 @@ func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp rdb.St
 	}
 	if len(shows) > 0 {
 		results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{{Reader: edge.Follower, Stamp: stamp, Entries: replayEntries(shows)}})
-		if err != nil || results[0].Status == rdb.Retry {
+		if err != nil || results[0].Status == redis.Retry {
 			return nil, true, err
 		}
 	}

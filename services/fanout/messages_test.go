@@ -16,6 +16,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 	"tidings/tests/histories"
 )
@@ -336,7 +337,7 @@ func TestAnOlderCountIsIgnored(t *testing.T) {
 		}
 		results, err := w.Redis.PutRegisters(t.Context(), []rdb.Registers{{User: user + 1, Fields: []rdb.Register{rdb.MessagesRegister(services.MessageTypeState{Type: general, Version: 1})}}})
 		w.Must(err)
-		if results[0].Status != rdb.Missing {
+		if results[0].Status != redis.Missing {
 			t.Errorf("without a document: %+v", results[0])
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -97,7 +98,7 @@ func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online
 }
 
 // pushOnline serves the followers among the users who are online now.
-func (f *Fanout) pushOnline(ctx context.Context, stamp rdb.Stamp, post services.Post, chunk span) error {
+func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post services.Post, chunk span) error {
 	for shard := chunk.Shard; shard < chunk.Shard+chunk.Shards; shard++ {
 		online, err := f.redis.Online(ctx, shard)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -125,9 +126,9 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool)
 	if err := f.Arrive(ctx, user); err != nil {
 		return err
 	}
-	return jobs.Merge[rdb.Stamp, rebuildFacts]{
+	return jobs.Merge[redis.Stamp, rebuildFacts]{
 		Name: func() string { return fmt.Sprintf("rebuild of user %d", user) },
-		Mark: func(ctx context.Context) (rdb.Stamp, bool, error) {
+		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
 			stamps, err := f.redis.BeginRebuild(ctx, []services.UserID{user}, refill)
 			if err != nil {
 				return 0, false, err
@@ -140,7 +141,7 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool)
 			}
 			return facts, err
 		},
-		Put: func(ctx context.Context, stamp rdb.Stamp, facts rebuildFacts) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.Stamp, facts rebuildFacts) (done bool, err error) {
 			facts.feed.Stamp = stamp
 			return f.putRebuild(ctx, user, facts)
 		},
@@ -158,10 +159,10 @@ func (f *Fanout) putRebuild(ctx context.Context, user services.UserID, facts reb
 		}
 	}
 	result, err := f.redis.EndRebuild(ctx, facts.feed)
-	if err != nil || result.Status != rdb.Applied {
+	if err != nil || result.Status != redis.Applied {
 		return false, err
 	}
-	f.hint(ctx, []services.UserID{user}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{user}, []redis.Result{result})
 	return true, nil
 }
 

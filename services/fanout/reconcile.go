@@ -8,11 +8,12 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 )
 
 // stampOf marks a reader's view for a merge. A reader without a document needs no merge.
-func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stamp rdb.Stamp, ok bool, err error) {
-	return func(ctx context.Context) (rdb.Stamp, bool, error) {
+func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stamp redis.Stamp, ok bool, err error) {
+	return func(ctx context.Context) (redis.Stamp, bool, error) {
 		stamp, err := f.redis.StampOf(ctx, reader)
 		return stamp, stamp != 0, err
 	}
@@ -29,14 +30,14 @@ type edgeNow struct {
 // those after the follow count, and the replays of their shows, and names the author in the document if their posts are
 // pulled or they are a host. If there is no edge, it removes all of the author's items, and then reads the edge again.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) error {
-	return jobs.Merge[rdb.Stamp, edgeNow]{
+	return jobs.Merge[redis.Stamp, edgeNow]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
 		Mark: f.stampOf(reader),
 		Read: func(ctx context.Context) (edge edgeNow, err error) {
 			edge.Edge, edge.follows, err = f.store.Edge(ctx, reader, author)
 			return edge, err
 		},
-		Put: func(ctx context.Context, stamp rdb.Stamp, edge edgeNow) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.Stamp, edge edgeNow) (done bool, err error) {
 			if !edge.follows {
 				return f.dropAuthor(ctx, reader, author)
 			}
@@ -47,7 +48,7 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 
 // mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the
 // stamp.
-func (f *Fanout) mergeAuthor(ctx context.Context, stamp rdb.Stamp, edge services.Edge) (done bool, err error) {
+func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge services.Edge) (done bool, err error) {
 	pulled, err := f.pulled(ctx, edge)
 	if err != nil {
 		return false, err
@@ -66,10 +67,10 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp rdb.Stamp, edge services
 		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, Counts: post > edge.Since}
 	}
 	result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: edge.Follower, Stamp: stamp, Fence: true, Pulled: pulled, Hosts: hosts, Entries: entries})
-	if err != nil || result.Status == rdb.Retry {
+	if err != nil || result.Status == redis.Retry {
 		return false, err
 	}
-	f.hint(ctx, []services.UserID{edge.Follower}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{edge.Follower}, []redis.Result{result})
 	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, posts)
 }
 
@@ -121,7 +122,7 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	if _, follows, err := f.store.Edge(ctx, reader, author); err != nil || follows {
 		return false, err
 	}
-	f.hint(ctx, []services.UserID{reader}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{reader}, []redis.Result{result})
 	if result.Short {
 		return true, f.Refill(ctx, reader)
 	}
@@ -130,17 +131,17 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 
 // addAgain reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is the zero one when
 // the post is not for them.
-func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id services.PostID) (result rdb.Result, err error) {
-	err = jobs.Merge[rdb.Stamp, *services.FeedEntry]{
+func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id services.PostID) (result redis.Result, err error) {
+	err = jobs.Merge[redis.Stamp, *services.FeedEntry]{
 		Name: func() string { return fmt.Sprintf("post %s for reader %d", id, reader) },
 		Mark: f.stampOf(reader),
 		Read: func(ctx context.Context) (*services.FeedEntry, error) { return f.entryFor(ctx, reader, id) },
-		Put: func(ctx context.Context, stamp rdb.Stamp, entry *services.FeedEntry) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.Stamp, entry *services.FeedEntry) (done bool, err error) {
 			if entry == nil {
 				return true, nil
 			}
 			merged, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{*entry}})
-			if err != nil || merged.Status == rdb.Retry {
+			if err != nil || merged.Status == redis.Retry {
 				return false, err
 			}
 			result = merged

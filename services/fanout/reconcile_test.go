@@ -8,14 +8,13 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
 
 // held is a push that has read all its facts and not yet written: its stamp, its post and its edges.
 type held struct {
-	stamp rdb.Stamp
+	stamp redis.Stamp
 	post  services.Post
 	edges []services.Edge
 }

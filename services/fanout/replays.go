@@ -10,6 +10,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -160,14 +161,14 @@ func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
 const entriesAtOnce = 20_000
 
 // pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the edge is read again.
-func (f *Fanout) pushEntries(ctx context.Context, stamp rdb.Stamp, entries []rdb.ReplayEntry, edges []services.Edge) error {
+func (f *Fanout) pushEntries(ctx context.Context, stamp redis.Stamp, entries []rdb.ReplayEntry, edges []services.Edge) error {
 	readers := followers(edges)
 	results, err := f.addReplays(ctx, stamp, entries, readers...)
 	if err != nil {
 		return err
 	}
 	for i, result := range results {
-		if result.Status == rdb.Retry {
+		if result.Status == redis.Retry {
 			if err := f.addReplaysAgain(ctx, edges[i], entries); err != nil {
 				return err
 			}
@@ -177,14 +178,14 @@ func (f *Fanout) pushEntries(ctx context.Context, stamp rdb.Stamp, entries []rdb
 }
 
 // addReplays adds replays to readers' lists, and counts the lists that lacked some.
-func (f *Fanout) addReplays(ctx context.Context, stamp rdb.Stamp, entries []rdb.ReplayEntry, readers ...services.UserID) ([]rdb.Result, error) {
+func (f *Fanout) addReplays(ctx context.Context, stamp redis.Stamp, entries []rdb.ReplayEntry, readers ...services.UserID) ([]redis.Result, error) {
 	merges := make([]rdb.MergeOfReplays, len(readers))
 	for i, reader := range readers {
 		merges[i] = rdb.MergeOfReplays{Reader: reader, Stamp: stamp, Entries: entries}
 	}
 	results, err := f.redis.MergeReplays(ctx, merges)
 	for _, result := range results {
-		if result.Status == rdb.Applied {
+		if result.Status == redis.Applied {
 			f.replaysDelivered.Add(1)
 		}
 	}
@@ -196,19 +197,19 @@ func (f *Fanout) ReplaysDelivered() uint64 { return f.replaysDelivered.Load() }
 
 // addReplaysAgain reads the edge again for a follower whose list refused replays. A replay itself does not change.
 func (f *Fanout) addReplaysAgain(ctx context.Context, edge services.Edge, entries []rdb.ReplayEntry) error {
-	return jobs.Merge[rdb.Stamp, bool]{
+	return jobs.Merge[redis.Stamp, bool]{
 		Name: func() string { return fmt.Sprintf("replays of %d for reader %d", edge.Followee, edge.Follower) },
 		Mark: f.stampOf(edge.Follower),
 		Read: func(ctx context.Context) (follows bool, err error) {
 			_, follows, err = f.store.Edge(ctx, edge.Follower, edge.Followee)
 			return follows, err
 		},
-		Put: func(ctx context.Context, stamp rdb.Stamp, follows bool) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.Stamp, follows bool) (done bool, err error) {
 			if !follows {
 				return true, nil
 			}
 			results, err := f.addReplays(ctx, stamp, entries, edge.Follower)
-			return err == nil && results[0].Status != rdb.Retry, err
+			return err == nil && results[0].Status != redis.Retry, err
 		},
 	}.Run(ctx)
 }
@@ -221,9 +222,9 @@ func (f *Fanout) RebuildReplays(ctx context.Context, user services.UserID) error
 }
 
 func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserID) error {
-	return jobs.Merge[rdb.Stamp, rdb.MergeOfReplays]{
+	return jobs.Merge[redis.Stamp, rdb.MergeOfReplays]{
 		Name: func() string { return fmt.Sprintf("replays of user %d", user) },
-		Mark: func(ctx context.Context) (rdb.Stamp, bool, error) {
+		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
 			stamps, err := f.redis.BeginReplays(ctx, []services.UserID{user})
 			if err != nil {
 				return 0, false, err
@@ -231,10 +232,10 @@ func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserID) error
 			return stamps[0], stamps[0] != 0, nil
 		},
 		Read: func(ctx context.Context) (rdb.MergeOfReplays, error) { return f.replayFacts(ctx, user) },
-		Put: func(ctx context.Context, stamp rdb.Stamp, facts rdb.MergeOfReplays) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.Stamp, facts rdb.MergeOfReplays) (done bool, err error) {
 			facts.Stamp = stamp
 			results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{facts})
-			return err == nil && results[0].Status == rdb.Applied, err
+			return err == nil && results[0].Status == redis.Applied, err
 		},
 	}.Run(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -145,7 +146,7 @@ func (f *Fanout) AddOwn(ctx context.Context, post services.Post) error {
 	if err != nil {
 		return err
 	}
-	f.hint(ctx, []services.UserID{post.Author}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{post.Author}, []redis.Result{result})
 	return nil
 }
 
@@ -262,7 +263,7 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk span) error {
 }
 
 // push adds the post to the followers' inboxes. For each inbox that refuses it, post and edge are read again.
-func (f *Fanout) push(ctx context.Context, stamp rdb.Stamp, post services.Post, edges []services.Edge) error {
+func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
 	adds := make([]rdb.Add, len(edges))
 	for i, edge := range edges {
 		entry := services.FeedEntry{Post: post.ID, Author: post.Author, Counts: post.ID > edge.Since}
@@ -273,14 +274,14 @@ func (f *Fanout) push(ctx context.Context, stamp rdb.Stamp, post services.Post, 
 		return err
 	}
 	for i, result := range results {
-		if result.Status == rdb.Retry {
+		if result.Status == redis.Retry {
 			if results[i], err = f.addAgain(ctx, edges[i].Follower, post.ID); err != nil {
 				return err
 			}
 		}
 	}
 	for _, result := range results {
-		if result.Status == rdb.Applied {
+		if result.Status == redis.Applied {
 			f.delivered.Add(1)
 		}
 	}
@@ -298,7 +299,7 @@ func (f *Fanout) drop(ctx context.Context, post services.Post, readers []service
 	return f.refillLater(ctx, readers, results)
 }
 
-func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, results []rdb.Result) error {
+func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, results []redis.Result) error {
 	var refills []jobs.NewJob
 	for i, result := range results {
 		if result.Short {

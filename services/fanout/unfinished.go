@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"tidings/services"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -30,8 +30,8 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, posts 
 		if err != nil {
 			return added, err
 		}
-		added = added || result.Status == rdb.Applied
-		f.hint(ctx, []services.UserID{reader}, []rdb.Result{result})
+		added = added || result.Status == redis.Applied
+		f.hint(ctx, []services.UserID{reader}, []redis.Result{result})
 	}
 	return added, nil
 }

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -66,9 +67,9 @@ func (f *Fanout) reconcileViewItem(ctx context.Context, view services.View, item
 		at     time.Time
 		stands bool
 	}
-	return jobs.Merge[rdb.Stamp, fact]{
+	return jobs.Merge[redis.Stamp, fact]{
 		Name: func() string { return fmt.Sprintf("item %q of the view %v", item, view) },
-		Mark: func(ctx context.Context) (rdb.Stamp, bool, error) {
+		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
 			stamp, err := f.redis.StampOfView(ctx, view)
 			return stamp, stamp != 0, err
 		},
@@ -76,12 +77,12 @@ func (f *Fanout) reconcileViewItem(ctx context.Context, view services.View, item
 			found.at, found.stands, err = f.store.ViewItem(ctx, view, item)
 			return found, err
 		},
-		Put: func(ctx context.Context, stamp rdb.Stamp, found fact) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.Stamp, found fact) (done bool, err error) {
 			if !found.stands {
 				return f.removeFromView(ctx, view, item)
 			}
 			result, err := f.redis.AddToView(ctx, view, stamp, services.ViewItem{Item: item, At: found.at})
-			return result.Status != rdb.Retry, err
+			return result.Status != redis.Retry, err
 		},
 	}.Run(ctx)
 }
@@ -104,16 +105,16 @@ func (f *Fanout) removeFromView(ctx context.Context, view services.View, item st
 // RebuildViews makes views from the facts: those that were lost, or that lost so many items that they are too short. Views
 // from which something was removed meanwhile are read once more.
 func (f *Fanout) RebuildViews(ctx context.Context, views []services.View) error {
-	return jobs.Merge[[]rdb.Stamp, []store.NewestViewItems]{
+	return jobs.Merge[[]redis.Stamp, []store.NewestViewItems]{
 		Name: func() string { return fmt.Sprintf("rebuild of %d views", len(views)) },
-		Mark: func(ctx context.Context) ([]rdb.Stamp, bool, error) {
+		Mark: func(ctx context.Context) ([]redis.Stamp, bool, error) {
 			stamps, err := f.redis.BeginViews(ctx, views)
 			return stamps, true, err
 		},
 		Read: func(ctx context.Context) ([]store.NewestViewItems, error) {
 			return f.store.NewestViewItems(ctx, views, viewEntries)
 		},
-		Put: func(ctx context.Context, stamps []rdb.Stamp, newest []store.NewestViewItems) (done bool, err error) {
+		Put: func(ctx context.Context, stamps []redis.Stamp, newest []store.NewestViewItems) (done bool, err error) {
 			facts := make([]rdb.ViewFacts, len(views))
 			for i, view := range views {
 				facts[i] = rdb.ViewFacts{View: view, Stamp: stamps[i], Items: newest[i].Items, More: newest[i].More, Floor: newest[i].Floor}
@@ -124,7 +125,7 @@ func (f *Fanout) RebuildViews(ctx context.Context, views []services.View) error 
 			}
 			var again []services.View
 			for i, result := range results {
-				if result.Status != rdb.Applied {
+				if result.Status != redis.Applied {
 					again = append(again, views[i])
 				}
 			}

@@ -48,8 +48,8 @@ func (c *Projections) Board(ctx context.Context, query BoardQuery) (BoardRead, e
 		top = "(" + placeText(query.Before)
 	}
 	ctx = redis.Reading(ctx)
-	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
-		p.HMGet(ctx, badgeKey(query.Reader), boardFields...)
+	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
+		p.HMGet(ctx, DocumentKey(query.Reader), boardFields...)
 		p.ZRange(ctx, key, 0, 0)
 		p.ZRevRange(ctx, key, services.Retention, services.Retention)
 		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: top, Min: "[0", Count: int64(query.Limit)})
@@ -94,7 +94,7 @@ var boardFields = []string{"st", "e", string(Hosts), liveField, "d"}
 
 // boardDocument reads these fields alone in one command. Concurrent calls share a round trip.
 func (c *Projections) boardDocument(ctx context.Context, reader services.UserID) (BoardRead, error) {
-	values, err := c.Shared().HMGet(ctx, badgeKey(reader), boardFields...).Result()
+	values, err := c.Shared().HMGet(ctx, DocumentKey(reader), boardFields...).Result()
 	switch {
 	case err == nil:
 		return boardState(values, c.Epoch()), nil
@@ -138,7 +138,7 @@ func (c *Projections) lease(text string) string {
 // is false, and nothing has changed, if a later session has the slot.
 func (c *Projections) TouchSession(ctx context.Context, viewer services.UserID, slot, session string, until time.Time) (held bool, err error) {
 	args := []any{slot, session, until.UnixMilli(), sessionSlots}
-	replies, err := c.changeViews(redis.Reading(ctx), sessionTouch, []redis.Call{{Keys: []string{sessionsKey(viewer)}, Args: args}})
+	replies, err := c.Change(redis.Reading(ctx), sessionTouch, []redis.Call{{Keys: []string{sessionsKey(viewer)}, Args: args}})
 	if err != nil {
 		return false, err
 	}

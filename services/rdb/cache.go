@@ -48,7 +48,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 		return nil, nil, err
 	}
 	ctx = redis.Reading(ctx)
-	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
+	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
 			p.Get(ctx, postKey(post))
 		}
@@ -102,7 +102,7 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 			return err
 		}
 	}
-	_, err := c.changeViews(ctx, cachePut, calls)
+	_, err := c.Change(ctx, cachePut, calls)
 	return err
 }
 

@@ -102,7 +102,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 				p.PTTL(ctx, one.name)
 				continue
 			}
-			p.Exists(ctx, badgeKey(one.user))
+			p.Exists(ctx, DocumentKey(one.user))
 			if one.isList() {
 				p.ZCard(ctx, one.name)
 			}
@@ -122,7 +122,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 		}
 		held, err := first.(*redis.IntCmd).Result()
 		if err == nil && held == 0 {
-			found.Leftover = append(found.Leftover, Leftover{kind: "orphan", keys: []string{one.name, badgeKey(one.user)}})
+			found.Leftover = append(found.Leftover, Leftover{kind: "orphan", keys: []string{one.name, DocumentKey(one.user)}})
 		}
 		if one.isList() {
 			length, err := commands[0].(*redis.IntCmd).Result()
@@ -141,24 +141,24 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 
 // TrimInboxes cuts inboxes down to the listed entries. A result's N is 0 if the visible state stays the same; cut is how many
 // entries were removed.
-func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) (results []Result, cut []int, err error) {
+func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) (results []redis.Result, cut []int, err error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: inboxKeys(user)}
 	}
-	replies, err := c.changeViews(ctx, inboxTrim, calls)
+	replies, err := c.Change(ctx, inboxTrim, calls)
 	if err != nil {
 		return nil, nil, err
 	}
-	results, cut = make([]Result, len(users)), make([]int, len(users))
+	results, cut = make([]redis.Result, len(users)), make([]int, len(users))
 	for i, reply := range replies {
 		if reply.Err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.Name, redis.Unavailable(reply.Err))
 		}
-		if results[i], err = parseResult(reply.Value); err != nil {
+		if results[i], err = redis.ParseResult(reply.Value); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.Name, err)
 		}
-		if results[i].Status == Applied {
+		if results[i].Status == redis.Applied {
 			entries, _ := reply.Value.([]any)[2].(int64)
 			cut[i], results[i].Short = int(entries), false
 		}
@@ -174,7 +174,7 @@ const AnyDay = -1
 func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		keys := []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)}
+		keys := []string{DocumentKey(user), OnlineKey(user), inboxKey(user), ConversationsKey(user), replaysKey(user)}
 		calls[i] = redis.Call{Keys: keys, Args: []any{last}}
 	}
 	return c.dropped(ctx, userDrop, calls)

@@ -15,7 +15,7 @@ import (
 	"tidings/services/redis"
 )
 
-func (v view) trim() (Result, int) {
+func (v view) trim() (redis.Result, int) {
 	v.Helper()
 	results, cut, err := v.c.TrimInboxes(v.Context(), []services.UserID{reader})
 	v.must(err)
@@ -25,19 +25,19 @@ func (v view) trim() (Result, int) {
 // A trim removes the entries beyond the list, raises the floor and the marks, and counts the entries that are left.
 func TestTrimInboxes(t *testing.T) {
 	eachView(t, func(v view) {
-		if result, cut := v.trim(); result.Status != Missing || cut != 0 {
+		if result, cut := v.trim(); result.Status != redis.Missing || cut != 0 {
 			v.Errorf("of nobody: %+v, %d", result, cut)
 		}
 		v.build(FeedFacts{Entries: posts(1, 330, counted)})
 		n := v.field("n")
 		result, cut := v.trim()
-		if result.Status != Applied || result.N != 0 || cut != 30 || v.field("n") != n {
+		if result.Status != redis.Applied || result.N != 0 || cut != 30 || v.field("n") != n {
 			v.Errorf("330 that all count: %+v, %d cut, version %s after %s", result, cut, v.field("n"), n)
 		}
 		if got := v.field("fc") + " " + v.field("ft"); got != "300+ "+services.PostID(30).String() {
 			v.Errorf("the marks are %s", got)
 		}
-		if result, cut := v.trim(); result.Status != Same || cut != 0 {
+		if result, cut := v.trim(); result.Status != redis.Same || cut != 0 {
 			v.Errorf("once more: %+v, %d cut", result, cut)
 		}
 		shown := v.snapshot()
@@ -46,24 +46,24 @@ func TestTrimInboxes(t *testing.T) {
 		}
 		// The script treats an add below the new floor as trimmed and does not list it again. The version changes if the entry
 		// counts.
-		if late := v.add(v.stamp(), counted(30)); late.Status != Applied || len(v.snapshot().Entries) != 300 {
+		if late := v.add(v.stamp(), counted(30)); late.Status != redis.Applied || len(v.snapshot().Entries) != 300 {
 			v.Errorf("a late post below the floor: %+v", late)
 		}
-		if late := v.add(v.stamp(), listed(30)); late.Status != Same {
+		if late := v.add(v.stamp(), listed(30)); late.Status != redis.Same {
 			v.Errorf("a late post below the floor that does not count: %+v", late)
 		}
-		v.lose(badgeKey(reader), inboxKey(reader))
+		v.lose(DocumentKey(reader), inboxKey(reader))
 		v.build(FeedFacts{Entries: append(posts(1, 310, counted), posts(311, 320, listed)...)})
 		if result, cut := v.trim(); cut != 20 || v.field("fc") != "290+" || fmt.Sprint(result.N) != v.field("n") {
 			v.Errorf("with own ones: %+v, %d cut, the count is %s", result, cut, v.field("fc"))
 		}
 		v.lose(inboxKey(reader))
 		v.begin(false)
-		if result, cut := v.trim(); cut != 0 || result.Status == Applied {
+		if result, cut := v.trim(); cut != 0 || result.Status == redis.Applied {
 			v.Errorf("while it is rebuilt: %+v", result)
 		}
 		v.retype(inboxKey(reader))
-		if result, cut := v.trim(); cut != 0 || result.Status == Applied {
+		if result, cut := v.trim(); cut != 0 || result.Status == redis.Applied {
 			v.Errorf("of another type: %+v", result)
 		}
 	})
@@ -119,7 +119,7 @@ func (s standing) check(shown Snapshot) error {
 func TestATrimmedInboxIsStillTheList(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: "embedded"})}
 	rapid.Check(t, func(r *rapid.T) {
-		v.lose(badgeKey(reader), inboxKey(reader))
+		v.lose(DocumentKey(reader), inboxKey(reader))
 		facts := standing{entries: map[services.PostID]services.FeedEntry{}}
 		v.build(FeedFacts{})
 		next := services.PostID(1)
@@ -168,7 +168,7 @@ func (v view) dropUser(last int64) int {
 func TestDropUsers(t *testing.T) {
 	eachView(t, func(v view) {
 		whole := func() {
-			v.lose(badgeKey(reader), inboxKey(reader))
+			v.lose(DocumentKey(reader), inboxKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)}) // last visit on day 20,000
 		}
 		whole()
@@ -198,11 +198,11 @@ func TestDropUsers(t *testing.T) {
 			v.Error("an unknown user was not dropped")
 		}
 		whole()
-		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "dead", time.Now().Add(-time.Minute).UnixMilli()).Err())
+		v.must(v.c.Commands().HSet(v.Context(), OnlineKey(reader), "dead", time.Now().Add(-time.Minute).UnixMilli()).Err())
 		if v.dropUser(20_000) != 3 {
 			v.Error("a lease that is over has kept a user")
 		}
-		v.retype(badgeKey(reader))
+		v.retype(DocumentKey(reader))
 		if v.dropUser(20_000) != 1 {
 			v.Error("a document of another type was not dropped")
 		}
@@ -217,18 +217,18 @@ func TestALateAddAfterADrop(t *testing.T) {
 		if v.dropUser(20_000) != 2 {
 			v.Fatal("the user was not dropped")
 		}
-		if result := v.add(late, counted(4)); result.Status != Missing {
+		if result := v.add(late, counted(4)); result.Status != redis.Missing {
 			v.Errorf("while nothing is there: %+v", result)
 		}
 		begun := v.begin(false)
-		if result := v.add(late, counted(4)); result.Status != Retry {
+		if result := v.add(late, counted(4)); result.Status != redis.Retry {
 			v.Errorf("during the rebuild: %+v", result)
 		}
 		v.build(FeedFacts{Stamp: begun, Entries: posts(1, 5, counted)})
-		if result := v.add(late, counted(4)); result.Status != Retry {
+		if result := v.add(late, counted(4)); result.Status != redis.Retry {
 			v.Errorf("after it: %+v", result)
 		}
-		v.want("in the end", v.add(v.stamp(), counted(6)), Applied, "6", posts(1, 6, counted)...)
+		v.want("in the end", v.add(v.stamp(), counted(6)), redis.Applied, "6", posts(1, 6, counted)...)
 	})
 }
 
@@ -278,9 +278,9 @@ func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 		// From here on: keys that are to be dropped.
 		const gone = services.UserID(1000)
 		v.must(rds.ZAdd(ctx, inboxKey(gone), redis.Z{Member: "!0000000000000"}).Err())
-		v.must(rds.HSet(ctx, conversationsKey(gone), "1", "1,0,0,1,0,0,").Err())
+		v.must(rds.HSet(ctx, ConversationsKey(gone), "1", "1,0,0,1,0,0,").Err())
 		v.must(rds.Set(ctx, redis.UserKey(gone, ":zz"), "of another version", 0).Err())
-		v.must(rds.HSet(ctx, onlineKey(gone), "dead", 1).Err())
+		v.must(rds.HSet(ctx, OnlineKey(gone), "dead", 1).Err())
 		v.must(rds.Set(ctx, profileKey(gone), "0000000000000001x{}", 0).Err())
 		v.must(rds.Set(ctx, postKey(78), "0000000000000001x{}", 0).Err())
 		v.must(rds.ZAdd(ctx, viewKey(services.View{Code: "town", ID: "y"}), redis.Z{Score: -5, Member: "!r"}).Err())
@@ -330,10 +330,10 @@ func TestKeysMadeDuringAWalkStay(t *testing.T) {
 		post := services.Post{ID: 78, Author: 1, Kind: services.PostKindPost, Body: "new", UpdatedAt: time.Now()}
 		town := services.View{Code: "town", ID: "y"}
 		v.must(rds.ZAdd(ctx, inboxKey(reader), redis.Z{Member: "!0000000000000"}).Err())
-		v.must(rds.HSet(ctx, conversationsKey(reader), "1", "1,0,0,1,0,0,").Err())
+		v.must(rds.HSet(ctx, ConversationsKey(reader), "1", "1,0,0,1,0,0,").Err())
 		v.must(rds.Set(ctx, postKey(post.ID), "0000000000000001x{}", 0).Err())
 		v.must(rds.ZAdd(ctx, viewKey(town), redis.Z{Score: -5, Member: "!r"}).Err())
-		v.must(rds.HSet(ctx, onlineKey(reader), "dead", 1).Err())
+		v.must(rds.HSet(ctx, OnlineKey(reader), "dead", 1).Err())
 		var found []Leftover
 		v.walk(20, func(f Findings) { found = append(found, f.Leftover...) })
 		if len(found) != 5 {

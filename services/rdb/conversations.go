@@ -17,23 +17,23 @@ const statesPerCall = 25
 // change in the same step. A user without a document, or whose states were lost, is Missing: their rebuild brings the states.
 // Results are in the order of the states; consecutive states of one user share one result. clamped is how many documents had a
 // negative count, which happens only if something else wrote to Redis.
-func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []Result, clamped int, err error) {
+func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []redis.Result, clamped int, err error) {
 	calls := make([]redis.Call, 0, len(states))
 	places := make([]int, len(states))
 	for i, state := range states {
 		last := len(calls) - 1
 		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) >= 2*statesPerCall {
-			calls = append(calls, redis.Call{Keys: []string{badgeKey(state.User), conversationsKey(state.User), onlineKey(state.User)}})
+			calls = append(calls, redis.Call{Keys: []string{DocumentKey(state.User), ConversationsKey(state.User), OnlineKey(state.User)}})
 			last++
 		}
-		calls[last].Args = append(calls[last].Args, digits(uint64(state.Conversation)), stateText(state))
+		calls[last].Args = append(calls[last].Args, redis.Digits(uint64(state.Conversation)), stateText(state))
 		places[i] = last
 	}
-	answers, err := c.results(ctx, conversationsPut, calls)
+	answers, err := c.Results(ctx, conversationsPut, calls)
 	if err != nil {
 		return nil, 0, err
 	}
-	results = make([]Result, len(states))
+	results = make([]redis.Result, len(states))
 	for i, place := range places {
 		results[i] = answers[place]
 		if answers[place].Short && (i == 0 || places[i-1] != place) {
@@ -51,9 +51,9 @@ var conversationsAged = loadConversationScript("conversations_aged")
 func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: []string{badgeKey(user), conversationsKey(user)}}
+		calls[i] = redis.Call{Keys: []string{DocumentKey(user), ConversationsKey(user)}}
 	}
-	_, err := c.results(ctx, conversationsAged, calls)
+	_, err := c.Results(ctx, conversationsAged, calls)
 	return err
 }
 

@@ -33,7 +33,7 @@ func BenchmarkMemberships(b *testing.B) {
 		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Lifetime: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.Commands().HSet(b.Context(), onlineKey(user), "node", "9000000000000").Err(); err != nil {
+		if err := c.Commands().HSet(b.Context(), OnlineKey(user), "node", "9000000000000").Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -46,7 +46,7 @@ func BenchmarkMemberships(b *testing.B) {
 			states[i].Head++
 		}
 		results, _, err := c.PutMemberships(b.Context(), states)
-		if err != nil || results[0].Status != Applied {
+		if err != nil || results[0].Status != redis.Applied {
 			b.Fatal(results[0], err)
 		}
 	}

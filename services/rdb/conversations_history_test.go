@@ -92,16 +92,16 @@ func (w *talks) carry(id services.ConversationID, users ...services.UserID) {
 
 // rebuild marks, then reads, then merges. Anything may happen between the three.
 func (w *talks) rebuild(user services.UserID) error {
-	mark := func() (Stamp, error) {
+	mark := func() (redis.Stamp, error) {
 		stamps, err := w.c.BeginRebuild(w.ctx, []services.UserID{user}, false)
 		if err != nil {
 			return 0, err
 		}
 		return stamps[0], nil
 	}
-	merge := func(stamp Stamp, states []services.Membership) error {
+	merge := func(stamp redis.Stamp, states []services.Membership) error {
 		results, _, err := w.c.PutMemberships(w.ctx, states)
-		if err != nil || len(results) > 0 && results[0].Status == Missing {
+		if err != nil || len(results) > 0 && results[0].Status == redis.Missing {
 			return err // lost again meanwhile: the next reader starts over
 		}
 		_, err = w.c.EndRebuild(w.ctx, FeedFacts{Reader: user, Stamp: stamp, Lifetime: time.Hour})
@@ -213,11 +213,11 @@ func (w *talks) recall(id services.ConversationID, at int64) {
 func (w *talks) lose(user services.UserID) error {
 	switch w.random.IntN(3) {
 	case 0:
-		return w.c.Commands().Del(w.ctx, badgeKey(user)).Err()
+		return w.c.Commands().Del(w.ctx, DocumentKey(user)).Err()
 	case 1:
-		return w.c.Commands().Del(w.ctx, conversationsKey(user)).Err()
+		return w.c.Commands().Del(w.ctx, ConversationsKey(user)).Err()
 	}
-	return w.c.Commands().HDel(w.ctx, conversationsKey(user), "1").Err()
+	return w.c.Commands().HDel(w.ctx, ConversationsKey(user), "1").Err()
 }
 
 // work delivers one pending state, and now and then keeps it pending for another delivery.
@@ -273,8 +273,8 @@ func (w *talks) consistent() error {
 	}
 	beside, err := w.c.Pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.people {
-			p.HGetAll(w.ctx, conversationsKey(user))
-			p.HMGet(w.ctx, badgeKey(user), "Ck")
+			p.HGetAll(w.ctx, ConversationsKey(user))
+			p.HMGet(w.ctx, DocumentKey(user), "Ck")
 		}
 	})
 	if err != nil {

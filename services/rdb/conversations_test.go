@@ -8,7 +8,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-func (v view) states(states ...services.Membership) []Result {
+func (v view) states(states ...services.Membership) []redis.Result {
 	v.Helper()
 	results, clamped, err := v.c.PutMemberships(v.Context(), states)
 	v.must(err)
@@ -21,7 +21,7 @@ func (v view) states(states ...services.Membership) []Result {
 // All states of a user are written in steps of 100, and read back as one sum.
 func TestManyStatesAreWrittenInBatches(t *testing.T) {
 	eachView(t, func(v view) {
-		if results := v.states(services.Membership{Conversation: 1, User: reader, Head: 2}); results[0].Status != Missing {
+		if results := v.states(services.Membership{Conversation: 1, User: reader, Head: 2}); results[0].Status != redis.Missing {
 			v.Errorf("without a document: %+v", results)
 		}
 		v.build(FeedFacts{})
@@ -30,14 +30,14 @@ func TestManyStatesAreWrittenInBatches(t *testing.T) {
 			states = append(states, services.Membership{Conversation: services.ConversationID(i + 1), User: reader, Head: int64(i), Version: 1, ReadSide: i%2 == 0})
 		}
 		results := v.states(append(states, services.Membership{Conversation: 1, User: other, Head: 1})...)
-		if len(results) != 251 || results[0].Status != Applied || results[249].N <= results[0].N || results[250].Status != Missing {
+		if len(results) != 251 || results[0].Status != redis.Applied || results[249].N <= results[0].N || results[250].Status != redis.Missing {
 			v.Errorf("%d results: %+v ... %+v", len(results), results[0], results[249:])
 		}
 		sums := v.document().Conversations
 		if sums.Unread != 125*125 || len(sums.ReadSide) != 125 {
 			v.Errorf("%d unread, %d places", sums.Unread, len(sums.ReadSide))
 		}
-		if again := v.states(states...); again[0].Status != Same || v.document().Conversations.Unread != sums.Unread {
+		if again := v.states(states...); again[0].Status != redis.Same || v.document().Conversations.Unread != sums.Unread {
 			v.Errorf("again: %+v", again[0])
 		}
 	})
@@ -51,7 +51,7 @@ func TestANegativeCountIsReportedAndShownAsZero(t *testing.T) {
 			"fewer mentions than none":             {Head: 5, Base: 5, Mentions: -1},
 			"a head before the first":              {Head: -4},
 		} {
-			v.lose(inboxKey(reader), badgeKey(reader), conversationsKey(reader))
+			v.lose(inboxKey(reader), DocumentKey(reader), ConversationsKey(reader))
 			v.build(FeedFacts{})
 			state.Conversation, state.User, state.Version = 1, reader, 1
 			_, clamped, err := v.c.PutMemberships(v.Context(), []services.Membership{state})
@@ -60,7 +60,7 @@ func TestANegativeCountIsReportedAndShownAsZero(t *testing.T) {
 				v.Errorf("%s: %d were reported, %+v are shown", what, clamped, sums)
 			}
 			state.Head, state.Base, state.Mentions, state.Version = 9, 5, 2, 2
-			if result := v.states(state); result[0].Status != Applied || v.document().Conversations.Unread < 4 {
+			if result := v.states(state); result[0].Status != redis.Applied || v.document().Conversations.Unread < 4 {
 				v.Errorf("%s, and then all is well: %+v, %+v", what, result, v.document().Conversations)
 			}
 		}

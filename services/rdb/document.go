@@ -56,7 +56,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	}
 	layout := c.layout.Load()
 	if len(users) == 1 {
-		values, err := c.Shared().HMGet(ctx, badgeKey(users[0]), layout.fields...).Result()
+		values, err := c.Shared().HMGet(ctx, DocumentKey(users[0]), layout.fields...).Result()
 		if err == nil {
 			return []Document{layout.parse(values, c.Epoch())}, nil
 		}
@@ -65,9 +65,9 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 		}
 	}
 	ctx = redis.Reading(ctx)
-	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
+	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
-			p.HMGet(ctx, badgeKey(user), layout.fields...)
+			p.HMGet(ctx, DocumentKey(user), layout.fields...)
 		}
 	})
 	if err != nil {
@@ -90,9 +90,9 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 	if err := c.Trusted(); err != nil {
 		return nil, err
 	}
-	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
+	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
-			p.HMGet(ctx, badgeKey(user), "st", "e", "n")
+			p.HMGet(ctx, DocumentKey(user), "st", "e", "n")
 		}
 	})
 	if err != nil {
@@ -121,18 +121,18 @@ var documentLost = loadScript("document_lost")
 func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, shown []uint64) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: []string{badgeKey(user)}, Args: []any{shown[i]}}
+		calls[i] = redis.Call{Keys: []string{DocumentKey(user)}, Args: []any{shown[i]}}
 	}
-	_, err := c.results(ctx, documentLost, calls)
+	_, err := c.Results(ctx, documentLost, calls)
 	return err
 }
 
 // RaiseVersions raises the versions of documents above the fallback versions that were made up without Redis: passed[i] belongs
 // to users[i].
-func (c *Projections) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) ([]Result, error) {
+func (c *Projections) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: []string{badgeKey(user), onlineKey(user)}, Args: []any{passed[i]}}
+		calls[i] = redis.Call{Keys: []string{DocumentKey(user), OnlineKey(user)}, Args: []any{passed[i]}}
 	}
-	return c.results(ctx, versionRaise, calls)
+	return c.Results(ctx, versionRaise, calls)
 }

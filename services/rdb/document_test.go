@@ -146,10 +146,10 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 9_999_999, time.Hour))
 		results, err := v.c.PutNotifications(v.Context(), []NotificationCounts{{reader, []services.CategoryCounts{counts}}})
 		v.must(err)
-		if result := v.add(1<<62, listed(services.MaxPostID-1)); result.Status != Retry || results[0].N != 9_007_199_254_740_991 {
+		if result := v.add(1<<62, listed(services.MaxPostID-1)); result.Status != redis.Retry || results[0].N != 9_007_199_254_740_991 {
 			v.Errorf("%+v, %+v", result, results)
 		}
-		fields, err := v.c.Commands().HGetAll(v.Context(), badgeKey(reader)).Result()
+		fields, err := v.c.Commands().HGetAll(v.Context(), DocumentKey(reader)).Result()
 		v.must(err)
 		if len(fields) != 15+len(services.Categories)+1+5 { // one category has notifications, and so a newest position
 			v.Errorf("%d fields: %v", len(fields), fields)

@@ -95,7 +95,7 @@ func TestLostWritesAreNotBelieved(t *testing.T) {
 		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Body: "old", UpdatedAt: time.UnixMicro(1)}}, []services.User{{Number: reader, Key: "old"}}))
 		store.settle()
 		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Deleted: true, UpdatedAt: time.UnixMicro(2)}}, nil))
-		if result := v.add(v.stamp(), counted(4)); result.Status != Applied || v.believed() != "4" || second.believed() != "4" {
+		if result := v.add(v.stamp(), counted(4)); result.Status != redis.Applied || v.believed() != "4" || second.believed() != "4" {
 			t.Fatalf("%+v, then %s and %s", result, v.believed(), second.believed())
 		}
 		store.lose()
@@ -134,7 +134,7 @@ func TestANewEpochBeginsAnew(t *testing.T) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted), Seen: 5})
 		_, err := v.c.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: 3})}}})
 		v.must(err)
-		v.must(v.c.Commands().HSet(v.Context(), conversationsKey(reader), "17", "1;2").Err())
+		v.must(v.c.Commands().HSet(v.Context(), ConversationsKey(reader), "17", "1;2").Err())
 		v.set("Cu", "4")
 		v.set("n", uint64(9_000_000_000_000_000))
 		v.set("e", "4711")
@@ -146,10 +146,10 @@ func TestANewEpochBeginsAnew(t *testing.T) {
 		if d.N <= 9_000_000_000_000_000 || d.FeedCount != 2 || d.Seen != 0 || d.Segments.Version != 0 || d.Conversations.Unread != 0 {
 			v.Errorf("taken over: %+v", d)
 		}
-		if n, err := v.c.Commands().Exists(v.Context(), conversationsKey(reader)).Result(); n != 0 || err != nil {
+		if n, err := v.c.Commands().Exists(v.Context(), ConversationsKey(reader)).Result(); n != 0 || err != nil {
 			v.Errorf("the conversations are still there: %v", err)
 		}
-		v.want("the feed", v.build(FeedFacts{}), Applied, "2", counted(20), counted(21))
+		v.want("the feed", v.build(FeedFacts{}), redis.Applied, "2", counted(20), counted(21))
 	})
 }
 

@@ -32,7 +32,7 @@ func (v view) spread(what string, users []services.UserID, lifetime time.Duratio
 	v.Helper()
 	ends := map[time.Duration]int{}
 	for _, user := range users {
-		left, err := v.c.Commands().TTL(v.Context(), badgeKey(user)).Result()
+		left, err := v.c.Commands().TTL(v.Context(), DocumentKey(user)).Result()
 		v.must(err)
 		inbox, err := v.c.Commands().TTL(v.Context(), inboxKey(user)).Result()
 		v.must(err)

@@ -51,7 +51,7 @@ func BenchmarkDelivery(b *testing.B) {
 				adds[i] = Add{Reader: user, Entry: services.FeedEntry{Post: services.PostIDAt(next), Author: author, Counts: true}}
 			}
 			results, err := c.AddToInboxes(b.Context(), stamp, adds)
-			if err != nil || results[0].Status != Applied {
+			if err != nil || results[0].Status != redis.Applied {
 				b.Fatal(results[0], err)
 			}
 		}

@@ -4,16 +4,16 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"tidings/services"
 	"tidings/services/redis"
+	"tidings/services/redis/clienttest"
 	"tidings/services/redis/redistest"
 	"tidings/tests/histories"
 )
 
 // patience is how long a history waits for an answer. It is long because a history tests order, not time.
-const patience = 10 * time.Second
+const patience = clienttest.Patience
 
 // history runs one world with people of its own. The same number gives the same history.
 func history(ctx context.Context, client *Projections, number int, plant func(*world)) error {

@@ -20,23 +20,23 @@ func TestARebuildBeginsWithWhatIsMissing(t *testing.T) {
 		if v.document().Ready || v.field("st") != "0" || v.field("rm") == "" || fmt.Sprint(stamp) <= v.field("rm") {
 			v.Errorf("born with st %q, rm %q, stamp %d", v.field("st"), v.field("rm"), stamp)
 		}
-		v.want("a read from before the birth", v.add(before, counted(1)), Retry, "0")
-		if result := v.add(stamp, counted(2)); result.Status != Applied || v.document().Ready {
+		v.want("a read from before the birth", v.add(before, counted(1)), redis.Retry, "0")
+		if result := v.add(stamp, counted(2)); result.Status != redis.Applied || v.document().Ready {
 			v.Errorf("a post pushed meanwhile: %+v, ready %v", result, v.document().Ready)
 		}
 		if versions, err := v.c.Versions(v.Context(), []services.UserID{reader}); err != nil || versions[0] != 0 {
 			v.Errorf("a building document has the version %v, %v", versions, err)
 		}
-		v.want("the end", v.build(FeedFacts{Stamp: stamp, Entries: []services.FeedEntry{listed(1), counted(3)}}), Applied, "2", listed(1), counted(2), counted(3))
+		v.want("the end", v.build(FeedFacts{Stamp: stamp, Entries: []services.FeedEntry{listed(1), counted(3)}}), redis.Applied, "2", listed(1), counted(2), counted(3))
 		again := v.begin(false)
 		if d := v.document(); !d.Ready || d.FeedCount != 2 || again <= stamp {
 			v.Errorf("begun again although all is there: %+v, stamp %d after %d", d, again, stamp)
 		}
 		v.drop(other)
-		v.want("ended after a removal", v.build(FeedFacts{Stamp: again, Entries: posts(4, 9, counted)}), Retry, "2", listed(1), counted(2), counted(3))
-		v.lose(badgeKey(reader))
-		v.want("the document lost", v.build(FeedFacts{Stamp: 1 << 62, Entries: posts(4, 9, counted)}), Missing, "")
-		v.want("and the inbox not trusted", v.build(FeedFacts{Entries: posts(8, 9, counted)}), Applied, "2", posts(8, 9, counted)...)
+		v.want("ended after a removal", v.build(FeedFacts{Stamp: again, Entries: posts(4, 9, counted)}), redis.Retry, "2", listed(1), counted(2), counted(3))
+		v.lose(DocumentKey(reader))
+		v.want("the document lost", v.build(FeedFacts{Stamp: 1 << 62, Entries: posts(4, 9, counted)}), redis.Missing, "")
+		v.want("and the inbox not trusted", v.build(FeedFacts{Entries: posts(8, 9, counted)}), redis.Applied, "2", posts(8, 9, counted)...)
 	})
 }
 
@@ -45,7 +45,7 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 		facts := FeedFacts{Seen: 2, Entries: posts(1, 9, counted)}
 		v.build(facts)
 		good := v.document()
-		fields, err := v.c.Commands().HKeys(v.Context(), badgeKey(reader)).Result()
+		fields, err := v.c.Commands().HKeys(v.Context(), DocumentKey(reader)).Result()
 		v.must(err)
 		for _, field := range fields {
 			for _, value := range []string{"", "?", "-1", "OOOOOOOOOOOOO", "none"} {
@@ -53,7 +53,7 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 					continue // equally valid
 				}
 				if value == "none" {
-					v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), field).Err())
+					v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), field).Err())
 				} else {
 					v.set(field, value)
 				}
@@ -70,7 +70,7 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 				if fmt.Sprint(d) != fmt.Sprint(good) {
 					v.Errorf("%s = %q was rebuilt to %+v, want %+v", field, value, d, good)
 				}
-				if result := v.add(v.stamp(), counted(9)); result.Status != Same {
+				if result := v.add(v.stamp(), counted(9)); result.Status != redis.Same {
 					v.Errorf("%s = %q: a push after the rebuild: %+v", field, value, result)
 				}
 			}
@@ -88,10 +88,10 @@ func TestARebuildGathersItsEntriesAnew(t *testing.T) {
 				return v.c.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Score: 5, Member: entryText(counted(1))}, redis.Z{Score: 1, Member: entryText(listed(2))}).Err()
 			},
 		} {
-			v.lose(inboxKey(reader), badgeKey(reader))
+			v.lose(inboxKey(reader), DocumentKey(reader))
 			v.build(FeedFacts{Entries: []services.FeedEntry{counted(1), listed(2)}})
 			v.must(spoil())
-			v.want(what, v.build(FeedFacts{Entries: posts(2, 4, counted)}), Applied, "4", posts(1, 4, counted)...)
+			v.want(what, v.build(FeedFacts{Entries: posts(2, 4, counted)}), redis.Applied, "4", posts(1, 4, counted)...)
 			if left, err := v.c.Commands().Exists(v.Context(), mergeKey(reader)).Result(); err != nil || left != 0 {
 				v.Errorf("%s: the entries were gathered and are still there: %v", what, err)
 			}
@@ -101,17 +101,17 @@ func TestARebuildGathersItsEntriesAnew(t *testing.T) {
 
 func TestTheFloorOfARebuild(t *testing.T) {
 	eachView(t, func(v view) {
-		v.want("more below, unseen", v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9}), Applied, "30+", posts(11, 40, counted)...)
+		v.want("more below, unseen", v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9}), redis.Applied, "30+", posts(11, 40, counted)...)
 		stamp := v.stamp()
-		v.want("a listed post below the floor", v.add(stamp, listed(10)), Same, "30+", posts(11, 40, counted)...)
+		v.want("a listed post below the floor", v.add(stamp, listed(10)), redis.Same, "30+", posts(11, 40, counted)...)
 		// The inbox stays the same, but the count that nodes add to may not.
-		v.want("a counting one below the trimmed", v.add(stamp, counted(9)), Applied, "30+", posts(11, 40, counted)...)
-		v.want("merged below the floor", v.merge(stamp, false, counted(8), listed(7)), Applied, "30+", posts(11, 40, counted)...)
-		v.want("seen up to the trimmed", v.see(9), Applied, "30", posts(11, 40, counted)...)
-		v.want("a late one below the floor", v.add(stamp, counted(10)), Applied, "30+", posts(11, 40, counted)...)
-		v.want("the same again", v.add(stamp, counted(10)), Applied, "30+", posts(11, 40, counted)...)
-		v.want("a higher floor", v.build(FeedFacts{Floor: 20}), Applied, "20+", posts(21, 40, counted)...)
-		v.want("a lower floor", v.build(FeedFacts{Floor: 5, Entries: posts(6, 30, counted)}), Applied, "20+", posts(21, 40, counted)...)
+		v.want("a counting one below the trimmed", v.add(stamp, counted(9)), redis.Applied, "30+", posts(11, 40, counted)...)
+		v.want("merged below the floor", v.merge(stamp, false, counted(8), listed(7)), redis.Applied, "30+", posts(11, 40, counted)...)
+		v.want("seen up to the trimmed", v.see(9), redis.Applied, "30", posts(11, 40, counted)...)
+		v.want("a late one below the floor", v.add(stamp, counted(10)), redis.Applied, "30+", posts(11, 40, counted)...)
+		v.want("the same again", v.add(stamp, counted(10)), redis.Applied, "30+", posts(11, 40, counted)...)
+		v.want("a higher floor", v.build(FeedFacts{Floor: 20}), redis.Applied, "20+", posts(21, 40, counted)...)
+		v.want("a lower floor", v.build(FeedFacts{Floor: 5, Entries: posts(6, 30, counted)}), redis.Applied, "20+", posts(21, 40, counted)...)
 		page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 50)
 		if v.must(err); !page.Cut {
 			v.Error("posts lie below the floor, and nothing is cut")
@@ -121,7 +121,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Ready || v.document().Ready {
 			v.Errorf("a feed that is being refilled is shown: %+v, %v", page, err)
 		}
-		v.want("a refill", v.build(FeedFacts{Stamp: stamp, Entries: posts(1, 40, counted)}), Applied, "31", posts(1, 40, counted)...)
+		v.want("a refill", v.build(FeedFacts{Stamp: stamp, Entries: posts(1, 40, counted)}), redis.Applied, "31", posts(1, 40, counted)...)
 		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Cut {
 			v.Errorf("all is listed: cut %v, %v", page.Cut, err)
 		}
@@ -130,8 +130,8 @@ func TestTheFloorOfARebuild(t *testing.T) {
 
 func TestWhatIsMergedBelowTheFloorCountsAsMore(t *testing.T) {
 	eachView(t, func(v view) {
-		v.want("a floor", v.build(FeedFacts{Entries: posts(11, 20, listed), Floor: 10}), Applied, "0", posts(11, 20, listed)...)
-		v.want("a post that counts, below it", v.merge(v.stamp(), false, counted(9)), Applied, "0+", posts(11, 20, listed)...)
+		v.want("a floor", v.build(FeedFacts{Entries: posts(11, 20, listed), Floor: 10}), redis.Applied, "0", posts(11, 20, listed)...)
+		v.want("a post that counts, below it", v.merge(v.stamp(), false, counted(9)), redis.Applied, "0+", posts(11, 20, listed)...)
 	})
 }
 
@@ -166,7 +166,7 @@ func TestShortAsksForARefill(t *testing.T) {
 			v.Errorf("301 of 302 are left: %+v", result)
 		}
 		v.delete(12)
-		if result := v.delete(13); result.Status != Applied || !result.Short {
+		if result := v.delete(13); result.Status != redis.Applied || !result.Short {
 			v.Errorf("299 are left and more lie below: %+v, want short", result)
 		}
 		if result := v.build(FeedFacts{Stamp: v.begin(true), Entries: posts(14, 312, foreign)}); result.Short {
@@ -175,11 +175,11 @@ func TestShortAsksForARefill(t *testing.T) {
 		// All posts of the author were trimmed unseen: only SQL can tell how many counting posts are left.
 		facts := FeedFacts{Entries: posts(13, 312, foreign), Floor: 12, TrimmedCounted: 12}
 		v.build(facts)
-		if result := v.drop(author); result.Status != Applied || !result.Short {
+		if result := v.drop(author); result.Status != redis.Applied || !result.Short {
 			v.Errorf("after dropping an author whose entries may have been trimmed: %+v, want short", result)
 		}
 		v.see(12)
-		if result := v.drop(author); result.Status != Same {
+		if result := v.drop(author); result.Status != redis.Same {
 			v.Errorf("dropped, and what was trimmed was seen: %+v, want nothing", result)
 		}
 	})
@@ -244,12 +244,12 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 	if n := server.Do("ZCARD", inboxKey(reader)).(int64); n != worldEntries+1 {
 		t.Fatalf("the inbox has %d members, want %d", n, worldEntries+1)
 	}
-	inbox, document := usage(inboxKey(reader)), usage(badgeKey(reader))
+	inbox, document := usage(inboxKey(reader)), usage(DocumentKey(reader))
 	if inbox > 12<<10 || document > 400 {
 		t.Errorf("a full inbox takes %d bytes, an idle document %d: want at most 12,288 and 400", inbox, document)
 	}
 	t.Logf("a full inbox %d bytes, an idle document %d", inbox, document)
-	for _, key := range []string{inboxKey(reader), badgeKey(reader)} {
+	for _, key := range []string{inboxKey(reader), DocumentKey(reader)} {
 		if encoding := fmt.Sprint(server.Do("OBJECT", "ENCODING", key)); !strings.Contains("listpack ziplist", encoding) {
 			t.Errorf("%s is a %s, want it compact", key, encoding)
 		}
@@ -269,10 +269,10 @@ func TestMemoryOfAnIdleUserInTwoConversations(t *testing.T) {
 	v.states(services.Membership{Conversation: 100_000, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20},
 		services.Membership{Conversation: 100_001, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20})
 	size := int64(0)
-	for _, key := range []string{badgeKey(reader), conversationsKey(reader)} {
+	for _, key := range []string{DocumentKey(reader), ConversationsKey(reader)} {
 		size += server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64)
 	}
-	if results[0].Status != Applied || size > 400 {
+	if results[0].Status != redis.Applied || size > 400 {
 		t.Errorf("an idle user in two conversations takes %d bytes, want at most 400", size)
 	}
 	t.Logf("an idle user in two conversations: %d bytes", size)

@@ -47,7 +47,7 @@ func (f *longFeed) push(ids ...services.PostID) error {
 	}
 	results, err := f.client.AddToInboxes(f.ctx, stamp, adds)
 	for i, result := range results {
-		if result.Status == Retry {
+		if result.Status == redis.Retry {
 			err = f.addAgain(func() {}, f.reader, adds[i].Entry.Post)
 		}
 		if err != nil {
@@ -112,7 +112,7 @@ func (f *longFeed) longRebuild(refill bool) error {
 		}
 	}
 	result, err := f.client.EndRebuild(f.ctx, facts)
-	if err == nil && (result.Status != Applied || result.Short) {
+	if err == nil && (result.Status != redis.Applied || result.Short) {
 		err = fmt.Errorf("the rebuild answers %+v", result)
 	}
 	return err

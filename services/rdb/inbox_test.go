@@ -40,7 +40,7 @@ func (v view) must(err error) {
 }
 
 // build makes the reader's document and inbox from facts.
-func (v view) build(facts FeedFacts) Result {
+func (v view) build(facts FeedFacts) redis.Result {
 	v.Helper()
 	if facts.Stamp == 0 {
 		facts.Stamp = v.begin(false)
@@ -51,7 +51,7 @@ func (v view) build(facts FeedFacts) Result {
 	return result
 }
 
-func (v view) begin(refill bool) Stamp {
+func (v view) begin(refill bool) redis.Stamp {
 	v.Helper()
 	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{reader}, refill)
 	v.must(err)
@@ -59,42 +59,42 @@ func (v view) begin(refill bool) Stamp {
 }
 
 // stamp takes a stamp of this moment. On a cluster a removal would refuse the stamps of Now for a second.
-func (v view) stamp() Stamp {
+func (v view) stamp() redis.Stamp {
 	v.Helper()
 	stamp, err := v.c.StampOf(v.Context(), reader)
 	v.must(err)
 	return stamp
 }
 
-func (v view) add(stamp Stamp, entry services.FeedEntry) Result {
+func (v view) add(stamp redis.Stamp, entry services.FeedEntry) redis.Result {
 	v.Helper()
 	results, err := v.c.AddToInboxes(v.Context(), stamp, []Add{{reader, entry}})
 	v.must(err)
 	return results[0]
 }
 
-func (v view) merge(stamp Stamp, fence bool, entries ...services.FeedEntry) Result {
+func (v view) merge(stamp redis.Stamp, fence bool, entries ...services.FeedEntry) redis.Result {
 	v.Helper()
 	result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: stamp, Fence: fence, Entries: entries})
 	v.must(err)
 	return result
 }
 
-func (v view) drop(author services.UserID) Result {
+func (v view) drop(author services.UserID) redis.Result {
 	v.Helper()
 	result, err := v.c.DropFromInbox(v.Context(), reader, author)
 	v.must(err)
 	return result
 }
 
-func (v view) delete(post services.PostID) Result {
+func (v view) delete(post services.PostID) redis.Result {
 	v.Helper()
 	results, err := v.c.DeleteFromInboxes(v.Context(), []services.UserID{reader}, post, author)
 	v.must(err)
 	return results[0]
 }
 
-func (v view) see(upTo services.PostID) Result {
+func (v view) see(upTo services.PostID) redis.Result {
 	v.Helper()
 	result, err := v.c.MarkFeedSeen(v.Context(), reader, upTo)
 	v.must(err)
@@ -103,7 +103,7 @@ func (v view) see(upTo services.PostID) Result {
 
 func (v view) field(name string) string {
 	v.Helper()
-	value, err := v.c.Commands().HGet(v.Context(), badgeKey(reader), name).Result()
+	value, err := v.c.Commands().HGet(v.Context(), DocumentKey(reader), name).Result()
 	if err != redis.Nil {
 		v.must(err)
 	}
@@ -112,7 +112,7 @@ func (v view) field(name string) string {
 
 func (v view) set(name string, value any) {
 	v.Helper()
-	v.must(v.c.Commands().HSet(v.Context(), badgeKey(reader), name, value).Err())
+	v.must(v.c.Commands().HSet(v.Context(), DocumentKey(reader), name, value).Err())
 }
 
 func (v view) lose(keys ...string) {
@@ -128,15 +128,15 @@ func (v view) document() Document {
 }
 
 // want checks a script's result and the reader's feed after it.
-func (v view) want(what string, result Result, status Status, count string, entries ...services.FeedEntry) {
+func (v view) want(what string, result redis.Result, status redis.Status, count string, entries ...services.FeedEntry) {
 	v.Helper()
-	if result.Status != status || (result.N > 0) != (status == Applied) {
+	if result.Status != status || (result.N > 0) != (status == redis.Applied) {
 		v.Errorf("%s: %+v, want the status %d", what, result, status)
 	}
 	if got := v.field("fc"); got != count {
 		v.Errorf("%s: the count is %q, want %q", what, got, count)
 	}
-	if status == Applied && v.field("n") != strconv.FormatUint(result.N, 10) {
+	if status == redis.Applied && v.field("n") != strconv.FormatUint(result.N, 10) {
 		v.Errorf("%s: answered version %d, stored %s", what, result.N, v.field("n"))
 	}
 	page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, services.Retention)
@@ -164,14 +164,14 @@ func posts(first, last services.PostID, make func(services.PostID) services.Feed
 }
 
 // everyWrite are the scripts that change existing keys, each with arguments that would change something.
-func (v view) everyWrite() map[string]func(Stamp) Result {
-	return map[string]func(Stamp) Result{
-		"add":    func(stamp Stamp) Result { return v.add(stamp, counted(50)) },
-		"merge":  func(stamp Stamp) Result { return v.merge(stamp, true, counted(51)) },
-		"end":    func(stamp Stamp) Result { return v.build(FeedFacts{Stamp: stamp}) },
-		"drop":   func(Stamp) Result { return v.drop(author) },
-		"delete": func(Stamp) Result { return v.delete(1) },
-		"see":    func(Stamp) Result { return v.see(60) },
+func (v view) everyWrite() map[string]func(redis.Stamp) redis.Result {
+	return map[string]func(redis.Stamp) redis.Result{
+		"add":    func(stamp redis.Stamp) redis.Result { return v.add(stamp, counted(50)) },
+		"merge":  func(stamp redis.Stamp) redis.Result { return v.merge(stamp, true, counted(51)) },
+		"end":    func(stamp redis.Stamp) redis.Result { return v.build(FeedFacts{Stamp: stamp}) },
+		"drop":   func(redis.Stamp) redis.Result { return v.drop(author) },
+		"delete": func(redis.Stamp) redis.Result { return v.delete(1) },
+		"see":    func(redis.Stamp) redis.Result { return v.see(60) },
 	}
 }
 
@@ -181,7 +181,7 @@ func TestNothingIsWrittenWhereNoDocumentIs(t *testing.T) {
 			v.Errorf("a stamp of %d without a document, want 0", stamp)
 		}
 		for name, write := range v.everyWrite() {
-			v.want(name, write(1<<62), Missing, "")
+			v.want(name, write(1<<62), redis.Missing, "")
 		}
 		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 20_001, time.Hour))
 		for _, key := range inboxKeys(reader) {
@@ -198,21 +198,21 @@ func TestALostInboxMakesTheDocumentSaySo(t *testing.T) {
 			for what, spoil := range map[string]func(){
 				"lost":             func() { v.lose(inboxKey(reader)) },
 				"without sentinel": func() { v.must(v.c.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
-				"without st":       func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "st").Err()) },
-				"without T":        func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "T").Err()) },
+				"without st":       func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "st").Err()) },
+				"without T":        func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
 				"with a broken n":  func() { v.set("n", "soon") },
 			} {
-				v.lose(badgeKey(reader), inboxKey(reader))
+				v.lose(DocumentKey(reader), inboxKey(reader))
 				v.build(FeedFacts{Entries: posts(1, 3, counted)})
 				spoil()
-				if result := v.everyWrite()[name](v.stamp()); result.Status != Missing {
-					v.Errorf("%s into an inbox %s: %+v, want the status %d", name, what, result, Missing)
+				if result := v.everyWrite()[name](v.stamp()); result.Status != redis.Missing {
+					v.Errorf("%s into an inbox %s: %+v, want the status %d", name, what, result, redis.Missing)
 				}
 				page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 10)
 				if d := v.document(); err != nil || page.Ready || d.Ready {
 					v.Errorf("%s into an inbox %s: %+v, %+v, %v: want neither ready", name, what, d, page, err)
 				}
-				v.want("the rebuild", v.build(FeedFacts{Seen: 1, Entries: posts(1, 3, counted)}), Applied, "2", posts(1, 3, counted)...)
+				v.want("the rebuild", v.build(FeedFacts{Seen: 1, Entries: posts(1, 3, counted)}), redis.Applied, "2", posts(1, 3, counted)...)
 				if d := v.document(); !d.Ready || d.Seen != 1 {
 					v.Errorf("%s into an inbox %s: rebuilt to %+v", name, what, d)
 				}
@@ -225,17 +225,17 @@ func TestAnAdd(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: []services.FeedEntry{listed(1), counted(2)}})
 		stamp := v.stamp()
-		v.want("a post that counts", v.add(stamp, counted(3)), Applied, "2", listed(1), counted(2), counted(3))
-		v.want("the same again", v.add(stamp, counted(3)), Same, "2", listed(1), counted(2), counted(3))
-		v.want("a post that is listed", v.add(stamp, listed(4)), Applied, "2", listed(1), counted(2), counted(3), listed(4))
-		v.want("one that counted", v.add(stamp, listed(2)), Retry, "2", listed(1), counted(2), counted(3), listed(4))
-		v.want("one that was listed", v.add(stamp, counted(1)), Retry, "2", listed(1), counted(2), counted(3), listed(4))
+		v.want("a post that counts", v.add(stamp, counted(3)), redis.Applied, "2", listed(1), counted(2), counted(3))
+		v.want("the same again", v.add(stamp, counted(3)), redis.Same, "2", listed(1), counted(2), counted(3))
+		v.want("a post that is listed", v.add(stamp, listed(4)), redis.Applied, "2", listed(1), counted(2), counted(3), listed(4))
+		v.want("one that counted", v.add(stamp, listed(2)), redis.Retry, "2", listed(1), counted(2), counted(3), listed(4))
+		v.want("one that was listed", v.add(stamp, counted(1)), redis.Retry, "2", listed(1), counted(2), counted(3), listed(4))
 		v.drop(other)
-		v.want("a read from before a removal", v.add(stamp, counted(5)), Retry, "2", listed(1), counted(2), counted(3), listed(4))
+		v.want("a read from before a removal", v.add(stamp, counted(5)), redis.Retry, "2", listed(1), counted(2), counted(3), listed(4))
 		rm, err := strconv.ParseUint(v.field("rm"), 10, 64)
 		v.must(err)
-		v.want("a read at the removal", v.add(Stamp(rm), counted(5)), Retry, "2", listed(1), counted(2), counted(3), listed(4))
-		v.want("a read right after it", v.add(Stamp(rm+1), counted(5)), Applied, "3", listed(1), counted(2), counted(3), listed(4), counted(5))
+		v.want("a read at the removal", v.add(redis.Stamp(rm), counted(5)), redis.Retry, "2", listed(1), counted(2), counted(3), listed(4))
+		v.want("a read right after it", v.add(redis.Stamp(rm+1), counted(5)), redis.Applied, "3", listed(1), counted(2), counted(3), listed(4), counted(5))
 	})
 }
 
@@ -243,15 +243,15 @@ func TestAMerge(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
 		stamp := v.stamp()
-		v.want("other flags", v.merge(stamp, false, listed(1), listed(2), counted(4)), Applied, "2", listed(1), listed(2), counted(3), counted(4))
-		v.want("and back", v.merge(stamp, false, counted(2)), Applied, "3", listed(1), counted(2), counted(3), counted(4))
-		v.want("what is there", v.merge(stamp, false, counted(2), listed(1)), Same, "3", listed(1), counted(2), counted(3), counted(4))
-		v.want("nothing", v.merge(stamp, false), Same, "3", listed(1), counted(2), counted(3), counted(4))
-		v.want("without a fence", v.add(stamp, counted(5)), Applied, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
-		v.want("a fence alone", v.merge(stamp, true), Same, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
-		v.want("behind the fence", v.merge(stamp, true, counted(6)), Retry, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
-		v.want("and a push", v.add(stamp, counted(6)), Retry, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
-		v.want("read again", v.merge(v.stamp(), true, counted(6)), Applied, "5", listed(1), counted(2), counted(3), counted(4), counted(5), counted(6))
+		v.want("other flags", v.merge(stamp, false, listed(1), listed(2), counted(4)), redis.Applied, "2", listed(1), listed(2), counted(3), counted(4))
+		v.want("and back", v.merge(stamp, false, counted(2)), redis.Applied, "3", listed(1), counted(2), counted(3), counted(4))
+		v.want("what is there", v.merge(stamp, false, counted(2), listed(1)), redis.Same, "3", listed(1), counted(2), counted(3), counted(4))
+		v.want("nothing", v.merge(stamp, false), redis.Same, "3", listed(1), counted(2), counted(3), counted(4))
+		v.want("without a fence", v.add(stamp, counted(5)), redis.Applied, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
+		v.want("a fence alone", v.merge(stamp, true), redis.Same, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
+		v.want("behind the fence", v.merge(stamp, true, counted(6)), redis.Retry, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
+		v.want("and a push", v.add(stamp, counted(6)), redis.Retry, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
+		v.want("read again", v.merge(v.stamp(), true, counted(6)), redis.Applied, "5", listed(1), counted(2), counted(3), counted(4), counted(5), counted(6))
 	})
 }
 
@@ -260,16 +260,16 @@ func TestRemovals(t *testing.T) {
 		foreign := services.FeedEntry{Post: 4, Author: other, Counts: true}
 		v.build(FeedFacts{Entries: append(posts(1, 3, counted), foreign, listed(5))})
 		old := v.stamp()
-		v.want("a post of another author's", v.delete(4), Same, "4", counted(1), counted(2), counted(3), foreign, listed(5))
-		v.want("a read from before it", v.add(old, counted(6)), Retry, "4", counted(1), counted(2), counted(3), foreign, listed(5))
-		v.want("a post that counts", v.delete(2), Applied, "3", counted(1), counted(3), foreign, listed(5))
-		v.want("a post that is listed", v.delete(5), Applied, "3", counted(1), counted(3), foreign)
-		v.want("the same again", v.delete(5), Same, "3", counted(1), counted(3), foreign)
+		v.want("a post of another author's", v.delete(4), redis.Same, "4", counted(1), counted(2), counted(3), foreign, listed(5))
+		v.want("a read from before it", v.add(old, counted(6)), redis.Retry, "4", counted(1), counted(2), counted(3), foreign, listed(5))
+		v.want("a post that counts", v.delete(2), redis.Applied, "3", counted(1), counted(3), foreign, listed(5))
+		v.want("a post that is listed", v.delete(5), redis.Applied, "3", counted(1), counted(3), foreign)
+		v.want("the same again", v.delete(5), redis.Same, "3", counted(1), counted(3), foreign)
 		old = v.stamp()
-		v.want("somebody without posts", v.drop(10), Same, "3", counted(1), counted(3), foreign)
-		v.want("a read from before that", v.add(old, counted(6)), Retry, "3", counted(1), counted(3), foreign)
-		v.want("an author", v.drop(author), Applied, "1", foreign)
-		v.want("the same again", v.drop(author), Same, "1", foreign)
+		v.want("somebody without posts", v.drop(10), redis.Same, "3", counted(1), counted(3), foreign)
+		v.want("a read from before that", v.add(old, counted(6)), redis.Retry, "3", counted(1), counted(3), foreign)
+		v.want("an author", v.drop(author), redis.Applied, "1", foreign)
+		v.want("the same again", v.drop(author), redis.Same, "1", foreign)
 	})
 }
 
@@ -277,12 +277,12 @@ func TestTheMarkMovesForwardOnly(t *testing.T) {
 	eachView(t, func(v view) {
 		all := posts(1, 5, counted)
 		v.build(FeedFacts{Seen: 2, Entries: slices.Clone(all)})
-		v.want("back", v.see(1), Same, "3", slices.Clone(all)...)
-		v.want("where it is", v.see(2), Same, "3", slices.Clone(all)...)
-		v.want("forward", v.see(4), Applied, "1", slices.Clone(all)...)
-		v.want("a rebuild from an older mark", v.build(FeedFacts{Seen: 3}), Applied, "1", slices.Clone(all)...)
-		v.want("a rebuild from a newer mark", v.build(FeedFacts{Seen: 5}), Applied, "0", slices.Clone(all)...)
-		v.want("to the end of time", v.see(services.MaxPostID), Applied, "0", slices.Clone(all)...)
+		v.want("back", v.see(1), redis.Same, "3", slices.Clone(all)...)
+		v.want("where it is", v.see(2), redis.Same, "3", slices.Clone(all)...)
+		v.want("forward", v.see(4), redis.Applied, "1", slices.Clone(all)...)
+		v.want("a rebuild from an older mark", v.build(FeedFacts{Seen: 3}), redis.Applied, "1", slices.Clone(all)...)
+		v.want("a rebuild from a newer mark", v.build(FeedFacts{Seen: 5}), redis.Applied, "0", slices.Clone(all)...)
+		v.want("to the end of time", v.see(services.MaxPostID), redis.Applied, "0", slices.Clone(all)...)
 		if d := v.document(); d.Seen != services.MaxPostID || d.FeedMore {
 			v.Errorf("the document is %+v", d)
 		}
@@ -295,12 +295,12 @@ func TestVersionsAndFencesRiseThoughTheClockStandsBehind(t *testing.T) {
 		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
 		v.set("n", ahead)
 		v.set("rm", ahead)
-		for i, write := range []func() Result{
-			func() Result { return v.delete(1) }, func() Result { return v.see(3) }, func() Result { return v.drop(author) },
-			func() Result { return v.add(v.stamp(), counted(20)) }, func() Result { return v.merge(v.stamp(), true, counted(21)) },
-			func() Result { return v.build(FeedFacts{Stamp: v.begin(true)}) },
+		for i, write := range []func() redis.Result{
+			func() redis.Result { return v.delete(1) }, func() redis.Result { return v.see(3) }, func() redis.Result { return v.drop(author) },
+			func() redis.Result { return v.add(v.stamp(), counted(20)) }, func() redis.Result { return v.merge(v.stamp(), true, counted(21)) },
+			func() redis.Result { return v.build(FeedFacts{Stamp: v.begin(true)}) },
 		} {
-			if result := write(); result.Status != Applied || result.N != ahead+uint64(i)+1 {
+			if result := write(); result.Status != redis.Applied || result.N != ahead+uint64(i)+1 {
 				v.Errorf("write %d: %+v, want the version %d", i, result, ahead+uint64(i)+1)
 			}
 		}
@@ -308,7 +308,7 @@ func TestVersionsAndFencesRiseThoughTheClockStandsBehind(t *testing.T) {
 			v.Errorf("after three removals rm is %s, want %d", rm, ahead+3)
 		}
 		v.lose(inboxKey(reader))
-		if stamp := v.begin(false); stamp != Stamp(ahead+5) || v.field("rm") != fmt.Sprint(ahead+4) {
+		if stamp := v.begin(false); stamp != redis.Stamp(ahead+5) || v.field("rm") != fmt.Sprint(ahead+4) {
 			v.Errorf("an inbox born at %s, stamp %d: want %d and %d", v.field("rm"), stamp, ahead+4, ahead+5)
 		}
 	})
@@ -318,8 +318,8 @@ func TestOnlyLiveLeasesAreNotified(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted)})
 		now := time.Now().UnixMilli()
-		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
-		for name, result := range map[string]Result{
+		v.must(v.c.Commands().HSet(v.Context(), OnlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
+		for name, result := range map[string]redis.Result{
 			"add": v.add(v.stamp(), counted(20)), "merge": v.merge(v.stamp(), false, counted(21)), "delete": v.delete(1), "see": v.see(3),
 			"drop": v.drop(author), "end": v.build(FeedFacts{}),
 		} {

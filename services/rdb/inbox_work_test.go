@@ -69,7 +69,7 @@ func (w *world) chunk(pause func(), id services.PostID, remove bool, after, to s
 		return err
 	}
 	for i, result := range results {
-		if result.Status == Retry {
+		if result.Status == redis.Retry {
 			if err := w.addAgain(pause, readers[i], id); err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ func (w *world) addAgain(pause func(), reader services.UserID, id services.PostI
 		}
 		pause()
 		result, err := w.client.MergeIntoInbox(w.ctx, Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{entry}})
-		if err != nil || result.Status != Retry {
+		if err != nil || result.Status != redis.Retry {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (w *world) reconcile(pause func(), reader, author services.UserID) error {
 		if err != nil {
 			return err
 		}
-		if result.Status != Retry {
+		if result.Status != redis.Retry {
 			pause()
 			return w.sweep(pause, reader, author, posts)
 		}
@@ -194,7 +194,7 @@ func (w *world) rebuild(pause func(), user services.UserID, refill bool) error {
 		facts.Pulled, facts.Hosts = w.pulledBy(user), w.hostsBy(user)
 		pause()
 		result, err := w.client.EndRebuild(w.ctx, facts)
-		if err != nil || result.Status == Applied {
+		if err != nil || result.Status == redis.Applied {
 			return err
 		}
 	}
@@ -236,7 +236,7 @@ type snapshot struct {
 func snapshots(w *world) (map[services.UserID]snapshot, error) {
 	commands, err := w.client.Pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.users {
-			p.HMGet(w.ctx, badgeKey(user), "st", "n", "fc", "T", "ft", "F", "L")
+			p.HMGet(w.ctx, DocumentKey(user), "st", "n", "fc", "T", "ft", "F", "L")
 			p.ZRange(w.ctx, inboxKey(user), 0, -1)
 		}
 	})

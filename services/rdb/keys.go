@@ -10,16 +10,16 @@ import (
 
 // This file builds every key that holds a projection. Bounds are per key.
 
-// badgeKey is the badge document: HASH, fixed fields of at most 64 bytes, see Document.
-func badgeKey(user services.UserID) string { return redis.UserKey(user, ":b") }
+// DocumentKey is the badge document: HASH, fixed fields of at most 64 bytes, see Document.
+func DocumentKey(user services.UserID) string { return redis.UserKey(user, ":b") }
 
 // inboxKey is the home feed: ZSET, all scores 0 (the members sort), one sentinel "!"+floor and at most
 // Retention + 32 members of 19 bytes, see entryText.
 func inboxKey(user services.UserID) string { return redis.UserKey(user, ":i") }
 
-// conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field for each
+// ConversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field for each
 // conversation that they are in or have lately left. The badge document has the number of fields.
-func conversationsKey(user services.UserID) string { return redis.UserKey(user, ":c") }
+func ConversationsKey(user services.UserID) string { return redis.UserKey(user, ":c") }
 
 // mergeKey exists only while the script that ends a rebuild runs: SET, the entries that are merged into the inbox.
 func mergeKey(user services.UserID) string { return redis.UserKey(user, ":m") }
@@ -32,8 +32,8 @@ func replaysKey(user services.UserID) string { return redis.UserKey(user, ":r") 
 // sessionSlots. It expires with the last of them.
 func sessionsKey(user services.UserID) string { return redis.UserKey(user, ":s") }
 
-// onlineKey is the nodes on which the user has open subscriptions: HASH, node -> end of its lease in ms, one field per node.
-func onlineKey(user services.UserID) string { return redis.UserKey(user, ":on") }
+// OnlineKey is the nodes on which the user has open subscriptions: HASH, node -> end of its lease in ms, one field per node.
+func OnlineKey(user services.UserID) string { return redis.UserKey(user, ":on") }
 
 // onlineSetKey is one shard of all users with an open subscription on any node: ZSET, user ID -> end of their latest lease in
 // ms. An ended member stays until the next user enters, and the whole key for a lease.

@@ -12,12 +12,12 @@ import (
 
 func TestKeysAreWhatTheModelSays(t *testing.T) {
 	for got, want := range map[string]string{
-		badgeKey(0):                 "{u0}:b",
-		badgeKey(17):                "{u17}:b",
+		DocumentKey(0):              "{u0}:b",
+		DocumentKey(17):             "{u17}:b",
 		inboxKey(17):                "{u17}:i",
-		onlineKey(17):               "{u17}:on",
+		OnlineKey(17):               "{u17}:on",
 		profileKey(17):              "{u17}:p",
-		badgeKey(4_294_967_295):     "{u4294967295}:b",
+		DocumentKey(4_294_967_295):  "{u4294967295}:b",
 		postKey(1):                  "p:0000000000001",
 		spendingKey(17, "ab"):       "rl:17:ab",
 		postKey(services.MaxPostID): "p:7ZZZZZZZZZZZZ",
@@ -31,14 +31,14 @@ func TestKeysAreWhatTheModelSays(t *testing.T) {
 
 func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 	of := func(user services.UserID) []string {
-		return []string{badgeKey(user), inboxKey(user), onlineKey(user), conversationsKey(user), profileKey(user)}
+		return []string{DocumentKey(user), inboxKey(user), OnlineKey(user), ConversationsKey(user), profileKey(user)}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := services.UserID(rapid.Uint32().Draw(t, "a")), services.UserID(rapid.Uint32().Draw(t, "b"))
 		seen := map[string]bool{}
 		for _, key := range of(a) {
 			tag, _, _ := strings.Cut(key, "}")
-			if first, _, _ := strings.Cut(badgeKey(a), "}"); tag != first || seen[key] {
+			if first, _, _ := strings.Cut(DocumentKey(a), "}"); tag != first || seen[key] {
 				t.Fatalf("the keys of %d: %q", a, of(a))
 			}
 			seen[key] = true
@@ -48,7 +48,7 @@ func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 				t.Fatalf("%d and %d share %q", a, b, key)
 			}
 		}
-		if keys := inboxKeys(a); keys[0] != badgeKey(a) || keys[1] != inboxKey(a) || keys[2] != onlineKey(a) {
+		if keys := inboxKeys(a); keys[0] != DocumentKey(a) || keys[1] != inboxKey(a) || keys[2] != OnlineKey(a) {
 			t.Fatalf("the scripts' keys are %q", keys)
 		}
 	})
@@ -57,14 +57,14 @@ func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 func TestOurKeysAreKnownByTheirNames(t *testing.T) {
 	post := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
 	for name, part := range map[string]string{
-		badgeKey(7): documentPart, inboxKey(7): inboxPart, conversationsKey(7): "c", onlineKey(7): leasePart, profileKey(7): copyPart,
+		DocumentKey(7): documentPart, inboxKey(7): inboxPart, ConversationsKey(7): "c", OnlineKey(7): leasePart, profileKey(7): copyPart,
 		postKey(post): copyPart, viewKey(services.View{Code: "town", ID: "a/b"}): viewPart, "{u4294967295}:zz": "zz",
 	} {
 		key, ours := parseKey(name)
 		if !ours || key.part != part || key.name != name {
 			t.Errorf("%s is %+v, %v", name, key, ours)
 		}
-		if owner := map[bool]services.UserID{true: 7}[name == badgeKey(7)]; owner > 0 && key.user != owner {
+		if owner := map[bool]services.UserID{true: 7}[name == DocumentKey(7)]; owner > 0 && key.user != owner {
 			t.Errorf("%s is of user %d", name, key.user)
 		}
 	}

@@ -1,12 +1,12 @@
 package rdb
 
 import (
-	"log/slog"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"tidings/services/redis"
+	"tidings/services/redis/clienttest"
 )
 
 func TestMain(m *testing.M) {
@@ -17,13 +17,7 @@ func TestMain(m *testing.M) {
 // connect opens the projections for a test and closes them with the test.
 func connect(t *testing.T, options redis.Options, shape ...Shape) *Projections {
 	t.Helper()
-	if options.Log == nil {
-		options.Log = slog.New(slog.DiscardHandler)
-	}
-	if options.DataDir == "" {
-		options.DataDir = t.TempDir()
-	}
-	c, err := Open(t.Context(), options, append(shape, Shape{})[0])
+	c, err := Open(t.Context(), clienttest.Defaults(t, options), append(shape, Shape{})[0])
 	if err != nil {
 		t.Fatalf("Open(%q): %v", options.URL, err)
 	}

@@ -31,13 +31,13 @@ type AddNamed struct {
 
 // MergeNamed adds authors to readers' documents, one round trip for each 500. Results are in the order of adds. If anything was
 // removed from a reader since the stamp, the result is Retry: read their edge again.
-func (c *Projections) MergeNamed(ctx context.Context, field NamedField, stamp Stamp, adds []AddNamed) ([]Result, error) {
+func (c *Projections) MergeNamed(ctx context.Context, field NamedField, stamp redis.Stamp, adds []AddNamed) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(adds))
-	text := stamp.text()
+	text := stamp.String()
 	for i, add := range adds {
 		calls[i] = redis.Call{Keys: inboxKeys(add.Reader), Args: []any{text, string(field), namedText(add.Author)}}
 	}
-	return c.results(ctx, namedMerge, calls)
+	return c.Results(ctx, namedMerge, calls)
 }
 
 // namedText packs authors in a field's format.

@@ -22,7 +22,7 @@ type NotificationCounts struct {
 }
 
 // PutNotifications writes the versioned fields of counts.
-func (c *Projections) PutNotifications(ctx context.Context, users []NotificationCounts) ([]Result, error) {
+func (c *Projections) PutNotifications(ctx context.Context, users []NotificationCounts) ([]redis.Result, error) {
 	registers := make([]Registers, len(users))
 	for i, user := range users {
 		registers[i].User = user.User
@@ -33,7 +33,7 @@ func (c *Projections) PutNotifications(ctx context.Context, users []Notification
 	return c.PutRegisters(ctx, registers)
 }
 
-func (v view) put(counts ...services.CategoryCounts) Result {
+func (v view) put(counts ...services.CategoryCounts) redis.Result {
 	v.Helper()
 	results, err := v.c.PutNotifications(v.Context(), []NotificationCounts{{reader, counts}})
 	v.must(err)
@@ -42,30 +42,30 @@ func (v view) put(counts ...services.CategoryCounts) Result {
 
 func TestCountsOfTheNewestVersionStay(t *testing.T) {
 	eachView(t, func(v view) {
-		if result := v.put(likes(1)); result.Status != Missing {
-			v.Errorf("without a document: %+v, want the status %d", result, Missing)
+		if result := v.put(likes(1)); result.Status != redis.Missing {
+			v.Errorf("without a document: %+v, want the status %d", result, redis.Missing)
 		}
 		stamp := v.begin(false)
-		if result := v.put(likes(2)); result.Status != Applied || v.document().Ready {
+		if result := v.put(likes(2)); result.Status != redis.Applied || v.document().Ready {
 			v.Errorf("while it is built: %+v, ready %v", result, v.document().Ready)
 		}
 		v.build(FeedFacts{Stamp: stamp})
 		last := v.document().N
 		for _, test := range []struct {
 			version uint64
-			status  Status
+			status  redis.Status
 			holds   uint64
-		}{{2, Same, 2}, {1, Same, 2}, {0, Same, 2}, {3, Applied, 3}, {10, Applied, 10}, {9, Same, 10}, {1 << 52, Applied, 1 << 52}, {1<<52 - 1, Same, 1 << 52}} {
+		}{{2, redis.Same, 2}, {1, redis.Same, 2}, {0, redis.Same, 2}, {3, redis.Applied, 3}, {10, redis.Applied, 10}, {9, redis.Same, 10}, {1 << 52, redis.Applied, 1 << 52}, {1<<52 - 1, redis.Same, 1 << 52}} {
 			result, d := v.put(likes(test.version)), v.document()
 			if result.Status != test.status || d.Notifications[0] != likes(test.holds) {
 				v.Errorf("version %d: %+v and %+v, want %d and the counts of %d", test.version, result, d.Notifications[0], test.status, test.holds)
 			}
-			if result.Status == Applied && (result.N <= last || d.N != result.N) || result.Status == Same && d.N != last {
+			if result.Status == redis.Applied && (result.N <= last || d.N != result.N) || result.Status == redis.Same && d.N != last {
 				v.Errorf("version %d: the document's is %d after %d, answered %+v", test.version, d.N, last, result)
 			}
 			last = d.N
 		}
-		if result := v.put(); result.Status != Same {
+		if result := v.put(); result.Status != redis.Same {
 			v.Errorf("no counts at all: %+v", result)
 		}
 	})
@@ -77,7 +77,7 @@ func TestCategoriesWinEachForItself(t *testing.T) {
 		v.put(likes(5))
 		mentions := likes(3)
 		mentions.Category = "MENTION"
-		if result := v.put(likes(4), mentions); result.Status != Applied {
+		if result := v.put(likes(4), mentions); result.Status != redis.Applied {
 			v.Errorf("%+v", result)
 		}
 		if v.field("NL") != countsText(likes(5)) || v.field("NM") != countsText(mentions) || v.field("HM") != "3;"+mentions.Newest.String() {
@@ -89,7 +89,7 @@ func TestCategoriesWinEachForItself(t *testing.T) {
 func TestCountsInAnyOrderEndTheSame(t *testing.T) {
 	eachView(t, func(v view) {
 		for seed := range uint64(5) {
-			v.lose(badgeKey(reader))
+			v.lose(DocumentKey(reader))
 			v.build(FeedFacts{})
 			random := rand.New(rand.NewPCG(seed, 2))
 			var versions []uint64
@@ -99,7 +99,7 @@ func TestCountsInAnyOrderEndTheSame(t *testing.T) {
 			before := v.document().N
 			for _, version := range versions {
 				result := v.put(likes(version))
-				if now := v.document().N; now < before || result.Status == Applied && now == before {
+				if now := v.document().N; now < before || result.Status == redis.Applied && now == before {
 					v.Errorf("version %d after %d", now, before)
 				}
 				before = v.document().N
@@ -115,7 +115,7 @@ func TestCountsNotifyTheNodesOfSubscribers(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		now := time.Now().UnixMilli()
-		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "gone", now-1).Err())
+		v.must(v.c.Commands().HSet(v.Context(), OnlineKey(reader), "here", now+60_000, "gone", now-1).Err())
 		if result := v.put(likes(1)); !slices.Equal(result.Nodes, []string{"here"}) {
 			v.Errorf("%q are notified, want here", result.Nodes)
 		}
@@ -130,7 +130,7 @@ func TestCountsNotifyTheNodesOfSubscribers(t *testing.T) {
 		v.set("NL", "broken")
 		older := likes(1)
 		older.Newest = likes(2).Newest // a versioned field of its own, which is valid
-		if result := v.put(likes(1)); result.Status != Applied || v.document().Notifications[0] != older {
+		if result := v.put(likes(1)); result.Status != redis.Applied || v.document().Notifications[0] != older {
 			v.Errorf("over a broken value: %+v, %+v", result, v.document())
 		}
 	})
@@ -149,7 +149,7 @@ func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 			v.Errorf("after one: %+v", d)
 		}
 		for what, lose := range map[string]func(){
-			"lost":   func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "HL").Err()) },
+			"lost":   func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "HL").Err()) },
 			"broken": func() { v.set("HL", "9;nowhere") },
 		} {
 			lose()
@@ -157,7 +157,7 @@ func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 				v.Errorf("%s: %+v", what, d)
 			}
 			stamp := v.begin(false)
-			if result := v.put(likes(7)); result.Status != Applied {
+			if result := v.put(likes(7)); result.Status != redis.Applied {
 				v.Errorf("%s, rebuilt: %+v", what, result)
 			}
 			v.build(FeedFacts{Stamp: stamp})
@@ -178,7 +178,7 @@ func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 func TestACategoryThatIsHalfThereIsMadeAnew(t *testing.T) {
 	eachView(t, func(v view) {
 		lost := func(field string) func() {
-			return func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), field).Err()) }
+			return func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), field).Err()) }
 		}
 		for what, spoil := range map[string]func(){
 			"counts without a place":      func() { v.put(likes(7)); lost("HL")() },
@@ -189,7 +189,7 @@ func TestACategoryThatIsHalfThereIsMadeAnew(t *testing.T) {
 			"a broken place, none before": func() { v.set("HL", "9;nowhere") },
 			"a place of a former version": func() { v.set("HL", Unborn) },
 		} {
-			v.lose(inboxKey(reader), badgeKey(reader), conversationsKey(reader))
+			v.lose(inboxKey(reader), DocumentKey(reader), ConversationsKey(reader))
 			v.build(FeedFacts{})
 			spoil()
 			stamp := v.begin(false)
@@ -216,7 +216,7 @@ func TestManyUsersAreInTheirOrder(t *testing.T) {
 		results, err := v.c.PutNotifications(ctx, users)
 		v.must(err)
 		for i, result := range results {
-			if want := map[bool]Status{true: Applied, false: Missing}[i == 3 || i == 500]; result.Status != want {
+			if want := map[bool]redis.Status{true: redis.Applied, false: redis.Missing}[i == 3 || i == 500]; result.Status != want {
 				v.Errorf("user %d: %+v, want the status %d", i, result, want)
 			}
 		}

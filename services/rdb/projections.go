@@ -37,6 +37,7 @@ func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections
 		return nil, err
 	}
 	p := &Projections{Client: client}
+	client.EmptyBy(p.empty)
 	types := shape.MessageTypes
 	if len(types) == 0 {
 		types = []string{services.DefaultMessageType}

@@ -19,7 +19,7 @@ func sortPulled(list []services.FollowedAuthor) []services.FollowedAuthor {
 	return list
 }
 
-func (v view) pull(stamp Stamp, author services.FollowedAuthor) Result {
+func (v view) pull(stamp redis.Stamp, author services.FollowedAuthor) redis.Result {
 	v.Helper()
 	results, err := v.c.MergeNamed(v.Context(), PulledAuthors, stamp, []AddNamed{{reader, author}})
 	v.must(err)
@@ -27,9 +27,9 @@ func (v view) pull(stamp Stamp, author services.FollowedAuthor) Result {
 }
 
 // wantPulled checks a script's result, and the authors that the reader's feed pulls after it.
-func (v view) wantPulled(what string, result Result, status Status, pulled ...services.FollowedAuthor) {
+func (v view) wantPulled(what string, result redis.Result, status redis.Status, pulled ...services.FollowedAuthor) {
 	v.Helper()
-	if result.Status != status || (result.N > 0) != (status == Applied) {
+	if result.Status != status || (result.N > 0) != (status == redis.Applied) {
 		v.Errorf("%s: %+v, want the status %d", what, result, status)
 	}
 	document := v.document()
@@ -46,27 +46,27 @@ func TestPulledAuthorsAreNamedInDocuments(t *testing.T) {
 	follow, second := services.FollowedAuthor{Author: author, Since: 3}, services.FollowedAuthor{Author: other, Since: services.PostID(author)<<32 | services.PostID(author)}
 	eachView(t, func(v view) {
 		first := follow
-		if result := v.pull(1, first); result.Status != Missing {
+		if result := v.pull(1, first); result.Status != redis.Missing {
 			v.Errorf("into nothing: %+v", result)
 		}
 		stamp := v.begin(false)
 		v.build(FeedFacts{Stamp: stamp, Entries: posts(1, 3, counted), Pulled: []services.FollowedAuthor{second}})
-		v.wantPulled("born with one", v.add(v.stamp(), counted(4)), Applied, second)
-		v.wantPulled("another", v.pull(v.stamp(), first), Applied, first, second)
-		v.wantPulled("again", v.pull(v.stamp(), first), Same, first, second)
+		v.wantPulled("born with one", v.add(v.stamp(), counted(4)), redis.Applied, second)
+		v.wantPulled("another", v.pull(v.stamp(), first), redis.Applied, first, second)
+		v.wantPulled("again", v.pull(v.stamp(), first), redis.Same, first, second)
 		first.Since = 9
-		v.wantPulled("followed anew", v.pull(v.stamp(), first), Applied, first, second)
+		v.wantPulled("followed anew", v.pull(v.stamp(), first), redis.Applied, first, second)
 		read := v.stamp()
-		v.wantPulled("a drop", v.drop(author), Applied, second)
-		v.wantPulled("read before the drop", v.pull(read, first), Retry, second)
-		v.wantPulled("dropped again", v.drop(author), Same, second)
-		v.want("his posts went too", v.see(1), Applied, "0")
+		v.wantPulled("a drop", v.drop(author), redis.Applied, second)
+		v.wantPulled("read before the drop", v.pull(read, first), redis.Retry, second)
+		v.wantPulled("dropped again", v.drop(author), redis.Same, second)
+		v.want("his posts went too", v.see(1), redis.Applied, "0")
 		result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: v.stamp(), Fence: true, Pulled: []services.FollowedAuthor{first}})
 		v.must(err)
-		v.wantPulled("a follow", result, Applied, first, second)
-		v.wantPulled("read before the follow", v.pull(read, services.FollowedAuthor{Author: author}), Retry, first, second)
-		v.wantPulled("the other goes", v.drop(other), Applied, first)
-		v.wantPulled("a rebuild takes nobody out", v.build(FeedFacts{Pulled: []services.FollowedAuthor{second}}), Applied, first, second)
+		v.wantPulled("a follow", result, redis.Applied, first, second)
+		v.wantPulled("read before the follow", v.pull(read, services.FollowedAuthor{Author: author}), redis.Retry, first, second)
+		v.wantPulled("the other goes", v.drop(other), redis.Applied, first)
+		v.wantPulled("a rebuild takes nobody out", v.build(FeedFacts{Pulled: []services.FollowedAuthor{second}}), redis.Applied, first, second)
 	})
 }
 
@@ -75,7 +75,7 @@ func TestPulledAuthorsThatAreLost(t *testing.T) {
 	eachView(t, func(v view) {
 		pulled := services.FollowedAuthor{Author: author, Since: 3}
 		for what, lose := range map[string]func(){
-			"lost":   func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "F").Err()) },
+			"lost":   func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "F").Err()) },
 			"broken": func() { v.set("F", "12345678901") },
 		} {
 			v.build(FeedFacts{Entries: posts(1, 3, counted), Pulled: []services.FollowedAuthor{pulled}})
@@ -87,11 +87,11 @@ func TestPulledAuthorsThatAreLost(t *testing.T) {
 				v.Errorf("%s: the page is %+v, %v", what, page, err)
 			}
 			if what == "lost" {
-				if result := v.pull(v.stamp(), pulled); result.Status != Missing {
+				if result := v.pull(v.stamp(), pulled); result.Status != redis.Missing {
 					v.Errorf("%s: a script takes it for whole: %+v", what, result)
 				}
 			}
-			v.wantPulled(what+", rebuilt", v.build(FeedFacts{Pulled: []services.FollowedAuthor{pulled}}), Applied, pulled)
+			v.wantPulled(what+", rebuilt", v.build(FeedFacts{Pulled: []services.FollowedAuthor{pulled}}), redis.Applied, pulled)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestPulledAuthorsThatAreLost(t *testing.T) {
 func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
-	usage := func() int64 { return server.Do("MEMORY", "USAGE", badgeKey(reader), "SAMPLES", 0).(int64) }
+	usage := func() int64 { return server.Do("MEMORY", "USAGE", DocumentKey(reader), "SAMPLES", 0).(int64) }
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
 	idle := usage()
 	var pulled []services.FollowedAuthor
@@ -111,7 +111,7 @@ func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 	if with := usage(); idle > 300 || with > 5*(idle+100*namedSize)/4 { // the allocator's steps are up to a quarter
 		t.Errorf("an idle document takes %d bytes, with 100 authors %d", idle, with)
 	}
-	if encoding := fmt.Sprint(server.Do("OBJECT", "ENCODING", badgeKey(reader))); encoding != "listpack" && encoding != "ziplist" {
+	if encoding := fmt.Sprint(server.Do("OBJECT", "ENCODING", DocumentKey(reader))); encoding != "listpack" && encoding != "ziplist" {
 		t.Errorf("the document is a %s", encoding)
 	}
 	t.Logf("idle %d bytes, with 100 authors %d", idle, usage())
@@ -176,7 +176,7 @@ func (w *world) name(pause func(), field NamedField, author, after, to services.
 		return err
 	}
 	for i, result := range results {
-		if result.Status == Retry {
+		if result.Status == redis.Retry {
 			pause()
 			if err := w.reconcile(pause, adds[i].Reader, author); err != nil {
 				return err

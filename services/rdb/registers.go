@@ -81,27 +81,20 @@ var registersPut = loadScript("registers_put")
 
 // PutRegisters writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users.
 // A user without a document is Missing: their rebuild brings the fields.
-func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]Result, error) {
+func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
 		args := make([]any, 0, 2*len(user.Fields))
 		for _, register := range user.Fields {
 			args = append(args, register.Field, register.Value)
 		}
-		calls[i] = redis.Call{Keys: []string{badgeKey(user.User), onlineKey(user.User)}, Args: args}
+		calls[i] = redis.Call{Keys: []string{DocumentKey(user.User), OnlineKey(user.User)}, Args: args}
 	}
-	return c.results(ctx, registersPut, calls)
+	return c.Results(ctx, registersPut, calls)
 }
 
 func registerValue(version uint64, parts ...string) string {
 	return strconv.FormatUint(version, 10) + ";" + strings.Join(parts, ";")
-}
-
-func digits[N ~int | ~int64 | ~uint64](n N) string {
-	if n < 0 {
-		return strconv.FormatInt(int64(n), 10)
-	}
-	return strconv.FormatUint(uint64(n), 10)
 }
 
 // CategoryRegisters are the versioned fields of one category of notifications.
@@ -114,7 +107,7 @@ func CategoryRegisters(counts services.CategoryCounts) []Register {
 
 // MessagesRegister is the versioned field of one type of site messages.
 func MessagesRegister(state services.MessageTypeState) Register {
-	return Register{messagesField(state.Type), registerValue(state.Version, digits(state.Unread))}
+	return Register{messagesField(state.Type), registerValue(state.Version, redis.Digits(state.Unread))}
 }
 
 // MessageDaysRegister is MessagesRegister for documents that keep how old the unread ones are.
@@ -126,23 +119,23 @@ func MessageDaysRegister(state services.MessageTypeState) Register {
 
 // NoticeRegister is the versioned field of a user's position in the announcements.
 func NoticeRegister(state services.NoticeState) Register {
-	return Register{noticeField, registerValue(state.Version, digits(state.Position), digits(state.DotsFrom))}
+	return Register{noticeField, registerValue(state.Version, redis.Digits(state.Position), redis.Digits(state.DotsFrom))}
 }
 
 // SegmentRegister is the versioned field of a user's segments.
 func SegmentRegister(state services.SegmentState) Register {
-	return Register{segmentField, registerValue(state.Version, digits(state.Bits))}
+	return Register{segmentField, registerValue(state.Version, redis.Digits(state.Bits))}
 }
 
 // DotRegister is the versioned field of a dismissed dot: its version is the raise that the user dismissed.
 func DotRegister(name string, seen uint64) Register {
-	return Register{dotField(name), registerValue(seen, digits(seen))}
+	return Register{dotField(name), registerValue(seen, redis.Digits(seen))}
 }
 
 // PolicyRegister is the versioned field of a display policy.
 func PolicyRegister(policy services.DisplayPolicy) Register {
-	return Register{policyField, registerValue(policy.Version, digits(services.PackSources(policy.OutOfTotal)), digits(services.PackSources(policy.AsDot)),
-		digits(policy.QuietFrom), digits(policy.QuietTo), digits(policy.OffsetEast))}
+	return Register{policyField, registerValue(policy.Version, redis.Digits(services.PackSources(policy.OutOfTotal)), redis.Digits(services.PackSources(policy.AsDot)),
+		redis.Digits(policy.QuietFrom), redis.Digits(policy.QuietTo), redis.Digits(policy.OffsetEast))}
 }
 
 // LiveSeenRegister is the versioned field with the changelog version up to which the live board was seen.

@@ -9,9 +9,10 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
-func (v view) register(registers ...Register) Result {
+func (v view) register(registers ...Register) redis.Result {
 	v.Helper()
 	results, err := v.c.PutRegisters(v.Context(), []Registers{{reader, registers}})
 	v.must(err)
@@ -35,21 +36,21 @@ func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
 		}
 		for _, register := range registers {
 			result := v.register(register)
-			if result.Status != Applied {
+			if result.Status != redis.Applied {
 				v.Errorf("%+v: %+v", register, result)
 			}
 			want.N = result.N
-			if again := v.register(register); again.Status != Same {
+			if again := v.register(register); again.Status != redis.Same {
 				v.Errorf("%+v again: %+v", register, again)
 			}
-			if older := v.register(Register{register.Field, "1;0"}); older.Status != Same {
+			if older := v.register(Register{register.Field, "1;0"}); older.Status != redis.Same {
 				v.Errorf("an older %s: %+v", register.Field, older)
 			}
 		}
 		if difference := cmp.Diff(want, v.document()); difference != "" {
 			v.Error(difference)
 		}
-		if result := v.register(registers...); result.Status != Same {
+		if result := v.register(registers...); result.Status != redis.Same {
 			v.Errorf("all of them again: %+v", result)
 		}
 	})

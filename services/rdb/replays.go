@@ -2,7 +2,6 @@ package rdb
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"tidings/services"
@@ -76,28 +75,18 @@ func parseReplay(member string) (entry ReplayEntry, ok bool) {
 
 // BeginReplays makes the readers' missing lists and returns the stamps under which their facts are to be read; 0 for a reader
 // without a document. Nobody reads a list until a merge ends its rebuild.
-func (c *Projections) BeginReplays(ctx context.Context, readers []services.UserID) ([]Stamp, error) {
+func (c *Projections) BeginReplays(ctx context.Context, readers []services.UserID) ([]redis.Stamp, error) {
 	calls := make([]redis.Call, len(readers))
 	for i, reader := range readers {
-		calls[i] = redis.Call{Keys: []string{badgeKey(reader), replaysKey(reader)}}
+		calls[i] = redis.Call{Keys: []string{DocumentKey(reader), replaysKey(reader)}}
 	}
-	replies, err := c.changeViews(ctx, replaysBegin, calls)
-	if err != nil {
-		return nil, err
-	}
-	stamps := make([]Stamp, len(readers))
-	for i, reply := range replies {
-		if stamps[i], err = stampOf(reply); err != nil {
-			return nil, fmt.Errorf("replays_begin of user %d: %w", readers[i], err)
-		}
-	}
-	return stamps, nil
+	return c.Stamps(ctx, replaysBegin, calls)
 }
 
 // MergeOfReplays is the result of a SQL read for one reader, to be merged into their list.
 type MergeOfReplays struct {
 	Reader  services.UserID
-	Stamp   Stamp
+	Stamp   redis.Stamp
 	Whole   bool // Entries are the newest of all, and the merge ends a rebuild
 	Entries []ReplayEntry
 	Floor   services.ShowPlace // with Whole: the newest below Entries; the zero position if there is none
@@ -105,19 +94,19 @@ type MergeOfReplays struct {
 
 // MergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. If anything
 // was removed from a reader since the stamp, the result is Retry: read their edges again.
-func (c *Projections) MergeReplays(ctx context.Context, merges []MergeOfReplays) ([]Result, error) {
+func (c *Projections) MergeReplays(ctx context.Context, merges []MergeOfReplays) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(merges))
 	for i, merge := range merges {
-		args := append(make([]any, 0, 3+len(merge.Entries)), merge.Stamp.text(), "0", placeText(merge.Floor))
+		args := append(make([]any, 0, 3+len(merge.Entries)), merge.Stamp.String(), "0", placeText(merge.Floor))
 		if merge.Whole {
 			args[1] = "1"
 		}
 		for _, entry := range merge.Entries {
 			args = append(args, replayText(entry))
 		}
-		calls[i] = redis.Call{Keys: []string{badgeKey(merge.Reader), replaysKey(merge.Reader)}, Args: args}
+		calls[i] = redis.Call{Keys: []string{DocumentKey(merge.Reader), replaysKey(merge.Reader)}, Args: args}
 	}
-	return c.results(ctx, replaysMerge, calls)
+	return c.Results(ctx, replaysMerge, calls)
 }
 
 // DropReplays drops whole lists: the next reader of a list rebuilds it.

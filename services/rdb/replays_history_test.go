@@ -75,7 +75,7 @@ func (w *world) pushReplay(pause func(), id services.PostID, after, to services.
 		return err
 	}
 	for i, result := range results {
-		if result.Status == Retry {
+		if result.Status == redis.Retry {
 			if err := w.addReplayAgain(pause, merges[i].Reader, id); err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func (w *world) addReplayAgain(pause func(), reader services.UserID, id services
 		}
 		pause()
 		results, err := w.client.MergeReplays(w.ctx, []MergeOfReplays{{Reader: reader, Stamp: stamp, Entries: []ReplayEntry{w.ended[id]}}})
-		if err != nil || results[0].Status != Retry {
+		if err != nil || results[0].Status != redis.Retry {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func (w *world) addReplayAgain(pause func(), reader services.UserID, id services
 }
 
 // mergeHost merges a host's replays into a follower's list, and returns the hosts that the document must name.
-func (w *world) mergeHost(pause func(), reader, author services.UserID, since services.PostID, stamp Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
+func (w *world) mergeHost(pause func(), reader, author services.UserID, since services.PostID, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	if !w.hosts[author] {
 		return nil, false, nil
 	}
@@ -116,7 +116,7 @@ func (w *world) mergeHost(pause func(), reader, author services.UserID, since se
 		return nil, false, err
 	}
 	pause()
-	return []services.FollowedAuthor{{Author: author, Since: since}}, results[0].Status == Retry, nil
+	return []services.FollowedAuthor{{Author: author, Since: since}}, results[0].Status == redis.Retry, nil
 }
 
 // rebuildReplays marks, reads and merges, in this order.
@@ -135,7 +135,7 @@ func (w *world) rebuildReplays(pause func(), user services.UserID) error {
 		}
 		pause()
 		results, err := w.client.MergeReplays(w.ctx, []MergeOfReplays{{Reader: user, Stamp: stamps[0], Whole: true, Entries: entries}})
-		if err != nil || results[0].Status == Applied {
+		if err != nil || results[0].Status == redis.Applied {
 			return err
 		}
 	}

@@ -29,14 +29,14 @@ func replays(from, to int, host services.UserID) (list []ReplayEntry) {
 	return list
 }
 
-func (v view) beginReplays() Stamp {
+func (v view) beginReplays() redis.Stamp {
 	v.Helper()
 	stamps, err := v.c.BeginReplays(v.Context(), []services.UserID{reader})
 	v.must(err)
 	return stamps[0]
 }
 
-func (v view) mergeReplays(merge MergeOfReplays) Status {
+func (v view) mergeReplays(merge MergeOfReplays) redis.Status {
 	v.Helper()
 	merge.Reader = reader
 	results, err := v.c.MergeReplays(v.Context(), []MergeOfReplays{merge})
@@ -52,7 +52,7 @@ func (v view) board() BoardRead {
 }
 
 // wantReplays checks a script's result, and a board's list after it; nil means that there is no list.
-func (v view) wantReplays(what string, got, want Status, floor int, list []ReplayEntry) {
+func (v view) wantReplays(what string, got, want redis.Status, floor int, list []ReplayEntry) {
 	v.Helper()
 	read := v.board()
 	var place services.ShowPlace
@@ -100,33 +100,33 @@ func TestAListOfReplaysIsMadeByTheOneRule(t *testing.T) {
 		}
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
 		one := []ReplayEntry{replay(10, author)}
-		v.wantReplays("into nothing", v.mergeReplays(MergeOfReplays{Stamp: v.stamp(), Entries: one}), Missing, 0, nil)
+		v.wantReplays("into nothing", v.mergeReplays(MergeOfReplays{Stamp: v.stamp(), Entries: one}), redis.Missing, 0, nil)
 		early := v.stamp()
 		stamp := v.beginReplays()
-		v.wantReplays("begun", Applied, Applied, 0, nil)
-		v.wantReplays("read before it was begun", v.mergeReplays(MergeOfReplays{Stamp: early, Entries: one}), Retry, 0, nil)
-		v.wantReplays("into one that is being built", v.mergeReplays(MergeOfReplays{Stamp: stamp, Entries: one}), Applied, 0, nil)
+		v.wantReplays("begun", redis.Applied, redis.Applied, 0, nil)
+		v.wantReplays("read before it was begun", v.mergeReplays(MergeOfReplays{Stamp: early, Entries: one}), redis.Retry, 0, nil)
+		v.wantReplays("into one that is being built", v.mergeReplays(MergeOfReplays{Stamp: stamp, Entries: one}), redis.Applied, 0, nil)
 		whole := MergeOfReplays{Stamp: stamp, Whole: true, Entries: []ReplayEntry{replay(9, other), replay(4, author)}, Floor: replay(3, author).Place}
 		all := []ReplayEntry{replay(10, author), replay(9, other), replay(4, author)}
-		v.wantReplays("ended", v.mergeReplays(whole), Applied, 3, all)
-		v.wantReplays("ended twice", v.mergeReplays(whole), Applied, 3, all)
-		v.wantReplays("the same again", v.mergeReplays(MergeOfReplays{Stamp: stamp, Entries: one}), Same, 3, all)
-		v.wantReplays("below the floor", v.mergeReplays(MergeOfReplays{Stamp: stamp, Entries: replays(1, 3, other)}), Same, 3, all)
+		v.wantReplays("ended", v.mergeReplays(whole), redis.Applied, 3, all)
+		v.wantReplays("ended twice", v.mergeReplays(whole), redis.Applied, 3, all)
+		v.wantReplays("the same again", v.mergeReplays(MergeOfReplays{Stamp: stamp, Entries: one}), redis.Same, 3, all)
+		v.wantReplays("below the floor", v.mergeReplays(MergeOfReplays{Stamp: stamp, Entries: replays(1, 3, other)}), redis.Same, 3, all)
 		v.beginReplays()
-		v.wantReplays("begun while it is there", Applied, Applied, 3, all)
+		v.wantReplays("begun while it is there", redis.Applied, redis.Applied, 3, all)
 		late := v.stamp()
 		v.drop(other)
 		all = []ReplayEntry{}
-		v.wantReplays("a host goes and there is room for older ones", Applied, Applied, 0, nil)
-		v.wantReplays("read before he went", v.mergeReplays(MergeOfReplays{Stamp: late, Whole: true, Entries: whole.Entries}), Missing, 0, nil)
+		v.wantReplays("a host goes and there is room for older ones", redis.Applied, redis.Applied, 0, nil)
+		v.wantReplays("read before he went", v.mergeReplays(MergeOfReplays{Stamp: late, Whole: true, Entries: whole.Entries}), redis.Missing, 0, nil)
 		stamp = v.beginReplays()
-		v.wantReplays("read before he went, into a new list", v.mergeReplays(MergeOfReplays{Stamp: late, Whole: true, Entries: whole.Entries}), Retry, 0, nil)
-		v.wantReplays("ended with nothing", v.mergeReplays(MergeOfReplays{Stamp: stamp, Whole: true}), Applied, 0, all)
-		v.wantReplays("one more", v.mergeReplays(MergeOfReplays{Stamp: v.stamp(), Entries: one}), Applied, 0, one)
+		v.wantReplays("read before he went, into a new list", v.mergeReplays(MergeOfReplays{Stamp: late, Whole: true, Entries: whole.Entries}), redis.Retry, 0, nil)
+		v.wantReplays("ended with nothing", v.mergeReplays(MergeOfReplays{Stamp: stamp, Whole: true}), redis.Applied, 0, all)
+		v.wantReplays("one more", v.mergeReplays(MergeOfReplays{Stamp: v.stamp(), Entries: one}), redis.Applied, 0, one)
 		late = v.stamp()
 		v.drop(author)
-		v.wantReplays("who has all stays listed", Applied, Applied, 0, []ReplayEntry{})
-		v.wantReplays("and refuses what was read before", v.mergeReplays(MergeOfReplays{Stamp: late, Entries: one}), Retry, 0, []ReplayEntry{})
+		v.wantReplays("who has all stays listed", redis.Applied, redis.Applied, 0, []ReplayEntry{})
+		v.wantReplays("and refuses what was read before", v.mergeReplays(MergeOfReplays{Stamp: late, Entries: one}), redis.Retry, 0, []ReplayEntry{})
 	})
 }
 
@@ -135,7 +135,7 @@ func TestAListOfReplaysGoesWithWhatItWasMadeBeside(t *testing.T) {
 		make := func() {
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			v.mergeReplays(MergeOfReplays{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, 2, author)})
-			v.wantReplays("made", Applied, Applied, 0, replays(1, 2, author))
+			v.wantReplays("made", redis.Applied, redis.Applied, 0, replays(1, 2, author))
 		}
 		for what, step := range map[string]struct {
 			do    func()
@@ -143,10 +143,10 @@ func TestAListOfReplaysGoesWithWhatItWasMadeBeside(t *testing.T) {
 		}{
 			"a refill":                 {func() { v.build(FeedFacts{Stamp: v.begin(true)}) }, true},
 			"a return":                 {func() { v.build(FeedFacts{Stamp: v.begin(false)}) }, false},
-			"a document that was lost": {func() { v.lose(badgeKey(reader)); v.build(FeedFacts{Stamp: v.begin(true)}) }, false},
+			"a document that was lost": {func() { v.lose(DocumentKey(reader)); v.build(FeedFacts{Stamp: v.begin(true)}) }, false},
 			"an inbox that was lost":   {func() { v.lose(inboxKey(reader)); v.build(FeedFacts{Stamp: v.begin(true)}) }, false},
 			"hosts that were lost": {func() {
-				v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "L").Err())
+				v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "L").Err())
 				v.build(FeedFacts{Stamp: v.begin(true)})
 			}, false},
 			"a reset":                 {func() { v.must(v.c.Reset(v.Context(), reader)); v.build(FeedFacts{Stamp: v.begin(true)}) }, false},
@@ -167,7 +167,7 @@ func TestAListOfReplaysGoesWithWhatItWasMadeBeside(t *testing.T) {
 			if !step.stays {
 				list = nil
 			}
-			v.wantReplays(what, Applied, Applied, 0, list)
+			v.wantReplays(what, redis.Applied, redis.Applied, 0, list)
 		}
 		make()
 		for _, lifetime := range []time.Duration{time.Hour, 2 * time.Hour} {
@@ -185,9 +185,9 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
 		keep := services.Retention
 		v.mergeReplays(MergeOfReplays{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, keep, author)})
-		v.wantReplays("as many as are listed", Applied, Applied, 0, replays(1, keep, author))
+		v.wantReplays("as many as are listed", redis.Applied, redis.Applied, 0, replays(1, keep, author))
 		v.mergeReplays(MergeOfReplays{Stamp: v.stamp(), Entries: replays(keep+1, keep+32, author)})
-		v.wantReplays("no more are listed", Applied, Applied, 32, replays(33, keep+32, author))
+		v.wantReplays("no more are listed", redis.Applied, redis.Applied, 32, replays(33, keep+32, author))
 		for _, page := range []struct{ before, limit, from, to int }{{0, 5, keep + 28, keep + 32}, {keep + 20, 5, keep + 15, keep + 19}, {35, 5, 33, 34}, {33, 5, 1, 0}, {20, 5, 1, 0}} {
 			query := BoardQuery{Reader: reader, Limit: page.limit}
 			if page.before > 0 {
@@ -207,9 +207,9 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 		if want := []int{16, 0}; err != nil || !slices.Equal(cut, want) {
 			v.Errorf("cut are %v, want %v: %v", cut, want, err)
 		}
-		v.wantReplays("cut", Applied, Applied, 33, slices.Concat(replays(keep+33, keep+33, other), replays(34, keep+32, author)))
+		v.wantReplays("cut", redis.Applied, redis.Applied, 33, slices.Concat(replays(keep+33, keep+33, other), replays(34, keep+32, author)))
 		v.drop(other)
-		v.wantReplays("older ones are due", Applied, Applied, 0, nil)
+		v.wantReplays("older ones are due", redis.Applied, redis.Applied, 0, nil)
 	})
 }
 
@@ -219,7 +219,7 @@ func TestMemoryOfAListOfReplays(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
 	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
-	idle := usage(badgeKey(reader))
+	idle := usage(DocumentKey(reader))
 	v.mergeReplays(MergeOfReplays{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, services.Retention+16, author)})
 	full := usage(replaysKey(reader))
 	if idle > 400 || full > 12<<10 {
@@ -234,46 +234,46 @@ func TestMemoryOfAListOfReplays(t *testing.T) {
 func TestHostsAreNamedInDocuments(t *testing.T) {
 	eachView(t, func(v view) {
 		first, second := services.FollowedAuthor{Author: author, Since: 3}, services.FollowedAuthor{Author: other, Since: services.PostID(author)<<32 | services.PostID(author)}
-		name := func(stamp Stamp, host services.FollowedAuthor) Result {
+		name := func(stamp redis.Stamp, host services.FollowedAuthor) redis.Result {
 			results, err := v.c.MergeNamed(v.Context(), Hosts, stamp, []AddNamed{{reader, host}})
 			v.must(err)
 			return results[0]
 		}
-		want := func(what string, result Result, status Status, hosts ...services.FollowedAuthor) {
+		want := func(what string, result redis.Result, status redis.Status, hosts ...services.FollowedAuthor) {
 			v.Helper()
 			document, read := v.document(), v.board()
-			if result.Status != status || (result.N > 0) != (status == Applied) || status == Applied && document.N != result.N {
+			if result.Status != status || (result.N > 0) != (status == redis.Applied) || status == redis.Applied && document.N != result.N {
 				v.Errorf("%s: %+v, want the status %d", what, result, status)
 			}
 			if !slices.Equal(sortPulled(document.Hosts), hosts) || !slices.Equal(sortPulled(read.Hosts), hosts) || len(document.Pulled) > 0 {
 				v.Errorf("%s: the document has the hosts %v, the board %v, want %v", what, document.Hosts, read.Hosts, hosts)
 			}
 		}
-		if result := name(1, first); result.Status != Missing {
+		if result := name(1, first); result.Status != redis.Missing {
 			v.Errorf("into nothing: %+v", result)
 		}
-		want("born with one", v.build(FeedFacts{Hosts: []services.FollowedAuthor{second}}), Applied, second)
-		want("another", name(v.stamp(), first), Applied, first, second)
-		want("again", name(v.stamp(), first), Same, first, second)
+		want("born with one", v.build(FeedFacts{Hosts: []services.FollowedAuthor{second}}), redis.Applied, second)
+		want("another", name(v.stamp(), first), redis.Applied, first, second)
+		want("again", name(v.stamp(), first), redis.Same, first, second)
 		first.Since = 9
-		want("followed anew", name(v.stamp(), first), Applied, first, second)
+		want("followed anew", name(v.stamp(), first), redis.Applied, first, second)
 		read := v.stamp()
-		want("a drop", v.drop(author), Applied, second)
-		want("read before the drop", name(read, first), Retry, second)
-		want("dropped again", v.drop(author), Same, second)
+		want("a drop", v.drop(author), redis.Applied, second)
+		want("read before the drop", name(read, first), redis.Retry, second)
+		want("dropped again", v.drop(author), redis.Same, second)
 		result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: v.stamp(), Fence: true, Hosts: []services.FollowedAuthor{first}})
 		v.must(err)
-		want("a follow", result, Applied, first, second)
-		want("read before the follow", name(read, services.FollowedAuthor{Author: author}), Retry, first, second)
-		want("a rebuild takes nobody out", v.build(FeedFacts{Hosts: []services.FollowedAuthor{second}}), Applied, first, second)
-		v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "L").Err())
-		if result := name(v.stamp(), first); result.Status != Missing || v.document().Ready || v.board().Ready {
+		want("a follow", result, redis.Applied, first, second)
+		want("read before the follow", name(read, services.FollowedAuthor{Author: author}), redis.Retry, first, second)
+		want("a rebuild takes nobody out", v.build(FeedFacts{Hosts: []services.FollowedAuthor{second}}), redis.Applied, first, second)
+		v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "L").Err())
+		if result := name(v.stamp(), first); result.Status != redis.Missing || v.document().Ready || v.board().Ready {
 			v.Errorf("hosts that are lost are %+v after one was named: %+v", v.document(), result)
 		}
-		want("rebuilt", v.build(FeedFacts{Hosts: []services.FollowedAuthor{second}}), Applied, second)
+		want("rebuilt", v.build(FeedFacts{Hosts: []services.FollowedAuthor{second}}), redis.Applied, second)
 		results, err := v.c.PutRegisters(v.Context(), []Registers{{reader, []Register{LiveSeenRegister(7)}}})
 		v.must(err)
-		want("seen", results[0], Applied, second)
+		want("seen", results[0], redis.Applied, second)
 		if d, read := v.document(), v.board(); d.LiveSeen != 7 || read.LiveSeen != 7 || read.Day != 20_000 {
 			v.Errorf("seen up to %d and %d, on day %d", d.LiveSeen, read.LiveSeen, read.Day)
 		}
@@ -292,7 +292,7 @@ func TestManyHosts(t *testing.T) {
 			hosts[i].Since++
 			results, err := v.c.MergeNamed(v.Context(), Hosts, v.stamp(), []AddNamed{{reader, hosts[i]}})
 			v.must(err)
-			if results[0].Status != Applied {
+			if results[0].Status != redis.Applied {
 				v.Errorf("host %d: %+v", hosts[i].Author, results[0])
 			}
 		}

@@ -58,10 +58,10 @@ func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([
 	for part := range slices.Chunk(users, snapshotUsers) {
 		commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 			for _, user := range part {
-				p.HGetAll(ctx, badgeKey(user))
+				p.HGetAll(ctx, DocumentKey(user))
 				p.ZRange(ctx, inboxKey(user), 0, -1)
-				p.HGetAll(ctx, conversationsKey(user))
-				p.HLen(ctx, onlineKey(user))
+				p.HGetAll(ctx, ConversationsKey(user))
+				p.HLen(ctx, OnlineKey(user))
 				p.ZRange(ctx, replaysKey(user), 0, -1)
 			}
 		})

@@ -69,10 +69,10 @@ func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
 			spoil func()
 			want  Wholeness
 		}{
-			"a field lost":       {func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "fc").Err()) }, Partial},
-			"pulled lost":        {func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "F").Err()) }, Partial},
+			"a field lost":       {func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "fc").Err()) }, Partial},
+			"pulled lost":        {func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "F").Err()) }, Partial},
 			"pulled broken":      {func() { v.set("F", "12345678901") }, Partial},
-			"a script's own":     {func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "fq").Err()) }, Partial},
+			"a script's own":     {func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "fq").Err()) }, Partial},
 			"a field broken":     {func() { v.set("NL", "?") }, Partial},
 			"the inbox lost":     {func() { v.lose(inboxKey(reader)) }, Partial},
 			"no sentinel":        {func() { v.must(v.c.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) }, Partial},
@@ -81,13 +81,13 @@ func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
 			"a state broken":     {func() { v.state("1", "1,2,3") }, WrongType},
 			"a state of letters": {func() { v.state("1", "1,2,3,4,5,6,x") }, WrongType},
 			"a state of nobody":  {func() { v.state("x", "1,2,3,4,5,6,") }, WrongType},
-			"states of text":     {func() { v.retype(conversationsKey(reader)) }, WrongType},
-			"the document lost":  {func() { v.lose(badgeKey(reader)) }, Absent},
-			"a document of text": {func() { v.retype(badgeKey(reader)) }, WrongType},
+			"states of text":     {func() { v.retype(ConversationsKey(reader)) }, WrongType},
+			"the document lost":  {func() { v.lose(DocumentKey(reader)) }, Absent},
+			"a document of text": {func() { v.retype(DocumentKey(reader)) }, WrongType},
 			"an inbox of text":   {func() { v.retype(inboxKey(reader)) }, WrongType},
-			"a presence of text": {func() { v.retype(onlineKey(reader)) }, WrongType},
+			"a presence of text": {func() { v.retype(OnlineKey(reader)) }, WrongType},
 		} {
-			v.lose(inboxKey(reader), badgeKey(reader), onlineKey(reader), conversationsKey(reader))
+			v.lose(inboxKey(reader), DocumentKey(reader), OnlineKey(reader), ConversationsKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			c.spoil()
 			if got := v.snapshot(); got.Wholeness != c.want {
@@ -97,14 +97,14 @@ func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
 			if d := v.document(); d.Ready || v.snapshot().Wholeness != Partial {
 				v.Errorf("%s: after a reset it is %+v", what, v.snapshot())
 			}
-			v.want(what+", rebuilt", v.build(FeedFacts{Entries: posts(1, 3, counted)}), Applied, "3", posts(1, 3, counted)...)
+			v.want(what+", rebuilt", v.build(FeedFacts{Entries: posts(1, 3, counted)}), redis.Applied, "3", posts(1, 3, counted)...)
 		}
 	})
 }
 
 func (v view) state(conversation, text string) {
 	v.Helper()
-	v.must(v.c.Commands().HSet(v.Context(), conversationsKey(reader), conversation, text).Err())
+	v.must(v.c.Commands().HSet(v.Context(), ConversationsKey(reader), conversation, text).Err())
 	v.set("Ck", "1")
 }
 
@@ -128,18 +128,18 @@ func TestAResetForgetsAllButTheVersion(t *testing.T) {
 		if after := v.field("n"); after <= before {
 			v.Errorf("the version was %s and is %s", before, after)
 		}
-		fields, err := v.c.Commands().HKeys(v.Context(), badgeKey(reader)).Result()
+		fields, err := v.c.Commands().HKeys(v.Context(), DocumentKey(reader)).Result()
 		v.must(err)
 		if slices.Sort(fields); !slices.Equal(fields, []string{"n", "rm", "st"}) {
 			v.Errorf("left are %v", fields)
 		}
-		if left, err := v.c.Commands().TTL(v.Context(), badgeKey(reader)).Result(); err != nil || left <= 0 || left > resetLifetime {
+		if left, err := v.c.Commands().TTL(v.Context(), DocumentKey(reader)).Result(); err != nil || left <= 0 || left > resetLifetime {
 			v.Errorf("it lives for %s, %v", left, err)
 		}
 		v.begin(false)
-		v.want("an add read before", v.add(stamp, counted(13)), Retry, "0")
+		v.want("an add read before", v.add(stamp, counted(13)), redis.Retry, "0")
 		result := v.build(FeedFacts{Seen: 2, Entries: posts(1, 3, counted)})
-		v.want("rebuilt", result, Applied, "1", posts(1, 3, counted)...)
+		v.want("rebuilt", result, redis.Applied, "1", posts(1, 3, counted)...)
 		if !slices.Equal(result.Nodes, []string{v.c.Node()}) {
 			v.Errorf("its rebuild tells %v: the presence is lost", result.Nodes)
 		}

@@ -10,64 +10,15 @@ import (
 	"tidings/services/redis"
 )
 
-// A key whose type something else has changed is lost data. Every read or write that meets one empties the view (or single key)
-// that it belongs to and tries once more. The second attempt finds a missing view, which its next reader rebuilds, and the rest
-// of the batch succeeds. Only the audit reads without this repair, so that it can count such keys.
-
-// readViews is Pipeline for keys of our own: keys of the wrong type are emptied, and everything is read again.
-func (c *Projections) readViews(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
-	commands, err := c.Pipeline(ctx, fill)
-	var spoiled []string
-	for _, command := range commands {
-		if redis.IsWrongType(command.Err()) {
-			spoiled = append(spoiled, command.Args()[1].(string))
-		}
-	}
-	if len(spoiled) == 0 {
-		return commands, err
-	}
-	if err := c.empty(ctx, spoiled); err != nil {
-		return nil, err
-	}
-	return c.Pipeline(ctx, fill)
-}
-
-// changeViews is Run for keys of our own: calls that met a key of the wrong type are repeated after it is emptied.
-func (c *Projections) changeViews(ctx context.Context, s *redis.Script, calls []redis.Call) ([]redis.Reply, error) {
-	replies, err := c.Run(ctx, s, calls)
-	if err != nil {
-		return replies, err
-	}
-	var again []int
-	var spoiled []string
-	var repeated []redis.Call
-	for i, reply := range replies {
-		if redis.IsWrongType(reply.Err) {
-			again, repeated, spoiled = append(again, i), append(repeated, calls[i]), append(spoiled, calls[i].Keys[0])
-		}
-	}
-	if len(again) == 0 {
-		return replies, nil
-	}
-	if err := c.empty(ctx, spoiled); err != nil {
-		return replies, err
-	}
-	repetitions, err := c.Run(ctx, s, repeated)
-	for i, reply := range repetitions {
-		replies[again[i]] = reply
-	}
-	return replies, err
-}
-
-// empty empties what the keys belong to: a user's whole view if the key is a part of one, otherwise the key alone.
+// empty empties what keys of the wrong type belong to: a user's whole view if the key is a part of one, otherwise the key alone.
+// The engine calls it, see redis.Client.EmptyBy.
 func (c *Projections) empty(ctx context.Context, keys []string) error {
-	c.Log().Warn("keys of Redis are of another type: what they belong to is made anew", "keys", len(keys))
 	var calls []redis.Call
 	known := map[string]bool{}
 	for _, key := range keys {
 		user, ofView := viewOf(key)
 		if ofView {
-			key = badgeKey(user)
+			key = DocumentKey(user)
 		}
 		if known[key] {
 			continue
@@ -77,8 +28,8 @@ func (c *Projections) empty(ctx context.Context, keys []string) error {
 			calls = append(calls, resetCall(user))
 			continue
 		}
-		if err := c.Commands().Del(ctx, key).Err(); err != nil {
-			return redis.Unavailable(err)
+		if err := c.Delete(ctx, key); err != nil {
+			return err
 		}
 	}
 	replies, err := c.Run(ctx, viewReset, calls)
@@ -107,7 +58,7 @@ const resetLifetime = time.Hour
 
 func resetCall(user services.UserID) redis.Call {
 	return redis.Call{
-		Keys: []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)},
+		Keys: []string{DocumentKey(user), OnlineKey(user), inboxKey(user), ConversationsKey(user), replaysKey(user)},
 		Args: []any{int64(resetLifetime / time.Second)},
 	}
 }

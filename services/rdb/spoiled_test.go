@@ -50,8 +50,8 @@ func (v view) acts() map[string]func(context.Context) error {
 func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, act := range v.acts() {
-			for _, key := range []string{badgeKey(reader), inboxKey(reader), conversationsKey(reader), onlineKey(reader)} {
-				v.lose(inboxKey(reader), badgeKey(reader), onlineKey(reader), conversationsKey(reader))
+			for _, key := range []string{DocumentKey(reader), inboxKey(reader), ConversationsKey(reader), OnlineKey(reader)} {
+				v.lose(inboxKey(reader), DocumentKey(reader), OnlineKey(reader), ConversationsKey(reader))
 				v.build(FeedFacts{Entries: posts(1, 3, counted)})
 				shown := v.document().N
 				v.retype(key)
@@ -59,7 +59,7 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 					v.Errorf("%s, %s of text: %v", name, key, err)
 				}
 				v.must(v.c.Enter(v.Context(), []services.UserID{reader}, time.Minute))
-				v.want(name+", rebuilt", v.build(FeedFacts{Entries: posts(1, 3, counted)}), Applied, "3", posts(1, 3, counted)...)
+				v.want(name+", rebuilt", v.build(FeedFacts{Entries: posts(1, 3, counted)}), redis.Applied, "3", posts(1, 3, counted)...)
 				if got := v.document(); !got.Ready || got.N <= shown {
 					v.Errorf("%s, %s of text: version %d was shown, and then %+v", name, key, shown, got)
 				}
@@ -72,7 +72,7 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, act := range map[string]func(context.Context) error{
-			inboxKey(reader): v.acts()["pushes"], conversationsKey(reader): v.acts()["a state"], badgeKey(reader): v.acts()["versions"],
+			inboxKey(reader): v.acts()["pushes"], ConversationsKey(reader): v.acts()["a state"], DocumentKey(reader): v.acts()["versions"],
 		} {
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			v.retype(name)
@@ -92,9 +92,9 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 			"a state's number": func() { v.state("3", "1,2,3,x,5,6,") },
 			"the version":      func() { v.set("n", "x") },
 			"a sum":            func() { v.set("Cu", "x") },
-			"a lease":          func() { v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },
+			"a lease":          func() { v.must(v.c.Commands().HSet(v.Context(), OnlineKey(reader), "elsewhere", "x").Err()) },
 		} {
-			v.lose(inboxKey(reader), badgeKey(reader), onlineKey(reader), conversationsKey(reader))
+			v.lose(inboxKey(reader), DocumentKey(reader), OnlineKey(reader), ConversationsKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			spoil()
 			for _, name := range []string{"a state", "a register", "a rebuild"} {
@@ -104,7 +104,7 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 			}
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			result, _, err := v.c.PutMemberships(v.Context(), []services.Membership{{User: reader, Conversation: 3, Head: 9, Version: 7}})
-			if got := v.document(); err != nil || result[0].Status != Applied || !got.Ready || got.Conversations.Unread != 9 {
+			if got := v.document(); err != nil || result[0].Status != redis.Applied || !got.Ready || got.Conversations.Unread != 9 {
 				v.Errorf("%s was broken, and is rebuilt: %v, %+v, %+v", what, err, result, got)
 			}
 		}
@@ -140,7 +140,7 @@ func TestCopiesAndViewsOfAnotherTypeAreMissing(t *testing.T) {
 			_, err = v.c.EndViews(v.Context(), []ViewFacts{{View: place, Stamp: stamps[0]}})
 			v.must(err)
 			list(viewKey(place))
-			if result, err := v.c.RemoveFromView(v.Context(), place, "i"); err != nil || result.Status != Missing {
+			if result, err := v.c.RemoveFromView(v.Context(), place, "i"); err != nil || result.Status != redis.Missing {
 				v.Errorf("a removal: %+v, %v", result, err)
 			}
 		}
@@ -151,7 +151,7 @@ func TestCopiesAndViewsOfAnotherTypeAreMissing(t *testing.T) {
 func TestMendingIsBounded(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
-		v.retype(badgeKey(reader))
+		v.retype(DocumentKey(reader))
 		for i, want := range []int{3, 1} {
 			ctx, trips := redis.WithRoundTrips(v.Context())
 			if _, err := v.c.Versions(ctx, []services.UserID{other, reader}); err != nil || trips.Count() != want {
@@ -164,10 +164,10 @@ func TestMendingIsBounded(t *testing.T) {
 // If the view cannot be emptied either, that error is returned: its code says whether a retry may help.
 func TestAKeyThatCannotBeEmptied(t *testing.T) {
 	eachView(t, func(v view) {
-		v.retype(badgeKey(reader))
+		v.retype(DocumentKey(reader))
 		ended, cancel := context.WithCancel(v.Context())
 		cancel()
-		if err := v.c.empty(ended, []string{badgeKey(reader)}); !services.IsUnavailable(err) {
+		if err := v.c.empty(ended, []string{DocumentKey(reader)}); !services.IsUnavailable(err) {
 			v.Errorf("%v, want UNAVAILABLE", err)
 		}
 		if err := v.c.empty(ended, []string{postKey(3)}); !services.IsUnavailable(err) {
@@ -178,7 +178,7 @@ func TestAKeyThatCannotBeEmptied(t *testing.T) {
 
 func TestWhatAKeyBelongsTo(t *testing.T) {
 	for key, want := range map[string]services.UserID{
-		badgeKey(reader): reader, inboxKey(1 << 31): 1 << 31, conversationsKey(other): other, onlineKey(1): 1,
+		DocumentKey(reader): reader, inboxKey(1 << 31): 1 << 31, ConversationsKey(other): other, OnlineKey(1): 1,
 		profileKey(reader): 0, postKey(7): 0, "v:{u7}:b/x": 0, "{u7": 0, "{ux}:b": 0, "{u99999999999}:b": 0, "": 0,
 	} {
 		if got, ok := viewOf(key); ok != (want != 0) || ok && got != want {
@@ -194,7 +194,7 @@ func TestWhatAKeyBelongsTo(t *testing.T) {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
-	if redis.IsWrongType(nil) || redis.IsWrongType(redis.Nil) || !strings.HasPrefix(badgeKey(1), "{u") {
+	if redis.IsWrongType(nil) || redis.IsWrongType(redis.Nil) || !strings.HasPrefix(DocumentKey(1), "{u") {
 		t.Error("nothing is of another type")
 	}
 }

@@ -2,7 +2,6 @@ package rdb
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -36,38 +35,28 @@ func viewSeconds() int64 { return int64(viewLifetime / time.Second) }
 
 // BeginViews makes the missing views, opens the others below their floors, and returns the stamps under which their facts are
 // to be read. Until EndViews nobody reads the views.
-func (c *Projections) BeginViews(ctx context.Context, views []services.View) ([]Stamp, error) {
+func (c *Projections) BeginViews(ctx context.Context, views []services.View) ([]redis.Stamp, error) {
 	calls, epoch := make([]redis.Call, len(views)), c.EpochToBuild(ctx)
 	for i, view := range views {
 		calls[i] = redis.Call{Keys: []string{viewKey(view)}, Args: []any{viewSeconds(), epoch}}
 	}
-	replies, err := c.changeViews(ctx, viewBegin, calls)
-	if err != nil {
-		return nil, err
-	}
-	stamps := make([]Stamp, len(views))
-	for i, reply := range replies {
-		if stamps[i], err = stampOf(reply); err != nil {
-			return nil, fmt.Errorf("view_begin of %v: %w", views[i], err)
-		}
-	}
-	return stamps, nil
+	return c.Stamps(ctx, viewBegin, calls)
 }
 
 // ViewFacts are SQL's items of one view, read under a stamp of BeginViews.
 type ViewFacts struct {
 	View  services.View
-	Stamp Stamp
+	Stamp redis.Stamp
 	Items []services.ViewItem // the newest
 	More  bool                // there are older items
 	Floor time.Time           // with More: the time of the newest of the older items
 }
 
 // EndViews merges the facts and marks the views good.
-func (c *Projections) EndViews(ctx context.Context, views []ViewFacts) ([]Result, error) {
+func (c *Projections) EndViews(ctx context.Context, views []ViewFacts) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(views))
 	for i, facts := range views {
-		args := append(make([]any, 0, 3+2*len(facts.Items)), facts.Stamp.text(), int64(-1), ViewKeep)
+		args := append(make([]any, 0, 3+2*len(facts.Items)), facts.Stamp.String(), int64(-1), ViewKeep)
 		if facts.More {
 			args[1] = facts.Floor.UnixMicro()
 		}
@@ -76,28 +65,24 @@ func (c *Projections) EndViews(ctx context.Context, views []ViewFacts) ([]Result
 		}
 		calls[i] = redis.Call{Keys: []string{viewKey(facts.View)}, Args: args}
 	}
-	return c.results(ctx, viewMerge, calls)
+	return c.Results(ctx, viewMerge, calls)
 }
 
 // StampOfView takes a stamp for one view, to read an item of it from SQL. It is 0 if the view does not exist: nothing can be
 // added then.
-func (c *Projections) StampOfView(ctx context.Context, view services.View) (Stamp, error) {
-	replies, err := c.changeViews(ctx, viewStamp, []redis.Call{{Keys: []string{viewKey(view)}}})
-	if err != nil {
-		return 0, err
-	}
-	return stampOf(replies[0])
+func (c *Projections) StampOfView(ctx context.Context, view services.View) (redis.Stamp, error) {
+	return c.Stamp(ctx, viewStamp, redis.Call{Keys: []string{viewKey(view)}})
 }
 
 // AddToView adds an item to a view, or moves it to a later time.
-func (c *Projections) AddToView(ctx context.Context, view services.View, stamp Stamp, item services.ViewItem) (Result, error) {
-	args := []any{stamp.text(), item.Item, item.At.UnixMicro(), ViewKeep, viewSeconds()}
-	return c.result(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
+func (c *Projections) AddToView(ctx context.Context, view services.View, stamp redis.Stamp, item services.ViewItem) (redis.Result, error) {
+	args := []any{stamp.String(), item.Item, item.At.UnixMicro(), ViewKeep, viewSeconds()}
+	return c.Result(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
 }
 
 // RemoveFromView removes an item from a view.
-func (c *Projections) RemoveFromView(ctx context.Context, view services.View, item string) (Result, error) {
-	return c.result(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, ViewKeep}})
+func (c *Projections) RemoveFromView(ctx context.Context, view services.View, item string) (redis.Result, error) {
+	return c.Result(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, ViewKeep}})
 }
 
 // ViewCount is how many items of a view are newer than a user's last access.
@@ -113,7 +98,7 @@ func (c *Projections) CountViews(ctx context.Context, accesses []services.ViewAc
 		return nil, err
 	}
 	ctx = redis.Reading(ctx)
-	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
+	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)
 			p.ZScore(ctx, key, floorMark)
@@ -128,7 +113,7 @@ func (c *Projections) CountViews(ctx context.Context, accesses []services.ViewAc
 	for i, access := range accesses {
 		mark, err := commands[3*i].(*redis.FloatCmd).Result()
 		born := commands[3*i+1].(*redis.FloatCmd).Val()
-		if err == redis.Nil || err == nil && digits(int64(-born)) != epoch {
+		if err == redis.Nil || err == nil && redis.Digits(int64(-born)) != epoch {
 			continue
 		}
 		if err != nil {

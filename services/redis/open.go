@@ -34,6 +34,7 @@ type Client struct {
 	epoch    epoch
 	asking   singleflight.Group // joins concurrent questions for the epoch
 	refusals refusals
+	empty    func(ctx context.Context, keys []string) error // see EmptyBy
 
 	hints   hintReceivers
 	grown   chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet

@@ -232,6 +232,9 @@ func (c *Client) scriptsMissing() {
 	})
 }
 
+// Scripts are the registered scripts, in the order of their registration.
+func Scripts() []*Script { return slices.Clone(loaded) }
+
 // ScriptNames maps the SHA-1 of every registered script to its name: EVALSHA and Redis' slow log show only the SHA-1.
 func ScriptNames() map[string]string {
 	names := make(map[string]string, len(loaded))

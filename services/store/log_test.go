@@ -84,10 +84,10 @@ func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
 	each(t, func(b *bundle) {
 		start := b.clock.Now()
 		for _, minutes := range []int{0, 10, 5, 20, 15, 30} { // the nodes' clocks differ
-			b.clock.now = start.Add(time.Duration(minutes) * time.Minute)
+			b.clock.Set(start.Add(time.Duration(minutes) * time.Minute))
 			b.appendLog("mode", fmt.Sprint(minutes))
 		}
-		b.clock.now = start
+		b.clock.Set(start)
 		b.appendLog("post", "old")
 		b.appendLog("post", "newest")
 		trim := func(minutes int) int {

@@ -21,7 +21,7 @@ func openNodes(t *testing.T) (a, b *store.Store, bundleOfA *bundle) {
 		return storetest.Open(t, sql.Config{URL: url, Node: name, Clock: clock})
 	}
 	a, b = open("a"), open("b")
-	return a, b, &bundle{t: t, ctx: t.Context(), Store: a, clock: clock, url: url}
+	return a, b, bundleOf(t, a, clock, url)
 }
 
 // silence lets the last heartbeat of a node be so long ago, by the database's clock.

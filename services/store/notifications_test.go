@@ -125,7 +125,7 @@ func TestOnesOwnLikeAndOthersPostsDoNotNotify(t *testing.T) {
 func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.post(1, 5)
-		b.clock.now = time.Date(2026, 3, 14, 11, 59, 59, 999999000, time.UTC)
+		b.clock.Set(time.Date(2026, 3, 14, 11, 59, 59, 999999000, time.UTC))
 		b.like(5, 2)
 		b.clock.advance(time.Microsecond)
 		b.like(5, 3)

@@ -20,7 +20,7 @@ import (
 func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, open func() *store.Store) {
 		first := open()
-		b := &bundle{Store: first, t: t, ctx: t.Context()}
+		b := bundleOf(t, first, newClock(), "")
 		b.users("alice", "bob")
 		if err := first.Close(); err != nil {
 			t.Fatal(err)

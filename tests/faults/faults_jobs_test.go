@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
@@ -124,12 +125,12 @@ func TestLateReadings(t *testing.T) {
 		n.Must("reader", `mutation{unfollow(input:{userId:"user:author"}){user{id}}}`, nil, nil)
 
 		results, err := n.Redis.AddToInboxes(ctx, stamp, []rdb.Add{{Reader: reader, Entry: entry}})
-		if err != nil || results[0].Status != rdb.Retry {
+		if err != nil || results[0].Status != redis.Retry {
 			t.Errorf("the late push: %+v, %v, want to be read again", results, err)
 		}
 		facts := rdb.FeedFacts{Reader: reader, Stamp: stamps[0], Entries: []services.FeedEntry{entry}, Lifetime: time.Hour}
 		result, err := n.Redis.EndRebuild(ctx, facts)
-		if err != nil || result.Status != rdb.Retry {
+		if err != nil || result.Status != redis.Retry {
 			t.Errorf("the late rebuild: %+v, %v, want to be read again", result, err)
 		}
 		if got := n.Badges("reader").HomeFeed; got.Value != 0 || got.Precision != "EXACT" {

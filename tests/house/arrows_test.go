@@ -60,6 +60,8 @@ var testHelpers = map[string]string{
 	"services/sql/sqltest":       "services/sql",
 	"services/store/storetest":   "services/store",
 	"services/redis/redistest":   "services/redis",
+	"services/redis/clienttest":  "services/redis",
+	"services/rdb/rdbtest":       "services/rdb",
 	"services/fanout/fanouttest": "services/fanout",
 	"services/live/livetest":     "services/live",
 	"web/browsertest":            "web",
@@ -226,7 +228,7 @@ func within(target, module string) bool {
 }
 
 // checkArrow looks at one import within the module. Tests and their helpers may import their own package and the
-// helpers of a package below.
+// helpers of a package below; helpers of one package may import each other.
 func (c *checker) checkArrow(name string, at int, dir string, line int, target string) {
 	helperOf, helper := testHelpers[dir]
 	testing := isTest(name) || helper
@@ -235,7 +237,7 @@ func (c *checker) checkArrow(name string, at int, dir string, line int, target s
 	case testing && (target == dir || target == helperOf):
 	case targetHelper && !testing:
 		c.fault(name, at, "%s is for tests only", target)
-	case targetHelper && (targetOf == dir || lines[targetOf] > line):
+	case targetHelper && (targetOf == dir || targetOf == helperOf || lines[targetOf] > line):
 	case targetHelper:
 		c.fault(name, at, "%s (line %d) imports the helper of %s (line %d): not downwards", dir, line, targetOf, lines[targetOf])
 	case !known:

@@ -1,4 +1,4 @@
--- Helpers that change an inbox; they stand after lib.lua and before every script.
+-- Helpers that change an inbox; they stand after lib_document.lua and before every script.
 
 -- The entries from ARGV[first] on that belong above the floor. Entries below it are only recorded as trimmed.
 local function above(d, first)

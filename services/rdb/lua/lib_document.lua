@@ -1,22 +1,6 @@
--- Helpers that stand before every script. A document d is the table that open() answers; save() writes it back.
--- Statuses that scripts answer first: 0 the view is not there, 1 applied, 2 nothing to change, 3 RETRY (the caller's SQL read
--- is too old).
+-- Helpers that stand after the engine's lib.lua and before every script that changes the feed's half of the document. A document
+-- d is the table that open() answers; save() writes it back.
 local ZERO, KEEP, SLACK = '0000000000000', 300, 16
-
-local function now()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
-end
-
--- The nodes that hold a lease on this user's presence: the caller notifies them.
-local function nodes(on, answer)
-  local leases = redis.call('HGETALL', on)
-  local nowMs = #leases > 0 and now() / 1000 or 0
-  for k = 1, #leases, 2 do
-    if (tonumber(leases[k + 1]) or 0) > nowMs then answer[#answer + 1] = leases[k] end
-  end
-  return answer
-end
 
 -- The document stores the ID before all others as '0', so that a user without posts needs little memory.
 local function long(id) return id == '0' and ZERO or id end

@@ -1,0 +1,72 @@
+// Package rdbtest gives tests of features the projections of users, on the servers of redistest. A step that fails ends the test.
+package rdbtest
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/redis"
+	"tidings/services/redis/clienttest"
+	"tidings/services/redis/redistest"
+)
+
+// Open opens projections that the test's end closes.
+func Open(tb testing.TB, options redis.Options, shape rdb.Shape) *rdb.Projections {
+	tb.Helper()
+	c, err := rdb.Open(tb.Context(), clienttest.Defaults(tb, options), shape)
+	if err != nil {
+		tb.Fatalf("Open(%q): %v", options.URL, err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// Each runs a test with an empty Redis of each kind: embedded, one server, and a cluster.
+func Each(t *testing.T, run func(t *testing.T, c *rdb.Projections)) {
+	t.Helper()
+	redistest.Each(t, func(t *testing.T, url string) {
+		run(t, Open(t, redis.Options{URL: url, ReadTimeout: clienttest.Patience}, rdb.Shape{}))
+	})
+}
+
+// Build makes users' documents and inboxes without anything in them, and returns the stamps of that.
+func Build(tb testing.TB, c *rdb.Projections, users ...services.UserID) []redis.Stamp {
+	tb.Helper()
+	stamps, err := c.BeginRebuild(tb.Context(), users, false)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i, user := range users {
+		result, err := c.EndRebuild(tb.Context(), rdb.FeedFacts{Reader: user, Stamp: stamps[i], Day: 20_000, Lifetime: time.Hour})
+		if err != nil || result.Status != redis.Applied {
+			tb.Fatalf("the rebuild of user %d: %+v, %v", user, result, err)
+		}
+	}
+	return stamps
+}
+
+// Document reads one user's document.
+func Document(tb testing.TB, c *rdb.Projections, user services.UserID) rdb.Document {
+	tb.Helper()
+	documents, err := c.Documents(tb.Context(), []services.UserID{user})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return documents[0]
+}
+
+// Snapshot reads everything that Redis holds of one user's view.
+func Snapshot(tb testing.TB, c *rdb.Projections, user services.UserID) rdb.Snapshot {
+	tb.Helper()
+	snapshots, err := c.Snapshots(tb.Context(), []services.UserID{user})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return snapshots[0]
+}

@@ -1,0 +1,103 @@
+// Package clienttest gives tests Clients of the engine, on the servers of redistest, and checks the scripts that a package
+// embeds.
+package clienttest
+
+import (
+	"io/fs"
+	"log/slog"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
+)
+
+// Patience is a read timeout that no loaded machine exceeds.
+const Patience = 10 * time.Second
+
+// Defaults completes the options of a test: a log that is discarded, and a data folder that goes with the test.
+func Defaults(tb testing.TB, options redis.Options) redis.Options {
+	tb.Helper()
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	if options.DataDir == "" {
+		options.DataDir = tb.TempDir()
+	}
+	return options
+}
+
+// Open opens a Client that the test's end closes.
+func Open(tb testing.TB, options redis.Options) *redis.Client {
+	tb.Helper()
+	c, err := redis.Open(tb.Context(), Defaults(tb, options))
+	if err != nil {
+		tb.Fatalf("Open(%q): %v", options.URL, err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// Each runs a test with an empty Redis of each kind: embedded, one server, and a cluster.
+func Each(t *testing.T, run func(t *testing.T, c *redis.Client)) {
+	t.Helper()
+	redistest.Each(t, func(t *testing.T, url string) { run(t, Open(t, redis.Options{URL: url, ReadTimeout: Patience})) })
+}
+
+// EveryScriptIsLoaded fails the test for a script of files that is not loaded, or whose source is not the engine's library, whole
+// parts and the script itself, and for a part that no script has. Parts are the files whose name begins with "lib".
+func EveryScriptIsLoaded(t *testing.T, files fs.FS) {
+	t.Helper()
+	paths, err := fs.Glob(files, "lua/*.lua")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("there are no scripts: %v", err)
+	}
+	sources, parts, used := map[string]string{}, map[string]string{}, map[string]bool{}
+	for _, script := range redis.Scripts() {
+		sources[script.Name] = script.Source
+	}
+	texts := map[string]string{}
+	for _, file := range paths {
+		text, err := fs.ReadFile(files, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(path.Base(file), ".lua")
+		if strings.HasPrefix(name, "lib") {
+			parts[name] = string(text) + "\n"
+		} else {
+			texts[name] = string(text) + "\n"
+		}
+	}
+	libraries := map[string]bool{}
+	for name, text := range texts {
+		rest, whole := strings.CutSuffix(sources[name], text)
+		if !whole {
+			t.Errorf("the script %s is not loaded", name)
+			continue
+		}
+		for found := true; found; {
+			found = false
+			for part, text := range parts {
+				if before, cut := strings.CutSuffix(rest, text); cut {
+					rest, found, used[part] = before, true, true
+				}
+			}
+		}
+		libraries[rest] = true
+	}
+	if len(libraries) != 1 {
+		t.Errorf("there are %d texts before parts and scripts, want the engine's library alone", len(libraries))
+	}
+	for part := range parts {
+		if !used[part] {
+			t.Errorf("no script has the part %s", part)
+		}
+	}
+}

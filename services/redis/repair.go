@@ -1,0 +1,74 @@
+package redis
+
+import "context"
+
+// A key whose type something else has changed is lost data. Read and Change empty what such a key belongs to and try once more.
+// The second attempt finds a missing projection, which its next reader rebuilds, and the rest of the batch succeeds. Pipeline
+// and Run do not repair: only the audit reads by them, so that it can count such keys.
+
+// EmptyBy sets what empties the projections that keys of the wrong type belong to, before the first use of the Client. Without
+// it each key is deleted alone.
+func (c *Client) EmptyBy(empty func(ctx context.Context, keys []string) error) { c.empty = empty }
+
+// Read is Pipeline for keys of our own: keys of the wrong type are emptied, and everything is read again.
+func (c *Client) Read(ctx context.Context, fill func(p Pipeliner)) ([]Cmder, error) {
+	commands, err := c.Pipeline(ctx, fill)
+	var wrong []string
+	for _, command := range commands {
+		if IsWrongType(command.Err()) {
+			wrong = append(wrong, command.Args()[1].(string))
+		}
+	}
+	if len(wrong) == 0 {
+		return commands, err
+	}
+	if err := c.emptyAll(ctx, wrong); err != nil {
+		return nil, err
+	}
+	return c.Pipeline(ctx, fill)
+}
+
+// Change is Run for keys of our own: calls that met a key of the wrong type are repeated after it is emptied.
+func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, error) {
+	replies, err := c.Run(ctx, s, calls)
+	if err != nil {
+		return replies, err
+	}
+	var again []int
+	var wrong []string
+	var repeated []Call
+	for i, reply := range replies {
+		if IsWrongType(reply.Err) {
+			again, repeated, wrong = append(again, i), append(repeated, calls[i]), append(wrong, calls[i].Keys[0])
+		}
+	}
+	if len(again) == 0 {
+		return replies, nil
+	}
+	if err := c.emptyAll(ctx, wrong); err != nil {
+		return replies, err
+	}
+	repetitions, err := c.Run(ctx, s, repeated)
+	for i, reply := range repetitions {
+		replies[again[i]] = reply
+	}
+	return replies, err
+}
+
+func (c *Client) emptyAll(ctx context.Context, keys []string) error {
+	c.Log().Warn("keys of Redis are of another type: what they belong to is made anew", "keys", len(keys))
+	if c.empty != nil {
+		return c.empty(ctx, keys)
+	}
+	return c.Delete(ctx, keys...)
+}
+
+// Delete deletes keys of any type, one after the other: they may lie on several masters. The error is UNAVAILABLE.
+func (c *Client) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		if err := c.Commands().Del(ctx, key).Err(); err != nil {
+			return Unavailable(err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// Status says what a script did to one projection.
+type Status int
+
+// The statuses, as the scripts answer them.
+const (
+	Missing Status = 0 // there is no projection: its next reader builds it
+	Applied Status = 1 // changed; N is the new version
+	Same    Status = 2 // there was nothing to change
+	Retry   Status = 3 // the SQL read behind the call is older than a removal: read again
+)
+
+// Result is what a script did to one projection.
+type Result struct {
+	Status Status
+	N      uint64   // with Applied: the version of the user's document now; 0 if the projection is not a user's
+	Short  bool     // with Applied: the list may lack older entries, so a refill is due
+	Nodes  []string // with Applied: the nodes on which the user is online
+}
+
+// Stamp is a moment of Redis' clock, in microseconds, taken before a SQL read. A projection refuses facts whose stamp is not
+// later than its last removal: they may be older. 0 stands for a projection that does not exist.
+type Stamp uint64
+
+// String is the stamp as scripts take it.
+func (s Stamp) String() string { return strconv.FormatUint(uint64(s), 10) }
+
+// Results runs a script that returns {status, n, short, nodes...} as Change does. One failed call fails them all: the scripts,
+// and therefore the callers, may be repeated without harm.
+func (c *Client) Results(ctx context.Context, script *Script, calls []Call) ([]Result, error) {
+	replies, err := c.Change(ctx, script, calls)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]Result, len(replies))
+	for i, reply := range replies {
+		if reply.Err != nil {
+			return nil, fmt.Errorf("%s: %w", script.Name, Unavailable(reply.Err))
+		}
+		if results[i], err = ParseResult(reply.Value); err != nil {
+			return nil, fmt.Errorf("%s: %w", script.Name, err)
+		}
+	}
+	return results, nil
+}
+
+// Result is Results for one call.
+func (c *Client) Result(ctx context.Context, script *Script, call Call) (Result, error) {
+	results, err := c.Results(ctx, script, []Call{call})
+	if err != nil {
+		return Result{}, err
+	}
+	return results[0], nil
+}
+
+// ParseResult reads what a script returned as {status, n, short, nodes...}. What follows the status counts with Applied alone.
+func ParseResult(value any) (result Result, err error) {
+	parts, ok := value.([]any)
+	if !ok || len(parts) == 0 {
+		return result, fmt.Errorf("unexpected reply %v", value)
+	}
+	status, _ := parts[0].(int64)
+	result.Status = Status(status)
+	if result.Status != Applied {
+		return result, nil
+	}
+	if len(parts) < 3 {
+		return result, fmt.Errorf("unexpected reply %v", value)
+	}
+	n, _ := parts[1].(string)
+	if result.N, err = strconv.ParseUint(n, 10, 64); err != nil {
+		return result, fmt.Errorf("unexpected reply %v: %w", value, err)
+	}
+	short, _ := parts[2].(int64)
+	result.Short = short == 1
+	for _, part := range parts[3:] {
+		node, _ := part.(string)
+		result.Nodes = append(result.Nodes, node)
+	}
+	return result, nil
+}
+
+// Stamps runs a script that returns a stamp as Change does. One failed call fails them all.
+func (c *Client) Stamps(ctx context.Context, script *Script, calls []Call) ([]Stamp, error) {
+	replies, err := c.Change(ctx, script, calls)
+	if err != nil {
+		return nil, err
+	}
+	stamps := make([]Stamp, len(replies))
+	for i, reply := range replies {
+		if stamps[i], err = parseStamp(reply); err != nil {
+			return nil, fmt.Errorf("%s of %s: %w", script.Name, calls[i].Keys[0], err)
+		}
+	}
+	return stamps, nil
+}
+
+// Stamp is Stamps for one call.
+func (c *Client) Stamp(ctx context.Context, script *Script, call Call) (Stamp, error) {
+	stamps, err := c.Stamps(ctx, script, []Call{call})
+	if err != nil {
+		return 0, err
+	}
+	return stamps[0], nil
+}
+
+func parseStamp(reply Reply) (Stamp, error) {
+	if reply.Err != nil {
+		return 0, Unavailable(reply.Err)
+	}
+	text, _ := reply.Value.(string)
+	stamp, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("unexpected stamp %v: %w", reply.Value, err)
+	}
+	return Stamp(stamp), nil
+}
+
+// Digits prints a whole number as scripts and the values in Redis have it.
+func Digits[N ~int | ~int64 | ~uint64](n N) string {
+	if n < 0 {
+		return strconv.FormatInt(int64(n), 10)
+	}
+	return strconv.FormatUint(uint64(n), 10)
+}

@@ -1,0 +1,35 @@
+package redis
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+)
+
+//go:embed lua/lib.lua
+var libraryFile embed.FS
+
+// library stands before every script of ScriptFiles.
+var library = ScriptFiles{libraryFile}.part("lib")
+
+// ScriptFiles are the scripts of one package, which it embeds as lua/*.lua. A file whose name begins with "lib" is a part that
+// stands before scripts; every other file is a script.
+type ScriptFiles struct{ FS fs.FS }
+
+// Load makes a script of the engine's own lib.lua (the clock, the nodes of a user), the parts and lua/NAME.lua, and registers
+// it. It is for package variables: without one of the files, or with a name that another script has, it panics.
+func (f ScriptFiles) Load(name string, parts ...string) *Script {
+	texts := []string{library}
+	for _, part := range append(parts[:len(parts):len(parts)], name) {
+		texts = append(texts, f.part(part))
+	}
+	return RegisterScript(name, texts...)
+}
+
+func (f ScriptFiles) part(name string) string {
+	text, err := fs.ReadFile(f.FS, "lua/"+name+".lua")
+	if err != nil {
+		panic(fmt.Sprintf("redis: the script %s is missing: %v", name, err))
+	}
+	return string(text) + "\n"
+}
