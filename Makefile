@@ -45,13 +45,14 @@ generate: ## make Go of graph/*.graphqls, and of the schema of the bench's peer
 	go tool gqlgen generate
 	cd bench/peers/gqlgen && go tool gqlgen generate
 
-verify: ## prove that generating again changes nothing: neither Go nor the pages' assets
+verify: ## prove that generating again changes nothing, neither Go nor the pages' assets, and that official clients work
 	@before=$$(cksum $(GENERATED)); \
 	$(MAKE) --no-print-directory generate && \
 	if ! diff <(echo "$$before") <(cksum $(GENERATED)); then \
 		echo "Generating changed the files above: they were not what the schema says. Look at them and commit them."; exit 1; \
 	fi
 	web/verify.sh
+	web/contract/verify.sh
 
 web: ## make the pages' assets again from their npm packages (needs node and npm)
 	cd web && npm ci && node build.mjs

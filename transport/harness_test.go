@@ -117,8 +117,8 @@ func (w *world) shut() {
 	w.server.Close()
 	w.listener.Close()
 	synctest.Wait()
-	if stats := w.sockets.Stats(); stats.Open != 0 || stats.Operations != 0 {
-		w.Errorf("after the end: %d sockets and %d operations are left", stats.Open, stats.Operations)
+	if stats := w.sockets.Stats(); stats.Open != 0 || stats.Streams != 0 || stats.Operations != 0 {
+		w.Errorf("after the end: %d sockets, %d event streams and %d operations are left", stats.Open, stats.Streams, stats.Operations)
 	}
 	if n := w.schema.hub.count(); n != 0 {
 		w.Errorf("after the end: the hub has %d watchers left", n)

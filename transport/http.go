@@ -25,6 +25,7 @@ const (
 	smallAnswer = 16 << 10 // bytes
 
 	allowedMethods = "GET, POST, OPTIONS"
+	streamMethods  = "GET, POST, PUT, DELETE, OPTIONS" // where there are event streams
 
 	typeJSON     = "application/json"
 	typeResponse = "application/graphql-response+json"
@@ -37,6 +38,7 @@ type queries struct {
 	documents *documents
 	origins   origins
 	addresses addresses
+	sockets   *Sockets // takes the event streams; nil refuses them
 }
 
 // Supports takes everything that is no upgrade; and upgrades too when there are no sockets.
@@ -45,20 +47,16 @@ func (q *queries) Supports(*http.Request) bool { return true }
 // Do answers one request.
 func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	q.origins.grant(w, r)
-	switch {
-	case isUpgrade(r):
-		writeFault(w, http.StatusBadRequest, services.Errorf(services.Invalid, "Upgrade: this address does not take it"))
+	if status, err := q.refuses(r); err != nil {
+		if status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", q.methods())
+		}
+		writeFault(w, status, err)
 		return
-	case r.Method == http.MethodOptions:
-		w.Header().Set("Allow", allowedMethods)
+	}
+	if r.Method == http.MethodOptions {
+		w.Header().Set("Allow", q.methods())
 		w.WriteHeader(http.StatusNoContent)
-		return
-	case r.Method != http.MethodPost && r.Method != http.MethodGet:
-		w.Header().Set("Allow", allowedMethods)
-		writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: only GET, POST and OPTIONS are allowed"))
-		return
-	case !q.origins.allows(r):
-		writeFault(w, http.StatusForbidden, services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server"))
 		return
 	}
 	address := q.addresses.of(r)
@@ -66,88 +64,142 @@ func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	accepted, ok := negotiate(r.Header.Values("Accept"))
-	if !ok {
+	accepted, events := negotiate(r.Header.Values("Accept"), q.sockets != nil)
+	if accepted == "" && r.Method != http.MethodPut && r.Method != http.MethodDelete { // these answer with no response of GraphQL
 		writeFault(w, http.StatusNotAcceptable, services.Errorf(services.Invalid, "Accept: only %s and %s can be sent", typeJSON, typeResponse))
 		return
 	}
-	ctx, limit, err := q.identify(r)
+	who, err := q.identify(r)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
+	}
+	who.address = address
+	if q.sockets != nil {
+		if r.Method == http.MethodPut {
+			q.reserve(w, who, exec)
+			return
+		}
+		if token := streamToken(r); token != "" || r.Method == http.MethodDelete {
+			q.onStream(w, r, exec, who, accepted, token)
+			return
+		}
 	}
 	started := graphql.Now()
-	var params *graphql.RawParams
-	if r.Method == http.MethodGet {
-		params, err = readURL(r.URL, q.cfg.BodyLimit)
-	} else {
-		params, err = q.readBody(w, r, limit)
-	}
+	params, err := q.read(w, r, who.limit)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the request, and would end the operation too
 	params.Headers = r.Header
 	params.ReadTime = graphql.TraceTiming{Start: started, End: graphql.Now()}
-	ctx, cancel := context.WithTimeout(ctx, q.cfg.OperationTimeout)
-	defer cancel()
-	q.execute(ctx, w, r, exec, params, answering{accepted, address})
+	q.execute(w, r, exec, params, who, answering{accepted, events})
 }
 
-// identify puts the viewer into the context where there is a token, and says how long a body may be.
-func (q *queries) identify(r *http.Request) (context.Context, int64, error) {
-	ctx, limit := r.Context(), q.cfg.BodyLimit
+// refuses says what of a request's outside is wrong, and the status.
+func (q *queries) refuses(r *http.Request) (status int, err error) {
+	switch {
+	case isUpgrade(r):
+		return http.StatusBadRequest, services.Errorf(services.Invalid, "Upgrade: this address does not take it")
+	case r.Method == http.MethodOptions:
+		return 0, nil
+	case !q.takes(r.Method):
+		return http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: only %s are allowed", q.methods())
+	case !q.origins.allows(r):
+		return http.StatusForbidden, services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server")
+	}
+	return 0, nil
+}
+
+func (q *queries) takes(method string) bool {
+	switch method {
+	case http.MethodPost, http.MethodGet:
+		return true
+	case http.MethodPut, http.MethodDelete:
+		return q.sockets != nil
+	}
+	return false
+}
+
+func (q *queries) methods() string {
+	if q.sockets != nil {
+		return streamMethods
+	}
+	return allowedMethods
+}
+
+// caller is what the headers of a request say about the client.
+type caller struct {
+	ctx     context.Context // the request's; carries the viewer where there is a token
+	address string          // as addresses has it
+	expires time.Time       // of the token; zero is never
+	limit   int64           // bytes of a body
+}
+
+// identify finds the viewer where there is a token.
+func (q *queries) identify(r *http.Request) (caller, error) {
+	who := caller{ctx: r.Context(), limit: q.cfg.BodyLimit}
 	token, err := bearer(r.Header)
 	if err != nil || token == "" {
-		return ctx, limit, err
+		return who, err
 	}
-	viewer, _, err := q.cfg.Identity.Viewer(ctx, token, r.Header.Get(actAsHeader), r.Header.Get(deviceHeader))
+	viewer, expires, err := q.cfg.Identity.Viewer(who.ctx, token, r.Header.Get(actAsHeader), r.Header.Get(deviceHeader))
 	if err != nil {
-		return ctx, limit, err
+		return who, err
 	}
 	if viewer.Has(services.ScopeIngest) {
-		limit = q.cfg.IngestBodyLimit
+		who.limit = q.cfg.IngestBodyLimit
 	}
-	return services.WithViewer(ctx, viewer), limit, nil
+	who.ctx, who.expires = services.WithViewer(who.ctx, viewer), expires
+	return who, nil
 }
 
-// answering says how a client takes its answer, and where it is.
+// answering says how a client takes its answer.
 type answering struct {
 	accepted string // media type
-	address  string // as addresses has it
+	events   bool   // a subscription may be answered with an event stream
 }
 
 // execute runs one operation and writes its response.
-func (q *queries) execute(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, params *graphql.RawParams, to answering,
-) {
-	operation, price, faults := createOperation(ctx, exec, q.documents, params)
+func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, params *graphql.RawParams, who caller, to answering) {
+	operation, price, faults := createOperation(who.ctx, exec, q.documents, params)
 	if faults != nil {
-		response := exec.DispatchError(graphql.WithOperationContext(ctx, operation), withCodes(faults))
+		response := exec.DispatchError(graphql.WithOperationContext(who.ctx, operation), withCodes(faults))
 		q.respond(w, to.accepted, response)
 		return
 	}
-	switch kind := operation.Operation.Operation; {
-	case kind == ast.Subscription:
-		writeFault(w, http.StatusBadRequest, services.Errorf(services.Invalid, "operation: a subscription needs a WebSocket"))
+	kind := operation.Operation.Operation
+	switch {
+	case kind == ast.Subscription && !to.events:
+		writeFault(w, http.StatusBadRequest, services.Errorf(services.Invalid, "operation: a subscription needs a WebSocket, or Accept: %s", typeEvents))
 		return
 	case kind == ast.Mutation && r.Method == http.MethodGet:
-		w.Header().Set("Allow", http.MethodPost)
-		writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: a mutation needs POST"))
+		refuseMutation(w)
 		return
 	}
-	if err := q.cfg.Limits.Operation(ctx, to.address, operation, price); err != nil {
+	if err := q.cfg.Limits.Operation(who.ctx, who.address, operation, price); err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
+	if kind == ast.Subscription {
+		q.subscribe(w, r, exec, who, operation)
+		return
+	}
+	ctx, cancel := context.WithTimeout(who.ctx, q.cfg.OperationTimeout)
+	defer cancel()
 	next, ctx := exec.DispatchOperation(ctx, operation)
 	response := next(ctx)
 	if response == nil { // the context ended before the first field
 		response = exec.DispatchError(ctx, asList(services.Errorf(services.Unavailable,
 			"operation: not done within %v, try again later", q.cfg.OperationTimeout)))
 	}
-	q.respond(w, to.accepted, bounded(operation.Operation.Operation, response, q.cfg.AnswerLimit))
+	q.respond(w, to.accepted, bounded(kind, response, q.cfg.AnswerLimit))
+}
+
+// refuseMutation answers a mutation by GET.
+func refuseMutation(w http.ResponseWriter) {
+	w.Header().Set("Allow", http.MethodPost)
+	writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: a mutation needs POST"))
 }
 
 // respond writes a response within the write timeout. Small ones fit into the connection's buffer: they never wait, and
@@ -156,7 +208,24 @@ func (q *queries) respond(w http.ResponseWriter, accepted string, response *grap
 	if len(response.Data) > smallAnswer {
 		_ = http.NewResponseController(w).SetWriteDeadline(deadline(q.cfg.WriteTimeout)) // not every writer has one
 	}
+	if accepted == typeEvents {
+		writeEvents(w, response)
+		return
+	}
 	writeResponse(w, accepted, response)
+}
+
+// read reads the request's parameters.
+func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (params *graphql.RawParams, err error) {
+	if r.Method == http.MethodGet {
+		params, err = readURL(r.URL, q.cfg.BodyLimit)
+	} else {
+		params, err = q.readBody(w, r, limit)
+	}
+	if err == nil {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the request, and would end the operation too
+	}
+	return params, err
 }
 
 // readBody reads a POST.
@@ -279,13 +348,14 @@ func isNull(text []byte) bool {
 	return len(text) == 0 || string(text) == "null"
 }
 
-// negotiate picks what to answer with: of the two that we can send the one that the client likes better, and
-// plain JSON when it likes both or says nothing.
-func negotiate(accept []string) (string, bool) {
+// negotiate picks what to answer with: of what we can send the media type that the client likes best, and plain JSON when
+// it likes both or says nothing; "" is none. Event streams are among them where the server has them, and events says
+// that the client takes one.
+func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
-		return typeJSON, true
+		return typeJSON, false
 	}
-	best, chosen := 0.0, ""
+	best := 0.0
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		media, details, err := mime.ParseMediaType(strings.TrimSpace(part))
 		if err != nil {
@@ -301,6 +371,11 @@ func negotiate(accept []string) (string, bool) {
 		case "*/*", "application/*", typeJSON:
 			media = typeJSON
 		case typeResponse:
+		case typeEvents:
+			if !hasEvents {
+				continue
+			}
+			events = events || quality > 0
 		default:
 			continue
 		}
@@ -308,5 +383,5 @@ func negotiate(accept []string) (string, bool) {
 			best, chosen = quality, media
 		}
 	}
-	return chosen, chosen != ""
+	return chosen, events
 }

@@ -257,12 +257,25 @@ func TestNegotiate(t *testing.T) {
 		typeJSON + ", " + typeResponse: typeJSON, typeResponse + ", " + typeJSON: typeResponse, "nonsense;;, " + typeJSON: typeJSON,
 		"application/json;q=x": "",
 	} {
-		if got, ok := negotiate([]string{accept}); got != want || ok != (want != "") {
-			t.Errorf("%q: %q %v, want %q", accept, got, ok, want)
+		for _, hasEvents := range []bool{false, true} {
+			if got, events := negotiate([]string{accept}, hasEvents); got != want || events {
+				t.Errorf("%q: %q %v, want %q", accept, got, events, want)
+			}
 		}
 	}
-	if got, ok := negotiate(nil); got != typeJSON || !ok {
-		t.Errorf("no Accept: %q %v", got, ok)
+	for accept, want := range map[string]string{
+		typeEvents: typeEvents, typeEvents + ";q=0": "", typeResponse + ", " + typeJSON + ", " + typeEvents + ", multipart/mixed": typeResponse,
+		typeEvents + ", */*;q=0.1": typeEvents, typeEvents + ";q=0.5, */*": typeJSON,
+	} {
+		if got, events := negotiate([]string{accept}, true); got != want || events != !strings.HasSuffix(accept, ";q=0") {
+			t.Errorf("%q: %q %v, want %q", accept, got, events, want)
+		}
+		if _, events := negotiate([]string{accept}, false); events {
+			t.Errorf("%q: event streams where there are none", accept)
+		}
+	}
+	if got, events := negotiate(nil, true); got != typeJSON || events {
+		t.Errorf("no Accept: %q %v", got, events)
 	}
 }
 

@@ -23,9 +23,9 @@ const (
 	stateAgain          // and it was woken since
 )
 
-// operation is one subscription, query or mutation on a socket.
+// operation is one subscription, query or mutation of a peer.
 type operation struct {
-	socket *socket
+	peer   *peer
 	id     string
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -41,14 +41,14 @@ type operation struct {
 	following    *operation // in the list of the workers
 }
 
-func newOperation(s *socket, id string) *operation {
-	one := &operation{socket: s, id: id}
-	one.ctx, one.cancel = context.WithCancel(s.ctx)
+func newOperation(p *peer, id string) *operation {
+	one := &operation{peer: p, id: id}
+	one.ctx, one.cancel = context.WithCancel(p.ctx)
 	one.state.Store(stateRunning)
 	return one
 }
 
-// stop ends what the resolvers do for the operation. Everyone who takes it out of its socket's list calls it.
+// stop ends what the resolvers do for the operation. Everyone who takes it out of its peer's list calls it.
 func (o *operation) stop() {
 	o.cancel()
 	o.release()
@@ -56,34 +56,51 @@ func (o *operation) stop() {
 
 func (o *operation) release() {
 	if use := o.holds.Swap(nil); use != nil {
-		o.socket.sockets.shared.release(use)
+		o.peer.sockets.shared.release(use)
 	}
 }
 
-// start parses, validates and begins, and for all but a subscription that wakes goes on to the end.
+// start prepares and runs the operation of a message.
 func (o *operation) start(params *graphql.RawParams) {
-	defer o.socket.sockets.running.Done()
-	defer o.recovered()
-	exec := o.socket.exec
-	if err := o.socket.sockets.cfg.Limits.Address(o.socket.address); err != nil {
-		o.failWith(err)
-		return
-	}
-	parsed, price, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, o.socket.sockets.documents, params)
+	parsed, faults := o.prepare(params)
 	if faults != nil {
-		response := exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults))
-		o.fail(response.Errors)
+		defer o.peer.sockets.running.Done()
+		o.fail(faults)
 		return
 	}
-	if err := o.socket.sockets.cfg.Limits.Operation(o.ctx, o.socket.address, parsed, price); err != nil {
-		o.failWith(err)
-		return
+	o.run(parsed)
+}
+
+// prepare parses, validates and charges the operation.
+func (o *operation) prepare(params *graphql.RawParams) (parsed *graphql.OperationContext, faults gqlerror.List) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			faults = o.presented(fault)
+		}
+	}()
+	exec, sockets := o.peer.exec, o.peer.sockets
+	if err := sockets.cfg.Limits.Address(o.peer.address); err != nil {
+		return nil, asList(err)
 	}
+	parsed, price, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, sockets.documents, params)
+	if faults != nil {
+		return nil, exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults)).Errors
+	}
+	if err := sockets.cfg.Limits.Operation(o.ctx, o.peer.address, parsed, price); err != nil {
+		return nil, asList(err)
+	}
+	return parsed, nil
+}
+
+// run executes an operation that was admitted, and for all but a subscription that wakes goes on to the end.
+func (o *operation) run(parsed *graphql.OperationContext) {
+	defer o.peer.sockets.running.Done()
+	defer o.recovered()
 	o.lasts = parsed.Operation.Operation == ast.Subscription
 	switch {
 	case !o.lasts:
 		o.answer(parsed)
-	case o.socket.sockets.waking[rootField(parsed)]:
+	case o.peer.sockets.waking[rootField(parsed)]:
 		o.listen(parsed)
 	default:
 		if o.dispatch(parsed) {
@@ -103,12 +120,12 @@ func rootField(parsed *graphql.OperationContext) string {
 
 // answer runs a query or a mutation.
 func (o *operation) answer(parsed *graphql.OperationContext) {
-	timeout := o.socket.sockets.cfg.OperationTimeout
+	timeout := o.peer.sockets.cfg.OperationTimeout
 	ctx, cancel := context.WithTimeout(o.ctx, timeout)
 	defer cancel()
-	next, ctx := o.socket.exec.DispatchOperation(ctx, parsed)
+	next, ctx := o.peer.exec.DispatchOperation(ctx, parsed)
 	if response := next(ctx); response != nil {
-		if o.deliver(bounded(parsed.Operation.Operation, response, o.socket.sockets.cfg.AnswerLimit)) {
+		if o.deliver(bounded(parsed.Operation.Operation, response, o.peer.sockets.cfg.AnswerLimit)) {
 			o.complete()
 		}
 		return
@@ -119,9 +136,9 @@ func (o *operation) answer(parsed *graphql.OperationContext) {
 // dispatch asks the resolver for its channel; false when the operation has ended. A resolver may take as long
 // as a query may; after that the subscription's context ends, which is what it gives up by.
 func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
-	timeout := o.socket.sockets.cfg.OperationTimeout
+	timeout := o.peer.sockets.cfg.OperationTimeout
 	timer := time.AfterFunc(timeout, o.cancel)
-	o.next, o.ctx = o.socket.exec.DispatchOperation(o.ctx, parsed)
+	o.next, o.ctx = o.peer.exec.DispatchOperation(o.ctx, parsed)
 	if timer.Stop() {
 		return true
 	}
@@ -137,7 +154,7 @@ func (o *operation) stream() {
 			o.complete()
 			return
 		}
-		if !o.deliver(bounded(ast.Subscription, response, o.socket.sockets.cfg.AnswerLimit)) {
+		if !o.deliver(bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)) {
 			return
 		}
 	}
@@ -145,7 +162,7 @@ func (o *operation) stream() {
 
 // listen starts a subscription that wakes and leaves the rest to its turns.
 func (o *operation) listen(parsed *graphql.OperationContext) {
-	sockets := o.socket.sockets
+	sockets := o.peer.sockets
 	use, held := sockets.shared.acquire(parsed)
 	if held {
 		o.holds.Store(use)
@@ -180,7 +197,7 @@ func (o *operation) wake() {
 		switch o.state.Load() {
 		case stateIdle:
 			if o.state.CompareAndSwap(stateIdle, stateRunning) {
-				o.socket.sockets.workers.submit(o)
+				o.peer.sockets.workers.submit(o)
 				return
 			}
 		case stateRunning:
@@ -199,7 +216,7 @@ func (o *operation) turn() (stay bool) {
 	if o.ctx.Err() != nil {
 		return true // the state stays: no more turns
 	}
-	workers := &o.socket.sockets.workers
+	workers := &o.peer.sockets.workers
 	event, ok := o.source.TryRecv()
 	if !ok && !event.IsValid() { // nothing yet
 		o.rest()
@@ -209,13 +226,13 @@ func (o *operation) turn() (stay bool) {
 	if ok {
 		last = o.render(frame, event)
 	} else {
-		*frame = appendComplete((*frame)[:0], o.id)
+		*frame = o.peer.line.complete((*frame)[:0], o.id)
 	}
 	workers.leave()
 	if last {
 		o.finish(*frame)
-	} else if o.ctx.Err() == nil && o.socket.send(*frame) == nil {
-		o.socket.sockets.events.Add(1)
+	} else if o.ctx.Err() == nil && o.peer.line.send(*frame) == nil {
+		o.peer.sockets.events.Add(1)
 	}
 	frames.Put(frame)
 	stay = workers.enter()
@@ -228,7 +245,7 @@ func (o *operation) turn() (stay bool) {
 // rest ends a turn, and asks for another when a wake-up came in the meantime.
 func (o *operation) rest() {
 	if !o.state.CompareAndSwap(stateRunning, stateIdle) {
-		o.socket.sockets.workers.submit(o)
+		o.peer.sockets.workers.submit(o)
 	}
 }
 
@@ -240,10 +257,10 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	*frame = (*frame)[:0]
 	defer func() {
 		if fault := recover(); fault != nil {
-			*frame, last = appendError((*frame)[:0], o.id, o.presented(fault)), true
+			*frame, last = o.peer.line.failed((*frame)[:0], o.id, o.presented(fault)), true
 		}
 	}()
-	timeout := o.socket.sockets.cfg.OperationTimeout
+	timeout := o.peer.sockets.cfg.OperationTimeout
 	timer := time.AfterFunc(timeout, o.cancel) // costs less than a context of its own
 	defer timer.Stop()
 	if !o.feed.TrySend(event) { // one that a middleware did not ask for
@@ -252,21 +269,21 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	}
 	response := o.next(o.ctx)
 	if response != nil {
-		response = bounded(ast.Subscription, response, o.socket.sockets.cfg.AnswerLimit)
+		response = bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
 	}
 	switch {
 	case o.ctx.Err() != nil: // late, or ended by the client: then nobody hears this
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
-		*frame = appendError(*frame, o.id, asList(err))
+		*frame = o.peer.line.failed(*frame, o.id, asList(err))
 		return true
 	case response == nil:
-		*frame = appendComplete(*frame, o.id)
+		*frame = o.peer.line.complete(*frame, o.id)
 		return true
 	case isRequestError(response):
-		*frame = appendError(*frame, o.id, response.Errors)
+		*frame = o.peer.line.failed(*frame, o.id, response.Errors)
 		return true
 	default:
-		*frame = appendNext(*frame, o.id, response)
+		*frame = o.peer.line.next(*frame, o.id, response)
 		return false
 	}
 }
@@ -277,30 +294,31 @@ func (o *operation) deliver(response *graphql.Response) bool {
 		o.fail(response.Errors)
 		return false
 	}
-	if o.ctx.Err() != nil || o.socket.send(appendNext(nil, o.id, response)) != nil {
+	if o.ctx.Err() != nil || o.peer.line.send(o.peer.line.next(nil, o.id, response)) != nil {
 		return false
 	}
-	o.socket.sockets.events.Add(1)
+	o.peer.sockets.events.Add(1)
 	return true
 }
 
 // complete ends the operation well.
-func (o *operation) complete() { o.finish(appendComplete(nil, o.id)) }
+func (o *operation) complete() { o.finish(o.peer.line.complete(nil, o.id)) }
 
 // fail ends the operation with errors.
-func (o *operation) fail(errors gqlerror.List) { o.finish(appendError(nil, o.id, errors)) }
+func (o *operation) fail(errors gqlerror.List) { o.finish(o.peer.line.failed(nil, o.id, errors)) }
 
 func (o *operation) failWith(err error) { o.fail(asList(err)) }
 
 // finish ends the operation with a last message, unless the client has ended it before, or it is a
 // subscription and the server is going away: then it is not over, and the client shall take it up elsewhere.
 func (o *operation) finish(last []byte) {
-	if o.lasts && o.socket.sockets.isDraining() {
+	if o.lasts && o.peer.sockets.isDraining() {
 		return
 	}
-	if o.socket.remove(o) {
+	if o.peer.remove(o) {
 		o.stop()
-		_ = o.socket.send(last) // a failure ends the socket
+		_ = o.peer.line.send(last) // a failure ends the peer
+		o.peer.line.finished()
 	}
 }
 
@@ -313,7 +331,7 @@ func (o *operation) recovered() {
 
 // presented is a panic as the server shows it.
 func (o *operation) presented(fault any) gqlerror.List {
-	if presenter, ok := o.socket.exec.(interface {
+	if presenter, ok := o.peer.exec.(interface {
 		PresentRecoveredError(ctx context.Context, err any) error
 	}); ok {
 		if shown, ok := errors.AsType[*gqlerror.Error](presenter.PresentRecoveredError(o.ctx, fault)); ok {

@@ -49,8 +49,8 @@ func (o origins) grant(w http.ResponseWriter, r *http.Request) {
 	}
 	header.Set("Access-Control-Allow-Origin", origin)
 	if r.Method == http.MethodOptions {
-		header.Set("Access-Control-Allow-Methods", allowedMethods)
-		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+actAsHeader+", "+deviceHeader)
+		header.Set("Access-Control-Allow-Methods", streamMethods)
+		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+actAsHeader+", "+deviceHeader+", "+streamTokenHeader)
 		header.Set("Access-Control-Max-Age", "600")
 	}
 }

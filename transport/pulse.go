@@ -9,16 +9,13 @@ import (
 
 // tick does what is due: the end of the wait for connection_init, the end of the token, a ping.
 func (s *socket) tick() {
-	now := s.sockets.cfg.Clock.Now()
 	s.mu.Lock()
-	waiting := !s.acked
-	expired := !s.expires.IsZero() && !now.Before(s.expires)
-	ping := s.acked && !expired && !s.closing && !now.Before(s.nextPing)
-	if ping {
-		s.nextPing = now.Add(jittered(s.sockets.cfg.PingInterval))
-	}
-	if !waiting && !expired && !s.closing {
-		s.schedule()
+	waiting, closing := !s.acked, s.closing
+	var expired, ping bool
+	if !waiting && !closing {
+		if expired, ping = s.due(); !expired {
+			s.schedule()
+		}
 	}
 	s.mu.Unlock()
 	switch {
@@ -33,13 +30,7 @@ func (s *socket) tick() {
 }
 
 // schedule sets the timer to what is due next. The lock is held.
-func (s *socket) schedule() {
-	due := s.nextPing
-	if !s.expires.IsZero() && s.expires.Before(due) {
-		due = s.expires
-	}
-	s.timer.Reset(max(due.Sub(s.sockets.cfg.Clock.Now()), 0))
-}
+func (s *socket) schedule() { s.timer.Reset(s.untilDue()) }
 
 // jittered is an interval give or take a tenth, so that sockets that came together do not go on in step.
 func jittered(interval time.Duration) time.Duration {

@@ -36,6 +36,10 @@ func statusOf(err error) int {
 		return http.StatusUnauthorized
 	case services.Forbidden:
 		return http.StatusForbidden
+	case services.NotFound:
+		return http.StatusNotFound
+	case services.Conflict:
+		return http.StatusConflict
 	case services.RateLimited:
 		return http.StatusTooManyRequests
 	case services.Unavailable:

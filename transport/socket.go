@@ -13,6 +13,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/gorilla/websocket"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tidings/services"
 )
@@ -23,28 +24,17 @@ const (
 	maxReason   = 123             // bytes of a close reason, as the protocol has it
 )
 
-// socket is one client. Its goroutine reads; whoever has something to say writes under the lock write.
+// socket is a peer's WebSocket. Its goroutine reads; whatever has something to say writes under the lock write.
 type socket struct {
-	sockets *Sockets
-	conn    *websocket.Conn
-	exec    graphql.GraphExecutor
-	ctx     context.Context // carries the viewer once he is known; never ends: each operation has an end of its own
+	peer
+	conn *websocket.Conn
 
 	allowance float64   // messages that may come now; of the reading goroutine alone
 	counted   time.Time // when it was last reckoned
 	upgrade   *upgrade  // what the upgrade said, until connection_init
-	address   string    // under which the client is counted
-	holder    string    // the user under whom the socket is counted; "" for none; of the reading goroutine alone
 
-	write sync.Mutex // held for one message
-
-	mu         sync.Mutex
-	timer      *time.Timer
-	acked      bool
-	closing    bool
-	expires    time.Time // of the token; zero is never
-	nextPing   time.Time
-	operations []*operation // few: a list is smaller and faster than a map
+	timer *time.Timer // guarded by mu, as is acked
+	acked bool
 }
 
 // upgrade is what the headers of the upgrade say about the viewer. A browser cannot set them; others can.
@@ -56,7 +46,8 @@ type upgrade struct {
 }
 
 func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
-	s := &socket{sockets: owner, conn: conn, exec: exec, address: address, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
+	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, conn: conn, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
+	s.line = s
 	s.upgrade = &upgrade{actAs: header.Get(actAsHeader), device: header.Get(deviceHeader)}
 	s.upgrade.token, s.upgrade.authorization = bearer(header)
 	// The request's own context ends when its handler returns, and holds the whole request.
@@ -72,13 +63,13 @@ func (s *Sockets) burst() float64 { return float64(s.cfg.Subscriptions + s.cfg.M
 
 // start begins to read.
 func (s *socket) start() {
-	welcome := s.sockets.add(s)
+	welcome := s.sockets.add(&s.peer)
 	s.mu.Lock()
 	s.timer = time.AfterFunc(s.sockets.cfg.InitTimeout, s.tick)
 	s.mu.Unlock()
 	go s.read()
 	if !welcome {
-		s.close(websocket.CloseServiceRestart, "the server restarts, connect again")
+		s.restart()
 	} else if s.conn.Subprotocol() != protocol {
 		s.close(closeSubprotocol, "the subprotocol must be "+protocol)
 	}
@@ -180,23 +171,6 @@ func (s *socket) init(payload map[string]any) {
 	_ = s.send(append(appendHead(nil, messageAck, ""), '}'))
 }
 
-// admit counts the socket among its user's, or answers RATE_LIMITED. Whoever acts for nobody is the host application,
-// which is not counted.
-func (s *socket) admit(viewer services.Viewer) error {
-	if err := s.sockets.cfg.Limits.Socket(viewer); err != nil {
-		return err
-	}
-	if viewer.Key != "" {
-		if !s.sockets.perUser.enter(viewer.Key) {
-			return services.Errorf(services.RateLimited, "connection_init: up to %d sockets of one user are allowed at a time", s.sockets.cfg.PerUser)
-		}
-		s.holder = viewer.Key
-	}
-	s.ctx = services.WithViewer(s.ctx, viewer)
-	s.sockets.devices.arrive(viewer)
-	return nil
-}
-
 func closeCodeOf(err error) int {
 	switch services.CodeOf(err) {
 	case services.RateLimited:
@@ -214,78 +188,40 @@ func closeCodeOf(err error) int {
 
 // subscribe starts an operation, of whichever kind.
 func (s *socket) subscribe(read message) {
-	limit := s.sockets.cfg.Subscriptions
-	one := newOperation(s, read.id)
 	s.mu.Lock()
-	ready, twice, full := s.acked, s.index(read.id) >= 0, len(s.operations) >= limit
-	if ready && !twice && !full && !s.closing {
-		s.operations = append(s.operations, one)
-		s.sockets.operations.Add(1)
-		s.sockets.running.Add(1) // the socket itself is counted: it is not zero
-	}
-	closing := s.closing
+	ready := s.acked
 	s.mu.Unlock()
-	switch {
-	case !ready:
+	if !ready {
 		s.close(closeUnauthorized, "subscribe: connection_init has to be acknowledged before")
-	case twice:
-		s.close(closeDuplicate, "subscribe: the id is in use")
-	case full:
-		one.cancel()
-		_ = s.send(appendError(nil, read.id, asList(services.Errorf(services.Conflict,
-			"subscribe: up to %d operations at a time are allowed on a socket", limit))))
-	case closing:
-		one.cancel()
-	default:
+		return
+	}
+	one := newOperation(&s.peer, read.id)
+	switch s.begin(one) {
+	case hurdleNone:
 		go one.start(read.params)
+	case hurdleTwice:
+		s.close(closeDuplicate, "subscribe: the id is in use")
+	case hurdleFull:
+		one.cancel()
+		_ = s.send(appendError(nil, read.id, asList(s.tooMany())))
+	case hurdleClosing:
+		one.cancel()
 	}
 }
 
-// index finds an operation in the list; -1 is none. The lock is held.
-func (s *socket) index(id string) int {
-	for i, one := range s.operations {
-		if one.id == id {
-			return i
-		}
-	}
-	return -1
+// The messages of graphql-transport-ws.
+func (s *socket) next(to []byte, id string, response *graphql.Response) []byte {
+	return appendNext(to, id, response)
 }
-
-// take removes an operation by its id, so that the id is free again; nil when there is none.
-func (s *socket) take(id string) *operation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.index(id)
-	if i < 0 {
-		return nil
-	}
-	one := s.operations[i]
-	s.drop(i)
-	return one
+func (s *socket) failed(to []byte, id string, errors gqlerror.List) []byte {
+	return appendError(to, id, errors)
 }
+func (s *socket) complete(to []byte, id string) []byte { return appendComplete(to, id) }
 
-// remove takes this very operation out of the list. Whoever gets true may say that it ended.
-func (s *socket) remove(one *operation) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.index(one.id)
-	if i < 0 || s.operations[i] != one { // the id may already be another's
-		return false
-	}
-	s.drop(i)
-	return true
-}
+// finished does nothing: a socket outlives its operations.
+func (s *socket) finished() {}
 
-func (s *socket) drop(i int) {
-	last := len(s.operations) - 1
-	s.operations[i] = s.operations[last]
-	s.operations[last] = nil
-	s.operations = s.operations[:last]
-	s.sockets.operations.Add(-1)
-}
-
-// send writes one message and waits until the client's side has taken it, at most the write deadline. A
-// message that cannot be written ends the socket; on one that is closing it is left out.
+// send writes one message: see line.
 func (s *socket) send(text []byte) error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -322,35 +258,23 @@ func (s *socket) cut() {
 	_ = s.conn.Close()
 }
 
-// shut ends all operations, and lets nothing more begin; true for whoever came first.
+// shut ends all operations, and lets nothing more begin; true for the first caller.
 func (s *socket) shut() bool {
 	s.mu.Lock()
-	first := !s.closing
-	s.closing = true
 	s.timer.Stop()
-	stopped := s.operations
-	s.operations = nil
-	s.sockets.operations.Add(int64(-len(stopped)))
 	s.mu.Unlock()
-	for _, one := range stopped {
-		one.stop()
-	}
-	return first
+	return s.peer.shut()
+}
+
+// restart closes the socket because the server goes away.
+func (s *socket) restart() {
+	s.close(websocket.CloseServiceRestart, "the server restarts, connect again") // may wait for a slow reader
 }
 
 // end is the last of a socket.
 func (s *socket) end() {
 	s.cut()
-	if viewer, err := services.ViewerFrom(s.ctx); err == nil && s.sockets.devices.depart(viewer) && s.sockets.cfg.Gone != nil && !s.sockets.isDraining() {
-		s.sockets.cfg.Gone(viewer)
-	}
-	s.sockets.remove(s)
-}
-
-func (s *socket) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
+	s.gone()
 }
 
 // shorten cuts a close reason to what a close frame can hold.

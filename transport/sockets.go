@@ -83,8 +83,9 @@ const (
 	drainStep = 10 * time.Millisecond // sockets are closed in groups this far apart
 )
 
-// Sockets serves graphql-transport-ws to the letter. It starts no goroutine of its own: each socket has one,
-// which ends with it. It is safe for concurrent use.
+// Sockets serves graphql-transport-ws to the letter, and keeps the event streams of GraphQL over SSE beside its sockets: both
+// have the same limits, hub and workers. It starts no goroutine of its own: each socket has one, which ends with it. It is
+// safe for concurrent use.
 type Sockets struct {
 	cfg       SocketConfig
 	documents *documents // of the handler that they are in
@@ -99,23 +100,27 @@ type Sockets struct {
 	perUser    occupancy
 	perAddress occupancy
 
+	base context.Context // of every event stream, as of every socket: without end, and without a viewer
+
 	mu       sync.Mutex
-	open     map[*socket]struct{}
+	open     map[*peer]struct{}
+	reserved map[string]*stream // event streams of the single connection mode, by token
 	draining bool
 	running  sync.WaitGroup // sockets, and the starts of their operations
 
-	operations                    atomic.Int64
+	operations, streaming         atomic.Int64
 	opened, refused, events, slow atomic.Uint64
 }
 
-// SocketStats counts what the sockets did since the start.
+// SocketStats counts what sockets and event streams did since the start.
 type SocketStats struct {
 	Open       int    // sockets now
+	Streams    int    // event streams now, reserved ones included
 	Operations int    // subscriptions, queries and mutations under way now
-	Opened     uint64 // sockets ever
-	Refused    uint64 // upgrades refused
+	Opened     uint64 // sockets and event streams ever
+	Refused    uint64 // upgrades and event streams refused
 	Events     uint64 // next messages written
-	Slow       uint64 // sockets cut off because they did not read in time
+	Slow       uint64 // sockets and event streams cut off because they were not read in time
 }
 
 // NewSockets makes the transport for Config.Sockets. It starts nothing.
@@ -124,7 +129,7 @@ func NewSockets(cfg SocketConfig) *Sockets {
 	sockets := &Sockets{
 		cfg: cfg, waking: make(map[string]bool), origins: newOrigins(cfg.Origins), addresses: addresses{cfg.Proxies},
 		perUser: occupancy{limit: cfg.PerUser}, perAddress: occupancy{limit: cfg.PerAddress},
-		open: make(map[*socket]struct{}), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))},
+		open: make(map[*peer]struct{}), reserved: make(map[string]*stream), base: context.Background(), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))},
 		upgrader: websocket.Upgrader{
 			HandshakeTimeout: cfg.WriteTimeout, Subprotocols: []string{protocol},
 			ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, WriteBufferPool: &sync.Pool{},
@@ -160,9 +165,7 @@ func (s *Sockets) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 	}
 	if closed := s.closed(); closed != "" {
 		s.refused.Add(1)
-		writeFault(w, http.StatusServiceUnavailable, &services.Error{
-			Code: services.Unavailable, RetryAfter: time.Second, Message: "socket: the server is " + closed + ", connect again",
-		})
+		writeFault(w, http.StatusServiceUnavailable, goingAway(closed))
 		return
 	}
 	address := s.addresses.of(r)
@@ -191,13 +194,25 @@ func (s *Sockets) closed() string {
 	return ""
 }
 
+// goingAway refuses a connection because the server is closed.
+func goingAway(closed string) error {
+	return &services.Error{
+		Code: services.Unavailable, RetryAfter: time.Second, Message: "socket: the server is " + closed + ", connect again",
+	}
+}
+
+// fullAddress refuses a connection of an address that has as many as it may.
+func (s *Sockets) fullAddress() error {
+	return services.Errorf(services.RateLimited, "socket: up to %d sockets and event streams of one address are allowed at a time", s.cfg.PerAddress)
+}
+
 // admit counts a socket of an address, or answers RATE_LIMITED.
 func (s *Sockets) admit(address string) error {
 	if err := s.cfg.Limits.Address(address); err != nil {
 		return err
 	}
 	if !s.perAddress.enter(address) {
-		return services.Errorf(services.RateLimited, "socket: up to %d from one address are allowed at a time", s.cfg.PerAddress)
+		return s.fullAddress()
 	}
 	return nil
 }
@@ -210,22 +225,22 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(h.ResponseWriter).Hijack()
 }
 
-// Drain refuses new upgrades with 503 and closes every socket with 1012, spread evenly over that time so that
+// Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream, spread evenly over that time so that
 // the clients do not come back all at once. It returns when all are gone; when ctx ends first, the rest are cut
 // off. Draining twice is the same as once.
 func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	s.mu.Lock()
 	s.draining = true
-	sockets := make([]*socket, 0, len(s.open))
-	for socket := range s.open {
-		sockets = append(sockets, socket)
+	peers := make([]line, 0, len(s.open))
+	for one := range s.open {
+		peers = append(peers, one.line)
 	}
 	s.mu.Unlock()
 
 	ticker := time.NewTicker(drainStep)
 	defer ticker.Stop()
 	began := time.Now()
-	closeSpread(ctx, sockets, ticker.C, func() float64 { return float64(time.Since(began)) / float64(max(spread, 1)) })
+	closeSpread(ctx, peers, ticker.C, func() float64 { return float64(time.Since(began)) / float64(max(spread, 1)) })
 	gone := make(chan struct{})
 	go func() {
 		s.running.Wait()
@@ -234,24 +249,24 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	select {
 	case <-gone:
 	case <-ctx.Done():
-		for _, one := range sockets {
+		for _, one := range peers {
 			one.cut()
 		}
 	}
 }
 
-// closeSpread closes sockets with 1012, at each tick as many as are due by then: a machine that is busy loses ticks, and time
+// closeSpread asks peers to connect again, at each tick as many as are due by then: a machine that is busy loses ticks, and time
 // goes on. passed is the part of the time that has passed. When ctx ends the rest are closed at once.
-func closeSpread(ctx context.Context, sockets []*socket, ticks <-chan time.Time, passed func() float64) {
-	for from := 0; from < len(sockets); {
-		to := len(sockets)
+func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, passed func() float64) {
+	for from := 0; from < len(peers); {
+		to := len(peers)
 		if part := passed(); part < 1 && ctx.Err() == nil {
-			to = max(from, int(float64(len(sockets))*part))
+			to = max(from, int(float64(len(peers))*part))
 		}
-		for _, one := range sockets[from:to] {
-			go one.close(websocket.CloseServiceRestart, "the server restarts, connect again") // may wait for a slow reader
+		for _, one := range peers[from:to] {
+			go one.restart() // may wait for a slow reader
 		}
-		if from = to; from == len(sockets) {
+		if from = to; from == len(peers) {
 			return
 		}
 		select {
@@ -264,16 +279,16 @@ func closeSpread(ctx context.Context, sockets []*socket, ticks <-chan time.Time,
 // Stats says how many sockets there are and what they did.
 func (s *Sockets) Stats() SocketStats {
 	s.mu.Lock()
-	open := len(s.open)
+	open, streams := len(s.open), int(s.streaming.Load())
 	s.mu.Unlock()
 	return SocketStats{
-		Open: open, Operations: int(s.operations.Load()), Opened: s.opened.Load(),
+		Open: open - streams, Streams: streams, Operations: int(s.operations.Load()), Opened: s.opened.Load(),
 		Refused: s.refused.Load(), Events: s.events.Load(), Slow: s.slow.Load(),
 	}
 }
 
-// add takes a socket in; false while draining.
-func (s *Sockets) add(one *socket) bool {
+// add takes a peer in; false while draining.
+func (s *Sockets) add(one *peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opened.Add(1)
@@ -282,7 +297,7 @@ func (s *Sockets) add(one *socket) bool {
 	return !s.draining
 }
 
-func (s *Sockets) remove(one *socket) {
+func (s *Sockets) remove(one *peer) {
 	s.mu.Lock()
 	delete(s.open, one)
 	s.mu.Unlock()

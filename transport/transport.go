@@ -1,4 +1,4 @@
-// Package transport is GraphQL over HTTP and over WebSocket (gorilla), our own; and who it is that asks.
+// Package transport is GraphQL over HTTP, over WebSocket (gorilla) and over event streams (SSE), our own; and who it is that asks.
 //
 // It guarantees: no resolver runs before the token, the origin, the size and the form of a request were
 // checked, and no request of any form is dear to refuse; no error repeats more than 100 bytes of what the client
@@ -7,7 +7,8 @@
 //
 // On failure: a request that cannot be understood gets an error with a code and nothing is executed. A socket
 // that does not take its frames within the write deadline is cut off, and its client, which comes back, is
-// told the full state. When the server drains, sockets are closed with 1012 and new ones are refused.
+// told the full state. When the server drains, sockets are closed with 1012, event streams end after a time to come back, and
+// new ones are refused.
 package transport
 
 import (
@@ -27,7 +28,7 @@ import (
 type Config struct {
 	Schema   graphql.ExecutableSchema
 	Identity *Identity
-	// Sockets takes the WebSocket upgrades; nil refuses them with 400.
+	// Sockets takes the WebSocket upgrades and the event streams; nil refuses them with 400.
 	Sockets *Sockets
 
 	// ErrorPresenter turns an error of a resolver into what the client sees; nil is gqlgen's own.
@@ -82,8 +83,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Handler serves GraphQL: queries and mutations by POST, queries by GET, everything by WebSocket. It answers
-// OPTIONS, and any other method with 405. It does not look at the path.
+// Handler serves GraphQL: queries and mutations by POST, queries by GET, everything by WebSocket and, as event streams, by
+// both modes of the GraphQL over SSE protocol. It answers OPTIONS, and any other method with 405. It does not look at the path.
 func Handler(cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	documents := newDocuments(cfg)
@@ -106,7 +107,7 @@ func Handler(cfg Config) http.Handler {
 		cfg.Sockets.documents = documents
 		server.AddTransport(cfg.Sockets)
 	}
-	server.AddTransport(&queries{cfg: cfg, documents: documents, origins: newOrigins(cfg.Origins), addresses: addresses{cfg.Proxies}})
+	server.AddTransport(&queries{cfg: cfg, documents: documents, origins: newOrigins(cfg.Origins), addresses: addresses{cfg.Proxies}, sockets: cfg.Sockets})
 	return server
 }
 

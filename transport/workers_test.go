@@ -14,7 +14,9 @@ import (
 // idleOperation is one whose channel a test fills; what it would write goes nowhere, because its socket is closing.
 func idleOperation(sockets *Sockets, next graphql.ResponseHandler) (*operation, chan int) {
 	channel := make(chan int, 1)
-	one := &operation{socket: &socket{sockets: sockets, closing: true}, id: "1", next: next}
+	silent := &socket{peer: peer{sockets: sockets, closing: true}}
+	silent.line = silent
+	one := &operation{peer: &silent.peer, id: "1", next: next}
 	one.ctx, one.cancel = context.WithCancel(context.Background())
 	one.tap((<-chan int)(channel))
 	return one, channel

@@ -53,13 +53,13 @@ type Config struct {
 	AnswerDeadline        time.Duration `default:"30s" placeholder:"DURATION" min:"100ms" max:"10m" help:"how long a client may take for one answer before it is cut off"`
 	ConnectionsPerAddress int           `default:"3000" placeholder:"COUNT" min:"0" max:"1000000" help:"how many connections one address may hold, sockets among them; 0: any number; not for trusted proxies, and not in development mode"`
 
-	SocketSubscriptions int           `group:"Sockets, rates and the drain:" default:"20" placeholder:"COUNT" min:"1" max:"1000" help:"how many subscriptions one socket may hold"`
-	SocketWriteDeadline time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"1m" help:"how long a socket may take for one message before it is cut off"`
-	SocketsPerUser      int           `default:"50" placeholder:"COUNT" min:"0" max:"1000000" help:"how many sockets one user may have open on this node; 0: any number"`
-	SocketsPerAddress   int           `default:"2000" placeholder:"COUNT" min:"0" max:"1000000" help:"how many sockets one address may have open on this node; 0: any number; behind a proxy set --trusted-proxies, or all clients share one address"`
+	SocketSubscriptions int           `group:"Sockets, rates and the drain:" default:"20" placeholder:"COUNT" min:"1" max:"1000" help:"how many subscriptions one socket or event stream may hold"`
+	SocketWriteDeadline time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"1m" help:"how long a socket or an event stream may take for one message before it is cut off"`
+	SocketsPerUser      int           `default:"50" placeholder:"COUNT" min:"0" max:"1000000" help:"how many sockets and event streams one user may have open on this node; 0: any number"`
+	SocketsPerAddress   int           `default:"2000" placeholder:"COUNT" min:"0" max:"1000000" help:"how many sockets and event streams one address may have open on this node; 0: any number; behind a proxy set --trusted-proxies, or all clients share one address"`
 	RateLimits          []string      `placeholder:"LIST" help:"how much one user, host application or address may ask for a minute, on all nodes together: WRITES=600,FOLLOWS=120; 0 is without limit, and off alone removes all; docs/limits.md lists the budgets and their defaults"`
 	TrustedProxies      []string      `placeholder:"LIST" help:"addresses and networks (10.0.0.0/8) of proxies before this server: of a request from one of them the client is the last other address in X-Forwarded-For; empty: no such header is read"`
-	Drain               time.Duration `default:"8s" placeholder:"DURATION" min:"0s" max:"12s" help:"over how long the sockets are closed after SIGTERM; the process is gone within 15 s"`
+	Drain               time.Duration `default:"8s" placeholder:"DURATION" min:"0s" max:"12s" help:"over how long sockets and event streams are closed after SIGTERM; the process is gone within 15 s"`
 
 	Workers          int           `group:"Features and background work:" default:"4" placeholder:"COUNT" min:"1" max:"256" help:"how many workers carry facts into feeds and badges"`
 	ActiveFor        time.Duration `default:"720h" placeholder:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis keeps nothing of them until they return; until an admin sets another number"`

@@ -281,7 +281,8 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	var failure error
 	select {
 	case <-ctx.Done():
-		s.Log.Info("draining", "sockets", s.sockets.Stats().Open)
+		open := s.sockets.Stats()
+		s.Log.Info("draining", "sockets", open.Open, "event streams", open.Streams)
 	case failure = <-failed:
 	}
 	s.Ready.Set(false)

@@ -1,0 +1,238 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+const (
+	typeEvents = "text/event-stream"
+
+	reservedFor = 10 * time.Second // a reservation must be used within this
+
+	// A client that is sent away comes back after retryLeast and up to retrySpread more.
+	retryLeast  = time.Second
+	retrySpread = 2 * time.Second
+)
+
+// keepAlive is a comment: clients drop it, and proxies see that the connection is used.
+var keepAlive = []byte(":\n\n")
+
+// stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. The goroutine of its request waits;
+// whatever has something to say writes under the lock write. A stream that is only reserved has no request yet: its messages
+// wait for one.
+type stream struct {
+	peer
+	token string // of the reservation; "" with distinct connections
+
+	connected chan struct{} // closed when the request is there
+	ended     chan struct{} // closed when nothing more is written
+
+	response http.ResponseWriter // as control, set before connected is closed
+	control  *http.ResponseController
+
+	timer *time.Timer // ends a reservation; nil with distinct connections
+	taken bool        // guarded by mu: a request, or the end of the reservation, has taken the stream, and must leave
+	left  bool        // guarded by mu: the request has returned
+}
+
+var errEnded = errors.New("the event stream has ended")
+
+// connect makes the request's response the stream; false when the stream has one already or has ended.
+func (s *stream) connect(w http.ResponseWriter) bool {
+	if !s.claim(true) {
+		return false
+	}
+	header := w.Header()
+	header.Set("Content-Type", typeEvents+"; charset=utf-8")
+	header.Set("Cache-Control", "no-store, no-transform")
+	header.Set("X-Accel-Buffering", "no") // a proxy must not collect events
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	s.response, s.control = w, http.NewResponseController(w)
+	s.write.Lock()
+	_ = s.put(keepAlive, s.sockets.cfg.WriteTimeout) // some browsers report an open stream only after its first bytes
+	s.write.Unlock()
+	close(s.connected)
+	return true
+}
+
+// claim takes the stream, for a request or at its end; false when something else has.
+func (s *stream) claim(request bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken || request && s.closing {
+		return false
+	}
+	s.taken = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.nextPing = s.sockets.cfg.Clock.Now().Add(jittered(s.sockets.cfg.PingInterval))
+	return true
+}
+
+// serve waits until the stream or its request ends, and keeps the connection alive until then.
+func (s *stream) serve(ctx context.Context) {
+	defer s.leave()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.close(nil)
+		case <-s.ended:
+			s.write.Lock() // nothing is being written any more
+			defer s.write.Unlock()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.left = true
+			return
+		case <-timer.C:
+			s.mu.Lock()
+			expired, ping := s.due()
+			timer.Reset(s.untilDue())
+			s.mu.Unlock()
+			if expired {
+				s.close(retry())
+			} else if ping && s.write.TryLock() { // a message that is being written is as good
+				_ = s.put(keepAlive, s.sockets.cfg.WriteTimeout)
+				s.write.Unlock()
+			}
+		}
+	}
+}
+
+// send writes one message: see line.
+func (s *stream) send(text []byte) error {
+	select {
+	case <-s.connected:
+	case <-s.ended:
+		return errEnded
+	}
+	s.write.Lock()
+	defer s.write.Unlock()
+	if s.isClosing() {
+		return errEnded
+	}
+	return s.put(text, s.sockets.cfg.WriteTimeout)
+}
+
+// put writes, and cuts the stream off where that fails. The lock write is held, and the request has not returned.
+func (s *stream) put(text []byte, within time.Duration) error {
+	_ = s.control.SetWriteDeadline(deadline(within)) // not every writer has one
+	_, err := s.response.Write(text)
+	if err == nil {
+		err = s.control.Flush()
+	}
+	if err != nil {
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			s.sockets.slow.Add(1)
+		}
+		s.cut()
+	}
+	return err
+}
+
+// close ends the stream, once, after a last word where that is not nil.
+func (s *stream) close(last []byte) {
+	if !s.shut() {
+		return
+	}
+	if last != nil && s.isConnected() {
+		s.write.Lock()
+		_ = s.put(last, controlTime)
+		s.write.Unlock()
+	}
+	close(s.ended)
+	if s.claim(false) {
+		s.leave()
+	}
+}
+
+func (s *stream) isConnected() bool {
+	select {
+	case <-s.connected:
+		return true
+	default:
+		return false
+	}
+}
+
+// leave is the last of a stream.
+func (s *stream) leave() {
+	s.sockets.forget(s)
+	s.gone()
+}
+
+// finished ends a stream that was for one operation.
+func (s *stream) finished() {
+	if s.token == "" {
+		s.close(nil)
+	}
+}
+
+// restart tells the client when to connect again, and closes the stream.
+func (s *stream) restart() { s.close(retry()) }
+
+// cut ends the stream, and a write that is under way.
+func (s *stream) cut() {
+	s.close(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.left && s.isConnected() {
+		_ = s.control.SetWriteDeadline(time.Unix(1, 0)) // not every writer has one
+	}
+}
+
+// retry is the field that tells a browser when to connect again.
+func retry() []byte {
+	after := retryLeast + rand.N(retrySpread)
+	return append(strconv.AppendInt([]byte("retry: "), after.Milliseconds(), 10), "\n\n"...)
+}
+
+// next appends an event with a response.
+func (s *stream) next(to []byte, id string, response *graphql.Response) []byte {
+	to = append(to, "event: next\ndata: "...)
+	from := len(to)
+	if s.token == "" {
+		to = appendResponse(to, response)
+	} else {
+		to = appendText(append(to, `{"id":`...), id)
+		to = append(appendResponse(append(to, `,"payload":`...), response), '}')
+	}
+	oneLine(to[from:])
+	return append(to, "\n\n"...)
+}
+
+// failed appends the errors as a last response: the protocol has no other place for them.
+func (s *stream) failed(to []byte, id string, list gqlerror.List) []byte {
+	return s.complete(s.next(to, id, &graphql.Response{Errors: list}), id)
+}
+
+// complete appends the event that ends an operation. Its data is never absent, or a browser would drop the event.
+func (s *stream) complete(to []byte, id string) []byte {
+	to = append(to, "event: complete\ndata: "...)
+	if s.token != "" {
+		to = append(appendText(append(to, `{"id":`...), id), '}')
+	}
+	return append(to, "\n\n"...)
+}
+
+// oneLine makes spaces of the line breaks in a JSON text: they stand between its parts, and an event would end at them.
+func oneLine(text []byte) {
+	for _, char := range []byte("\n\r") {
+		for at := bytes.IndexByte(text, char); at >= 0; at = bytes.IndexByte(text, char) {
+			text[at] = ' '
+		}
+	}
+}

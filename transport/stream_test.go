@@ -1,0 +1,247 @@
+package transport
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidings/services"
+)
+
+// A subscription, a query and a mutation have an event stream each, which ends with them.
+func TestDistinctConnections(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		e := w.distinct("alice", "subscription { ticks }")
+		synctest.Wait()
+		w.schema.hub.publish(1)
+		e.expect(nextEvent(`{"data":{"ticks":1}}`))
+		w.schema.hub.publish(2)
+		e.expect(nextEvent(`{"data":{"ticks":2}}`))
+		w.schema.hub.closeAll()
+		e.expect(completeEvent)
+		e.end()
+		for query, want := range map[string]string{
+			"{ who }":                        nextEvent(`{"data":{"who":"alice@"}}`),
+			`mutation { set(text: \"it\") }`: nextEvent(`{"data":{"set":"it"}}`),
+			"{ nothing }":                    "",
+			"subscription { refused }":       "",
+		} {
+			status, text := w.status(http.MethodPost, "", `{"query":"`+query+`"}`, "Accept", typeEvents, "Authorization", "Bearer dev:alice")
+			text = strings.TrimPrefix(text, ":\n\n")
+			if status != 200 || !strings.HasPrefix(text, otherwise(want, "event: next\ndata: {\"errors\":[{")) || !strings.HasSuffix(text, "\n\n"+completeEvent+"\n\n") {
+				t.Errorf("%s: %d %q", query, status, text)
+			}
+		}
+	})
+}
+
+func otherwise(want, other string) string {
+	if want == "" {
+		return other
+	}
+	return want
+}
+
+// A client that prefers JSON gets JSON; where it takes an event stream too, a subscription is one.
+func TestAcceptOfAnEventStream(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		const all = "application/graphql-response+json, application/json, text/event-stream, multipart/mixed"
+		if status, text := w.status(http.MethodPost, "", `{"query":"{ hello }"}`, "Accept", all); status != 200 || text != `{"data":{"hello":"world"}}` {
+			t.Errorf("a query: %d %s", status, text)
+		}
+		e := w.listen(w.http(http.MethodGet, "?query=subscription%7Bticks%7D", "", "Accept", all))
+		synctest.Wait()
+		w.schema.hub.publish(1)
+		e.expect(nextEvent(`{"data":{"ticks":1}}`))
+		e.response.Body.Close()
+		e.end()
+		if status, text := w.status(http.MethodGet, "?query=mutation%7Bset(text:%22a%22)%7D", "", "Accept", typeEvents); status != 405 {
+			t.Errorf("a mutation by GET: %d %s", status, text)
+		}
+	})
+}
+
+// The client that closes a stream ends its subscription.
+func TestAClosedEventStreamIsGone(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		for _, field := range []string{"ticks", "plain"} {
+			e := w.distinct("alice", "subscription { "+field+" }")
+			synctest.Wait()
+			if stats := w.sockets.Stats(); stats.Streams != 1 || stats.Open != 0 || stats.Operations != 1 || w.schema.hub.count() != 1 {
+				t.Errorf("%s: %+v", field, stats)
+			}
+			e.response.Body.Close()
+			e.end()
+			synctest.Wait()
+			if stats := w.sockets.Stats(); stats.Streams != 0 || stats.Operations != 0 || w.schema.hub.count() != 0 {
+				t.Errorf("%s: after its end: %+v", field, stats)
+			}
+		}
+	})
+}
+
+// One stream carries the operations of a client, by their ids.
+func TestSingleConnection(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		token := w.reserve("alice")
+		e := w.fulfil(token)
+		for _, id := range []string{"1", "2"} {
+			if status, text := w.operate("alice", token, id, "subscription { ticks }"); status != 202 || text != "" {
+				t.Fatalf("%d %s", status, text)
+			}
+		}
+		if status, _ := w.operate("alice", token, "3", "{ who }"); status != 202 {
+			t.Fatal(status)
+		}
+		e.expect(nextEvent(`{"id":"3","payload":{"data":{"who":"alice@"}}}`))
+		e.expect(completeEvent + `{"id":"3"}`)
+		synctest.Wait()
+		w.schema.hub.publish(5)
+		got := []string{<-e.received, <-e.received}
+		slices.Sort(got)
+		if want := []string{nextEvent(`{"id":"1","payload":{"data":{"ticks":5}}}`), nextEvent(`{"id":"2","payload":{"data":{"ticks":5}}}`)}; !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+		if status, _ := w.status(http.MethodDelete, "?operationId=1", "", "Authorization", "Bearer dev:alice", streamTokenHeader, token); status != 200 {
+			t.Error(status)
+		}
+		synctest.Wait()
+		w.schema.hub.publish(6)
+		e.expect(nextEvent(`{"id":"2","payload":{"data":{"ticks":6}}}`))
+		w.schema.hub.closeAll()
+		e.expect(completeEvent + `{"id":"2"}`)
+		e.nothing()
+		e.response.Body.Close()
+		e.end()
+		synctest.Wait()
+		if status, _ := w.operate("alice", token, "4", "{ who }"); status != 404 {
+			t.Errorf("after its stream ended a token has %d", status)
+		}
+	})
+}
+
+// What was asked for on a reservation comes once its stream is there.
+func TestResultsWaitForTheirStream(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		token := w.reserve("alice")
+		if status, _ := w.operate("alice", token, "1", "{ hello }"); status != 202 {
+			t.Fatal(status)
+		}
+		pass(5 * time.Second)
+		e := w.fulfil(token)
+		e.expect(nextEvent(`{"id":"1","payload":{"data":{"hello":"world"}}}`))
+		e.expect(completeEvent + `{"id":"1"}`)
+	})
+}
+
+func TestAReservationEnds(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		token := w.reserve("alice")
+		if status, _ := w.operate("alice", token, "1", "subscription { ticks }"); status != 202 {
+			t.Fatal(status)
+		}
+		pass(reservedFor - time.Millisecond)
+		if w.sockets.Stats().Streams != 1 {
+			t.Error("ended too early")
+		}
+		pass(2 * time.Millisecond)
+		synctest.Wait()
+		if stats := w.sockets.Stats(); stats.Streams != 0 || stats.Operations != 0 || len(w.sockets.reserved) != 0 {
+			t.Errorf("left: %+v", stats)
+		}
+		if status, text := w.status(http.MethodGet, "?token="+token, "", "Accept", typeEvents); status != 404 || !strings.Contains(text, "NOT_FOUND") {
+			t.Errorf("%d %s", status, text)
+		}
+	})
+}
+
+// What a stranger, or a client that is wrong, is answered.
+func TestEventStreamsThatAreRefused(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		token := w.reserve("alice")
+		e := w.fulfil(token)
+		const subscribe = `{"query":"subscription { ticks }","extensions":{"operationId":"1"}}`
+		if status, text := w.status(http.MethodPost, "", subscribe, "Authorization", "Bearer dev:alice", streamTokenHeader, token); status != 202 {
+			t.Fatal(status, text)
+		}
+		for _, test := range []struct {
+			name, method, target, body string
+			header                     []string
+			status                     int
+			code                       services.Code
+		}{
+			{"SecondStream", "GET", "?token=" + token, "", []string{"Accept", typeEvents}, 409, services.Conflict},
+			{"StreamOfAnother", "GET", "?token=" + token, "", []string{"Accept", typeEvents, "Authorization", "Bearer dev:bob"}, 403, services.Forbidden},
+			{"OperationOfAnother", "POST", "?token=" + token, subscribe, []string{"Authorization", "Bearer dev:bob"}, 403, services.Forbidden},
+			{"OperationOfNobody", "POST", "?token=" + token, subscribe, nil, 403, services.Forbidden},
+			{"OperationOfAnotherScope", "POST", "?token=" + token, subscribe, []string{"Authorization", "Bearer dev:alice:admin"}, 403, services.Forbidden},
+			{"StopOfAnother", "DELETE", "?operationId=1&token=" + token, "", []string{"Authorization", "Bearer dev:bob"}, 403, services.Forbidden},
+			{"UnknownToken", "POST", "?token=nonsense", subscribe, nil, 404, services.NotFound},
+			{"DeleteWithoutToken", "DELETE", "?operationId=1", "", nil, 404, services.NotFound},
+			{"DeleteWithoutID", "DELETE", "?token=" + token, "", []string{"Authorization", "Bearer dev:alice"}, 400, services.Invalid},
+			{"IDTwice", "POST", "?token=" + token, subscribe, []string{"Authorization", "Bearer dev:alice"}, 409, services.Conflict},
+			{"NoID", "POST", "?token=" + token, `{"query":"{ hello }"}`, []string{"Authorization", "Bearer dev:alice"}, 400, services.Invalid},
+			{"LongID", "POST", "?token=" + token, `{"query":"{ hello }","extensions":{"operationId":"` + strings.Repeat("a", 129) + `"}}`, []string{"Authorization", "Bearer dev:alice"}, 400, services.Invalid},
+			{"NotValid", "POST", "?token=" + token, `{"query":"{ nothing }","extensions":{"operationId":"2"}}`, []string{"Authorization", "Bearer dev:alice"}, 400, services.Invalid},
+			{"MutationByGet", "GET", "?token=" + token + "&query=mutation%7Bset(text:%22a%22)%7D&extensions=%7B%22operationId%22:%223%22%7D", "", []string{"Authorization", "Bearer dev:alice"}, 405, services.Invalid},
+			{"BadToken", "PUT", "", "", []string{"Authorization", "Bearer nonsense"}, 401, services.Unauthenticated},
+			{"BadDevice", "PUT", "", "", []string{"Authorization", "Bearer dev:alice", "Tidings-Device", "a b"}, 400, services.Invalid},
+			{"ForeignPage", "PUT", "", "", []string{"Origin", "https://evil.example"}, 403, services.Forbidden},
+			{"ForeignStream", "GET", "?query=subscription%7Bticks%7D", "", []string{"Accept", typeEvents, "Sec-Fetch-Site", "cross-site"}, 403, services.Forbidden},
+			{"FormBody", "POST", "", "query=subscription%7Bticks%7D", []string{"Accept", typeEvents, "Content-Type", "application/x-www-form-urlencoded"}, 415, services.Invalid},
+			{"NotTaken", "POST", "", `{"query":"subscription { ticks }"}`, []string{"Accept", typeJSON}, 400, services.Invalid},
+		} {
+			status, text := w.status(test.method, test.target, test.body, test.header...)
+			if status != test.status || !strings.Contains(text, `"code":"`+string(test.code)+`"`) || strings.Contains(text, token) {
+				t.Errorf("%s: %d %s, want %d with the code %s", test.name, status, text, test.status, test.code)
+			}
+		}
+		e.nothing()
+		if stats := w.sockets.Stats(); stats.Streams != 1 || stats.Operations != 1 {
+			t.Errorf("left: %+v", stats)
+		}
+	})
+}
+
+// Sockets and event streams have their places in common.
+func TestEventStreamsHaveTheLimitsOfSockets(t *testing.T) {
+	for name, change := range map[string]func(*SocketConfig){
+		"PerUser": func(c *SocketConfig) { c.PerUser = 2 }, "PerAddress": func(c *SocketConfig) { c.PerAddress = 2 },
+	} {
+		inWorld(t, change, func(w *world) {
+			w.open("alice")
+			w.distinct("alice", "subscription { ticks }")
+			for method, body := range map[string]string{http.MethodPut: "", http.MethodPost: `{"query":"subscription { ticks }"}`} {
+				status, text := w.status(method, "", body, "Accept", typeEvents, "Authorization", "Bearer dev:alice")
+				if status != http.StatusTooManyRequests || !strings.Contains(text, "RATE_LIMITED") {
+					t.Errorf("%s, %s: %d %s", name, method, status, text)
+				}
+			}
+			if refused := w.sockets.Stats().Refused; refused != 2 {
+				t.Errorf("%s: %d refused", name, refused)
+			}
+		})
+	}
+	inWorld(t, func(c *SocketConfig) { c.Subscriptions = 3 }, func(w *world) {
+		token := w.reserve("alice")
+		e := w.fulfil(token)
+		for i := range 4 {
+			status, text := w.operate("alice", token, fmt.Sprint(i), "subscription { ticks }")
+			if want := map[bool]int{true: 202, false: 409}[i < 3]; status != want {
+				t.Errorf("%d: %d %s", i, status, text)
+			}
+		}
+		e.nothing()
+	})
+	limits := &fakeLimits{}
+	inWorld(t, func(c *SocketConfig) { c.Limits = limits }, func(w *world) {
+		limits.socket.Store(true)
+		if status, _ := w.status(http.MethodPut, "", "", "Authorization", "Bearer dev:alice"); status != http.StatusTooManyRequests {
+			t.Errorf("a user beyond the rate of sockets: %d", status)
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package transport
+
+import (
+	"crypto/rand"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
+)
+
+const streamTokenHeader = "X-Graphql-Event-Stream-Token" // in the form of http.Header, so that no request has it converted
+
+// streamToken is the token of the reservation that a request is about; "" is none. A browser's EventSource can send it in
+// the address alone.
+func streamToken(r *http.Request) string {
+	if token := r.Header.Get(streamTokenHeader); token != "" {
+		return token
+	}
+	if !strings.Contains(r.URL.RawQuery, "token=") {
+		return ""
+	}
+	return r.URL.Query().Get("token")
+}
+
+// openStream counts an event stream like a socket, or says why there is none. One with a token is reserved.
+func (s *Sockets) openStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
+	one, err := s.admitStream(who, exec, token)
+	if err != nil {
+		s.refused.Add(1)
+	}
+	return one, err
+}
+
+func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
+	if closed := s.closed(); closed != "" {
+		return nil, goingAway(closed)
+	}
+	if !s.perAddress.enter(who.address) {
+		return nil, s.fullAddress()
+	}
+	one := &stream{
+		peer:  peer{sockets: s, exec: exec, address: who.address, ctx: s.base, expires: who.expires},
+		token: token, connected: make(chan struct{}), ended: make(chan struct{}),
+	}
+	one.line = one
+	if viewer, err := services.ViewerFrom(who.ctx); err == nil {
+		if err := one.admit(viewer); err != nil {
+			s.perAddress.leave(who.address)
+			return nil, err
+		}
+	}
+	s.streaming.Add(1)
+	if token != "" {
+		one.timer = time.AfterFunc(reservedFor, func() { one.close(nil) })
+		s.mu.Lock()
+		s.reserved[token] = one
+		s.mu.Unlock()
+	}
+	if !s.add(&one.peer) {
+		one.close(nil)
+		return nil, goingAway("going away")
+	}
+	return one, nil
+}
+
+// forget takes a stream's reservation back.
+func (s *Sockets) forget(one *stream) {
+	s.streaming.Add(-1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.reserved, one.token)
+}
+
+// reserve answers a PUT with the token of a new reservation.
+func (q *queries) reserve(w http.ResponseWriter, who caller, exec graphql.GraphExecutor) {
+	one, err := q.sockets.openStream(who, exec, rand.Text())
+	if err != nil {
+		writeFault(w, statusOf(err), err)
+		return
+	}
+	write(w, http.StatusCreated, "text/plain", []byte(one.token))
+}
+
+// subscribe answers a subscription with an event stream of its own.
+func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, parsed *graphql.OperationContext) {
+	stream, err := q.sockets.openStream(who, exec, "")
+	if err != nil {
+		writeFault(w, statusOf(err), err)
+		return
+	}
+	one := newOperation(&stream.peer, "")
+	if stream.begin(one) != hurdleNone || !stream.connect(w) { // the server began to drain in between
+		one.cancel()
+		stream.close(nil)
+		writeFault(w, http.StatusServiceUnavailable, goingAway("going away"))
+		return
+	}
+	parsed.Headers = nil // as on a socket: subscriptions with equal documents share the rest
+	go one.run(parsed)
+	stream.serve(r.Context())
+}
+
+// onStream answers a request that names a reservation: it fulfils it, executes an operation on its stream, or stops one.
+func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, accepted, token string) {
+	stream, err := q.sockets.find(token, who, accepted == typeEvents)
+	switch {
+	case err != nil:
+		writeFault(w, statusOf(err), err)
+	case accepted == typeEvents:
+		if !stream.connect(w) {
+			writeFault(w, http.StatusConflict, services.Errorf(services.Conflict, "token: its event stream is open already"))
+			return
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the request
+		stream.serve(r.Context())
+	case r.Method == http.MethodDelete:
+		id, err := operationID(r.URL.Query().Get("operationId"))
+		if err != nil {
+			writeFault(w, statusOf(err), err)
+			return
+		}
+		if one := stream.take(id); one != nil {
+			one.stop()
+		}
+		write(w, http.StatusOK, "text/plain", nil)
+	default:
+		q.operate(w, r, exec, who, stream)
+	}
+}
+
+// find gives a reserved stream to its owner. A browser's EventSource sends no header, so that a request which only fulfils
+// the reservation may go without the viewer's token: the reservation's stands for it.
+func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) {
+	s.mu.Lock()
+	one := s.reserved[token]
+	s.mu.Unlock()
+	if one == nil {
+		return nil, services.Errorf(services.NotFound, "token: no event stream is reserved under it, or no longer: reserve one by PUT")
+	}
+	owner, owned := services.ViewerFrom(one.ctx)
+	viewer, known := services.ViewerFrom(who.ctx)
+	if fulfils && known != nil {
+		return one, nil
+	}
+	if (owned == nil) != (known == nil) || owner.Key != viewer.Key || !slices.Equal(owner.Scopes, viewer.Scopes) {
+		return nil, services.Errorf(services.Forbidden, "token: the event stream was reserved with another Authorization")
+	}
+	return one, nil
+}
+
+// operate executes an operation on a stream: 202 says that its results come there.
+func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, stream *stream) {
+	params, err := q.read(w, r, who.limit)
+	if err != nil {
+		writeFault(w, statusOf(err), err)
+		return
+	}
+	text, _ := params.Extensions["operationId"].(string)
+	id, err := operationID(text)
+	if err != nil {
+		writeFault(w, statusOf(err), err)
+		return
+	}
+	delete(params.Extensions, "operationId") // subscriptions with equal documents share the rest
+	one := newOperation(&stream.peer, id)
+	accepted := false
+	defer func() {
+		if !accepted {
+			one.cancel()
+		}
+	}()
+	parsed, price, faults := createOperation(graphql.StartOperationTrace(one.ctx), exec, q.documents, params)
+	if faults != nil {
+		response := exec.DispatchError(graphql.WithOperationContext(one.ctx, parsed), withCodes(faults))
+		write(w, http.StatusBadRequest, typeJSON, appendResponse(nil, response))
+		return
+	}
+	if parsed.Operation.Operation == ast.Mutation && r.Method == http.MethodGet {
+		refuseMutation(w)
+		return
+	}
+	if err := q.cfg.Limits.Operation(one.ctx, who.address, parsed, price); err != nil {
+		writeFault(w, statusOf(err), err)
+		return
+	}
+	switch stream.begin(one) {
+	case hurdleTwice:
+		err = services.Errorf(services.Conflict, "operationId: is in use on this event stream")
+	case hurdleFull:
+		err = stream.tooMany()
+	case hurdleClosing:
+		err = services.Errorf(services.NotFound, "token: its event stream has ended: reserve one by PUT")
+	}
+	if err != nil {
+		writeFault(w, statusOf(err), err)
+		return
+	}
+	accepted = true
+	go one.run(parsed)
+	write(w, http.StatusAccepted, "text/plain", nil)
+}
+
+// operationID checks the id of an operation on a stream.
+func operationID(id string) (string, error) {
+	if id == "" || len(id) > maxID {
+		return "", services.Errorf(services.Invalid, "operationId: 1 to %s bytes are needed", strconv.Itoa(maxID))
+	}
+	return id, nil
+}
+
+// writeEvents answers an operation that is no subscription as an event stream that ends at once.
+func writeEvents(w http.ResponseWriter, response *graphql.Response) {
+	var one stream
+	body := one.complete(one.next(nil, "", response), "")
+	write(w, http.StatusOK, typeEvents, body)
+}
