@@ -3,6 +3,7 @@ package fanout
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"tidings/services"
@@ -11,29 +12,43 @@ import (
 )
 
 // registerFacts are the versioned fields that a user's document should have, in the order of their names. The audit reads
-// the facts on its own and not through the registered readers: through these it would take the output of a wrong reader for
+// the facts on its own and not through the readers of rebuilds: through these it would take the output of a wrong reader for
 // right.
 func (f *Fanout) registerFacts(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
-	notifications, err := f.store.NotificationStates(ctx, user)
-	if err != nil {
-		return nil, err
+	for _, reader := range f.readers {
+		registers, err := reader.audit(ctx, user)
+		if err != nil {
+			return nil, fmt.Errorf("audited registers of %s: %w", reader.name, err)
+		}
+		facts = append(facts, registers...)
 	}
-	for _, state := range notifications {
+	slices.SortFunc(facts, func(a, b rdb.Register) int { return cmp.Compare(a.Field, b.Field) })
+	return facts, nil
+}
+
+func (f *Fanout) auditNotifications(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
+	states, err := f.store.NotificationStates(ctx, user)
+	for _, state := range states {
 		facts = append(facts, rdb.CategoryRegisters(services.CategoryCounts{
 			Category: state.Category, Version: state.Version, Newest: state.Head, Older: state.Older, Day: state.Day, Days: state.Days,
 		})...)
 	}
-	messages, err := f.store.MessageStates(ctx, user)
-	if err != nil {
-		return nil, err
-	}
-	for _, state := range messages {
+	return facts, err
+}
+
+func (f *Fanout) auditMessages(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
+	states, err := f.store.MessageStates(ctx, user)
+	for _, state := range states {
 		register := rdb.MessagesRegister
 		if f.cfg.Expiry.Expires(services.SourceSiteMessages) {
 			register = rdb.MessageDaysRegister
 		}
 		facts = append(facts, register(services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread, Days: state.Days}))
 	}
+	return facts, err
+}
+
+func (f *Fanout) auditNotices(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
 	notices, err := f.store.UserNotices(ctx, user)
 	if err != nil {
 		return nil, err
@@ -47,20 +62,21 @@ func (f *Fanout) registerFacts(ctx context.Context, user services.UserID) (facts
 	for dot, seen := range notices.Dots {
 		facts = append(facts, rdb.DotRegister(dot, seen))
 	}
-	policy, err := f.store.Policy(ctx, user)
-	if err != nil {
-		return nil, err
-	}
-	if policy.Version > 0 {
-		facts = append(facts, rdb.PolicyRegister(policy))
-	}
-	seen, err := f.store.Position(ctx, user, store.LiveBoard, "")
-	if err != nil {
-		return nil, err
-	}
-	if seen > 0 {
-		facts = append(facts, rdb.LiveSeenRegister(uint64(seen)))
-	}
-	slices.SortFunc(facts, func(a, b rdb.Register) int { return cmp.Compare(a.Field, b.Field) })
 	return facts, nil
+}
+
+func (f *Fanout) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	policy, err := f.store.Policy(ctx, user)
+	if err != nil || policy.Version == 0 {
+		return nil, err
+	}
+	return []rdb.Register{rdb.PolicyRegister(policy)}, nil
+}
+
+func (f *Fanout) auditLive(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	seen, err := f.store.Position(ctx, user, store.LiveBoard, "")
+	if err != nil || seen == 0 {
+		return nil, err
+	}
+	return []rdb.Register{rdb.LiveSeenRegister(uint64(seen))}, nil
 }

@@ -112,13 +112,13 @@ func New(cfg Config) *Fanout {
 	} {
 		f.Register(kinds...)
 	}
-	f.RegisterRegisters("notifications", f.notificationRegisters)
-	f.RegisterRegisters("site messages", f.messageRegisters)
-	f.RegisterRegisters("display policy", f.policyRegisters)
-	f.RegisterRegisters("announcements and dots", f.noticeRegisters)
+	f.RegisterRegisters("notifications", f.notificationRegisters, f.auditNotifications)
+	f.RegisterRegisters("site messages", f.messageRegisters, f.auditMessages)
+	f.RegisterRegisters("display policy", f.policyRegisters, f.auditPolicy)
+	f.RegisterRegisters("announcements and dots", f.noticeRegisters, f.auditNotices)
 	f.OnArrival(f.enter)
 	f.RegisterLimitedRows("positions of dormant users", (&dormantPositions{fanout: f}).forget)
-	f.RegisterRegisters("live board", f.liveRegisters)
+	f.RegisterRegisters("live board", f.liveRegisters, f.auditLive)
 	f.RegisterAuditPart("home feed", f.auditFeed)
 	f.RegisterAuditPart("versioned fields", f.auditRegisters)
 	f.RegisterAuditPart("conversations", f.auditConversations)

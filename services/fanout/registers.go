@@ -13,19 +13,19 @@ type RegisterReader func(ctx context.Context, user services.UserID) ([]rdb.Regis
 
 // namedReader is a registered reader.
 type namedReader struct {
-	name string
-	read RegisterReader
+	name        string
+	read, audit RegisterReader
 }
 
-// RegisterRegisters adds a source's reader. A rebuild writes the fields of all readers, so they are registered before the
-// first rebuild. It panics when the name is taken.
-func (f *Fanout) RegisterRegisters(name string, read RegisterReader) {
+// RegisterRegisters adds a source's two readers, before the first rebuild: read is for rebuilds, audit is the same from SQL
+// again, without the code of read, so that the audit finds errors in read. It panics when the name is taken.
+func (f *Fanout) RegisterRegisters(name string, read, audit RegisterReader) {
 	for _, reader := range f.readers {
 		if reader.name == name {
 			panic(fmt.Sprintf("fanout: the reader %q is registered twice", name))
 		}
 	}
-	f.readers = append(f.readers, namedReader{name, read})
+	f.readers = append(f.readers, namedReader{name, read, audit})
 }
 
 // registers are all versioned fields of a user.

@@ -44,7 +44,8 @@ func TestNamesAreRegisteredOnce(t *testing.T) {
 	w := world(t, nil)
 	for want, register := range map[string]func(){
 		`fanout: the reader "live board" is registered twice`: func() {
-			w.Fanout.RegisterRegisters("live board", func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil })
+			none := func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil }
+			w.Fanout.RegisterRegisters("live board", none, none)
 		},
 		`fanout: the limited rows "drafts" are registered twice`: func() {
 			w.Fanout.RegisterLimitedRows("drafts", func(context.Context) (int, error) { return 0, nil })
