@@ -67,6 +67,7 @@ type Service struct {
 	log           *slog.Logger
 
 	sources  sourceList
+	agers    []source.Ager // of sources
 	settings source.Settings
 	fallback chan struct{}
 	patience time.Duration
@@ -96,6 +97,7 @@ func New(cfg Config) *Service {
 		beyond: newBeyond(),
 	}
 	s.sources = s.newSources(cfg.Redis.MessageTypes(), cfg.Sources...)
+	s.agers = s.sources.agers()
 	return s
 }
 

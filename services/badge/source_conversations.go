@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"tidings/services"
 	"tidings/services/badge/source"
 	"tidings/services/rdb"
@@ -52,6 +54,24 @@ func (c conversations) Facts(ctx context.Context, user services.UserID, today in
 			return nil
 		}
 	}
+}
+
+// HoldsAged reports whether a document counts messages that are too old: Redis counts them as of the day on which the next one
+// leaves.
+func (conversations) HoldsAged(document *rdb.Document, today int64) bool {
+	leaves := document.Conversations.LeavesOn
+	return leaves > 0 && leaves <= today
+}
+
+// Age takes the messages that are too old out of the counts of users, a few users at a time: each reads all their states.
+func (c conversations) Age(ctx context.Context, users []services.UserID, today int64) error {
+	const parallel = 8
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, user := range users {
+		group.Go(func() error { return c.s.fanout.AgeConversations(ctx, user, today) })
+	}
+	return group.Wait()
 }
 
 // Render adds the counts made when a message is written to the counts made when a user reads.

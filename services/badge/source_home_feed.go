@@ -51,6 +51,16 @@ func (h homeFeed) Facts(ctx context.Context, user services.UserID, today int64, 
 	return nil
 }
 
+// HoldsAged reports whether a document counts posts that are too old: Redis counts them as of a day.
+func (h homeFeed) HoldsAged(document *rdb.Document, today int64) bool {
+	return (document.FeedCount > 0 || document.FeedMore) && document.FeedAged < h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
+}
+
+// Age takes the posts that are too old out of the counts of users.
+func (h homeFeed) Age(ctx context.Context, users []services.UserID, today int64) error {
+	return h.s.fanout.AgeFeeds(ctx, users, today)
+}
+
 // Render adds the pushed posts and the pulled posts of this node's cache; if the inbox ends before the new posts do, it uses
 // SQL's count.
 func (homeFeed) Render(v *source.View, badges *services.Badges) {

@@ -57,6 +57,15 @@ type Sharer interface {
 	Share(ctx context.Context, now time.Time) (any, error)
 }
 
+// Ager is a source whose items leave its count in a document with time, other than by rendering: Redis has counted them as of a
+// day. Sources that keep counts by day, or compute them from the node cache at rendering, need not be one.
+type Ager interface {
+	// HoldsAged reports whether a document that is ready counts items that are too old on a day (since 1970).
+	HoldsAged(document *rdb.Document, today int64) bool
+	// Age takes the items that are too old on a day out of users' documents.
+	Age(ctx context.Context, users []services.UserID, today int64) error
+}
+
 // View is one rendering: the document, the state that all users share, and the moment. Each source writes its part of the
 // badges from it, and says when time alone changes that part next.
 type View struct {
