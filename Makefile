@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check nightly lint generate verify web bench install
+.PHONY: help run test check nightly lint generate verify web clients bench install
 
 # What generating writes.
 GENERATED = graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go bench/peers/gqlgen/{generated,models_gen}.go
@@ -25,7 +25,7 @@ RACE = -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='modernc.org/sqlit
 # processors busy: tests wait for disks and servers.
 LONGEST = ./services/rdb ./tests/faults ./tests/model ./services/fanout ./resolvers ./tests/contract ./services/store ./services/badge ./services/importer ./services/social ./tests/nodes
 
-test: install check verify ## install what is missing, vet, build, run every test with the race detector, verify
+test: install check verify clients ## install what is missing, vet, build, run every test with the race detector, verify
 
 # Without -shuffle, and with -vet=off after go vet, Go's cache skips the packages that have not changed since they passed.
 check:
@@ -56,6 +56,9 @@ verify: ## prove that generating again changes nothing, neither Go nor the pages
 
 web: ## make the pages' assets again from their npm packages (needs node and npm)
 	cd web && npm ci && node build.mjs
+
+clients: ## build @tidings/client and prove it with Apollo, urql, Relay and React against a real server (needs node and npm)
+	cd web/client && npm ci --ignore-scripts && npm test
 
 bench: ## measure against the peers and write bench/RESULTS.md (needs redis-server, node and npm)
 	go run ./bench

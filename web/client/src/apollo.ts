@@ -1,0 +1,41 @@
+import type { FieldPolicy, Reference, TypePolicies, TypePolicy } from '@apollo/client/cache';
+import { relayStylePagination } from '@apollo/client/utilities';
+import { connections, possibleTypes } from './schema.js';
+import { isOlder } from './version.js';
+
+type KeyFieldsFunction = Extract<TypePolicy['keyFields'], (...args: never[]) => unknown>;
+
+const late = ' late';
+
+/**
+ * keyOfBadges keeps late badges out of the entity that screens show: those that are older than what the cache holds become an
+ * entity of their own, which nothing refers to and gc() collects.
+ */
+const keyOfBadges: KeyFieldsFunction = (object, { readField, storeObject }) => {
+  const { id, version } = (storeObject ?? object) as { id?: string; version?: string };
+  if (!id) return false;
+  const key = `Badges:${id}`;
+  return isOlder(version, readField<string>('version', { __ref: key })) ? key + late : key;
+};
+
+/** What refers to late badges is given those that the cache holds. */
+const badges = {
+  keyFields: keyOfBadges,
+  merge: (_existing: unknown, incoming: Reference | object) =>
+    '__ref' in incoming && String(incoming.__ref).endsWith(late) ? { __ref: String(incoming.__ref).slice(0, -late.length) } : incoming,
+};
+
+function typePoliciesOfSchema(): TypePolicies {
+  const policies: TypePolicies = { Badges: badges };
+  for (const [type, lists] of Object.entries(connections)) {
+    const fields: Record<string, FieldPolicy> = {};
+    for (const [field, filters] of Object.entries(lists)) fields[field] = relayStylePagination([...filters]) as FieldPolicy;
+    policies[type] = { ...policies[type], fields };
+  }
+  return policies;
+}
+
+/** The policies for InMemoryCache: pages of a list become one list, and late badges change nothing. Add your own to them. */
+export const typePolicies: TypePolicies = typePoliciesOfSchema();
+
+export { possibleTypes };

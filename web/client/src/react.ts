@@ -1,0 +1,224 @@
+/** Hooks for React over createTidings, for who needs no cache. */
+import { createContext, createElement, useContext, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from 'react';
+import { clear } from './clear.js';
+import { createList, failure, type Connection, type List, type ListState } from './list.js';
+import { BADGES, type BadgeCount, type Badges } from './schema.js';
+import type { Answer, Tidings } from './tidings.js';
+
+const Context = createContext<Tidings | null>(null);
+
+/** TidingsProvider gives the hooks below it their client. */
+export function TidingsProvider({ tidings, children }: { tidings: Tidings; children?: ReactNode }) {
+  return createElement(Context.Provider, { value: tidings }, children);
+}
+
+/** useTidings answers the client of the provider above. */
+export function useTidings(): Tidings {
+  const tidings = useContext(Context);
+  if (!tidings) throw new Error('There is no TidingsProvider above');
+  return tidings;
+}
+
+/** useBadges answers the badges, pushed; undefined until they are known. */
+export function useBadges(): Badges | undefined {
+  const { badges } = useTidings();
+  return useSyncExternalStore(badges.subscribe, badges.get, badges.get);
+}
+
+/** A list as the hooks answer it. */
+export interface UseList<Node, Extra = object> extends ListState<Node, Extra>, Pick<List<Node, Extra>, 'loadNext' | 'refresh'> {}
+
+/** What a hook for a list takes. */
+export interface ListOptions {
+  /** How many a page has, 1 to 100. Default 20. */
+  first?: number;
+  /** What to select of each node beside its id. */
+  select?: string;
+}
+
+/** Somebody, as the hooks select them. */
+export interface User {
+  readonly id: string;
+  readonly key: string;
+  readonly name: string | null;
+  readonly avatarUrl: string | null;
+}
+const userFields = 'id key name avatarUrl';
+
+/** A post, as useHomeFeed selects it. */
+export interface Post {
+  readonly id: string;
+  readonly author: User;
+  readonly body: string;
+  readonly publishedAt: string;
+}
+
+/** useHomeFeed answers the home feed, and how many posts are new in it. With `select` name the type of what it selects. */
+export function useHomeFeed<Node extends { readonly id: string } = Post>({ first = 20, select }: ListOptions = {}) {
+  const tidings = useTidings();
+  const badges = useBadges();
+  const [list, state] = useList<Node, object>('homeFeed', '', select ?? `author { ${userFields} } body publishedAt`, '', { first });
+  return {
+    ...state,
+    loadNext: list.loadNext,
+    refresh: list.refresh,
+    /** The posts that the viewer has not seen, on this page or above it. */
+    newPosts: badges?.homeFeed as BadgeCount | undefined,
+    /** markSeen says that what is shown was seen. */
+    markSeen: () => mark(tidings, 'markHomeFeedSeen', 'MarkHomeFeedSeenInput', { upTo: state.nodes[0]?.id ?? null }, '', (now) => clear(now, 'homeFeed')),
+  };
+}
+
+/** A show, as useLiveBoard selects it. */
+export interface Show {
+  readonly id: string;
+  readonly host: User;
+  readonly title: string;
+  readonly coverUrl: string | null;
+  readonly status: 'UPCOMING' | 'LIVE' | 'REPLAY' | 'CANCELLED';
+  readonly plannedAt: string;
+  readonly startedAt: string | null;
+  readonly endedAt: string | null;
+  readonly replayUrl: string | null;
+  readonly remindsMe: boolean;
+}
+
+/** How the board differs from the one that is shown. */
+export interface BoardChange<Node> {
+  readonly sessionId: string;
+  readonly newSession: boolean;
+  readonly wentLive: readonly Node[];
+  readonly ended: readonly Node[];
+  readonly scheduled: readonly Node[];
+  readonly rescheduled: readonly Node[];
+  readonly cancelled: readonly Node[];
+  readonly more: boolean;
+  readonly newAbove: number;
+}
+
+/**
+ * useLiveBoard answers the live board: the order is that of the first page until refresh, and each show is as it is now.
+ * change says what a new first page would have. With `select` name the type of what it selects.
+ */
+export function useLiveBoard<Node extends { readonly id: string } = Show>({ first = 20, select }: ListOptions = {}) {
+  const tidings = useTidings();
+  const fields = select ?? `host { ${userFields} } title coverUrl status plannedAt startedAt endedAt replayUrl remindsMe`;
+  const [list, state] = useList<Node, { sessionId: string }>('liveBoard', '', fields, 'sessionId', { first });
+  const [change, setChange] = useState<BoardChange<Node>>();
+  const sessionId = state.page?.sessionId;
+  useEffect(() => {
+    if (!sessionId) return undefined;
+    const shows = ['wentLive', 'ended', 'scheduled', 'rescheduled', 'cancelled'].map((name) => `${name} { id ${fields} }`).join(' ');
+    const watch = `subscription WatchBoard($sessionId: String, $since: Version) { liveBoardChanged(sessionId: $sessionId, since: $since) {
+      sessionId newSession ${shows} more newAbove badges { ...TidingsBadges } } } ${BADGES}`;
+    return tidings.listen<{ liveBoardChanged: BoardChange<Node> }>(watch, { sessionId }, ({ data }) => {
+      if (!data?.liveBoardChanged) return;
+      setChange(data.liveBoardChanged);
+      if (data.liveBoardChanged.newSession) void list.refresh();
+    });
+  }, [tidings, list, sessionId, fields]);
+  const nodes = useMemo(() => {
+    const now = new Map<string, Node>();
+    if (change?.sessionId === sessionId) {
+      for (const shows of [change?.rescheduled, change?.wentLive, change?.ended, change?.cancelled]) for (const show of shows ?? []) now.set(show.id, show);
+    }
+    return state.nodes.map((node) => now.get(node.id) ?? node);
+  }, [state.nodes, change, sessionId]);
+  return {
+    ...state,
+    nodes,
+    loadNext: list.loadNext,
+    refresh: list.refresh,
+    change,
+    /** markSeen says that what is shown was seen. */
+    markSeen: () => mark(tidings, 'markLiveBoardSeen', 'MarkLiveBoardSeenInput', { sessionId }, '', (now) => clear(now, 'liveBoard')),
+  };
+}
+
+/** A notification, as useNotifications selects it. */
+export interface Notification {
+  readonly id: string;
+  readonly category: string;
+  readonly subject: { readonly id: string; readonly body: string } | null;
+  readonly show: { readonly id: string; readonly title: string } | null;
+  readonly actors: readonly User[];
+  readonly actorCount: number;
+  readonly at: string;
+  readonly seen: boolean;
+  readonly read: boolean;
+}
+
+/** useNotifications answers what others did, and whether there is more than is shown. With `select` name the type of what it selects. */
+export function useNotifications<Node extends { readonly id: string } = Notification>({
+  first = 20,
+  select,
+  categories,
+  unreadOnly = false,
+}: ListOptions & { categories?: readonly string[]; unreadOnly?: boolean } = {}) {
+  const tidings = useTidings();
+  const badges = useBadges();
+  const fields = select ?? `category subject { id body } show { id title } actors { ${userFields} } actorCount at seen read`;
+  const chosen = ', categories: $categories, unreadOnly: $unreadOnly';
+  const [list, state] = useList<Node, { readToken: string; newest?: string | null }>('notifications', chosen, fields, 'readToken', { first, categories, unreadOnly });
+  const replace = (answer: Answer<Record<string, { notifications?: readonly Node[] | null } | null>>) => {
+    for (const payload of Object.values(answer.data ?? {})) if (payload?.notifications) list.replace(payload.notifications);
+  };
+  const rows = `notifications { id ${fields} }`;
+  return {
+    ...state,
+    loadNext: list.loadNext,
+    refresh: list.refresh,
+    /** Whether something has arrived since the list was loaded. */
+    hasNew: !!state.page && !!badges && state.page.newest !== badges.notifications.newest,
+    /** markSeen says that the panel was opened: the rows stay unread. */
+    markSeen: async () =>
+      replace(
+        await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, upTo: state.nodes[0]?.id ?? null }, rows, (now) =>
+          categories ? now : clear(now, 'notifications'),
+        ),
+      ),
+    /** markRead says that rows were opened. */
+    markRead: async (ids: readonly string[]) =>
+      replace(await mark(tidings, 'markNotificationsRead', 'MarkNotificationsReadInput', { ids, readToken: state.page?.readToken }, rows, (now) => now)),
+  };
+}
+
+/** mark sends a mutation that answers badges; it is rejected when the server refuses it. */
+async function mark<Data extends object>(
+  tidings: Tidings,
+  mutation: string,
+  input: string,
+  value: object,
+  more: string,
+  predict: (badges: Badges) => Badges,
+): Promise<Answer<Data>> {
+  const document = `mutation Mark($input: ${input}!) { ${mutation}(input: $input) { ${more} badges { ...TidingsBadges } } } ${BADGES}`;
+  const answer = await tidings.mutate<Record<string, unknown>>(document, { input: value }, predict);
+  if (!answer.data?.[mutation]) throw failure(answer.errors);
+  return answer as Answer<Data>;
+}
+
+/** useList keeps a list of the viewer's, and loads its first page. */
+function useList<Node extends { readonly id: string }, Extra>(
+  field: string,
+  args: string,
+  select: string,
+  extra: string,
+  variables: { first: number; categories?: readonly string[]; unreadOnly?: boolean },
+): [List<Node, Extra>, ListState<Node, Extra>] {
+  const tidings = useTidings();
+  const key = JSON.stringify(variables);
+  const list = useMemo(() => {
+    const declared = args && ', $categories: [NotificationCategory!], $unreadOnly: Boolean';
+    const beside = field === 'notifications' ? 'badges { id version notifications { newest } }' : '';
+    const query = `query List($first: Int, $after: String${declared}) { viewer { id ${beside} ${field}(first: $first, after: $after${args}) {
+      edges { node { id ${select} } } pageInfo { hasNextPage endCursor } ${extra} } } }`;
+    type Data = { viewer: (Record<string, Connection<Node> & Extra> & { badges?: Badges }) | null };
+    return createList<Node, Extra>(tidings, query, JSON.parse(key), ({ viewer }: Data) => {
+      const page = viewer?.[field];
+      return page && { ...page, newest: viewer.badges?.notifications.newest };
+    });
+  }, [tidings, field, args, select, extra, key]);
+  useEffect(() => void list.loadNext(), [list]);
+  return [list, useSyncExternalStore(list.subscribe, list.get, list.get)];
+}

@@ -1,0 +1,42 @@
+import type { Client } from 'graphql-ws';
+import { Observable, type FetchFunction, type GraphQLResponse, type RequestParameters, type Variables } from 'relay-runtime';
+import { createGuard, type Guard } from './version.js';
+
+/** What Network.create takes for subscriptions. */
+export type RelaySubscribe = (request: RequestParameters, variables: Variables) => Observable<GraphQLResponse>;
+
+/** What Network.create takes. */
+export interface RelayNetwork {
+  fetch: FetchFunction;
+  subscribe: RelaySubscribe;
+}
+
+/** guardNetwork keeps late badges out of the store: pass it what Network.create is to be given. */
+export function guardNetwork(network: RelayNetwork, guard: Guard = createGuard()): RelayNetwork {
+  const guarded = (response: GraphQLResponse) =>
+    (Array.isArray(response) ? response.map((part) => guardData(part, guard)) : guardData(response as { data?: unknown }, guard)) as GraphQLResponse;
+  return {
+    fetch: (...args) => Observable.from(network.fetch(...args)).map(guarded),
+    subscribe: (...args) => network.subscribe(...args).map(guarded),
+  };
+}
+
+function guardData<Response extends { data?: unknown }>(response: Response, guard: Guard): Response {
+  const data = guard(response.data);
+  return data === response.data ? response : { ...response, data };
+}
+
+/** subscribeWith makes Relay's subscribe function of a client of graphql-ws, such as createSocket makes. */
+export function subscribeWith(socket: Client): RelaySubscribe {
+  return ({ text }, variables) =>
+    Observable.create<GraphQLResponse>((sink) =>
+      socket.subscribe(
+        { query: text!, variables },
+        {
+          next: (response) => sink.next(response as GraphQLResponse),
+          error: (reason) => sink.error(reason instanceof Error ? reason : Object.assign(new Error('The subscription has failed'), { reason })),
+          complete: () => sink.complete(),
+        },
+      ),
+    );
+}

@@ -1,0 +1,126 @@
+import type { Client } from 'graphql-ws';
+import { BADGES, type Badges } from './schema.js';
+import { createSocket, type SocketOptions } from './socket.js';
+import { createTokens } from './token.js';
+import { createGuard, over } from './version.js';
+
+/** An error of an answer; extensions.code is one of the schema's ErrorCode. */
+export interface GraphQLError {
+  readonly message: string;
+  readonly path?: readonly (string | number)[];
+  readonly extensions?: Readonly<Record<string, unknown>>;
+}
+
+/** What the server answered: a field that is null beside an error was refused, and the rest holds. */
+export interface Answer<Data> {
+  readonly data?: Data | null;
+  readonly errors?: readonly GraphQLError[];
+}
+
+/** A value that changes. get answers the same object until it does. */
+export interface Store<Value> {
+  get(): Value;
+  /** subscribe tells a listener of each change, until the function that it answers is called. */
+  subscribe(listener: () => void): () => void;
+}
+
+/** How to reach the server. */
+export interface TidingsOptions extends SocketOptions {
+  /** What to fetch with. Default: the global fetch. */
+  fetch?: typeof fetch;
+}
+
+/** A client without a cache: it asks, it listens, and it always knows the badges. */
+export interface Tidings {
+  /** request sends a query or a mutation. It is rejected when there is no answer. */
+  request<Data>(query: string, variables?: object): Promise<Answer<Data>>;
+  /** mutate sends a mutation and shows the badges as predict expects them, until the answer is there or has failed. */
+  mutate<Data>(query: string, variables: object, predict: (badges: Badges) => Badges): Promise<Answer<Data>>;
+  /** listen hands over what is pushed, through losses of the connection, until the function that it answers is called. */
+  listen<Data>(query: string, variables: object, next: (answer: Answer<Data>) => void, error?: (reason: unknown) => void): () => void;
+  /** badges are the newest that came by any answer; they are pushed as long as somebody listens. */
+  readonly badges: Store<Badges | undefined>;
+  /** The client of graphql-ws. */
+  readonly socket: Client;
+}
+
+const watchBadges = `subscription WatchBadges($since: Version) { badgesChanged(since: $since) { ...TidingsBadges } } ${BADGES}`;
+
+/** createTidings makes a client for one user. */
+export function createTidings(options: TidingsOptions): Tidings {
+  const tokens = typeof options.token === 'function' ? createTokens(options.token) : options.token;
+  const socket = createSocket({ ...options, token: tokens });
+  const url = options.url.replace(/^ws/, 'http');
+  let held: Badges | undefined;
+  let predictions: ((badges: Badges) => Badges)[] = [];
+
+  const badges = createStore<Badges | undefined>(undefined, () => {
+    return listen<{ badgesChanged: Badges }>(watchBadges, { since: held?.version ?? null }, ({ data }) => {
+      if (!data || held) return; // once there are badges, the guard tells of newer ones
+      held = data.badgesChanged;
+      show();
+    });
+  });
+  const show = () => badges.set(held && predictions.reduce((shown, predict) => predict(shown), held));
+  const guard = createGuard((passed) => {
+    if (!held || held.id !== passed.id) return;
+    held = over(held, passed) as Badges;
+    show();
+  });
+
+  async function request<Data>(query: string, variables?: object): Promise<Answer<Data>> {
+    for (let renewed = false; ; renewed = true) {
+      const headers: Record<string, string> = {
+        'content-type': 'application/json',
+        accept: 'application/graphql-response+json, application/json',
+        authorization: `Bearer ${await tokens.get(renewed)}`,
+      };
+      if (options.device) headers['tidings-device'] = options.device;
+      const response = await (options.fetch ?? fetch)(url, { method: 'POST', headers, body: JSON.stringify({ query, variables }) });
+      const answer = (await response.json()) as Answer<Data>;
+      if (response.status !== 401 || renewed) return { ...answer, data: guard(answer.data) };
+    }
+  }
+
+  function listen<Data>(query: string, variables: object, next: (answer: Answer<Data>) => void, error: (reason: unknown) => void = () => {}) {
+    return socket.subscribe<Data>(
+      { query, variables: variables as Record<string, unknown> },
+      { next: (answer) => next({ ...answer, data: guard(answer.data) } as Answer<Data>), error, complete() {} },
+    );
+  }
+
+  async function mutate<Data>(query: string, variables: object, predict: (badges: Badges) => Badges): Promise<Answer<Data>> {
+    predictions = [...predictions, predict];
+    show();
+    try {
+      return await request<Data>(query, variables);
+    } finally {
+      predictions = predictions.filter((other) => other !== predict);
+      show();
+    }
+  }
+
+  return { request, mutate, listen, badges, socket };
+}
+
+/** createStore makes a store that can be set; start runs while somebody listens. */
+export function createStore<Value>(value: Value, start?: () => () => void): Store<Value> & { set(next: Value): void } {
+  const listeners = new Set<() => void>();
+  let stop: (() => void) | undefined;
+  return {
+    get: () => value,
+    set(next) {
+      if (next === value) return;
+      value = next;
+      for (const listener of [...listeners]) listener();
+    },
+    subscribe(listener) {
+      const own = () => listener(); // the same listener may listen twice
+      listeners.add(own);
+      if (listeners.size === 1) stop = start?.();
+      return () => {
+        if (listeners.delete(own) && listeners.size === 0) stop?.();
+      };
+    },
+  };
+}

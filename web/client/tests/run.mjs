@@ -1,0 +1,40 @@
+// Runs the tests: builds the package and the server, writes what the clients' compilers make of the schema, compiles the tests
+// with tsc --strict, and runs them. Arguments are passed on to node --test; names of files in place of all tests can follow.
+import { execFile, spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const here = import.meta.dirname;
+const root = join(here, '..');
+const out = join(here, 'out');
+const bin = join(root, 'node_modules', '.bin');
+
+async function run(command, args, cwd = root) {
+  try {
+    return await promisify(execFile)(command, args, { cwd, maxBuffer: 1 << 24, env: { ...process.env, NO_COLOR: '1' } });
+  } catch (error) {
+    throw new Error(`${command} ${args.join(' ')} failed:\n${error.stdout ?? ''}${error.stderr ?? error}`);
+  }
+}
+
+// The samples of the README, a file each, so that they are compiled with the tests.
+function samples() {
+  const text = readFileSync(join(root, 'README.md'), 'utf8');
+  const blocks = [...text.matchAll(/^```(tsx?)\n(.*?)^```$/gms)];
+  if (blocks.length === 0) throw new Error('README.md has no samples');
+  blocks.forEach(([, language, code], i) => writeFileSync(join(here, 'generated', `sample-${i + 1}.${language}`), `${code}\nexport {};\n`));
+}
+
+rmSync(join(here, 'generated'), { recursive: true, force: true });
+rmSync(out, { recursive: true, force: true });
+mkdirSync(out, { recursive: true });
+await Promise.all([run('go', ['build', '-o', join(out, 'tidings'), '.'], join(root, '..', '..')), run(process.execPath, ['build.mjs'])]);
+samples();
+await run(join(bin, 'tsc'), ['-p', here]);
+
+const chosen = process.argv.slice(2).filter((name) => !name.startsWith('-'));
+const files = readdirSync(out).filter((name) => name.endsWith('.test.js') && (chosen.length === 0 || chosen.includes(name.replace('.test.js', ''))));
+const flags = process.argv.slice(2).filter((name) => name.startsWith('-'));
+const { status } = spawnSync(process.execPath, ['--test', '--test-concurrency=3', '--test-timeout=120000', ...flags, ...files.map((name) => join(out, name))], { stdio: 'inherit', cwd: root });
+process.exit(status ?? 1);
