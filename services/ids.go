@@ -3,6 +3,7 @@ package services
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -124,6 +125,18 @@ func ParseUserID(field, id string) (key string, err error) {
 		return "", Errorf(Invalid, "%s: %s", field, err)
 	}
 	return key, nil
+}
+
+// UserIDText formats a user ID for keys of the log and of jobs.
+func UserIDText(user UserID) string { return strconv.FormatUint(uint64(user), 10) }
+
+// ParseUserIDText parses the output of UserIDText.
+func ParseUserIDText(text string) (UserID, error) {
+	number, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, Errorf(Invalid, "%s is not a user number", Quote(text))
+	}
+	return UserID(number), nil
 }
 
 // ParsePostGlobalID reads "post:KEY". field names the argument in the error.

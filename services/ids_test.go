@@ -210,3 +210,14 @@ func TestFirstPlacesAreApart(t *testing.T) {
 		}
 	}
 }
+
+func TestUserIDsAreFormattedForKeys(t *testing.T) {
+	for _, text := range []string{"", "-1", "x", "4294967296"} {
+		if _, err := ParseUserIDText(text); CodeOf(err) != Invalid {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if got, err := ParseUserIDText(UserIDText(12)); got != 12 || UserIDText(12) != "12" || err != nil {
+		t.Errorf("got %d as %q, %v", got, UserIDText(12), err)
+	}
+}

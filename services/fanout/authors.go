@@ -30,7 +30,7 @@ const (
 
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobMode, Class: jobs.Short, Each: ofUser(f.findMode), Changes: jobs.NoCounts()},
+		{Name: jobMode, Class: jobs.Short, Each: jobs.OfUser(f.findMode), Changes: jobs.NoCounts()},
 		{Name: jobModes, Class: jobs.Bulk, Each: f.runModes, Changes: jobs.NoCounts()},
 		{Name: jobName, Class: jobs.Bulk, Each: f.runName, Changes: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
 	}
@@ -45,7 +45,7 @@ type audience struct {
 
 // ModeJob recounts an author's audience a little after now, because a follow or an unfollow has changed it.
 func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
-	job := userJob(jobMode, author)
+	job := jobs.UserKeyed(jobMode, author)
 	job.NotBefore = now.Add(modeAfter)
 	return job
 }
@@ -99,7 +99,7 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	if !has || known.Followers < countedAtOnce || !f.clock.Now().Before(again) || settled(known) != known.Mode {
 		return known, false, nil
 	}
-	job := userJob(jobMode, author)
+	job := jobs.UserKeyed(jobMode, author)
 	job.NotBefore = again
 	return known, true, f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, job) })
 }
@@ -193,7 +193,7 @@ func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 		if err != nil || !last {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, userJob(jobMode, chunk.Author))
+		return jobs.Enqueue(ctx, tx.Tx, jobs.UserKeyed(jobMode, chunk.Author))
 	})
 }
 
@@ -251,7 +251,7 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 			}
 			queued := make([]jobs.NewJob, len(authors))
 			for i, author := range authors {
-				queued[i] = userJob(jobMode, author)
+				queued[i] = jobs.UserKeyed(jobMode, author)
 			}
 			if len(queued) > 0 {
 				if err := f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) }); err != nil {
@@ -297,7 +297,7 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *serv
 		if _, err := tx.PutAuthor(ctx, known); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, userJob(jobMode, author))
+		return jobs.Enqueue(ctx, tx.Tx, jobs.UserKeyed(jobMode, author))
 	})
 	if err != nil {
 		return err

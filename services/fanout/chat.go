@@ -9,7 +9,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -37,8 +36,8 @@ func (f *Fanout) chatKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobProject, Class: jobs.Short, Each: ofConversation(f.projectHead), Changes: jobs.CountsOf(f.members, services.SourceConversations)},
 		{Name: jobPass, Class: jobs.Bulk, Each: ofConversation(f.pass), Changes: jobs.CountsOf(f.members, services.SourceConversations)},
-		{Name: jobMember, Class: jobs.Short, Each: ofMember(f.ProjectMember), Changes: jobs.CountsOf(secondUser, services.SourceConversations)},
-		{Name: jobInside, Class: jobs.Short, Each: ofMember(f.endLeases), Changes: jobs.CountsOf(secondUser, services.SourceConversations)},
+		{Name: jobMember, Class: jobs.Short, Each: ofMember(f.ProjectMember), Changes: jobs.CountsOf(jobs.SecondUser, services.SourceConversations)},
+		{Name: jobInside, Class: jobs.Short, Each: ofMember(f.endLeases), Changes: jobs.CountsOf(jobs.SecondUser, services.SourceConversations)},
 	}
 }
 
@@ -118,7 +117,7 @@ func InsideJob(id services.ConversationID, user services.UserID, until time.Time
 }
 
 func memberKey(id services.ConversationID, user services.UserID) string {
-	return id.String() + "/" + mirror.UserIDText(user)
+	return id.String() + "/" + services.UserIDText(user)
 }
 
 func ofConversation(do func(ctx context.Context, id services.ConversationID) error) func(context.Context, jobs.Job) error {
@@ -134,7 +133,7 @@ func ofConversation(do func(ctx context.Context, id services.ConversationID) err
 func ofMember(do func(ctx context.Context, id services.ConversationID, user services.UserID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
 		conversation, number, _ := strings.Cut(job.Key, "/")
-		user, err := mirror.ParseUserID(number)
+		user, err := services.ParseUserIDText(number)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
 		}

@@ -26,17 +26,17 @@ const (
 
 func (f *Fanout) feedKinds() []jobs.Kind {
 	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
-	ownFeed := jobs.CountsOf(firstUser, services.SourceHomeFeed)
+	ownFeed := jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)
 	return []jobs.Kind{
-		{Name: jobFanOut, Class: jobs.Short, Each: ofPost(f.spread), Changes: everyFeed},
-		{Name: jobRemove, Class: jobs.Short, Each: ofPost(f.spread), Changes: everyFeed},
+		{Name: jobFanOut, Class: jobs.Short, Each: jobs.OfPost(f.spread), Changes: everyFeed},
+		{Name: jobRemove, Class: jobs.Short, Each: jobs.OfPost(f.spread), Changes: everyFeed},
 		{Name: jobPush, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
 		{Name: jobOnline, Class: jobs.Urgent, Each: f.runOnline, Changes: everyFeed},
 		{Name: jobDrop, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
-		{Name: jobCopy, Class: jobs.Short, Each: ofPost(f.runCopy), Changes: jobs.NoCounts()},
-		{Name: jobFollow, Class: jobs.Short, Each: ofPair(f.Reconcile), Changes: jobs.CountsOf(firstUser, services.SourceHomeFeed, services.SourceLiveBoard)},
-		{Name: jobSeen, Class: jobs.Short, Each: ofUser(f.ProjectSeen), Changes: ownFeed},
-		{Name: jobRefill, Class: jobs.Short, Each: ofUser(f.Refill), Changes: ownFeed},
+		{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(f.runCopy), Changes: jobs.NoCounts()},
+		{Name: jobFollow, Class: jobs.Short, Each: jobs.OfPair(f.Reconcile), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed, services.SourceLiveBoard)},
+		{Name: jobSeen, Class: jobs.Short, Each: jobs.OfUser(f.ProjectSeen), Changes: ownFeed},
+		{Name: jobRefill, Class: jobs.Short, Each: jobs.OfUser(f.Refill), Changes: ownFeed},
 	}
 }
 
@@ -51,12 +51,12 @@ func CopyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post
 
 // FollowJob brings a reader's feed in line with whether they follow the author.
 func FollowJob(reader, author services.UserID) jobs.NewJob {
-	return jobs.Keyed(jobFollow, pairKey(reader, author))
+	return jobs.Keyed(jobFollow, jobs.PairKey(reader, author))
 }
 
 // SeenJob projects the seen position of a user's feed into their document.
 func SeenJob(user services.UserID) jobs.NewJob {
-	return userJob(jobSeen, user)
+	return jobs.UserKeyed(jobSeen, user)
 }
 
 // ProjectSeen projects the durable seen position of a user's feed into their document.

@@ -26,14 +26,14 @@ func (f *Fanout) hostKinds() []jobs.Kind {
 		{Name: jobHost, Class: jobs.Short, Each: f.runHost, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
 		{Name: jobHostChunk, Class: jobs.Bulk, Each: f.runHostChunk, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
 		{Name: jobHosts, Class: jobs.Bulk, Each: f.runHosts, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobLiveSeen, Class: jobs.Short, Each: ofUser(f.ProjectLiveSeen), Changes: jobs.CountsOf(firstUser, services.SourceLiveBoard)},
+		{Name: jobLiveSeen, Class: jobs.Short, Each: jobs.OfUser(f.ProjectLiveSeen), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceLiveBoard)},
 	}
 }
 
 // hostJob lets the documents of all followers name a user who has their first show. The shows come onto boards when all
 // documents do: from then on every document that lists a show also gets its changes.
 func hostJob(host services.UserID) jobs.NewJob {
-	return userJob(jobHost, host)
+	return jobs.UserKeyed(jobHost, host)
 }
 
 // newHosts are users who have their first shows.
@@ -56,7 +56,7 @@ func HostsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
 
 // LiveSeenJob projects a user's seen position in the live board into their document.
 func LiveSeenJob(user services.UserID) jobs.NewJob {
-	return userJob(jobLiveSeen, user)
+	return jobs.UserKeyed(jobLiveSeen, user)
 }
 
 // ProjectLiveSeen projects a user's seen position in the live board into their document.
@@ -160,7 +160,7 @@ func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []service
 // chunk. Without chunks left to queue it brings the host's shows onto boards. It queues nothing for a host that all documents
 // name, or whose chunks are in flight.
 func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
-	host, err := mirror.ParseUserID(job.Key)
+	host, err := services.ParseUserIDText(job.Key)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 	"tidings/services/store"
 )
 
@@ -95,7 +94,7 @@ func steps() []step {
 			}
 		}, func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
 		{"a refill", withPost, func(w *fanouttest.World, users []services.UserID) {
-			enqueue(w, fanout.RefillJob(mirror.UserIDText(users[1])))
+			enqueue(w, fanout.RefillJob(services.UserIDText(users[1])))
 		}},
 	}, boardSteps()...)
 }

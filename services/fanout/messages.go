@@ -28,7 +28,7 @@ type delivery struct {
 func (f *Fanout) messageKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobDeliver, Class: jobs.Bulk, Each: f.deliver, Changes: jobs.CountsOf(deliveredTo, services.SourceSiteMessages)},
-		{Name: jobMessages, Class: jobs.Short, Each: ofUser(f.projectMessages), Changes: jobs.CountsOf(firstUser, services.SourceSiteMessages)},
+		{Name: jobMessages, Class: jobs.Short, Each: jobs.OfUser(f.projectMessages), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceSiteMessages)},
 	}
 }
 
@@ -51,7 +51,7 @@ func DeliverJobs(message services.PostID, users []services.UserID) ([]jobs.NewJo
 
 // MessagesJob projects a user's counts of site messages into their document.
 func MessagesJob(user services.UserID) jobs.NewJob {
-	return userJob(jobMessages, user)
+	return jobs.UserKeyed(jobMessages, user)
 }
 
 // deliver writes the rows of a chunk and projects their counts. If it is repeated after a crash between the two steps, it

@@ -22,8 +22,8 @@ const (
 
 func (f *Fanout) noticeKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobStart, Class: jobs.Short, Each: ofPost(f.runStart), Changes: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
-		{Name: jobNotices, Class: jobs.Short, Each: ofUser(f.ProjectNotices), Changes: jobs.CountsOf(firstUser, services.SourceAnnouncements)},
+		{Name: jobStart, Class: jobs.Short, Each: jobs.OfPost(f.runStart), Changes: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
+		{Name: jobNotices, Class: jobs.Short, Each: jobs.OfUser(f.ProjectNotices), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceAnnouncements)},
 	}
 }
 
@@ -36,7 +36,7 @@ func StartJob(announcement services.Announcement) jobs.NewJob {
 
 // NoticesJob projects a user's position in the announcements, their segments and their dots into their document.
 func NoticesJob(user services.UserID) jobs.NewJob {
-	return userJob(jobNotices, user)
+	return jobs.UserKeyed(jobNotices, user)
 }
 
 // NoticeChanged ends a transaction that changed something that all users share, by an entry in the log that the nodes

@@ -9,7 +9,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -23,7 +22,7 @@ const (
 func (f *Fanout) notificationKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobNotify, Class: jobs.Short, Batch: f.notifyEach, Changes: jobs.CountsOf(recipients, services.SourceNotifications)},
-		{Name: jobCounts, Class: jobs.Short, Each: ofUser(f.projectCounts), Changes: jobs.CountsOf(firstUser, services.SourceNotifications)},
+		{Name: jobCounts, Class: jobs.Short, Each: jobs.OfUser(f.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
 	}
 }
 
@@ -37,7 +36,7 @@ func recipients(_ context.Context, job jobs.Job) (users []services.UserID, every
 }
 
 // CountsJob projects a user's notification counts into their document.
-func CountsJob(user services.UserID) jobs.NewJob { return userJob(jobCounts, user) }
+func CountsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
 // NotifyJob lets a cause count, or no longer count, for its recipient, according to the facts when it runs. Causes that are
 // committed together become one job for each recipient.
@@ -46,7 +45,7 @@ func NotifyJob(cause store.Cause) (jobs.NewJob, error) {
 	if err != nil {
 		return jobs.NewJob{}, fmt.Errorf("notify job: %w", err)
 	}
-	return jobs.NewJob{Kind: jobNotify, Group: mirror.UserIDText(cause.Recipient), Payload: payload}, nil
+	return jobs.NewJob{Kind: jobNotify, Group: services.UserIDText(cause.Recipient), Payload: payload}, nil
 }
 
 // NotifyJobs are the jobs of several causes.

@@ -10,11 +10,11 @@ import (
 const jobProfile = "profile" // key: user. Their profile changed
 
 func (f *Fanout) peopleKinds() []jobs.Kind {
-	return []jobs.Kind{{Name: jobProfile, Class: jobs.Short, Each: ofUser(f.ProjectProfile), Changes: jobs.NoCounts()}}
+	return []jobs.Kind{{Name: jobProfile, Class: jobs.Short, Each: jobs.OfUser(f.ProjectProfile), Changes: jobs.NoCounts()}}
 }
 
 // ProfileJob projects a user's profile into its copy.
-func ProfileJob(user services.UserID) jobs.NewJob { return userJob(jobProfile, user) }
+func ProfileJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobProfile, user) }
 
 // ProjectProfile projects a user's profile into its copy in Redis.
 func (f *Fanout) ProjectProfile(ctx context.Context, user services.UserID) error {

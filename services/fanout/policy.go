@@ -11,12 +11,12 @@ import (
 const jobPolicy = "policy" // key: user. Their display policy of badges changed
 
 func (f *Fanout) policyKinds() []jobs.Kind {
-	return []jobs.Kind{{Name: jobPolicy, Class: jobs.Short, Each: ofUser(f.ProjectPolicy), Changes: jobs.CountsOf(firstUser, services.Sources...)}}
+	return []jobs.Kind{{Name: jobPolicy, Class: jobs.Short, Each: jobs.OfUser(f.ProjectPolicy), Changes: jobs.CountsOf(jobs.FirstUser, services.Sources...)}}
 }
 
 // PolicyJob projects a user's display policy into their document.
 func PolicyJob(user services.UserID) jobs.NewJob {
-	return userJob(jobPolicy, user)
+	return jobs.UserKeyed(jobPolicy, user)
 }
 
 // ProjectPolicy projects a user's display policy into their document.

@@ -215,7 +215,7 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 		}
 		refills := make([]jobs.NewJob, len(users))
 		for i, user := range users {
-			refills[i] = userJob(jobRefill, user)
+			refills[i] = jobs.UserKeyed(jobRefill, user)
 		}
 		if err := db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, refills...) }); err != nil {
 			return queued, err

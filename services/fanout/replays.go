@@ -8,7 +8,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/store"
@@ -23,7 +22,7 @@ const (
 
 func (f *Fanout) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobEnd, Class: jobs.Short, Each: ofPost(f.fanOutReplay), Changes: jobs.NoCounts()}, // ids of shows look like posts'
+		{Name: jobEnd, Class: jobs.Short, Each: jobs.OfPost(f.fanOutReplay), Changes: jobs.NoCounts()}, // ids of shows look like posts'
 		{Name: jobReplays, Class: jobs.Short, Each: f.fanOutReplays, Changes: jobs.NoCounts()},
 		{Name: jobReplay, Class: jobs.Bulk, Each: f.runReplayChunk, Changes: jobs.NoCounts()},
 	}
@@ -40,7 +39,7 @@ func endJob(show services.PostID) jobs.NewJob { return jobs.Keyed(jobEnd, show.S
 
 // ReplaysJob brings the newest replays of a host into the lists of their followers: one job in place of one for each show.
 func ReplaysJob(host services.UserID) jobs.NewJob {
-	return userJob(jobReplays, host)
+	return jobs.UserKeyed(jobReplays, host)
 }
 
 func replayEntry(show services.Show) rdb.ReplayEntry {
@@ -71,7 +70,7 @@ func (f *Fanout) fanOutReplay(ctx context.Context, job jobs.Job, id services.Pos
 
 // fanOutReplays brings a host's newest replays to the followers.
 func (f *Fanout) fanOutReplays(ctx context.Context, job jobs.Job) error {
-	host, err := mirror.ParseUserID(job.Key)
+	host, err := services.ParseUserIDText(job.Key)
 	if err != nil {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)
 	}

@@ -20,14 +20,14 @@ const causesPerPage = 1000
 
 func (f *Fanout) restrictionKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobMuteEnd, Class: jobs.Short, Each: ofPair(f.endMute), Changes: jobs.CountsOf(firstUser, services.SourceHomeFeed)},
-		{Name: jobActor, Class: jobs.Bulk, Each: ofPair(f.RecountActor), Changes: jobs.CountsOf(firstUser, services.SourceNotifications)},
+		{Name: jobMuteEnd, Class: jobs.Short, Each: jobs.OfPair(f.endMute), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)},
+		{Name: jobActor, Class: jobs.Bulk, Each: jobs.OfPair(f.RecountActor), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
 	}
 }
 
 // MuteEndJob ends a mute at its time, unless the mute changes before.
 func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
-	job := jobs.Keyed(jobMuteEnd, pairKey(muter, muted))
+	job := jobs.Keyed(jobMuteEnd, jobs.PairKey(muter, muted))
 	job.NotBefore = until
 	return job
 }
@@ -35,7 +35,7 @@ func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 // ActorJob brings a recipient's notifications of one actor in line with the recipient's blocks and the items hidden from
 // them.
 func ActorJob(recipient, actor services.UserID) jobs.NewJob {
-	return jobs.Keyed(jobActor, pairKey(recipient, actor))
+	return jobs.Keyed(jobActor, jobs.PairKey(recipient, actor))
 }
 
 // endMute ends an expired mute. A mute with a new end has another job, and one that was ended early has none. It reconciles

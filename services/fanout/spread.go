@@ -303,7 +303,7 @@ func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, res
 	var refills []jobs.NewJob
 	for i, result := range results {
 		if result.Short {
-			refills = append(refills, userJob(jobRefill, readers[i]))
+			refills = append(refills, jobs.UserKeyed(jobRefill, readers[i]))
 		}
 	}
 	if len(refills) == 0 {

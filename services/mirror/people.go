@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"tidings/services"
@@ -40,7 +39,7 @@ func NewPeople(log *changelog.Follower, facts PeopleFacts, capacity int) *People
 }
 
 func (p *People) apply(entry changelog.Entry) {
-	if number, err := ParseUserID(entry.Key); err == nil {
+	if number, err := services.ParseUserIDText(entry.Key); err == nil {
 		p.Changed(number, entry.At)
 	}
 }
@@ -95,15 +94,3 @@ func (p *People) KnowsNumber(key string) bool {
 
 // KeepNumber caches the ID of a new user.
 func (p *People) KeepNumber(key string, number services.UserID) { p.numbers.Keep(key, number) }
-
-// ParseUserID parses the output of UserIDText.
-func ParseUserID(text string) (services.UserID, error) {
-	number, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
-		return 0, services.Errorf(services.Invalid, "%s is not a user number", services.Quote(text))
-	}
-	return services.UserID(number), nil
-}
-
-// UserIDText formats a user ID for keys of the log and of jobs.
-func UserIDText(user services.UserID) string { return strconv.FormatUint(uint64(user), 10) }

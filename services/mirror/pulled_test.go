@@ -64,12 +64,12 @@ func (s *stage) change(author services.UserID, post services.PostID, deleted boo
 	known.Version = s.head
 	s.e.pulled[author] = known
 	change := PullChange{Author: author, Post: post, Deleted: deleted}
-	payload := []byte(`{"author":` + UserIDText(author) + `,"post":` + digits(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
+	payload := []byte(`{"author":` + services.UserIDText(author) + `,"post":` + digits(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
 	s.e.log = append(s.e.log, changelog.Entry{Kind: LogPull, Version: s.head, At: at, Payload: payload})
 	return ownChange{change, s.head}
 }
 
-func digits(n uint64) string { return UserIDText(services.UserID(n)) }
+func digits(n uint64) string { return services.UserIDText(services.UserID(n)) }
 
 func of(authors ...services.UserID) (list []services.FollowedAuthor) {
 	for _, author := range authors {

@@ -247,7 +247,7 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			if err := tx.SetProfile(ctx, user, name, avatarURL); err != nil {
 				return nil, err
 			}
-			if _, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogProfile, mirror.UserIDText(user), nil); err != nil {
+			if _, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogProfile, services.UserIDText(user), nil); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(user))

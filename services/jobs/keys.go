@@ -1,0 +1,71 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"tidings/services"
+)
+
+// UserKeyed is a job of a kind whose key is a user.
+func UserKeyed(kind string, user services.UserID) NewJob {
+	return Keyed(kind, services.UserIDText(user))
+}
+
+// PairKey is the key of a job that names two users.
+func PairKey(a, b services.UserID) string {
+	return services.UserIDText(a) + "/" + services.UserIDText(b)
+}
+
+// OfPair turns a function of two users into the work of a kind whose key names both.
+func OfPair(do func(ctx context.Context, a, b services.UserID) error) func(context.Context, Job) error {
+	return func(ctx context.Context, job Job) error {
+		first, second, _ := strings.Cut(job.Key, "/")
+		a, err := services.ParseUserIDText(first)
+		if err != nil {
+			return fmt.Errorf("key of %s: %w", job.Kind, err)
+		}
+		b, err := services.ParseUserIDText(second)
+		if err != nil {
+			return fmt.Errorf("key of %s: %w", job.Kind, err)
+		}
+		return do(ctx, a, b)
+	}
+}
+
+// OfUser turns a function of a user into the work of a kind whose key names the user.
+func OfUser(do func(ctx context.Context, user services.UserID) error) func(context.Context, Job) error {
+	return func(ctx context.Context, job Job) error {
+		user, err := services.ParseUserIDText(job.Key)
+		if err != nil {
+			return fmt.Errorf("key of %s: %w", job.Kind, err)
+		}
+		return do(ctx, user)
+	}
+}
+
+// OfPost turns a function of a post into the work of a kind whose key names the post.
+func OfPost(do func(ctx context.Context, job Job, post services.PostID) error) func(context.Context, Job) error {
+	return func(ctx context.Context, job Job) error {
+		id, err := services.ParsePostID(job.Key)
+		if err != nil {
+			return fmt.Errorf("key of %s: %w", job.Kind, err)
+		}
+		return do(ctx, job, id)
+	}
+}
+
+// FirstUser is the UsersOf of jobs whose key is a user, or begins with one.
+func FirstUser(_ context.Context, job Job) ([]services.UserID, bool, error) {
+	text, _, _ := strings.Cut(job.Key, "/")
+	user, err := services.ParseUserIDText(text)
+	return []services.UserID{user}, false, err
+}
+
+// SecondUser is the UsersOf of jobs whose key ends with a user.
+func SecondUser(_ context.Context, job Job) ([]services.UserID, bool, error) {
+	_, text, _ := strings.Cut(job.Key, "/")
+	user, err := services.ParseUserIDText(text)
+	return []services.UserID{user}, false, err
+}
