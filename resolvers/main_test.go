@@ -59,7 +59,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Chat:     conversations,
 		Notice:   notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Announcements: w.Memory.Announcements, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}),
-		Views:    views.New(views.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Log: log}),
+		Views:    views.New(views.Config{DB: w.Store.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, IDs: w.IDs, Log: log}),
 		Live:     live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Notify:   notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}), Fanout: w.Fanout, Queue: w.Fanout, Clock: w.Clock, Log: log,
 	}

@@ -7,27 +7,28 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/views"
 )
 
-func graphView(view services.ViewUnread) graph.View {
+func graphView(view views.Unread) graph.View {
 	return graph.View{Code: view.Code, ID: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
 }
 
 // viewText prints a place in a viewer's list of views, whose order is that of code and id: whose list, code, 0, id.
-func viewText(viewer services.UserID, view services.View) string {
+func viewText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
 
-func parseViewText(viewer services.UserID, text string) (services.View, error) {
+func parseViewText(viewer services.UserID, text string) (views.View, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := viewCursor.parse("after", viewer, text[:owner]); err != nil {
-		return services.View{}, err
+		return views.View{}, err
 	}
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text[owner:])
 	code, id, found := strings.Cut(string(bytes), "\x00")
-	view := services.View{Code: code, ID: id}
+	view := views.View{Code: code, ID: id}
 	if err != nil || !found || view.Check() != nil {
-		return services.View{}, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(text), viewCursor)
+		return views.View{}, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(text), viewCursor)
 	}
 	return view, nil
 }
@@ -45,7 +46,7 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 }
 
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
-	var from services.View
+	var from views.View
 	if after != nil {
 		if from, err = parseViewText(viewer.Number, *after); err != nil {
 			return nil, err

@@ -8,7 +8,7 @@ package resolvers
 import (
 	"context"
 	"tidings/graph"
-	"tidings/services"
+	"tidings/services/views"
 )
 
 func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewInput) (*graph.TouchViewPayload, error) {
@@ -17,8 +17,8 @@ func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewI
 		return nil, err
 	}
 	payload := &graph.TouchViewPayload{Badges: done.badges, Viewer: done.viewerAfter()}
-	view := services.View{Code: input.Code, ID: input.ID}
-	if read := ifRead[services.ViewUnread](r.Resolver)(r.Views.Read(ctx, done.viewer.Number, view)); read != nil {
+	view := views.View{Code: input.Code, ID: input.ID}
+	if read := ifRead[views.Unread](r.Resolver)(r.Views.Read(ctx, done.viewer.Number, view)); read != nil {
 		shownView := graphView(*read)
 		payload.View = &shownView
 	}

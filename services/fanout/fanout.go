@@ -108,7 +108,7 @@ func New(cfg Config) *Fanout {
 	}
 	for _, kinds := range [][]jobs.Kind{
 		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(), f.messageKinds(), f.noticeKinds(),
-		f.chatKinds(), f.viewKinds(), f.policyKinds(), f.hostKinds(), f.showKinds(), f.replayKinds(),
+		f.chatKinds(), f.policyKinds(), f.hostKinds(), f.showKinds(), f.replayKinds(),
 	} {
 		f.Register(kinds...)
 	}

@@ -232,7 +232,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		}),
 		Notice:   notice.New(notice.Config{Store: s.Store, Redis: s.Redis, Announcements: s.Memory.Announcements, Fanout: s.Fanout, IDs: ids, Clock: s.clock}),
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: s.Store, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes}),
-		Views:    views.New(views.Config{Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Log: s.Log}),
+		Views:    views.New(views.Config{DB: s.Store.DB, Redis: s.Redis.Client, Jobs: s.Jobs, IDs: ids, Log: s.Log}),
 		Chat:     conversations,
 		Badge:    s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}

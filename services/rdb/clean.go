@@ -38,6 +38,7 @@ type Findings struct {
 // Leftover is a key that would never expire: see DropLeftovers.
 type Leftover struct {
 	kind string // the kind's name in key_drop.lua
+	mark string // of a registered family of keys
 	keys []string
 }
 
@@ -116,7 +117,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 		commands = commands[1:]
 		if one.endsItself() {
 			if left, err := first.(*redis.DurationCmd).Result(); err == nil && left == -1 {
-				found.Leftover = append(found.Leftover, Leftover{kind: one.part, keys: []string{one.name}})
+				found.Leftover = append(found.Leftover, Leftover{kind: one.part, mark: one.mark, keys: []string{one.name}})
 			}
 			continue
 		}
@@ -181,11 +182,11 @@ func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, la
 }
 
 // DropLeftovers drops the leftovers of a walk. It returns how many of the dropped keys were orphans, that is, parts of a view
-// without its document, and how many were endless: copies, views and leases without an expiry.
+// without its document, and how many were endless: copies, leases and keys of registered families without an expiry.
 func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (orphans, endless int, err error) {
 	calls := make([]redis.Call, len(leftovers))
 	for i, leftover := range leftovers {
-		calls[i] = redis.Call{Keys: leftover.keys, Args: []any{leftover.kind}}
+		calls[i] = redis.Call{Keys: leftover.keys, Args: []any{leftover.kind, leftover.mark}}
 	}
 	dropped, err := c.dropped(ctx, keyDrop, calls)
 	for i, keys := range dropped {

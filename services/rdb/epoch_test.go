@@ -214,34 +214,3 @@ func TestTheWatchFindsAChangeBehindOpenConnections(t *testing.T) {
 		return nil
 	})
 }
-
-// A view of another epoch counts as missing and is rebuilt. Reads from before an earlier removal stay refused.
-func TestAViewOfAnotherEpochIsMissing(t *testing.T) {
-	eachView(t, func(v view) {
-		news := services.View{Code: "news"}
-		access := []services.ViewAccess{{View: news, UpTo: time.UnixMicro(1)}}
-		counted := func() ViewCount {
-			counts, err := v.c.CountViews(v.Context(), access)
-			v.must(err)
-			return counts[0]
-		}
-		build := func(items ...services.ViewItem) {
-			stamps, err := v.c.BeginViews(v.Context(), []services.View{news})
-			v.must(err)
-			_, err = v.c.EndViews(v.Context(), []ViewFacts{{View: news, Stamp: stamps[0], Items: items}})
-			v.must(err)
-		}
-		build(services.ViewItem{Item: "a", At: time.UnixMicro(5)}, services.ViewItem{Item: "b", At: time.UnixMicro(6)})
-		if got := counted(); !got.Ready || got.Count != 2 {
-			v.Fatalf("%+v, want 2", got)
-		}
-		v.must(v.c.Commands().ZAdd(v.Context(), viewKey(news), redis.Z{Score: -4711, Member: epochMark}).Err())
-		if got := counted(); got.Ready {
-			v.Errorf("of another epoch: %+v", got)
-		}
-		build(services.ViewItem{Item: "c", At: time.UnixMicro(7)})
-		if got := counted(); !got.Ready || got.Count != 1 {
-			v.Errorf("begun anew: %+v, want 1", got)
-		}
-	})
-}

@@ -45,10 +45,6 @@ func profileKey(user services.UserID) string { return redis.UserKey(user, ":p") 
 // postKey is a cached copy of a post: STRING, see PutCopies, up to 21 KB.
 func postKey(post services.PostID) string { return "p:" + post.String() }
 
-// viewKey is the newest items of a view: ZSET, item -> microseconds, three marks and at most ViewKeep + 32 items of 65
-// bytes. A code has no "/", so that no two views share a key.
-func viewKey(view services.View) string { return "v:" + view.Code + "/" + view.ID }
-
 // spendingKey is the amount of one rate limit that all nodes spent in one window: STRING, a number. It expires a minute after
 // the last addition.
 func spendingKey(window int64, bucket string) string {
@@ -62,24 +58,25 @@ const (
 	replaysPart  = "r"
 	leasePart    = "lease"
 	copyPart     = "copy"
-	viewPart     = "view"
+	familyPart   = "family"
 )
 
 // ownedKey is a key, parsed from its name. For a key of a user's view, part is the text after the colon.
 type ownedKey struct {
 	name, part string
 	user       services.UserID // 0 if it is no user's
+	mark       string          // of a registered family of keys
 }
 
 // endsItself reports whether the key's writer sets its expiry.
 func (k ownedKey) endsItself() bool {
-	return k.part == leasePart || k.part == copyPart || k.part == viewPart
+	return k.part == leasePart || k.part == copyPart || k.part == familyPart
 }
 
 // isList reports whether the key is one of the lists that are trimmed to the listed length.
 func (k ownedKey) isList() bool { return k.part == inboxPart || k.part == replaysPart }
 
-// parseKey parses a key's name; ours is false if the name is none of those above. Other programs may keep keys in the same
+// parseKey parses a key's name; ours is false if the name is none of those above and of no registered family. Other programs may keep keys in the same
 // Redis.
 func parseKey(name string) (key ownedKey, ours bool) {
 	key.name = name
@@ -101,7 +98,7 @@ func parseKey(name string) (key ownedKey, ours bool) {
 		key.part = copyPart
 		return key, err == nil
 	}
-	code, id, found := strings.Cut(strings.TrimPrefix(name, "v:"), "/")
-	key.part = viewPart
-	return key, found && strings.HasPrefix(name, "v:") && code != "" && id != ""
+	family, found := redis.FamilyOf(name)
+	key.part, key.mark = familyPart, family.Mark
+	return key, found
 }

@@ -42,10 +42,6 @@ func TestEveryReadOfAHungRedisIsGuarded(t *testing.T) {
 			_, _, err := c.Copies(ctx, []services.PostID{1}, []services.UserID{user})
 			return err
 		},
-		"views": func(ctx context.Context, c *Projections) error {
-			_, err := c.CountViews(ctx, []services.ViewAccess{{}})
-			return err
-		},
 		"session": func(ctx context.Context, c *Projections) error {
 			_, err := c.TouchSession(ctx, user, "slot", "session", time.Now().Add(time.Hour))
 			return err

@@ -27,10 +27,6 @@ var reads = map[string]func(context.Context, *Projections) error{
 		_, _, err := c.Copies(ctx, []services.PostID{1}, nil)
 		return err
 	},
-	"views": func(ctx context.Context, c *Projections) error {
-		_, err := c.CountViews(ctx, []services.ViewAccess{{View: services.View{Code: "news"}}})
-		return err
-	},
 	"snapshots": func(ctx context.Context, c *Projections) error {
 		_, err := c.Snapshots(ctx, []services.UserID{reader})
 		return err

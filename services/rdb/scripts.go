@@ -19,9 +19,6 @@ func loadScript(name string, parts ...string) *redis.Script {
 // replaysLib is the part of scripts that change lists of replays.
 const replaysLib = "lib_replays"
 
-// viewsLib is the part of scripts that add to views.
-const viewsLib = "lib_views"
-
 // loadConversationScript registers a script that changes users' own states in conversations.
 func loadConversationScript(name string) *redis.Script {
 	return scripts.Load(name, "lib_conversations")

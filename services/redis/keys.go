@@ -1,7 +1,10 @@
 package redis
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"tidings/services"
 )
@@ -14,6 +17,36 @@ func UserKey(user services.UserID, part string) string {
 	key = strconv.AppendUint(key, uint64(user), 10)
 	key = append(key, '}')
 	return string(append(key, part...))
+}
+
+// KeyFamily are the keys of a feature that belong to no user: ZSETs that have a mark and end by themselves. The cleaner drops
+// those that would never end.
+type KeyFamily struct {
+	Prefix string                 // before every name
+	Mark   string                 // a member that every key of the family has
+	Ours   func(rest string) bool // whether what follows the prefix may be of the family: others may keep keys in the same Redis
+}
+
+var keyFamilies []KeyFamily
+
+// RegisterKeys registers a family and returns it. It is for package variables, before the first Client; a prefix that is taken
+// panics.
+func RegisterKeys(family KeyFamily) KeyFamily {
+	if slices.ContainsFunc(keyFamilies, func(f KeyFamily) bool { return f.Prefix == family.Prefix }) {
+		panic(fmt.Sprintf("redis: the keys %s are registered twice", family.Prefix))
+	}
+	keyFamilies = append(keyFamilies, family)
+	return family
+}
+
+// FamilyOf is the registered family that a key may be of.
+func FamilyOf(key string) (family KeyFamily, found bool) {
+	for _, family := range keyFamilies {
+		if rest, found := strings.CutPrefix(key, family.Prefix); found {
+			return family, family.Ours(rest)
+		}
+	}
+	return KeyFamily{}, false
 }
 
 // hintChannel is the pub/sub channel on which a node receives hints of changed documents.

@@ -1,6 +1,10 @@
 package redis
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
 
 func TestKeysOfAUserShareTheirTag(t *testing.T) {
 	for got, want := range map[string]string{
@@ -12,4 +16,21 @@ func TestKeysOfAUserShareTheirTag(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+}
+
+func TestAKeyIsOfTheFamilyOfItsPrefix(t *testing.T) {
+	before := keyFamilies
+	defer func() { keyFamilies = before }()
+	shelf := RegisterKeys(KeyFamily{Prefix: "shelf:", Mark: "!", Ours: func(rest string) bool { return rest != "" }})
+	for key, ours := range map[string]bool{"shelf:a": true, "shelf:": false, "ashelf:a": false, "{u1}:b": false} {
+		if family, found := FamilyOf(key); found != ours || found && family.Mark != shelf.Mark {
+			t.Errorf("%q is ours: %t", key, found)
+		}
+	}
+	defer func() {
+		if what := fmt.Sprint(recover()); !strings.Contains(what, "shelf:") {
+			t.Errorf("panic %q does not name the keys", what)
+		}
+	}()
+	RegisterKeys(shelf)
 }

@@ -252,7 +252,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 // A recount reads only what is unseen: its plan scans no table.
 func TestRecountReadsTheUnseenAlone(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
-	plan := b.plan("notification states of a user")
+	plan := b.Plan("notification states of a user")
 	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
 		t.Errorf("the plan is %q", plan)
 	}

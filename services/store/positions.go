@@ -27,10 +27,16 @@ var (
 )
 
 // RaisePosition moves a user's position in a view forward, never back, notes the visit now, and returns the current position.
+// What a position is, is the view's affair: a post, a version, microseconds.
+func RaisePosition(ctx context.Context, tx *sql.Tx, user services.UserID, viewCode, viewID string, position int64) (current int64, err error) {
+	_, err = tx.One(ctx, raisePosition, []any{user, viewCode, viewID, position, tx.Now}, &current)
+	return current, err
+}
+
+// RaisePosition is RaisePosition for a view whose positions are posts.
 func (tx *Tx) RaisePosition(ctx context.Context, user services.UserID, viewCode, viewID string, position services.PostID) (services.PostID, error) {
-	var stands services.PostID
-	_, err := tx.One(ctx, raisePosition, []any{user, viewCode, viewID, position, tx.Now}, &stands)
-	return stands, err
+	current, err := RaisePosition(ctx, tx.Tx, user, viewCode, viewID, int64(position))
+	return services.PostID(current), err
 }
 
 // Position is a user's position in a view; 0 when they never looked.

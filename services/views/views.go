@@ -12,32 +12,33 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Config configures views.
 type Config struct {
-	Store  *store.Store
-	Redis  *rdb.Projections
-	Fanout *fanout.Fanout
-	Log    *slog.Logger
+	DB    *sql.DB
+	Redis *redis.Client
+	Jobs  *jobs.Engine // New registers the kinds of jobs of views in it
+	IDs   *services.IDClock
+	Log   *slog.Logger
 }
 
 // Service implements views. It is safe for concurrent use.
 type Service struct {
-	store  *store.Store
-	redis  *rdb.Projections
-	fanout *fanout.Fanout
-	log    *slog.Logger
+	db    *sql.DB
+	redis projection
+	ids   *services.IDClock
+	log   *slog.Logger
 }
 
-// New makes the service.
+// New makes the service, and registers the kinds of its jobs.
 func New(cfg Config) *Service {
-	return &Service{store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, log: cfg.Log}
+	s := &Service{db: cfg.DB, redis: projection{cfg.Redis}, ids: cfg.IDs, log: cfg.Log}
+	cfg.Jobs.Register(s.kinds()...)
+	return s
 }
 
 const (
@@ -46,63 +47,62 @@ const (
 	clocksDiffer = time.Minute
 )
 
-// Add is the command by which the host application reports an item into a view. One that is there moves to at if that is later, also one that
-// was removed; else nothing changes. Times are kept to the millisecond.
-func (s *Service) Add(view services.View, item string, at time.Time) (*jobs.Command, error) {
+// Add is the command by which the host application reports an item into a view. An item that exists, or was removed, moves to
+// at if that is later; otherwise nothing changes. Times are kept to the millisecond.
+func (s *Service) Add(view View, item string, at time.Time) (*jobs.Command, error) {
 	if err := check(view, item); err != nil {
 		return nil, err
 	}
 	if at.Before(time.UnixMilli(0)) {
 		return nil, services.Errorf(services.Invalid, "at: %s is before 1970", at.UTC().Format(time.RFC3339))
 	}
-	reported := services.ViewItem{Item: item, At: at.UTC().Truncate(time.Millisecond)}
-	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *store.Tx) error {
-		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.Moment(s.fanout.Now).Add(clocksDiffer)) {
+	reported := Item{Name: item, At: at.UTC().Truncate(time.Millisecond)}
+	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) error {
+		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.Moment(s.ids.Now).Add(clocksDiffer)) {
 			return services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
-		_, err := tx.AddViewItem(ctx, view, reported)
+		_, err := addItem(ctx, tx, view, reported)
 		return err
 	})
 }
 
-// Remove is the command by which an item is taken out of a view; again changes nothing. NOT_FOUND when it was never in.
-func (s *Service) Remove(view services.View, item string) (*jobs.Command, error) {
+// Remove is the command that removes an item from a view; repeated, it changes nothing. NOT_FOUND when it never was in the view.
+func (s *Service) Remove(view View, item string) (*jobs.Command, error) {
 	if err := check(view, item); err != nil {
 		return nil, err
 	}
-	return s.onItem("removeViewItem", view, item, func(ctx context.Context, tx *store.Tx) error {
-		return tx.RemoveViewItem(ctx, view, item)
+	return s.onItem("removeViewItem", view, item, func(ctx context.Context, tx *sql.Tx) error {
+		return removeItem(ctx, tx, view, item)
 	})
 }
 
-func check(view services.View, item string) error {
+func check(view View, item string) error {
 	if err := view.Check(); err != nil {
 		return err
 	}
-	return services.CheckViewItem(item)
+	return checkItem(item)
 }
 
 // onItem changes an item and leaves the job that brings the view in line.
-func (s *Service) onItem(name string, view services.View, item string, change func(context.Context, *store.Tx) error) (*jobs.Command, error) {
-	job, err := fanout.ViewItemJob(view, item)
+func (s *Service) onItem(name string, view View, item string, change func(context.Context, *sql.Tx) error) (*jobs.Command, error) {
+	job, err := itemJob(view, item)
 	if err != nil {
 		return nil, err
 	}
 	return &jobs.Command{
 		Name: name,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			if err := change(ctx, tx); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, job)
+			return nil, jobs.Enqueue(ctx, tx, job)
 		},
 	}, nil
 }
 
 // Touch is the command by which a user looks at a view: what happened up to a time is no longer new for them; without a time,
 // everything that is in it now. INVALID for a time that is in the future and beyond the newest item.
-func (s *Service) Touch(user services.UserID, view services.View, upTo *time.Time) (*jobs.Command, error) {
+func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs.Command, error) {
 	if err := view.Check(); err != nil {
 		return nil, err
 	}
@@ -115,9 +115,8 @@ func (s *Service) Touch(user services.UserID, view services.View, upTo *time.Tim
 	}
 	return &jobs.Command{
 		Name: "touchView", Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
-			_, err := tx.TouchView(ctx, user, view, until, tx.Moment(s.fanout.Now))
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			_, err := touch(ctx, tx, user, view, until, tx.Moment(s.ids.Now))
 			return nil, err
 		},
 	}, nil
@@ -125,22 +124,22 @@ func (s *Service) Touch(user services.UserID, view services.View, upTo *time.Tim
 
 // Page is a page of the views that a user has looked at.
 type Page struct {
-	Views   []services.ViewUnread
+	Views   []Unread
 	HasNext bool
 }
 
 // List lists the views of some codes that a user has looked at, in the order of code and id, those after one, at most
 // size, each with what is new in it.
-func (s *Service) List(ctx context.Context, user services.UserID, codes []string, after services.View, size int) (Page, error) {
+func (s *Service) List(ctx context.Context, user services.UserID, codes []string, after View, size int) (Page, error) {
 	if n := len(codes); n == 0 || n > maxCodes {
 		return Page{}, services.Errorf(services.Invalid, "codes: 1 to %d are allowed, got %d", maxCodes, n)
 	}
 	for _, code := range codes {
-		if err := services.CheckViewCode(code); err != nil {
+		if err := checkCode(code); err != nil {
 			return Page{}, err
 		}
 	}
-	accesses, err := s.store.Views(ctx, user, codes, after, size+1)
+	accesses, err := readAccesses(ctx, s.db, user, codes, after, size+1)
 	if err != nil {
 		return Page{}, err
 	}
@@ -150,32 +149,32 @@ func (s *Service) List(ctx context.Context, user services.UserID, codes []string
 }
 
 // Read is one view as a user has it; NOT_FOUND when they never looked at it.
-func (s *Service) Read(ctx context.Context, user services.UserID, view services.View) (services.ViewUnread, error) {
-	access, found, err := s.store.View(ctx, user, view)
+func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Unread, error) {
+	access, found, err := readAccess(ctx, s.db, user, view)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "id: the view %s %s was never looked at", view.Code, services.Quote(view.ID))
 	}
 	if err != nil {
-		return services.ViewUnread{}, err
+		return Unread{}, err
 	}
-	list, err := s.unread(ctx, []services.ViewAccess{access})
+	list, err := s.unread(ctx, []Access{access})
 	if err != nil {
-		return services.ViewUnread{}, err
+		return Unread{}, err
 	}
 	return list[0], nil
 }
 
 // unread counts what is new for each access: in one round trip where Redis has the views. Otherwise it takes three: to find
 // that some are missing, to mark them as being built before their facts are read, and to write them.
-func (s *Service) unread(ctx context.Context, accesses []services.ViewAccess) ([]services.ViewUnread, error) {
+func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, error) {
 	if len(accesses) == 0 {
 		return nil, nil
 	}
-	counts, err := s.redis.CountViews(ctx, accesses)
+	counts, err := s.redis.count(ctx, accesses)
 	if err != nil {
-		counts = make([]rdb.ViewCount, len(accesses))
+		counts = make([]viewCount, len(accesses))
 	} else {
-		err = s.rebuild(ctx, accesses, counts)
+		err = s.rebuildMissing(ctx, accesses, counts)
 	}
 	if err != nil && !services.IsUnavailable(err) {
 		s.log.Error("views were not rebuilt; counting in SQL", "error", err)
@@ -183,59 +182,59 @@ func (s *Service) unread(ctx context.Context, accesses []services.ViewAccess) ([
 	if err := s.countFacts(ctx, accesses, counts); err != nil {
 		return nil, err
 	}
-	list := make([]services.ViewUnread, len(accesses))
+	list := make([]Unread, len(accesses))
 	for i, access := range accesses {
 		precision := services.Exact
-		if counts[i].More {
+		if counts[i].more {
 			precision = services.AtLeast
 		}
-		count := services.NewCount(counts[i].Count, precision, time.Time{})
+		count := services.NewCount(counts[i].count, precision, time.Time{})
 		count.InTotal = false
-		list[i] = services.ViewUnread{ViewAccess: access, Count: count}
+		list[i] = Unread{Access: access, Count: count}
 	}
 	return list, nil
 }
 
 // missing are the places of the counts that are not ready.
-func missing(counts []rdb.ViewCount) (places []int) {
+func missing(counts []viewCount) (places []int) {
 	for i, count := range counts {
-		if !count.Ready {
+		if !count.ready {
 			places = append(places, i)
 		}
 	}
 	return places
 }
 
-// rebuild builds the missing views for the next reader. It does not read them again, which would be one round trip more: SQL
+// rebuildMissing builds the missing views for the next reader. It does not read them again, which would be one round trip more: SQL
 // counts them for this reader.
-func (s *Service) rebuild(ctx context.Context, accesses []services.ViewAccess, counts []rdb.ViewCount) error {
+func (s *Service) rebuildMissing(ctx context.Context, accesses []Access, counts []viewCount) error {
 	places := missing(counts)
 	if len(places) == 0 {
 		return nil
 	}
-	views := make([]services.View, len(places))
+	views := make([]View, len(places))
 	for k, i := range places {
 		views[k] = accesses[i].View
 	}
-	return s.fanout.RebuildViews(ctx, views)
+	return s.rebuild(ctx, views)
 }
 
 // countFacts counts in SQL what is not ready.
-func (s *Service) countFacts(ctx context.Context, accesses []services.ViewAccess, counts []rdb.ViewCount) error {
+func (s *Service) countFacts(ctx context.Context, accesses []Access, counts []viewCount) error {
 	places := missing(counts)
 	if len(places) == 0 {
 		return nil
 	}
-	asked := make([]services.ViewAccess, len(places))
+	asked := make([]Access, len(places))
 	for k, i := range places {
 		asked[k] = accesses[i]
 	}
-	facts, err := s.store.CountViewItems(ctx, asked, rdb.ViewKeep+1)
+	facts, err := countItems(ctx, s.db, asked, keep+1)
 	if err != nil {
 		return err
 	}
 	for k, i := range places {
-		counts[i] = rdb.ViewCount{Ready: true, Count: min(facts[k], rdb.ViewKeep), More: facts[k] > rdb.ViewKeep}
+		counts[i] = viewCount{ready: true, count: min(facts[k], keep), more: facts[k] > keep}
 	}
 	return nil
 }

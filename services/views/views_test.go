@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var news = services.View{Code: "news", ID: "town"}
+var news = View{Code: "news", ID: "town"}
 
 // node is the views of one node on real engines.
 type node struct {
@@ -26,7 +26,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Log: w.Log})}
+	return node{w, New(Config{DB: w.Store.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, IDs: w.IDs, Log: w.Log})}
 }
 
 func each(t *testing.T, test func(t *testing.T, n node)) {
@@ -49,7 +49,7 @@ func (n node) must(cmd *jobs.Command, err error) {
 
 func (n node) list(user services.UserID, size int, codes ...string) Page {
 	n.TB.Helper()
-	page, err := n.service.List(n.TB.Context(), user, codes, services.View{}, size)
+	page, err := n.service.List(n.TB.Context(), user, codes, View{}, size)
 	n.Must(err)
 	return page
 }
@@ -83,7 +83,7 @@ func TestWhatIsNewInAView(t *testing.T) {
 		if read.Count.Value != 1 {
 			t.Errorf("read alone: %+v", read)
 		}
-		if _, err := n.service.Read(t.Context(), users[1], services.View{Code: "news", ID: "city"}); services.CodeOf(err) != services.NotFound {
+		if _, err := n.service.Read(t.Context(), users[1], View{Code: "news", ID: "city"}); services.CodeOf(err) != services.NotFound {
 			t.Errorf("never looked at: %v", err)
 		}
 	})
@@ -119,11 +119,11 @@ func TestViewsAreOneRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		user := n.Strangers(1)[0]
 		for i := range 60 {
-			n.must(n.service.Touch(user, services.View{Code: "topic", ID: fmt.Sprint(i)}, nil))
+			n.must(n.service.Touch(user, View{Code: "topic", ID: fmt.Sprint(i)}, nil))
 		}
 		for _, want := range []int{3, 1} {
 			ctx, trips := redis.WithRoundTrips(t.Context())
-			page, err := n.service.List(ctx, user, []string{"topic", "news"}, services.View{}, 50)
+			page, err := n.service.List(ctx, user, []string{"topic", "news"}, View{}, 50)
 			n.Must(err)
 			if len(page.Views) != 50 || !page.HasNext || trips.Count() != want {
 				t.Errorf("%d views, more: %v, in %d round trips, want %d", len(page.Views), page.HasNext, trips.Count(), want)
@@ -172,7 +172,7 @@ func TestBadViews(t *testing.T) {
 			t.Errorf("%s: %v, want %s", what, err, want)
 		}
 	}
-	for _, view := range []services.View{{Code: "", ID: "x"}, {Code: "News", ID: "x"}, {Code: long, ID: "x"}, {Code: "home_page", ID: "x"}, {Code: "news"}, {Code: "news", ID: long}} {
+	for _, view := range []View{{Code: "", ID: "x"}, {Code: "News", ID: "x"}, {Code: long, ID: "x"}, {Code: "home_page", ID: "x"}, {Code: "news"}, {Code: "news", ID: long}} {
 		_, err := n.service.Add(view, "item", now)
 		refused(fmt.Sprint("add to ", view), services.Invalid, err)
 		_, err = n.service.Remove(view, "item")
@@ -190,7 +190,7 @@ func TestBadViews(t *testing.T) {
 	_, err = n.service.Touch(1, news, &old)
 	refused("a touch before 1970", services.Invalid, err)
 	for _, codes := range [][]string{nil, make([]string, 21), {"news", "home_page"}} {
-		_, err := n.service.List(t.Context(), 1, codes, services.View{}, 1)
+		_, err := n.service.List(t.Context(), 1, codes, View{}, 1)
 		refused(fmt.Sprint("codes ", codes), services.Invalid, err)
 	}
 	if got := n.list(1, 1, "news"); len(got.Views) != 0 {
@@ -205,15 +205,15 @@ func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number++
 		users := n.Strangers(2)
-		views := []services.View{{Code: "a", ID: fmt.Sprint(number)}, {Code: "b", ID: fmt.Sprint(number)}}
-		items, seen := map[services.View]map[string]time.Time{}, map[services.UserID]map[services.View]time.Time{}
+		views := []View{{Code: "a", ID: fmt.Sprint(number)}, {Code: "b", ID: fmt.Sprint(number)}}
+		items, seen := map[View]map[string]time.Time{}, map[services.UserID]map[View]time.Time{}
 		for _, view := range views {
 			items[view] = map[string]time.Time{}
 		}
 		for _, user := range users {
-			seen[user] = map[services.View]time.Time{}
+			seen[user] = map[View]time.Time{}
 		}
-		view := func() services.View { return rapid.SampledFrom(views).Draw(t, "view") }
+		view := func() View { return rapid.SampledFrom(views).Draw(t, "view") }
 		item := func() string { return fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "item")) }
 		gone := map[string]time.Time{}
 		t.Repeat(map[string]func(*rapid.T){

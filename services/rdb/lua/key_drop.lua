@@ -1,6 +1,6 @@
 -- Drops a key that would never expire, if it is of the kind that its name says.
 -- KEYS[1] the key  KEYS[2] {u}:b, of an orphan
--- ARGV[1] orphan, a part of a view without its document; copy, view or lease, without an expiry
+-- ARGV[1] orphan, a part of a view without its document; copy, lease or family, without an expiry  ARGV[2] the mark of a family
 -- Returns 1, or 0 if it stays
 if ARGV[1] == 'orphan' then
   if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
@@ -10,6 +10,6 @@ local kind = redis.call('TYPE', KEYS[1])
 kind = kind.ok or kind
 if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end
 if ARGV[1] == 'copy' and not (kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 15):match('^%d+$')) then return 0 end
-if ARGV[1] == 'view' and not (kind == 'zset' and redis.call('ZSCORE', KEYS[1], '!r')) then return 0 end
+if ARGV[1] == 'family' and not (kind == 'zset' and redis.call('ZSCORE', KEYS[1], ARGV[2])) then return 0 end
 if ARGV[1] == 'lease' and not (kind == 'hash' and #nodes(KEYS[1], {}) == 0) then return 0 end
 return redis.call('DEL', KEYS[1])

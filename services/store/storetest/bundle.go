@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -110,6 +111,21 @@ func (b *Bundle) MakePosts(author services.UserID, ids ...services.PostID) {
 		}
 		return nil
 	})
+}
+
+var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)
+
+// Plan is how SQLite would run a statement. The bundle is of SQLite.
+func (b *Bundle) Plan(name string) (steps []string) {
+	b.T.Helper()
+	lines, err := b.Lines(b.Ctx, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(sql.SQLite), make([]any, 20)...)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	for _, line := range lines {
+		steps = append(steps, planPrefix.ReplaceAllString(line, ""))
+	}
+	return steps
 }
 
 // Tester is what tests of both kinds have, Go's and rapid's.

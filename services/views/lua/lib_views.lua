@@ -1,4 +1,5 @@
--- Helpers for views; they stand after lib_count.lua and before the scripts that add to one.
+-- Helpers for views; they stand after the engine's lib.lua and before the scripts that add to one.
+local SLACK = 16
 
 -- Cuts a view when it holds over KEEP + 2 * SLACK items, down to KEEP + SLACK; the time of the newest item cut becomes the
 -- floor.

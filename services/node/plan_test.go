@@ -1,33 +1,30 @@
-package store_test
+package node_test
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 
+	_ "tidings/services/node" // which has every statement
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
-var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)
-
-// plan is how SQLite would run a statement.
-func (b *bundle) plan(name string) (steps []string) {
-	b.t.Helper()
-	args := make([]any, 20)
-	for _, line := range must(b.Lines(b.ctx, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(store.SQLite), args...))(b.t) {
-		steps = append(steps, planPrefix.ReplaceAllString(line, ""))
-	}
-	return steps
+// exec runs any SQL within a transaction.
+func exec(ctx context.Context, tx *store.Tx, text string) error {
+	_, err := tx.Run(ctx, sql.AdHoc("test", text))
+	return err
 }
 
 // fill makes tables of some size, with statistics, as they are after a while.
-func (b *bundle) fill(notified bool) {
-	b.t.Helper()
+func fill(b *storetest.Bundle, notified bool) {
+	b.T.Helper()
 	const upTo = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000) "
-	b.write(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *store.Tx) error {
 		for _, text := range []string{
 			upTo + "INSERT INTO users (number, key) SELECT n, CAST(n AS TEXT) FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO follows SELECT n % 500, n % 499 + 500, n, n % 10 > 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
@@ -68,7 +65,7 @@ func (b *bundle) fill(notified bool) {
 			if !notified && strings.Contains(text, "notification") {
 				continue
 			}
-			if err := tx.Exec(b.ctx, text); err != nil {
+			if err := exec(b.Ctx, tx, text); err != nil {
 				return err
 			}
 		}
@@ -86,12 +83,12 @@ var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead proce
 // TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
 // a few rows (log_heads), never a table that grows with the users.
 func TestNoStatementWalksATable(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
+	b := storetest.NewBundle(t, sqltest.SQLite(t))
 	for _, notified := range []bool{false, true} { // the index of the unseen looks cheapest when it is empty
-		b.fill(notified)
+		fill(b, notified)
 		for name := range sql.Statements() {
-			plan := b.plan(name)
-			if len(plan) == 0 && !strings.HasPrefix(strings.TrimSpace(sql.Statements()[name].Text(store.SQLite)), "INSERT") {
+			plan := b.Plan(name)
+			if len(plan) == 0 && !strings.HasPrefix(strings.TrimSpace(sql.Statements()[name].Text(sql.SQLite)), "INSERT") {
 				t.Errorf("%s has no plan", name)
 			}
 			for _, step := range plan {
@@ -106,8 +103,8 @@ func TestNoStatementWalksATable(t *testing.T) {
 // TestPlansOnPostgres looks at plans that hold for any parameters. A table that is read in full, or joined after it
 // was, would make a badge cost what everybody has written.
 func TestPlansOnPostgres(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t))
-	b.fill(true)
+	b := storetest.NewBundle(t, sqltest.Postgres(t))
+	fill(b, true)
 	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",0,9],["COMMENT",0,9]]', 9, 21, 21`
 	for name, args := range map[string]string{
 		"home feed": "1, 9, 300", "home feed of an inbox": "1, 9, 300", "count new posts of an inbox": "1, 9, 301", "pulled posts": `'[[1],[2]]', 300, ARRAY[1, 2]`, "pull authors of a reader": "1", "pull authors": "0, 100",
@@ -136,7 +133,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"reminders that notify": `'[[1,2,3,0]]'`, "reminders of shows that notify": `'[[1,2]]'`,
 		"list notifications": list, "list unread notifications": list, "list unseen notifications": list, "sample the actors of notifications": `1, '[[0,"LIKE",2,3]]'`, "count the actors of notifications": `1, '[[0,"LIKE",2,3]]'`,
 	} {
-		plan := b.postgresPlan(name, "force_generic_plan", args)
+		plan := postgresPlan(b, name, "force_generic_plan", args)
 		text := strings.Join(plan, "\n")
 		for _, bad := range []string{"Seq Scan", "Bitmap", "Hash Join", "Merge Join", "Full"} {
 			if strings.Contains(text, bad) {
@@ -159,16 +156,16 @@ var everybodysPosts = regexp.MustCompile(`using posts_by_author on \w+( \w+)?\n\
 // It takes the posts for none and the edges for many, and joins would begin with the posts. Whatever the page's size, a
 // range of the index by author is read for each source; the posts of everybody never are.
 func TestFeedsDoNotNeedStatistics(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t))
+	b := storetest.NewBundle(t, sqltest.Postgres(t))
 	const upTo = " FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING"
-	b.write(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *store.Tx) error {
 		for _, text := range []string{
 			"ALTER TABLE follows SET (autovacuum_enabled = off)", "ALTER TABLE posts SET (autovacuum_enabled = off)",
 			"INSERT INTO users (number, key) SELECT n, CAST(n AS TEXT)" + upTo,
 			"INSERT INTO follows SELECT n % 100, n % 1999 + 10, 0, TRUE FROM generate_series(1, 199900) n ON CONFLICT DO NOTHING",
 			"INSERT INTO posts (id, author, kind, body, updated_at) SELECT n, n % 1999 + 10, 'POST', 'a text', n" + upTo,
 		} {
-			if err := tx.Exec(b.ctx, text); err != nil {
+			if err := exec(b.Ctx, tx, text); err != nil {
 				return err
 			}
 		}
@@ -179,7 +176,7 @@ func TestFeedsDoNotNeedStatistics(t *testing.T) {
 	} {
 		for _, limit := range []int{1, 2, 20, 301} {
 			for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
-				text := strings.Join(b.postgresPlan(name, mode, fmt.Sprintf(args, limit)), "\n")
+				text := strings.Join(postgresPlan(b, name, mode, fmt.Sprintf(args, limit)), "\n")
 				if strings.Contains(text, "posts_pkey") || strings.Contains(text, "Seq Scan on posts") || everybodysPosts.MatchString(text) {
 					t.Errorf("%s of %d, %s, reads everybody's posts:\n%s", name, limit, mode, text)
 				}
@@ -189,18 +186,18 @@ func TestFeedsDoNotNeedStatistics(t *testing.T) {
 }
 
 // postgresPlan is how PostgreSQL would run a statement, by a plan for any parameters or for those given.
-func (b *bundle) postgresPlan(name, mode, args string) (plan []string) {
-	b.t.Helper()
-	b.write(func(tx *store.Tx) (err error) {
-		for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE it AS " + sql.Statements()[name].Text(store.Postgres)} {
-			if err := tx.Exec(b.ctx, text); err != nil {
+func postgresPlan(b *storetest.Bundle, name, mode, args string) (plan []string) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE it AS " + sql.Statements()[name].Text(sql.Postgres)} {
+			if err := exec(b.Ctx, tx, text); err != nil {
 				return err
 			}
 		}
-		if plan, err = tx.Lines(b.ctx, fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE it(%s)", args)); err != nil {
+		if plan, err = tx.Lines(b.Ctx, fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE it(%s)", args)); err != nil {
 			return err
 		}
-		return tx.Exec(b.ctx, "DEALLOCATE it")
+		return exec(b.Ctx, tx, "DEALLOCATE it")
 	})
 	return plan
 }

@@ -1,4 +1,4 @@
-package fanout_test
+package views
 
 import (
 	"context"
@@ -9,11 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/rdb"
 	"tidings/services/store"
 	"tidings/tests/histories"
 )
@@ -23,14 +20,22 @@ func second(n int) time.Time { return fanouttest.Start.Add(time.Duration(n) * ti
 
 // shelf is a view under test.
 type shelf struct {
-	*fanouttest.World
-	view services.View
+	node
+	view View
+}
+
+// claim takes all jobs that are due, as a worker does.
+func claim(n node) []jobs.Job {
+	n.TB.Helper()
+	queued, err := jobs.Claim(n.TB.Context(), n.Store.DB, n.Fanout.Kinds(), 1000, 30*time.Second)
+	n.Must(err)
+	return queued
 }
 
 func (s shelf) add(item string, at time.Time) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := tx.AddViewItem(ctx, s.view, services.ViewItem{Item: item, At: at}); err != nil {
+		if _, err := addItem(ctx, tx.Tx, s.view, Item{Name: item, At: at}); err != nil {
 			return err
 		}
 		return s.told(ctx, tx, item)
@@ -40,7 +45,7 @@ func (s shelf) add(item string, at time.Time) {
 func (s shelf) remove(item string) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.RemoveViewItem(ctx, s.view, item); err != nil {
+		if err := removeItem(ctx, tx.Tx, s.view, item); err != nil {
 			return err
 		}
 		return s.told(ctx, tx, item)
@@ -48,7 +53,7 @@ func (s shelf) remove(item string) {
 }
 
 func (s shelf) told(ctx context.Context, tx *store.Tx, item string) error {
-	job, err := fanout.ViewItemJob(s.view, item)
+	job, err := itemJob(s.view, item)
 	if err != nil {
 		return err
 	}
@@ -61,7 +66,7 @@ func (s shelf) fill(from, to int) {
 	s.Write(func(ctx context.Context, tx *store.Tx) error {
 		for n := from; n < to; n++ {
 			item := fmt.Sprint("item", n)
-			if _, err := tx.AddViewItem(ctx, s.view, services.ViewItem{Item: item, At: second(n)}); err != nil {
+			if _, err := addItem(ctx, tx.Tx, s.view, Item{Name: item, At: second(n)}); err != nil {
 				return err
 			}
 			if err := s.told(ctx, tx, item); err != nil {
@@ -74,13 +79,13 @@ func (s shelf) fill(from, to int) {
 
 func (s shelf) rebuild() {
 	s.TB.Helper()
-	s.Must(s.Fanout.RebuildViews(s.TB.Context(), []services.View{s.view}))
+	s.Must(s.service.rebuild(s.TB.Context(), []View{s.view}))
 }
 
 // counted is the answer of Redis to a user who last looked at the view at a time.
-func (s shelf) counted(upTo time.Time) rdb.ViewCount {
+func (s shelf) counted(upTo time.Time) viewCount {
 	s.TB.Helper()
-	counts, err := s.Redis.CountViews(s.TB.Context(), []services.ViewAccess{{View: s.view, UpTo: upTo}})
+	counts, err := s.service.redis.count(s.TB.Context(), []Access{{View: s.view, UpTo: upTo}})
 	s.Must(err)
 	return counts[0]
 }
@@ -90,13 +95,13 @@ func (s shelf) counted(upTo time.Time) rdb.ViewCount {
 func (s shelf) agrees() string {
 	s.TB.Helper()
 	for n := -1; n < 400; n += 7 {
-		access := services.ViewAccess{View: s.view, UpTo: second(n)}
-		facts, err := s.Store.CountViewItems(s.TB.Context(), []services.ViewAccess{access}, 1000)
+		access := Access{View: s.view, UpTo: second(n)}
+		facts, err := countItems(s.TB.Context(), s.Store.DB, []Access{access}, 1000)
 		s.Must(err)
 		got := s.counted(access.UpTo)
 		switch {
-		case !got.Ready:
-		case got.Count != min(facts[0], rdb.ViewKeep), !got.More && facts[0] > got.Count:
+		case !got.ready:
+		case got.count != min(facts[0], keep), !got.more && facts[0] > got.count:
 			return fmt.Sprintf("after second %d Redis says %+v, the facts are %d", n, got, facts[0])
 		}
 	}
@@ -110,16 +115,16 @@ func (s shelf) mustAgree(t *testing.T, when string) {
 		t.Errorf("%s: %s", when, fault)
 	}
 	for _, upTo := range []int{-1, 1000} {
-		if !s.counted(second(upTo)).Ready {
+		if !s.counted(second(upTo)).ready {
 			t.Errorf("%s: to who looked at second %d the view says nothing", when, upTo)
 		}
 	}
 }
 
 func TestAViewKeepsItsNewestItems(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		s := shelf{w, services.View{Code: "news", ID: "a/b {c}"}}
-		if got := s.counted(second(0)); got.Ready {
+	each(t, func(t *testing.T, n node) {
+		s := shelf{n, View{Code: "news", ID: "a/b {c}"}}
+		if got := s.counted(second(0)); got.ready {
 			t.Errorf("before it is built: %+v", got)
 		}
 		s.rebuild()
@@ -130,10 +135,10 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 			s.rebuild()
 			s.mustAgree(t, fmt.Sprint(to, " items, rebuilt"))
 		}
-		if got := s.counted(second(199)); got != (rdb.ViewCount{Ready: true, Count: 100}) {
+		if got := s.counted(second(199)); got != (viewCount{ready: true, count: 100}) {
 			t.Errorf("100 unread: %+v", got)
 		}
-		if got := s.counted(second(198)); got != (rdb.ViewCount{Ready: true, Count: 100, More: true}) {
+		if got := s.counted(second(198)); got != (viewCount{ready: true, count: 100, more: true}) {
 			t.Errorf("101 unread: %+v", got)
 		}
 		for n := 299; n >= 120; n -= 2 { // below what it keeps: it is refilled
@@ -142,7 +147,7 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 		s.mustAgree(t, "half of them removed")
 		s.add("item250", second(399))
 		s.mustAgree(t, "moved")
-		if got := s.counted(second(398)); got.Count != 1 {
+		if got := s.counted(second(398)); got.count != 1 {
 			t.Errorf("moved: %+v", got)
 		}
 	})
@@ -168,8 +173,7 @@ func (m *meddler) Value(key any) any {
 
 // Other work runs as a whole between any two steps of adding, removing or rebuilding: in the end Redis has the facts.
 func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
-	w := served(t, nil)
-	number := 0
+	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
 	for name, history := range map[string]struct{ before, work, between func(shelf) }{
 		"added while it is removed": {
 			func(s shelf) { s.add("x", second(5)); s.Quiet(s.Fanout); s.remove("x") }, nil,
@@ -189,16 +193,16 @@ func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for trip := 1; ; trip++ {
 				number++
-				s := shelf{w, services.View{Code: "run", ID: fmt.Sprint(number)}}
+				s := shelf{n, View{Code: "run", ID: fmt.Sprint(number)}}
 				s.rebuild()
 				if history.before != nil {
 					history.before(s)
 				}
 				ctx := &meddler{Context: t.Context(), left: trip, do: func() { history.between(s); s.Work(s.Fanout) }}
 				if history.work != nil {
-					s.Must(s.Fanout.RebuildViews(ctx, []services.View{s.view}))
+					s.Must(s.service.rebuild(ctx, []View{s.view}))
 				} else {
-					for _, job := range claim(w) {
+					for _, job := range claim(n) {
 						s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 					}
 				}
@@ -233,8 +237,8 @@ func (p pest) Value(key any) any {
 // A view was being refilled when its job gave up, because items were removed all the time. It is refilled when the job is
 // tried again.
 func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		s := shelf{w, services.View{Code: "news", ID: "busy"}}
+	each(t, func(t *testing.T, n node) {
+		s := shelf{n, View{Code: "news", ID: "busy"}}
 		s.rebuild()
 		s.fill(0, 150)
 		s.Quiet(s.Fanout)
@@ -243,16 +247,16 @@ func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
 		for ; !gaveUp && left > 0; left-- {
 			s.remove(fmt.Sprint("item", left))
 			ctx := pest{t.Context(), func() {
-				_, err := s.Redis.RemoveFromView(t.Context(), s.view, "nobody")
+				_, err := s.service.redis.remove(t.Context(), s.view, "nobody")
 				s.Must(err)
 			}}
-			for _, job := range claim(w) {
+			for _, job := range claim(n) {
 				s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 			}
-			waiting, _ := w.Jobs()
+			waiting, _ := n.Jobs()
 			gaveUp = waiting > 0
 		}
-		if !gaveUp || s.counted(second(0)).Ready {
+		if !gaveUp || s.counted(second(0)).ready {
 			t.Fatalf("no job gave up: %d items are left, %+v", left, s.counted(second(0)))
 		}
 		s.mustAgree(t, "tried again")
@@ -262,10 +266,10 @@ func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
 // A history of one view, whose steps in Redis lag behind those in SQL, run twice, or out of order.
 func TestViewsAgreeWithTheFacts(t *testing.T) {
 	histories.Fewer(t, 10)
-	w, number := served(t, nil), 0
+	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
 	rapid.Check(t, func(t *rapid.T) {
 		number++
-		s := shelf{w, services.View{Code: "history", ID: fmt.Sprint(number)}}
+		s := shelf{n, View{Code: "history", ID: fmt.Sprint(number)}}
 		var held []jobs.Job                  // claimed by a slow worker
 		var adds []func() error              // read, and not written yet
 		stands, next := map[string]bool{}, 0 // the reported items
@@ -301,14 +305,14 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				}
 			},
 			"read": func(t *rapid.T) { // under a stamp that will be old at the write
-				name, ctx := item(), w.TB.Context()
-				stamp, err := s.Redis.StampOfView(ctx, s.view)
+				name, ctx := item(), n.TB.Context()
+				stamp, err := s.service.redis.stamp(ctx, s.view)
 				s.Must(err)
-				at, there, err := s.Store.ViewItem(ctx, s.view, name)
+				at, there, err := readItem(ctx, s.Store.DB, s.view, name)
 				s.Must(err)
 				if stamp > 0 && there {
 					adds = append(adds, func() error {
-						_, err := s.Redis.AddToView(ctx, s.view, stamp, services.ViewItem{Item: name, At: at})
+						_, err := s.service.redis.add(ctx, s.view, stamp, Item{Name: name, At: at})
 						return err // the job of the removal repairs a refused one
 					})
 				}
@@ -320,7 +324,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				}
 			},
 			"work": func(t *rapid.T) {
-				if held = append(held, claim(w)...); len(held) == 0 {
+				if held = append(held, claim(n)...); len(held) == 0 {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "job")

@@ -1,0 +1,160 @@
+package views
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/store"
+)
+
+var (
+	putItem = sql.NewStatement("add an item to a view", `
+INSERT INTO view_items (view_code, view_id, item, at, standing) VALUES ($1, $2, $3, $4, TRUE)
+ON CONFLICT (view_code, view_id, item) DO UPDATE SET at = excluded.at, standing = TRUE WHERE excluded.at > view_items.at`)
+
+	lowerItem = sql.NewStatement("remove an item from a view", `
+UPDATE view_items SET standing = FALSE WHERE view_code = $1 AND view_id = $2 AND item = $3 RETURNING at`)
+
+	oneItem = sql.NewStatement("an item of a view", `
+SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND item = $3 AND standing`)
+
+	// bound is the at of the last item wanted; items of the same time are read too.
+	newestOfViews = sql.NewStatement("newest items of views", `
+WITH bounds AS MATERIALIZED (
+	SELECT c.n, c.code, c.id, COALESCE((SELECT i.at FROM view_items i
+		WHERE i.view_code = c.code AND i.view_id = c.id AND i.standing ORDER BY i.at DESC LIMIT 1 OFFSET $2), 0) AS bound
+	FROM {rows $1 n BIGINT, code TEXT, id TEXT} AS c
+), floors AS MATERIALIZED (
+	SELECT b.*, COALESCE((SELECT i.at FROM view_items i
+		WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at < b.bound ORDER BY i.at DESC LIMIT 1), -1) AS floor
+	FROM bounds b
+)
+SELECT b.n, b.floor, i.item, i.at FROM floors b CROSS JOIN view_items i
+WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at >= b.bound`)
+
+	countNewer = sql.NewStatement("count new items of views", `
+SELECT c.n, (SELECT count(*) FROM (SELECT 1 FROM view_items i
+	WHERE i.view_code = c.code AND i.view_id = c.id AND i.standing AND i.at > c.position LIMIT $2) AS counted)
+FROM {rows $1 n BIGINT, code TEXT, id TEXT, position BIGINT} AS c`)
+
+	newestOfView = sql.NewStatement("newest item of a view", `
+SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND standing ORDER BY at DESC LIMIT 1`)
+
+	oneView = sql.NewStatement("a view of a user", `
+SELECT position, last_access_at FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
+
+	accessesOf = sql.NewStatement("views of a user", `
+SELECT view_code, view_id, position, last_access_at FROM user_access_log
+WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3, $4) ORDER BY view_code, view_id LIMIT $5`)
+)
+
+// addItem reports an item into a view. An item that exists moves to at if that is later. A removed item returns only with a
+// later at than it had, so that a late or repeated report does not bring it back. false when nothing changed.
+func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed bool, err error) {
+	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)
+	return n > 0, err
+}
+
+// removeItem removes an item from a view; repeated, it changes nothing. NOT_FOUND when it never was in the view.
+func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) error {
+	var at int64
+	found, err := tx.One(ctx, lowerItem, []any{view.Code, view.ID, item}, &at)
+	if err == nil && !found {
+		err = services.Errorf(services.NotFound, "item: there is no %s in the view %s %s", services.Quote(item), view.Code, services.Quote(view.ID))
+	}
+	return err
+}
+
+// touch records that a user looked at a view, up to a time, the zero time for the newest item in it. The newest item is
+// used and not the clock, since a clock's time would hide items that are reported later with an earlier time. The position
+// never goes back; the current one is returned. INVALID for a time that is both after latest, the greatest time that a clock
+// can have by now, and after the newest item.
+func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time) (Access, error) {
+	var newest int64
+	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {
+		return Access{}, err
+	}
+	if upTo.After(sql.FromMicros(max(newest, sql.Micros(tx.Now), sql.Micros(latest)))) {
+		return Access{}, services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
+	}
+	if upTo.IsZero() {
+		upTo = sql.FromMicros(newest)
+	}
+	stands, err := store.RaisePosition(ctx, tx, user, view.Code, view.ID, sql.Micros(upTo))
+	return Access{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.Now}, err
+}
+
+// readAccesses lists the views of some codes that a user has looked at, in order of code and id, those after one, at most limit.
+func readAccesses(ctx context.Context, db *sql.DB, user services.UserID, codes []string, after View, limit int) (list []Access, err error) {
+	err = db.Each(ctx, accessesOf, []any{user, codes, after.Code, after.ID, limit}, func(scan func(...any) error) error {
+		var access Access
+		var upTo, last int64
+		err := scan(&access.Code, &access.ID, &upTo, &last)
+		access.UpTo, access.LastAccessAt = sql.FromMicros(upTo), sql.FromMicros(last)
+		list = append(list, access)
+		return err
+	})
+	return list, err
+}
+
+// readAccess reads a user's position in a view; false when they never looked.
+func readAccess(ctx context.Context, db *sql.DB, user services.UserID, view View) (access Access, found bool, err error) {
+	var upTo, last int64
+	found, err = db.One(ctx, oneView, []any{user, view.Code, view.ID}, &upTo, &last)
+	return Access{View: view, UpTo: sql.FromMicros(upTo), LastAccessAt: sql.FromMicros(last)}, found, err
+}
+
+// readItem reads the time of an item of a view; false when it is not in the view, or was removed.
+func readItem(ctx context.Context, db *sql.DB, view View, item string) (at time.Time, stands bool, err error) {
+	var us int64
+	stands, err = db.One(ctx, oneItem, []any{view.Code, view.ID, item}, &us)
+	return sql.FromMicros(us), stands, err
+}
+
+// newestItems are the newest items of one view: at least limit if there are as many, and more only when several have the
+// time of the last. With more there are older ones, the newest of them at floor.
+type newestItems struct {
+	items []Item
+	more  bool
+	floor time.Time
+}
+
+// readNewest reads the newest items of some views, in their order, in one query.
+func readNewest(ctx context.Context, db *sql.DB, views []View, limit int) ([]newestItems, error) {
+	list, newest := make(sql.Rows, len(views)), make([]newestItems, len(views))
+	for i, view := range views {
+		list[i] = []any{i, view.Code, view.ID}
+	}
+	err := db.Each(ctx, newestOfViews, []any{list, limit - 1}, func(scan func(...any) error) error {
+		var n int
+		var floor, at int64
+		var item Item
+		if err := scan(&n, &floor, &item.Name, &at); err != nil {
+			return err
+		}
+		item.At = sql.FromMicros(at)
+		if floor >= 0 {
+			newest[n].more, newest[n].floor = true, sql.FromMicros(floor)
+		}
+		newest[n].items = append(newest[n].items, item)
+		return nil
+	})
+	return newest, err
+}
+
+// countItems counts, for each access, the newer items of its view, up to limit, in one query.
+func countItems(ctx context.Context, db *sql.DB, accesses []Access, limit int) ([]int, error) {
+	list, counts := make(sql.Rows, len(accesses)), make([]int, len(accesses))
+	for i, access := range accesses {
+		list[i] = []any{i, access.Code, access.ID, sql.Micros(access.UpTo)}
+	}
+	err := db.Each(ctx, countNewer, []any{list, limit}, func(scan func(...any) error) error {
+		var n, count int
+		err := scan(&n, &count)
+		counts[n] = count
+		return err
+	})
+	return counts, err
+}

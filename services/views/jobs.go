@@ -1,0 +1,130 @@
+package views
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"tidings/services/jobs"
+	"tidings/services/redis"
+)
+
+// jobItem brings one item of a view in line with the facts. Its key is the JSON of [code, id, item].
+const jobItem = "view.item"
+
+func (s *Service) kinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobItem, Class: jobs.Short, Each: s.runItem, Changes: jobs.NoCounts()},
+	}
+}
+
+// itemJob brings an item of a view in line with the facts at the time when it runs.
+func itemJob(view View, item string) (jobs.NewJob, error) {
+	key, err := json.Marshal([3]string{view.Code, view.ID, item})
+	if err != nil {
+		return jobs.NewJob{}, fmt.Errorf("job of an item of a view: %w", err)
+	}
+	return jobs.Keyed(jobItem, string(key)), nil
+}
+
+func (s *Service) runItem(ctx context.Context, job jobs.Job) error {
+	var parts [3]string
+	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
+		return fmt.Errorf("key of %s: %w", job.Kind, err)
+	}
+	view := View{Code: parts[0], ID: parts[1]}
+	if err := s.reconcileItem(ctx, view, parts[2]); err != nil || job.Tries == 0 {
+		return err
+	}
+	return s.endRefill(ctx, view)
+}
+
+// endRefill rebuilds a view that exists but is incomplete. A removal may have begun to refill it and given up, and no other
+// removal reports a view that is being built as short.
+func (s *Service) endRefill(ctx context.Context, view View) error {
+	stamp, err := s.redis.stamp(ctx, view)
+	if err != nil || stamp == 0 {
+		return err
+	}
+	counts, err := s.redis.count(ctx, []Access{{View: view}})
+	if err != nil || counts[0].ready {
+		return err
+	}
+	return s.rebuild(ctx, []View{view})
+}
+
+// reconcileItem brings an item in Redis in line with the facts: it is added at its time, or removed and then read again.
+// A missing view stays missing: its next reader builds it.
+func (s *Service) reconcileItem(ctx context.Context, view View, item string) error {
+	type fact struct {
+		at     time.Time
+		stands bool
+	}
+	return jobs.Merge[redis.Stamp, fact]{
+		Name: func() string { return fmt.Sprintf("item %q of the view %v", item, view) },
+		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
+			stamp, err := s.redis.stamp(ctx, view)
+			return stamp, stamp != 0, err
+		},
+		Read: func(ctx context.Context) (found fact, err error) {
+			found.at, found.stands, err = readItem(ctx, s.db, view, item)
+			return found, err
+		},
+		Put: func(ctx context.Context, stamp redis.Stamp, found fact) (done bool, err error) {
+			if !found.stands {
+				return s.removeAndCheck(ctx, view, item)
+			}
+			result, err := s.redis.add(ctx, view, stamp, Item{Name: item, At: found.at})
+			return result.Status != redis.Retry, err
+		},
+	}.Run(ctx)
+}
+
+// removeAndCheck removes the item and answers whether it is still absent from the facts.
+func (s *Service) removeAndCheck(ctx context.Context, view View, item string) (gone bool, err error) {
+	result, err := s.redis.remove(ctx, view, item)
+	if err != nil {
+		return false, err
+	}
+	if _, stands, err := readItem(ctx, s.db, view, item); err != nil || stands {
+		return false, err
+	}
+	if result.Short {
+		return true, s.rebuild(ctx, []View{view})
+	}
+	return true, nil
+}
+
+// rebuild makes views from the facts: those that were lost, or that lost so many items that they are too short. Views
+// from which something was removed meanwhile are read once more.
+func (s *Service) rebuild(ctx context.Context, views []View) error {
+	return jobs.Merge[[]redis.Stamp, []newestItems]{
+		Name: func() string { return fmt.Sprintf("rebuild of %d views", len(views)) },
+		Mark: func(ctx context.Context) ([]redis.Stamp, bool, error) {
+			stamps, err := s.redis.begin(ctx, views)
+			return stamps, true, err
+		},
+		Read: func(ctx context.Context) ([]newestItems, error) {
+			return readNewest(ctx, s.db, views, trimmedAt)
+		},
+		Put: func(ctx context.Context, stamps []redis.Stamp, newest []newestItems) (done bool, err error) {
+			facts := make([]viewFacts, len(views))
+			for i, view := range views {
+				facts[i] = viewFacts{view: view, stamp: stamps[i], newestItems: newest[i]}
+			}
+			results, err := s.redis.end(ctx, facts)
+			if err != nil {
+				return false, err
+			}
+			var again []View
+			for i, result := range results {
+				if result.Status != redis.Applied {
+					again = append(again, views[i])
+				}
+			}
+			views = again
+			return len(again) == 0, nil
+		},
+	}.Run(ctx)
+}

@@ -1,0 +1,155 @@
+package views
+
+import (
+	"context"
+	"embed"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/redis"
+)
+
+// A view in Redis is its newest items, under the inbox's rules: it is made before its facts are read, reads from before a
+// removal are refused, and its floor is the time above which it is complete. Anything below is read from SQL.
+
+const (
+	// keep is the least number of newest items that a view keeps, if it has so many: one more than is counted.
+	keep = services.DisplayCap + 1
+	// trimmedAt is how many items a view holds before it is cut.
+	trimmedAt = keep + 32
+	// lifetime is how long a view stays without a new item.
+	lifetime = 7 * 24 * time.Hour
+	// stampMark is a member of a view that is not an item: items begin with "=". It has the last removal.
+	stampMark = "!r"
+	// floorMark is another such member.
+	floorMark = "!f"
+	// epochMark is another: a view of another epoch than this node's counts as missing.
+	epochMark = "!e"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+var (
+	scripts = redis.ScriptFiles{FS: luaFiles}
+
+	viewBegin  = scripts.Load("view_begin")
+	viewMerge  = scripts.Load("view_merge", "lib_views")
+	viewAdd    = scripts.Load("view_add", "lib_views")
+	viewRemove = scripts.Load("view_remove")
+	viewStamp  = scripts.Load("view_stamp")
+
+	// keys are views: ZSETs, item -> microseconds, three marks and at most trimmedAt items of 65 bytes.
+	keys = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", Mark: stampMark, Ours: func(rest string) bool {
+		code, id, found := strings.Cut(rest, "/")
+		return found && code != "" && id != ""
+	}})
+)
+
+// viewKey is the key of a view. A code has no "/", so that no two views share a key.
+func viewKey(view View) string { return keys.Prefix + view.Code + "/" + view.ID }
+
+func lifeSeconds() int64 { return int64(lifetime / time.Second) }
+
+// projection is the views that Redis holds.
+type projection struct{ *redis.Client }
+
+// begin makes the missing views, opens the others below their floors, and returns the stamps under which their facts are
+// to be read. Until end nobody reads the views.
+func (p projection) begin(ctx context.Context, views []View) ([]redis.Stamp, error) {
+	calls, epoch := make([]redis.Call, len(views)), p.EpochToBuild(ctx)
+	for i, view := range views {
+		calls[i] = redis.Call{Keys: []string{viewKey(view)}, Args: []any{lifeSeconds(), epoch}}
+	}
+	return p.Stamps(ctx, viewBegin, calls)
+}
+
+// viewFacts are SQL's items of one view, read under a stamp of begin.
+type viewFacts struct {
+	view  View
+	stamp redis.Stamp
+	newestItems
+}
+
+// end merges the facts and marks the views good.
+func (p projection) end(ctx context.Context, views []viewFacts) ([]redis.Result, error) {
+	calls := make([]redis.Call, len(views))
+	for i, facts := range views {
+		args := append(make([]any, 0, 3+2*len(facts.items)), facts.stamp.String(), int64(-1), keep)
+		if facts.more {
+			args[1] = facts.floor.UnixMicro()
+		}
+		for _, item := range facts.items {
+			args = append(args, item.Name, item.At.UnixMicro())
+		}
+		calls[i] = redis.Call{Keys: []string{viewKey(facts.view)}, Args: args}
+	}
+	return p.Results(ctx, viewMerge, calls)
+}
+
+// stamp takes a stamp for one view, to read an item of it from SQL. It is 0 if the view does not exist: nothing can be
+// added then.
+func (p projection) stamp(ctx context.Context, view View) (redis.Stamp, error) {
+	return p.Stamp(ctx, viewStamp, redis.Call{Keys: []string{viewKey(view)}})
+}
+
+// add adds an item to a view, or moves it to a later time.
+func (p projection) add(ctx context.Context, view View, stamp redis.Stamp, item Item) (redis.Result, error) {
+	args := []any{stamp.String(), item.Name, item.At.UnixMicro(), keep, lifeSeconds()}
+	return p.Result(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
+}
+
+// remove removes an item from a view.
+func (p projection) remove(ctx context.Context, view View, item string) (redis.Result, error) {
+	return p.Result(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, keep}})
+}
+
+// viewCount is how many items of a view are newer than a user's last access.
+type viewCount struct {
+	ready bool // false: the view is missing or being built, and the other fields are invalid
+	count int  // at most keep
+	more  bool // the true count is count or more
+}
+
+// count counts, for each access, the items of its view that are newer, all in one round trip.
+func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, error) {
+	if err := p.Trusted(); err != nil {
+		return nil, err
+	}
+	ctx = redis.Reading(ctx)
+	commands, err := p.Read(ctx, func(pipe redis.Pipeliner) {
+		for _, access := range accesses {
+			key := viewKey(access.View)
+			pipe.ZScore(ctx, key, floorMark)
+			pipe.ZScore(ctx, key, epochMark)
+			pipe.ZCount(ctx, key, "("+strconv.FormatInt(access.UpTo.UnixMicro(), 10), "+inf")
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	counts, epoch := make([]viewCount, len(accesses)), p.Epoch()
+	for i, access := range accesses {
+		mark, err := commands[3*i].(*redis.FloatCmd).Result()
+		born := commands[3*i+1].(*redis.FloatCmd).Val()
+		if err == redis.Nil || err == nil && redis.Digits(int64(-born)) != epoch {
+			continue
+		}
+		if err != nil {
+			return nil, redis.Unavailable(err)
+		}
+		newer, err := commands[3*i+2].(*redis.IntCmd).Result()
+		if err != nil {
+			return nil, redis.Unavailable(err)
+		}
+		floor := -1 - int64(mark)
+		counts[i] = viewCount{ready: true, count: min(int(newer), keep), more: newer > keep}
+		if access.UpTo.UnixMicro() < floor {
+			// There are more than are kept. A view that has lost so many items that it cannot say so is refilled.
+			counts[i].ready, counts[i].more = newer >= keep, true
+		}
+	}
+	return counts, nil
+}

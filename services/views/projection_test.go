@@ -1,0 +1,172 @@
+package views
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/clienttest"
+	"tidings/services/redis/redistest"
+)
+
+func TestEveryScriptFileIsLoadedAfterItsParts(t *testing.T) {
+	clienttest.EveryScriptIsLoaded(t, luaFiles)
+}
+
+// scene is the projection of views on one Redis.
+type scene struct {
+	*testing.T
+	projection
+}
+
+func eachScene(t *testing.T, run func(s scene)) {
+	t.Helper()
+	clienttest.Each(t, func(t *testing.T, c *redis.Client) { run(scene{t, projection{c}}) })
+}
+
+func (s scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// build makes a view of items.
+func (s scene) build(view View, items ...Item) {
+	s.Helper()
+	stamps, err := s.begin(s.Context(), []View{view})
+	s.must(err)
+	_, err = s.end(s.Context(), []viewFacts{{view: view, stamp: stamps[0], newestItems: newestItems{items: items}}})
+	s.must(err)
+}
+
+// counted is what a user who looked before all items is shown.
+func (s scene) counted(view View) viewCount {
+	s.Helper()
+	counts, err := s.count(s.Context(), []Access{{View: view, UpTo: time.UnixMicro(1)}})
+	s.must(err)
+	return counts[0]
+}
+
+func TestAKeyIsTheViewsOwn(t *testing.T) {
+	if got := viewKey(View{Code: "news", ID: "a b"}); got != "v:news/a b" {
+		t.Errorf("the key is %q", got)
+	}
+	for name, ours := range map[string]bool{
+		viewKey(View{Code: "town", ID: "a/b"}): true, "v:": false, "v:/": false, "v:a": false, "v:/a": false, "v:a/": false, "{u7}:b": false,
+	} {
+		if family, found := redis.FamilyOf(name); found != ours || found && family.Mark != stampMark {
+			t.Errorf("%q is ours: %t", name, found)
+		}
+	}
+}
+
+// A view of another epoch counts as missing and is rebuilt. Reads from before an earlier removal stay refused.
+func TestAViewOfAnotherEpochIsMissing(t *testing.T) {
+	eachScene(t, func(s scene) {
+		s.build(news, Item{Name: "a", At: time.UnixMicro(5)}, Item{Name: "b", At: time.UnixMicro(6)})
+		if got := s.counted(news); !got.ready || got.count != 2 {
+			s.Fatalf("%+v, want 2", got)
+		}
+		s.must(s.Commands().ZAdd(s.Context(), viewKey(news), redis.Z{Score: -4711, Member: epochMark}).Err())
+		if got := s.counted(news); got.ready {
+			s.Errorf("of another epoch: %+v", got)
+		}
+		s.build(news, Item{Name: "c", At: time.UnixMicro(7)})
+		if got := s.counted(news); !got.ready || got.count != 1 {
+			s.Errorf("begun anew: %+v, want 1", got)
+		}
+	})
+}
+
+func TestAViewOfAnotherTypeIsMissing(t *testing.T) {
+	eachScene(t, func(s scene) {
+		list := func() {
+			s.must(s.Delete(s.Context(), viewKey(news)))
+			s.must(s.Commands().RPush(s.Context(), viewKey(news), "text").Err())
+		}
+		for range 2 {
+			list()
+			if got := s.counted(news); got.ready {
+				s.Errorf("a view: %+v", got)
+			}
+			list()
+			s.build(news)
+			if got := s.counted(news); !got.ready {
+				s.Errorf("a rebuild: %+v", got)
+			}
+			list()
+			if result, err := s.remove(s.Context(), news, "i"); err != nil || result.Status != redis.Missing {
+				s.Errorf("a removal: %+v, %v", result, err)
+			}
+		}
+	})
+}
+
+// The cleaner drops a view that would never end, and no view that ends by itself.
+func TestTheCleanerDropsAnEndlessView(t *testing.T) {
+	rdbtest.Each(t, func(t *testing.T, c *rdb.Projections) {
+		s, endless := scene{t, projection{c.Client}}, View{Code: "topic", ID: "endless"}
+		s.build(news)
+		s.build(endless)
+		s.must(s.Commands().Persist(t.Context(), viewKey(endless)).Err())
+		s.must(s.Commands().Set(t.Context(), "v:settings/x", "another application's", 0).Err())
+		dropped := 0
+		for place, done := (rdb.WalkPlace{}), false; !done; {
+			found, to, ended, err := c.Walk(t.Context(), place, 10)
+			s.must(err)
+			_, gone, err := c.DropLeftovers(t.Context(), found.Leftover)
+			s.must(err)
+			place, done, dropped = to, ended, dropped+gone
+		}
+		left, err := s.Commands().Exists(t.Context(), "v:settings/x").Result()
+		s.must(err)
+		if dropped != 1 || left != 1 || s.counted(endless).ready || !s.counted(news).ready {
+			t.Errorf("%d dropped; endless %+v, news %+v", dropped, s.counted(endless), s.counted(news))
+		}
+	})
+}
+
+// A count is not believed while Redis refuses writes: it may be behind.
+func TestCountsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
+	server := redistest.NewServer(t)
+	s := scene{t, projection{clienttest.Open(t, redis.Options{URL: server.URL(), ReadTimeout: clienttest.Patience})}}
+	s.build(news)
+	if got := s.counted(news); !got.ready {
+		t.Fatalf("at first: %+v", got)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "100kb")
+	if err := s.CheckWrites(t.Context()); !services.IsUnavailable(err) {
+		t.Fatalf("a probe of a full Redis: %v", err)
+	}
+	if _, err := s.count(t.Context(), []Access{{View: news}}); !services.IsUnavailable(err) {
+		t.Errorf("while writes are refused: %v, want UNAVAILABLE", err)
+	}
+}
+
+// Counts are guarded: while Redis hangs, one waits after each pause and all others are refused at once.
+func TestCountsOfAHungRedisAreGuarded(t *testing.T) {
+	const within, pause = 60 * time.Millisecond, 500 * time.Millisecond // the longer pause of the guard
+	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
+	s := scene{t, projection{clienttest.Open(t, redis.Options{URL: proxy.URL(), ReadTimeout: within})}}
+	proxy.BlackHole(true)
+	start, waited := time.Now(), 0
+	for range 100 {
+		_, err := s.count(t.Context(), []Access{{View: news}})
+		if !services.IsUnavailable(err) {
+			t.Fatalf("%v, want UNAVAILABLE", err)
+		}
+		if !errors.Is(err, gobreaker.ErrOpenState) {
+			waited++
+		}
+	}
+	if most := 2 + int(time.Since(start)/pause); waited == 0 || waited > most {
+		t.Errorf("%d counts waited in %v, want 1 to %d", waited, time.Since(start), most)
+	}
+}

@@ -1,0 +1,71 @@
+package views
+
+import (
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// View is a list that users look at repeatedly and that receives new items: a community's news, a topic.
+type View struct {
+	Code string // the kind of the view: 1 to 64 of a-z, 0-9, '_', '.', '-'
+	ID   string // the view among those of its kind: 1 to 64 characters
+}
+
+// Item is one item of a view.
+type Item struct {
+	Name string    // 1 to 64 characters
+	At   time.Time // to the microsecond
+}
+
+// Access is a user's last access of a view: items newer than UpTo are unread.
+type Access struct {
+	View
+	UpTo         time.Time
+	LastAccessAt time.Time
+}
+
+// Unread is how many items of a view are unread, counted to one more than services.DisplayCap.
+type Unread struct {
+	Access
+	Count services.Count // not in the total
+}
+
+// reservedCodes are codes of user_access_log with another meaning.
+var reservedCodes = []string{store.HomePage, store.LiveBoard}
+
+const (
+	maxCode = 64
+	maxID   = 64
+)
+
+// checkCode reports whether a code of views is valid.
+func checkCode(code string) error {
+	if len(code) == 0 || len(code) > maxCode {
+		return services.Errorf(services.Invalid, "code: 1 to %d characters are allowed, got %d", maxCode, len(code))
+	}
+	for i := range len(code) {
+		c := code[i]
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-' {
+			continue
+		}
+		return services.Errorf(services.Invalid, "code: %s: only a-z, 0-9, '_', '.' and '-' are allowed", services.Quote(code))
+	}
+	if slices.Contains(reservedCodes, code) {
+		return services.Errorf(services.Invalid, "code: %s is reserved", services.Quote(code))
+	}
+	return nil
+}
+
+// Check reports whether the view's code and ID are valid.
+func (v View) Check() error {
+	if err := checkCode(v.Code); err != nil {
+		return err
+	}
+	return services.CheckText("id", v.ID, 1, maxID)
+}
+
+// checkItem reports whether the name of an item is valid.
+func checkItem(item string) error { return services.CheckText("item", item, 1, maxID) }
