@@ -182,20 +182,8 @@ func (b *boards) mute(pair [2]services.UserID) {
 }
 
 func (b *boards) work(count, looks int) {
-	ctx := b.TB.Context()
-	jobs, err := jobs.Claim(ctx, b.Store.DB, b.Fanout.Kinds(), count, 30*time.Second)
-	b.Must(err)
-	if len(jobs) == 0 {
-		return
-	}
-	if looks < 0 {
-		b.Must(b.Fanout.RunJobs(ctx, jobs))
-		return
-	}
-	mortal := newMortal(ctx, looks)
-	defer mortal.end()
-	if err := b.Fanout.RunJobs(mortal, jobs); err != nil && !mortal.died() {
-		b.t.Fatalf("failed alive: %v", err)
+	if err := b.RunSome(count, looks); err != nil {
+		b.t.Fatal(err)
 	}
 }
 

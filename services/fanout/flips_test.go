@@ -12,7 +12,6 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -112,20 +111,8 @@ func (h *flips) step() {
 
 // work lets a worker do some jobs; with looks it dies after so many of them.
 func (h *flips) work(count, looks int) {
-	ctx := h.TB.Context()
-	jobs, err := jobs.Claim(ctx, h.Store.DB, h.Fanout.Kinds(), count, 30*time.Second)
-	h.Must(err)
-	if len(jobs) == 0 {
-		return
-	}
-	if looks < 0 {
-		h.Must(h.Fanout.RunJobs(ctx, jobs))
-		return
-	}
-	mortal := newMortal(ctx, looks)
-	defer mortal.end()
-	if err := h.Fanout.RunJobs(mortal, jobs); err != nil && !mortal.died() {
-		h.t.Fatalf("failed alive: %v", err)
+	if err := h.RunSome(count, looks); err != nil {
+		h.t.Fatal(err)
 	}
 }
 

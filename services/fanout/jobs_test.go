@@ -12,18 +12,8 @@ import (
 	"tidings/services/store"
 )
 
-// step is a fact with its job, the users that it concerns, and the events before it.
-type step struct {
-	name   string
-	before func(w *fanouttest.World, users []services.UserID)
-	happen func(w *fanouttest.World, users []services.UserID)
-}
-
-// crowd is how many users a step needs: an author, who is the first, and five others.
-const crowd = 6
-
 // steps have every kind of job between them.
-func steps() []step {
+func steps() []fanouttest.Step {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	withPost := func(w *fanouttest.World, users []services.UserID) {
 		follow(w, users)
@@ -34,12 +24,12 @@ func steps() []step {
 		w.Must(err)
 		return posts[0]
 	}
-	return append([]step{
-		{"a post", follow, func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
-		{"a deletion", withPost, func(w *fanouttest.World, users []services.UserID) { w.Delete(newest(w, users[0])) }},
-		{"a follow", func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }, follow},
-		{"an unfollow", withPost, func(w *fanouttest.World, users []services.UserID) { w.Unfollow(users[0], users[1:4]...) }},
-		{"a look at the feed", withPost, func(w *fanouttest.World, users []services.UserID) {
+	return append([]fanouttest.Step{
+		{Name: "a post", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
+		{Name: "a deletion", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) { w.Delete(newest(w, users[0])) }},
+		{Name: "a follow", Before: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }, Happen: follow},
+		{Name: "an unfollow", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) { w.Unfollow(users[0], users[1:4]...) }},
+		{Name: "a look at the feed", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				if _, err := tx.RaisePosition(ctx, users[1], store.HomePage, "", newest(w, users[0])); err != nil {
 					return err
@@ -47,15 +37,15 @@ func steps() []step {
 				return jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(users[1]))
 			})
 		}},
-		{"likes", withPost, func(w *fanouttest.World, users []services.UserID) {
+		{Name: "likes", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
 			for _, liker := range users[1:] {
 				w.Like(newest(w, users[0]), users[0], liker)
 			}
 		}},
-		{"a look at the notifications", func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a look at the notifications", Before: func(w *fanouttest.World, users []services.UserID) {
 			withPost(w, users)
 			w.Like(newest(w, users[0]), users[0], users[1])
-		}, func(w *fanouttest.World, users []services.UserID) {
+		}, Happen: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				if _, err := tx.RaiseNotificationsSeen(ctx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
 					return err
@@ -63,7 +53,7 @@ func steps() []step {
 				return jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(users[0]))
 			})
 		}},
-		{"a profile", follow, func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a profile", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
 			name := "A name"
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				if err := tx.SetProfile(ctx, users[0], &name, nil); err != nil {
@@ -72,7 +62,7 @@ func steps() []step {
 				return jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(users[0]))
 			})
 		}},
-		{"an author becomes huge", withPost, func(w *fanouttest.World, users []services.UserID) {
+		{Name: "an author becomes huge", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				author, err := tx.AuthorForUpdate(ctx, users[0])
 				if err != nil {
@@ -86,37 +76,37 @@ func steps() []step {
 				return jobs.Enqueue(ctx, tx.Tx, fanout.ModeJob(users[0], tx.Now.Add(-time.Minute)))
 			})
 		}},
-		{"a pulled post", func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a pulled post", Before: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			w.SetMode(users[0], services.AuthorHuge)
 			for _, reader := range users[1:] {
 				enqueue(w, fanout.FollowJob(reader, users[0]))
 			}
-		}, func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
-		{"a refill", withPost, func(w *fanouttest.World, users []services.UserID) {
+		}, Happen: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
+		{Name: "a refill", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
 			enqueue(w, fanout.RefillJob(services.UserIDText(users[1])))
 		}},
 	}, boardSteps()...)
 }
 
 // boardSteps are those of hosts and of live boards.
-func boardSteps() []step {
+func boardSteps() []fanouttest.Step {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
-	return []step{
-		{"a host's first shows", follow, func(w *fanouttest.World, users []services.UserID) {
+	return []fanouttest.Step{
+		{Name: "a host's first shows", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
 			w.Schedule(users[0], time.Hour)
 			w.Start(w.Schedule(users[0], time.Hour))
 			w.Replay(users[0])
 		}},
-		{"a replay", func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a replay", Before: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			w.Replay(users[0])
 			w.Quiet(w.Fanout)
 			for _, user := range users {
 				w.Board(user)
 			}
-		}, func(w *fanouttest.World, users []services.UserID) { w.Replay(users[0]) }},
-		{"a follow of a host", func(w *fanouttest.World, users []services.UserID) {
+		}, Happen: func(w *fanouttest.World, users []services.UserID) { w.Replay(users[0]) }},
+		{Name: "a follow of a host", Before: func(w *fanouttest.World, users []services.UserID) {
 			w.Follow(users[1], users[2:]...)
 			w.Replay(users[0])
 			w.Replay(users[1])
@@ -124,11 +114,11 @@ func boardSteps() []step {
 			for _, user := range users {
 				w.Board(user)
 			}
-		}, func(w *fanouttest.World, users []services.UserID) {
+		}, Happen: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			w.Unfollow(users[1], users[2:]...)
 		}},
-		{"a look at the board", follow, func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a look at the board", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				if _, err := tx.RaisePosition(ctx, users[1], store.LiveBoard, "", 7); err != nil {
 					return err
@@ -143,34 +133,7 @@ func boardSteps() []step {
 func TestEveryJobBringsTheViewsInLine(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {
-			t.Run(step.name, func(t *testing.T) {
-				users := w.Users(crowd)
-				step.before(w, users)
-				w.Quiet(w.Fanout)
-				w.Agree(users...)
-				step.happen(w, users)
-				if waiting, _ := w.Jobs(); waiting == 0 {
-					t.Fatal("nothing is to be done")
-				}
-				w.Quiet(w.Fanout)
-				w.Agree(users...)
-				versions, err := w.Redis.Versions(t.Context(), users)
-				w.Must(err)
-				for _, user := range users[1:] {
-					w.Must(w.Fanout.ProjectSeen(t.Context(), user))
-					w.Must(w.Fanout.Reconcile(t.Context(), user, users[0]))
-				}
-				again, err := w.Redis.Versions(t.Context(), users)
-				w.Must(err)
-				for i := range versions {
-					if versions[i] != again[i] {
-						t.Errorf("user %d got a new version without a change", users[i])
-					}
-				}
-				if _, dead := w.Jobs(); dead != 0 {
-					t.Errorf("%d dead jobs", dead)
-				}
-			})
+			t.Run(step.Name, func(t *testing.T) { step.BringsInLine(t, w) })
 		}
 	})
 }

@@ -97,47 +97,21 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 // A worker dies at any moment while it reminds more people than one step takes: each is reminded, and nobody twice.
 func TestRemindersAreExact(t *testing.T) {
 	w := served(t, smallChunks)
-	deaths := 0
-	for looks := 1; ; looks += 1 + looks/4 {
-		if looks > maxLooks {
-			t.Fatal("the work has no end")
-		}
+	fanouttest.CrashAnywhere(t, w, func() (check func()) {
 		users := w.Users(9)
 		show := w.Schedule(users[0], time.Hour)
 		remind(w, show, users[1:]...)
 		w.Quiet(w.Fanout)
 		w.Start(show)
-		ctx := newMortal(t.Context(), looks)
-		for !ctx.died() {
-			jobs, err := jobs.Claim(t.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
-			w.Must(err)
-			if len(jobs) == 0 {
-				break
+		return func() {
+			for _, user := range users[1:] {
+				if got := reminded(w, user); !slices.Equal(got, []services.PostID{show}) {
+					t.Errorf("user %d is told of %v, want %s", user, got, show)
+				}
 			}
-			if err := w.Fanout.RunJobs(ctx, jobs); err != nil && !ctx.died() {
-				t.Fatalf("failed alive: %v", err)
-			}
+			w.Agree(users...)
 		}
-		ctx.end()
-		w.Clock.Advance(31 * time.Second)
-		w.Quiet(w.Another())
-		for _, user := range users[1:] {
-			if got := reminded(w, user); !slices.Equal(got, []services.PostID{show}) {
-				t.Fatalf("after %d looks user %d is told of %v, want %s", looks, user, got, show)
-			}
-		}
-		w.Agree(users...)
-		if _, dead := w.Jobs(); dead != 0 {
-			t.Fatalf("after %d looks: %d jobs are dead", looks, dead)
-		}
-		if !ctx.died() {
-			break
-		}
-		deaths++
-	}
-	if deaths < 3 {
-		t.Errorf("the worker died %d times only: the steps were not met", deaths)
-	}
+	})
 }
 
 // Shows without further reports are closed when their time has come, not before, by each show's own times.

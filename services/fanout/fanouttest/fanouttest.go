@@ -40,9 +40,11 @@ type World struct {
 	Fanout *fanout.Fanout
 	Log    *slog.Logger
 
-	cfg  fanout.Config
-	jobs jobs.Config
-	made int
+	cfg      fanout.Config
+	jobs     jobs.Config
+	features []Feature
+	compared []Comparison
+	made     int
 }
 
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
@@ -98,30 +100,6 @@ func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, New(t, Options{Redis: "embedded", Fanout: settings})) })
 	t.Run("production", func(t *testing.T) { test(t, New(t, Options{SQL: sqltest.Postgres(t), Fanout: settings})) })
-}
-
-// Another makes fan-out for one more node on the same engines.
-func (w *World) Another() *fanout.Fanout {
-	cfg := w.cfg
-	cfg.Jobs = jobs.New(w.jobs)
-	return fanout.New(cfg)
-}
-
-// AnotherNode is one more node on the same engines, with a node cache of its own.
-func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
-
-// AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
-func (w *World) AnotherNodeWith(redis mirror.Redis, change func(*fanout.Config)) *World {
-	other := *w
-	other.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
-	other.IDs = services.NewIDClock(w.Clock, 2)
-	other.cfg.Activity, other.cfg.Announcements, other.cfg.ShowMemory = other.Memory.Activity, other.Memory.Announcements, other.Memory.Shows
-	other.cfg.IDs = other.IDs
-	if change != nil {
-		change(&other.cfg)
-	}
-	other.Fanout = other.Another()
-	return &other
 }
 
 // Must ends the test when there is an error.

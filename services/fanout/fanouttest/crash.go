@@ -1,0 +1,173 @@
+package fanouttest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+)
+
+// Step is a fact with its job, and the events before it. It is given Crowd users: an author, who is the first, and others.
+type Step struct {
+	Name   string
+	Before func(w *World, users []services.UserID)
+	Happen func(w *World, users []services.UserID)
+}
+
+// Crowd is how many users a step is given.
+const Crowd = 6
+
+// maxLooks bounds the search for the end of a step.
+const maxLooks = 2000
+
+// mortal is a context that ends after it was checked a given number of times. Every call of an engine checks its context, so
+// the work under it stops between any two steps, and at each of them for some number.
+type mortal struct {
+	context.Context
+	end  context.CancelFunc
+	left atomic.Int64
+}
+
+func newMortal(ctx context.Context, looks int) *mortal {
+	m := &mortal{}
+	m.Context, m.end = context.WithCancel(ctx)
+	m.left.Store(int64(looks))
+	return m
+}
+
+func (m *mortal) look() {
+	if m.left.Add(-1) < 0 {
+		m.end()
+	}
+}
+
+// Done is the channel of the context's end.
+func (m *mortal) Done() <-chan struct{} {
+	m.look()
+	return m.Context.Done()
+}
+
+// Err says whether the context has ended.
+func (m *mortal) Err() error {
+	m.look()
+	return m.Context.Err()
+}
+
+// died says whether the context ended before the work did.
+func (m *mortal) died() bool { return m.left.Load() < 0 }
+
+// CrashAnywhere lets the same work be done again and again, each time by a worker that dies at a later moment, and then by the
+// worker of another node. happen leaves the jobs of the work, and returns a check of what they should have done.
+func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
+	t.Helper()
+	deaths := 0
+	// The steps of one job are a few checks of the context apart: a stride covers all of the job at a fraction of the cost.
+	for looks, died := 1, true; died; looks += 1 + looks/4 {
+		if looks > maxLooks {
+			t.Fatal("the work has no end")
+		}
+		check := happen()
+		if died = crash(t, w, looks); died {
+			deaths++
+		}
+		check()
+		if _, dead := w.Jobs(); dead != 0 {
+			t.Errorf("%d jobs are dead", dead)
+		}
+		if t.Failed() {
+			t.Fatalf("the worker died after %d looks", looks)
+		}
+	}
+	// A rebuild continues without its first caller, because others may wait for it: only the steps after it are cut.
+	if deaths < 3 {
+		t.Errorf("the worker died %d times only: the steps were not met", deaths)
+	}
+}
+
+// crash does all jobs that are due with a worker that dies after some checks of its context, and the rest with another node's.
+func crash(t *testing.T, w *World, looks int) (died bool) {
+	t.Helper()
+	ctx := newMortal(t.Context(), looks)
+	defer ctx.end()
+	for busy := true; busy && !ctx.died(); {
+		var err error
+		busy, err = w.runSome(ctx, 1000)
+		w.Must(err)
+	}
+	w.Clock.Advance(31 * time.Second)
+	w.Quiet(w.Another())
+	return ctx.died()
+}
+
+// Crash lets a worker die at any moment of a step, on new users each time. When its leases have expired another node finishes
+// the work, and readers are shown the facts.
+func (s Step) Crash(t *testing.T, w *World) {
+	t.Helper()
+	CrashAnywhere(t, w, func() (check func()) {
+		users := w.Users(Crowd)
+		s.Before(w, users)
+		w.Quiet(w.Fanout)
+		s.Happen(w, users)
+		return func() { w.Agree(users...) }
+	})
+}
+
+// BringsInLine does a step, and fails unless its jobs bring the views in line with the facts and doing them again changes
+// nothing.
+func (s Step) BringsInLine(t *testing.T, w *World) {
+	t.Helper()
+	users := w.Users(Crowd)
+	s.Before(w, users)
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+	s.Happen(w, users)
+	if waiting, _ := w.Jobs(); waiting == 0 {
+		t.Fatal("nothing is to be done")
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+	versions, err := w.Redis.Versions(t.Context(), users)
+	w.Must(err)
+	for _, user := range users[1:] {
+		w.Must(w.Fanout.ProjectSeen(t.Context(), user))
+		w.Must(w.Fanout.Reconcile(t.Context(), user, users[0]))
+	}
+	again, err := w.Redis.Versions(t.Context(), users)
+	w.Must(err)
+	for i := range versions {
+		if versions[i] != again[i] {
+			t.Errorf("user %d got a new version without a change", users[i])
+		}
+	}
+	if _, dead := w.Jobs(); dead != 0 {
+		t.Errorf("%d dead jobs", dead)
+	}
+}
+
+// RunSome runs at most count of the jobs that are due with a worker that dies after some checks of its context, or never if
+// looks is negative. The error is that of a worker that lives.
+func (w *World) RunSome(count, looks int) error {
+	if looks < 0 {
+		looks = math.MaxInt64
+	}
+	ctx := newMortal(w.TB.Context(), looks)
+	defer ctx.end()
+	_, err := w.runSome(ctx, count)
+	return err
+}
+
+func (w *World) runSome(ctx *mortal, count int) (busy bool, err error) {
+	claimed, err := jobs.Claim(w.TB.Context(), w.Store.DB, w.Fanout.Kinds(), count, 30*time.Second)
+	if err != nil || len(claimed) == 0 {
+		return false, err
+	}
+	if err := w.Fanout.RunJobs(ctx, claimed); err != nil && !ctx.died() {
+		return false, fmt.Errorf("a worker that lives failed: %w", err)
+	}
+	return true, nil
+}

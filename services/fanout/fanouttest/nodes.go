@@ -1,0 +1,52 @@
+package fanouttest
+
+import (
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/jobs"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+)
+
+// Feature makes a feature's service for one node, whose jobs it registers.
+type Feature func(w *World, f *fanout.Fanout)
+
+// Comparison is the difference between a part of a user's document and the facts, "" when there is none.
+type Comparison func(w *World, user services.UserID, document rdb.Document) string
+
+// Install makes a feature for the world's node, and for each node that is made after it.
+func (w *World) Install(feature Feature) {
+	w.features = append(w.features, feature)
+	feature(w, w.Fanout)
+}
+
+// Compare adds a comparison to Difference.
+func (w *World) Compare(compare Comparison) { w.compared = append(w.compared, compare) }
+
+// Another makes fan-out for one more node on the same engines, with the features that are installed.
+func (w *World) Another() *fanout.Fanout {
+	cfg := w.cfg
+	cfg.Jobs = jobs.New(w.jobs)
+	f := fanout.New(cfg)
+	for _, feature := range w.features {
+		feature(w, f)
+	}
+	return f
+}
+
+// AnotherNode is one more node on the same engines, with a node cache of its own.
+func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
+
+// AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
+func (w *World) AnotherNodeWith(redis mirror.Redis, change func(*fanout.Config)) *World {
+	other := *w
+	other.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
+	other.IDs = services.NewIDClock(w.Clock, 2)
+	other.cfg.Activity, other.cfg.Announcements, other.cfg.ShowMemory = other.Memory.Activity, other.Memory.Announcements, other.Memory.Shows
+	other.cfg.IDs = other.IDs
+	if change != nil {
+		change(&other.cfg)
+	}
+	other.Fanout = other.Another()
+	return &other
+}
