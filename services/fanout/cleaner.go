@@ -18,6 +18,7 @@ const (
 	// cleanerLeast is the least rest after a step. The cleaner rests as long as it works, so that it never takes more than half
 	// of a slow Redis.
 	cleanerLeast = 5 * time.Millisecond
+	turnLease    = 30 * time.Second        // after it, others take the turn of a node that died
 	passWithin   = 1250 * time.Millisecond // bounds the end of a turn
 )
 

@@ -16,6 +16,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
 	"tidings/services/store"
@@ -49,7 +50,7 @@ func here(w *fanouttest.World, users ...services.UserID) {
 // absent says whether no key of a user is kept.
 func absent(w *fanouttest.World, user services.UserID) bool {
 	w.TB.Helper()
-	return shownOf(w, user).Wholeness == rdb.Absent
+	return rdbtest.Snapshot(w.TB, w.Redis, user).Wholeness == rdb.Absent
 }
 
 // A run removes entries beyond the list and users who are dormant or unknown, and no key of anybody else.
@@ -74,11 +75,11 @@ func TestCleanerFrees(t *testing.T) {
 		}
 		for _, user := range []services.UserID{dormant, never, unknown} {
 			if !absent(w, user) {
-				t.Errorf("something is kept of user %d: %+v", user, shownOf(w, user))
+				t.Errorf("something is kept of user %d: %+v", user, rdbtest.Snapshot(w.TB, w.Redis, user))
 			}
 		}
 		w.Agree(author, reader)
-		if held := shownOf(w, reader); len(held.Entries) != services.Retention || held.Floor == 0 {
+		if held := rdbtest.Snapshot(w.TB, w.Redis, reader); len(held.Entries) != services.Retention || held.Floor == 0 {
 			t.Errorf("the inbox holds %d entries above %s", len(held.Entries), held.Floor)
 		}
 		if again := run(w, c); again != (fanout.Freed{}) {

@@ -64,17 +64,3 @@ var (
 func (f *Fanout) FindMode(ctx context.Context, author services.UserID) error {
 	return f.findMode(ctx, author)
 }
-
-// AddRegister lets a registered reader say one register more.
-func (f *Fanout) AddRegister(name string, wrong rdb.Register) {
-	for i, reader := range f.readers {
-		if reader.name == name {
-			f.readers[i].read = func(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-				right, err := reader.read(ctx, user)
-				return append(right, wrong), err
-			}
-			return
-		}
-	}
-	panic("fanout: no reader " + name)
-}

@@ -11,6 +11,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
 )
 
@@ -185,9 +186,9 @@ func TestLongListsOfReplays(t *testing.T) {
 		if read := w.Board(reader); len(read.Replays) != services.Retention || !read.Floor.Replay {
 			t.Errorf("%d are listed, the floor is %v", len(read.Replays), read.Floor)
 		}
-		before := shownOf(w, reader)
+		before := rdbtest.Snapshot(w.TB, w.Redis, reader)
 		clean(w)
-		if after := shownOf(w, reader); len(after.Replays) != services.Retention || len(before.Replays) <= services.Retention {
+		if after := rdbtest.Snapshot(w.TB, w.Redis, reader); len(after.Replays) != services.Retention || len(before.Replays) <= services.Retention {
 			t.Errorf("the cleaner left %d of %d", len(after.Replays), len(before.Replays))
 		}
 		w.Agree(users...)

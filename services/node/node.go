@@ -21,6 +21,7 @@ import (
 	"tidings/graph"
 	"tidings/resolvers"
 	"tidings/services"
+	"tidings/services/audit"
 	"tidings/services/badge"
 	"tidings/services/chat"
 	"tidings/services/fanout"
@@ -52,7 +53,7 @@ type Server struct {
 	Memory  *mirror.Memories
 	Jobs    *jobs.Engine
 	Fanout  *fanout.Fanout
-	audit   *fanout.Audit
+	audit   *audit.Audit
 	cleaner *fanout.Cleaner
 	Badge   *badge.Service
 	Live    *live.Service
@@ -197,7 +198,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		change(&carrying)
 	}
 	s.Fanout = fanout.New(carrying)
-	s.audit, s.cleaner = s.Fanout.Audit(s.Config.AuditEvery), s.Fanout.Cleaner(s.Config.CleanEvery)
+	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
+	s.cleaner = s.Fanout.Cleaner(s.Config.CleanEvery)
 	s.Badge = badge.New(badge.Config{
 		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Announcements: s.Memory.Announcements, Pulled: s.Memory.Pulled, Conversations: s.Memory.Conversations, Shows: s.Memory.Shows, Clock: s.clock, Log: s.Log, Caps: caps,
 		Expiry: expiry,

@@ -35,6 +35,7 @@ var lines = map[string]int{
 	"services/importer":     2,
 	"services/social":       3,
 	"services/feed":         3,
+	"services/audit":        3,
 	"services/badge":        3,
 	"services/notify":       3,
 	"services/notice":       3,

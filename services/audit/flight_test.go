@@ -1,4 +1,4 @@
-package fanout_test
+package audit_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/audit"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
@@ -83,7 +84,7 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 // Hundreds of people are audited while posts are pushed, likes counted and marks made, and while jobs stop for a time.
 // Nothing of that is taken for drift, and in the end everything is right.
 func TestAuditOfHundredsInFullFlight(t *testing.T) {
-	w := populous(t, nil)
+	w := populous(t)
 	f := &flight{w: w, people: w.Users(250), random: rand.New(rand.NewPCG(1, 2))}
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for range 500 {
@@ -99,7 +100,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 		return nil
 	})
 	w.Quiet(w.Fanout)
-	a := w.Fanout.Audit(time.Minute)
+	a := newAudit(w, time.Minute)
 	ctx, stop := context.WithTimeout(t.Context(), 8*time.Second)
 	defer stop()
 	var busy sync.WaitGroup
@@ -159,7 +160,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	w := served(t, nil)
 	f := &flight{w: w, people: w.Users(4), random: rand.New(rand.NewPCG(3, 4))}
-	a := w.Fanout.Audit(time.Minute)
+	a := newAudit(w, time.Minute)
 	workers := w.Fanout.Workers(1)
 	for range 1500 {
 		switch f.random.IntN(6) {
@@ -193,13 +194,13 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 
 // Two nodes share the laps, and another node takes over from one that dies in its turn.
 func TestAuditsShareTheirLaps(t *testing.T) {
-	w := populous(t, nil)
+	w := populous(t)
 	users := w.Users(250)
-	here, there := w.Fanout.Audit(auditEvery), w.Another().Audit(auditEvery)
+	here, there := newAudit(w, auditEvery), newAudit(w.AnotherNode(), auditEvery)
 	for step := range 40 {
-		order := []*fanout.Audit{here, there}
+		order := []*audit.Audit{here, there}
 		if step/10%2 == 1 {
-			order = []*fanout.Audit{there, here}
+			order = []*audit.Audit{there, here}
 		}
 		for _, a := range order {
 			_, err := a.RunOnce(t.Context())
@@ -232,7 +233,7 @@ func TestAnAuditRuns(t *testing.T) {
 	w := served(t, nil)
 	user := w.Users(1)[0]
 	w.Server.Do("HSET", "{u1}:b", "fc", "299")
-	a := w.Fanout.Audit(auditEvery)
+	a := newAudit(w, auditEvery)
 	ctx, end := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -255,7 +256,7 @@ func TestOneDriftIsCountedOnce(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	user, _ := litUser(w)
 	const lap = 2 * time.Second // half of it passes between two visits, less than between two checks
-	a := w.Fanout.Audit(lap)
+	a := newAudit(w, lap)
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
 	for _, wait := range []time.Duration{lap, lap - 500*time.Millisecond, time.Minute, time.Minute} { // two visits, then late checks
 		w.Clock.Advance(wait)

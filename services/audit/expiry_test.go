@@ -1,4 +1,4 @@
-package fanout_test
+package audit_test
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ func TestAuditKnowsWhatIsTooOld(t *testing.T) {
 		cfg.Expiry = services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
 	})
 	user, _ := litUser(w)
-	a := w.Fanout.Audit(auditEvery)
+	a := newAudit(w, auditEvery)
 	lapOf(w, a)
 	drifted := uint64(0)
 	find := func(values map[string]string, key string) {

@@ -1,4 +1,4 @@
-package fanout_test
+package audit_test
 
 import (
 	"context"
@@ -11,16 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/audit"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
 )
 
 const auditEvery = 10 * time.Minute
 
 // lapOf lets an audit visit everyone, and check the suspects again.
-func lapOf(w *fanouttest.World, a *fanout.Audit) {
+func lapOf(w *fanouttest.World, a *audit.Audit) {
 	w.TB.Helper()
 	everyone, err := w.Store.ActiveUsers(w.TB.Context(), 0, 10_000, time.Time{})
 	w.Must(err)
@@ -95,9 +97,7 @@ func litUser(w *fanouttest.World) (user, author services.UserID) {
 
 func shownOf(w *fanouttest.World, user services.UserID) rdb.Snapshot {
 	w.TB.Helper()
-	snapshots, err := w.Redis.Snapshots(w.TB.Context(), []services.UserID{user})
-	w.Must(err)
-	return snapshots[0]
+	return rdbtest.Snapshot(w.TB, w.Redis, user)
 }
 
 // content is a view without the parts that every rebuild changes.
@@ -143,7 +143,7 @@ func corruptions(fields map[string]string) map[string][]string {
 func TestAuditRepairsEveryWrongField(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
-	a := w.Fanout.Audit(auditEvery)
+	a := newAudit(w, auditEvery)
 	lapOf(w, a)
 	if got := a.Stats(); got.Drifted != 0 || got.Visited != 3 || got.Mended != 0 {
 		t.Fatalf("of three right ones: %+v; %+v", got, shownOf(w, user))
@@ -191,7 +191,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
-	a := w.Fanout.Audit(auditEvery)
+	a := newAudit(w, auditEvery)
 	lapOf(w, a)
 	good := shownOf(w, user)
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", user, part) }
@@ -238,7 +238,7 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 func TestAuditBringsBackWhatIsLost(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
-	a := w.Fanout.Audit(auditEvery)
+	a := newAudit(w, auditEvery)
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", user, part) }
 	good := content(shownOf(w, user))
 	for i, spoil := range []func(){
@@ -269,7 +269,7 @@ func TestAuditBringsBackWhatIsLost(t *testing.T) {
 func TestAuditKnowsThatDaysPass(t *testing.T) {
 	w := served(t, nil)
 	litUser(w)
-	a := w.Fanout.Audit(auditEvery)
+	a := newAudit(w, auditEvery)
 	for range 10 {
 		w.Clock.Advance(24 * time.Hour)
 		lapOf(w, a)
@@ -283,7 +283,7 @@ func TestAuditKnowsThatDaysPass(t *testing.T) {
 func TestAuditWaitsForJobs(t *testing.T) {
 	w := served(t, nil)
 	user, author := litUser(w)
-	a := w.Fanout.Audit(auditEvery)
+	a := newAudit(w, auditEvery)
 	w.Like(w.Post(author), author, user)
 	send(w, user, author)
 	w.Unfollow(author, user)
@@ -314,7 +314,7 @@ func TestAuditWaitsForJobs(t *testing.T) {
 func TestAuditLeavesWhoChanges(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
-	a := w.Fanout.Audit(auditEvery)
+	a := newAudit(w, auditEvery)
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "Cu", "77")
 	w.Clock.Advance(auditEvery)
 	for range 30 {
@@ -336,7 +336,7 @@ func TestAuditLeavesWhoChanges(t *testing.T) {
 func TestAuditWithoutRedis(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
-	a := w.Fanout.Audit(auditEvery)
+	a := newAudit(w, auditEvery)
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
 	_, err := a.RunOnce(t.Context())
 	w.Must(err)
@@ -351,44 +351,4 @@ func TestAuditWithoutRedis(t *testing.T) {
 		return err == nil && a.Stats().Drifted == 1
 	})
 	w.Agree(user)
-}
-
-// A setting can change how a state counts, and the audit allows for it: a muted conversation whose mentions do not count is
-// right.
-func TestAuditKnowsTheMutedRule(t *testing.T) {
-	for _, mute := range []bool{false, true} {
-		w := served(t, func(cfg *fanout.Config) { cfg.MuteMentions = mute })
-		user, _ := litUser(w)
-		w.Write(func(ctx context.Context, tx *store.Tx) error { _, err := tx.Mute(ctx, 2, user, true); return err })
-		enqueue(w, fanout.MemberJob(2, user))
-		w.Quiet(w.Fanout)
-		a := w.Fanout.Audit(auditEvery)
-		lapOf(w, a)
-		if got := a.Stats(); got.Drifted != 0 || w.Document(user).Conversations.Mentions != map[bool]int{true: 1, false: 2}[mute] {
-			t.Errorf("mentions muted %v: %+v, %+v", mute, got, w.Document(user).Conversations)
-		}
-	}
-}
-
-// Recount makes one user's view anew, and answers the differences.
-func TestRecount(t *testing.T) {
-	w := served(t, nil)
-	user, _ := litUser(w)
-	recount := func(want ...string) {
-		t.Helper()
-		differed, err := w.Fanout.Recount(t.Context(), user)
-		w.Must(err)
-		if !cmp.Equal(differed, want) {
-			t.Errorf("%q differed, want %q", differed, want)
-		}
-		w.Agree(user)
-	}
-	recount()
-	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "NL", "999;0;20484;5,0,0,0,0,0,0,0", "T", "0000000000000")
-	recount("home feed: position", "home feed: count", "register NL")
-	recount()
-	w.Server.Do("SET", fmt.Sprintf("{u%d}:i", user), "text")
-	recount("a key that cannot be read")
-	w.Server.Flush()
-	recount()
 }

@@ -1,0 +1,79 @@
+package audit_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/audit"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
+	"tidings/services/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newAudit is the audit of a world's node.
+func newAudit(w *fanouttest.World, every time.Duration) *audit.Audit {
+	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Clock: w.Clock, Log: w.Log, Every: every})
+}
+
+// world is a world on the engines that are quickest to start.
+func world(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+	t.Helper()
+	return fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings})
+}
+
+// served is a world on a redis-server, which the test may flush and kill.
+func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+	t.Helper()
+	return fanouttest.New(t, fanouttest.Options{Fanout: settings})
+}
+
+// populous is a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
+func populous(t *testing.T) *fanouttest.World {
+	t.Helper()
+	return fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
+}
+
+func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) })
+}
+
+// send sends users a site message.
+func send(w *fanouttest.World, users ...services.UserID) {
+	w.TB.Helper()
+	id := w.IDs.Next()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.InsertSiteMessage(ctx, services.SiteMessage{ID: id, Type: services.DefaultMessageType, Title: "t"}, ""); err != nil {
+			return err
+		}
+		queued, err := fanout.DeliverJobs(id, users)
+		if err != nil {
+			return err
+		}
+		return jobs.Enqueue(ctx, tx.Tx, queued...)
+	})
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within 30 s", what)
+		case <-tick.C:
+		}
+	}
+}

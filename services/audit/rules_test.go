@@ -1,0 +1,87 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// The audit does not read through the readers of rebuilds: the output of a wrong reader is drift.
+func TestAuditFindsAReaderOfRegistersThatIsWrong(t *testing.T) {
+	for name, wrong := range map[string]rdb.Register{
+		"notifications":          rdb.CategoryRegisters(services.CategoryCounts{Category: services.CategoryLike, Version: 1 << 51, Days: [8]int{9}})[0],
+		"site messages":          rdb.MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 51, Unread: 9}),
+		"display policy":         rdb.PolicyRegister(services.DisplayPolicy{Version: 1 << 51, QuietTo: 9}),
+		"announcements and dots": rdb.NoticeRegister(services.NoticeState{Version: 1 << 51, Position: 9}),
+		"live board":             rdb.LiveSeenRegister(1 << 51),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, nil)
+			litUser(w)
+			a := newAudit(w, auditEvery)
+			lapOf(w, a)
+			if got := a.Stats(); got.Drifted != 0 {
+				t.Fatalf("with right readers: %+v", got)
+			}
+			w.Fanout.RegisterRegisters("wrong", func(context.Context, services.UserID) ([]rdb.Register, error) { return []rdb.Register{wrong}, nil },
+				func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil })
+			everyone, err := w.Store.ActiveUsers(t.Context(), 0, 10_000, time.Time{})
+			w.Must(err)
+			for _, user := range everyone {
+				w.Must(w.Fanout.Rebuild(t.Context(), user))
+			}
+			lapOf(w, a)
+			if got := a.Stats(); got.Drifted == 0 {
+				t.Errorf("the audit agrees with %+v: %+v", wrong, got)
+			}
+		})
+	}
+}
+
+// A setting can change how a state counts, and the audit allows for it: a muted conversation whose mentions do not count is
+// right.
+func TestAuditKnowsTheMutedRule(t *testing.T) {
+	for _, mute := range []bool{false, true} {
+		w := served(t, func(cfg *fanout.Config) { cfg.MuteMentions = mute })
+		user, _ := litUser(w)
+		w.Write(func(ctx context.Context, tx *store.Tx) error { _, err := tx.Mute(ctx, 2, user, true); return err })
+		enqueue(w, fanout.MemberJob(2, user))
+		w.Quiet(w.Fanout)
+		a := newAudit(w, auditEvery)
+		lapOf(w, a)
+		if got := a.Stats(); got.Drifted != 0 || w.Document(user).Conversations.Mentions != map[bool]int{true: 1, false: 2}[mute] {
+			t.Errorf("mentions muted %v: %+v, %+v", mute, got, w.Document(user).Conversations)
+		}
+	}
+}
+
+// Recount makes one user's view anew, and answers the differences.
+func TestRecount(t *testing.T) {
+	w := served(t, nil)
+	user, _ := litUser(w)
+	recount := func(want ...string) {
+		t.Helper()
+		differed, err := w.Fanout.Recount(t.Context(), user)
+		w.Must(err)
+		if !cmp.Equal(differed, want) {
+			t.Errorf("%q differed, want %q", differed, want)
+		}
+		w.Agree(user)
+	}
+	recount()
+	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "NL", "999;0;20484;5,0,0,0,0,0,0,0", "T", "0000000000000")
+	recount("home feed: position", "home feed: count", "register NL")
+	recount()
+	w.Server.Do("SET", fmt.Sprintf("{u%d}:i", user), "text")
+	recount("a key that cannot be read")
+	w.Server.Flush()
+	recount()
+}

@@ -1,0 +1,190 @@
+package fanout
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/redis"
+)
+
+// AuditPart compares one part of a user's view with the facts. It answers the facts, in a form that prints the same for
+// equal facts, and the names of the differences.
+type AuditPart func(ctx context.Context, user services.UserID, shown rdb.Snapshot) (facts any, differs []string, err error)
+
+// namedPart is a registered part.
+type namedPart struct {
+	name string
+	look AuditPart
+}
+
+// RegisterAuditPart adds a part to what audits compare. Parts are registered before the first audit. It panics when the name
+// is taken.
+func (f *Fanout) RegisterAuditPart(name string, part AuditPart) {
+	for _, other := range f.auditParts {
+		if other.name == name {
+			panic(fmt.Sprintf("fanout: the audit of %q is registered twice", name))
+		}
+	}
+	f.auditParts = append(f.auditParts, namedPart{name, part})
+}
+
+// Comparison is what one comparison of a user's view with the facts found.
+type Comparison struct {
+	Differs  []string // the parts that differ
+	snapshot rdb.Snapshot
+	facts    []any
+}
+
+// Digest is equal for equal views and equal facts.
+func (c Comparison) Digest() [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%+v\n%+v", c.snapshot, c.facts))
+}
+
+// Compare compares a user's view, which was read before a stamp, with the facts as they are now.
+func (f *Fanout) Compare(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp redis.Stamp) (Comparison, error) {
+	seen := Comparison{snapshot: shown}
+	if shown.Wholeness == rdb.WrongType {
+		seen.Differs = []string{"a key that cannot be read"}
+		return seen, nil
+	}
+	seen.Differs = f.auditStamps(shown, stamp)
+	for _, part := range f.auditParts {
+		facts, differs, err := part.look(ctx, user, shown)
+		if err != nil {
+			return seen, fmt.Errorf("audit of %s: %w", part.name, err)
+		}
+		seen.facts, seen.Differs = append(seen.facts, facts), append(seen.Differs, differs...)
+	}
+	return seen, nil
+}
+
+// Remake empties a user's view before it rebuilds it: a rebuild merges into the view, and this one cannot be trusted.
+func (f *Fanout) Remake(ctx context.Context, user services.UserID) error {
+	if err := f.redis.Reset(ctx, user); err != nil {
+		return err
+	}
+	return f.Rebuild(ctx, user)
+}
+
+// Recount makes a user's view anew from the facts, even a correct one, and answers the parts in which it differed. Changes
+// that had not reached the view yet count as differences too.
+func (f *Fanout) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
+	snapshots, err := f.redis.Snapshots(ctx, []services.UserID{user})
+	if err != nil {
+		return nil, err
+	}
+	stamp, err := f.redis.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if snapshots[0].Wholeness == rdb.Whole || snapshots[0].Wholeness == rdb.WrongType {
+		found, err := f.Compare(ctx, user, snapshots[0], stamp)
+		if err != nil {
+			return nil, err
+		}
+		differed = found.Differs
+	}
+	return differed, f.Remake(ctx, user)
+}
+
+// auditStamps looks for stamps from the future. One of a removal would refuse every post; one of a visit would let the user
+// become dormant while they are here.
+func (f *Fanout) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs []string) {
+	const slack = time.Minute // between the clocks of nodes and masters
+	if shown.Removed.After(time.UnixMicro(int64(stamp)).Add(slack)) {
+		differs = append(differs, "stamp of the last removal")
+	}
+	if shown.Document.Day > f.today()+1 {
+		differs = append(differs, "day of the last visit")
+	}
+	return differs
+}
+
+func (f *Fanout) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+	facts, err := f.registerFacts(ctx, user)
+	if err != nil {
+		return nil, nil, err
+	}
+	want := map[string]string{}
+	for _, register := range facts {
+		want[register.Field] = register.Value
+	}
+	var differs []string
+	for _, field := range f.redis.RegisterFields() {
+		if !sameRegister(field, cmp.Or(want[field], rdb.Unborn), cmp.Or(shown.Fields[field], rdb.Unborn)) {
+			differs = append(differs, "register "+field)
+		}
+	}
+	// A dot that was clicked away before the user returned from dormancy has no effect, whether or not the document has it.
+	_, from, _ := strings.Cut(want[rdb.NoticeField], ";")
+	_, from, _ = strings.Cut(from, ";")
+	for _, field := range slices.Sorted(maps.Keys(shown.Fields)) {
+		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] == "" && number(afterVersion(shown.Fields[field])) <= number(from) {
+			want[field] = shown.Fields[field]
+		}
+		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] != shown.Fields[field] {
+			differs = append(differs, "register "+field)
+		}
+	}
+	for field := range want {
+		if _, has := shown.Fields[field]; strings.HasPrefix(field, rdb.DotPrefix) && !has {
+			differs = append(differs, "register "+field)
+		}
+	}
+	slices.Sort(differs)
+	return facts, slices.Compact(differs), nil
+}
+
+func afterVersion(value string) string {
+	_, rest, _ := strings.Cut(value, ";")
+	return rest
+}
+
+// number is the number in a text. A text that is no number counts as the greatest number, so that no comparison takes it for
+// right.
+func number(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil && text != "" {
+		return ^uint64(0)
+	}
+	return n
+}
+
+// sameRegister says whether two values mean the same. Counts by day carry the day on which they were counted, and age by
+// themselves as days pass.
+func sameRegister(field, want, got string) bool {
+	if want == got {
+		return true
+	}
+	a, errA := rdb.ParseCounts(want)
+	b, errB := rdb.ParseCounts(got)
+	if !strings.HasPrefix(field, rdb.CountsPrefix) || errA != nil || errB != nil {
+		return false
+	}
+	today := max(a.Day, b.Day)
+	return aged(a, today) == aged(b, today)
+}
+
+// aged is counts as they are on a later day.
+func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
+	passed := today - counts.Day
+	moved := counts
+	moved.Day, moved.Days = today, [len(counts.Days)]int{}
+	for i, count := range counts.Days {
+		if place := int64(i) + passed; place < int64(len(moved.Days)) {
+			moved.Days[place] = count
+		} else {
+			moved.Older += count
+		}
+	}
+	return moved
+}

@@ -1,0 +1,89 @@
+package fanout
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// feedFactsOf is the home feed according to the facts.
+type feedFactsOf struct {
+	seen     services.PostID
+	entries  []services.FeedEntry
+	count    int
+	unlisted services.PostID           // the newest counting post at or below the inbox's floor
+	pulled   []services.FollowedAuthor // by their IDs
+}
+
+func (f *Fanout) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+	var facts feedFactsOf
+	var err error
+	if facts.seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
+		return nil, nil, err
+	}
+	if facts.pulled, err = f.pulledBy(ctx, user); err != nil {
+		return nil, nil, err
+	}
+	if facts.entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
+		return nil, nil, err
+	}
+	if shown.Document.FeedAged > f.cfg.Expiry.Mark(services.SourceHomeFeed, f.today()) {
+		return facts, []string{"home feed: what is too old"}, nil
+	}
+	if facts.count, err = f.store.CountPushed(ctx, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
+		return nil, nil, err
+	}
+	if shown.Floor > 0 {
+		if facts.unlisted, err = f.store.NewestCounting(ctx, user, shown.Floor); err != nil {
+			return nil, nil, err
+		}
+	}
+	return facts, feedDiffers(facts, shown), nil
+}
+
+// feedDiffers compares the list, the count and the fields from which scripts compute them.
+func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
+	document := shown.Document
+	if document.Seen != facts.seen {
+		differs = append(differs, "home feed: position")
+	}
+	if !sameAuthors(document.Pulled, facts.pulled) {
+		differs = append(differs, "home feed: pulled authors")
+	}
+	listed := facts.entries
+	for len(listed) > 0 && listed[len(listed)-1].Post <= shown.Floor {
+		listed = listed[:len(listed)-1]
+	}
+	if shown.Strays > 0 || !slices.Equal(listed, shown.Entries) {
+		differs = append(differs, "home feed: list")
+	}
+	counting, uncounted, mark := 0, services.PostID(0), max(document.Seen, document.FeedAged)
+	for _, entry := range shown.Entries {
+		if !entry.Counts {
+			uncounted = max(uncounted, entry.Post)
+		} else if entry.Post > mark {
+			counting++
+		}
+	}
+	more := counting > services.Retention || shown.Unlisted > mark
+	right := document.FeedCount == facts.count || document.FeedMore && document.FeedCount < facts.count
+	if document.FeedCount != min(counting, services.Retention) || document.FeedMore != more || !right {
+		differs = append(differs, "home feed: count")
+	}
+	// Both marks may be ahead of the posts that exist now, because the posts that set them may be deleted.
+	if shown.Uncounted < uncounted || shown.Unlisted < facts.unlisted || shown.Unlisted > shown.Floor {
+		differs = append(differs, "home feed: marks of the list")
+	}
+	return differs
+}
+
+// sameAuthors says whether a document names the authors of the facts, which are ordered by ID.
+func sameAuthors(named, facts []services.FollowedAuthor) bool {
+	named = slices.Clone(named)
+	slices.SortFunc(named, func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
+	return slices.Equal(named, facts)
+}
