@@ -19,10 +19,14 @@ const (
 	RateLimited     Code = "RATE_LIMITED"    // too much, try again later
 	Unavailable     Code = "UNAVAILABLE"     // an engine does not answer: try again later
 	Internal        Code = "INTERNAL"        // our fault: the cause is in the log
+
+	// The two of automatic persisted queries, as Apollo's clients know them.
+	PersistedQueryNotFound     Code = "PERSISTED_QUERY_NOT_FOUND"     // the hash is not known here: send the text with it
+	PersistedQueryNotSupported Code = "PERSISTED_QUERY_NOT_SUPPORTED" // hashes are not taken here: send texts
 )
 
 // Codes lists every code.
-var Codes = []Code{Invalid, Unauthenticated, Forbidden, NotFound, Conflict, RateLimited, Unavailable, Internal}
+var Codes = []Code{Invalid, Unauthenticated, Forbidden, NotFound, Conflict, RateLimited, Unavailable, Internal, PersistedQueryNotFound, PersistedQueryNotSupported}
 
 // Error is an error for people: Message names the field, the value and the limit. The cause, if there is one, is for the log
 // alone.

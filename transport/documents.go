@@ -30,6 +30,8 @@ type documents struct {
 	cache  *documentCache
 	costs  costs
 	dear   int // an operation that costs more is refused
+
+	persisted *persisted
 }
 
 // document is one that can be executed, with the costs of its operations, in their order.
@@ -46,7 +48,7 @@ func (d *document) costOf(operation *ast.OperationDefinition, variables map[stri
 func newDocuments(cfg Config) *documents {
 	d := &documents{
 		schema: cfg.Schema.Schema(), tokens: cfg.QueryTokens, shape: cfg.Shape,
-		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights}, dear: cfg.QueryCost,
+		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights}, dear: cfg.QueryCost, persisted: newPersisted(cfg),
 	}
 	for name, rule := range validationRules(cfg.Introspection).GetInner() {
 		one := core.Rule{Name: name, RuleFunc: rule}

@@ -98,7 +98,7 @@ func newWorld(t *testing.T, change func(*SocketConfig)) *world {
 	}
 	w := &world{T: t, schema: schema, sockets: NewSockets(cfg), identity: cfg.Identity, listener: newPipeListener()}
 	w.server = &http.Server{
-		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, Recover: quietRecover, Log: quiet}),
+		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, Recover: quietRecover, Log: quiet, PersistedBytes: 1 << 20}),
 		ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError),
 	}
 	go w.server.Serve(w.listener)

@@ -86,14 +86,14 @@ func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 		}
 	}
 	started := graphql.Now()
-	params, err := q.read(w, r, who.limit)
+	request, err := q.read(w, r, who.limit)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	params.Headers = r.Header
-	params.ReadTime = graphql.TraceTiming{Start: started, End: graphql.Now()}
-	q.execute(w, r, exec, params, who, answering{accepted, events})
+	request.Headers = r.Header
+	request.ReadTime = graphql.TraceTiming{Start: started, End: graphql.Now()}
+	q.execute(w, r, exec, request, who, answering{accepted, events})
 }
 
 // refuses says what of a request's outside is wrong, and the status.
@@ -161,8 +161,8 @@ type answering struct {
 }
 
 // execute runs one operation and writes its response.
-func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, params *graphql.RawParams, who caller, to answering) {
-	operation, price, faults := createOperation(who.ctx, exec, q.documents, params)
+func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, request *params, who caller, to answering) {
+	operation, price, faults := createOperation(who.ctx, exec, q.documents, request)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(who.ctx, operation), withCodes(faults))
 		q.respond(w, to.accepted, response)
@@ -216,20 +216,20 @@ func (q *queries) respond(w http.ResponseWriter, accepted string, response *grap
 }
 
 // read reads the request's parameters.
-func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (params *graphql.RawParams, err error) {
+func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (request *params, err error) {
 	if r.Method == http.MethodGet {
-		params, err = readURL(r.URL, q.cfg.BodyLimit)
+		request, err = readURL(r.URL, q.cfg.BodyLimit)
 	} else {
-		params, err = q.readBody(w, r, limit)
+		request, err = q.readBody(w, r, limit)
 	}
 	if err == nil {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the request, and would end the operation too
 	}
-	return params, err
+	return request, err
 }
 
 // readBody reads a POST.
-func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.RawParams, error) {
+func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*params, error) {
 	media, details, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if charset := details["charset"]; err != nil || media != typeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		// Of all that a foreign page can send without asking first, nothing is JSON: so this is also what
@@ -253,7 +253,7 @@ func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 }
 
 // readURL reads a GET.
-func readURL(address *url.URL, limit int64) (*graphql.RawParams, error) {
+func readURL(address *url.URL, limit int64) (*params, error) {
 	if int64(len(address.RawQuery)) > limit {
 		return nil, &httpError{http.StatusRequestURITooLong, "URL: a query part of up to " + strconv.FormatInt(limit, 10) + " bytes is allowed"}
 	}
@@ -266,30 +266,28 @@ func readURL(address *url.URL, limit int64) (*graphql.RawParams, error) {
 			return nil, services.Errorf(services.Invalid, "URL: not valid UTF-8")
 		}
 	}
-	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
-	if params.Query == "" {
-		return nil, services.Errorf(services.Invalid, "query: is missing")
-	}
-	if err := checkQuery(params.Query); err != nil {
-		return nil, err
-	}
+	request := &params{documentID: values.Get("documentId")}
+	request.Query, request.OperationName = values.Get("query"), values.Get("operationName")
 	for _, name := range []string{"variables", "extensions"} {
 		if err := services.CheckUnicode(name, []byte(values.Get(name))); err != nil {
 			return nil, err
 		}
 	}
-	if params.Variables, err = parseObject([]byte(values.Get("variables")), "variables"); err != nil {
+	if request.Variables, err = parseObject([]byte(values.Get("variables")), "variables"); err != nil {
 		return nil, err
 	}
-	params.Extensions, err = parseObject([]byte(values.Get("extensions")), "extensions")
-	return params, err
+	if request.Extensions, err = parseObject([]byte(values.Get("extensions")), "extensions"); err != nil {
+		return nil, err
+	}
+	return request, request.check()
 }
 
-// parseParams reads the four parts of a GraphQL request from JSON. limit is how many bytes all but the variables may have:
+// parseParams reads the five parts of a GraphQL request from JSON. limit is how many bytes all but the variables may have:
 // what is parsed and remembered. The error names the part and repeats nothing.
-func parseParams(text []byte, what string, limit int64) (*graphql.RawParams, error) {
+func parseParams(text []byte, what string, limit int64) (*params, error) {
 	var parts struct {
 		Query         json.RawMessage `json:"query"`
+		DocumentID    json.RawMessage `json:"documentId"`
 		OperationName json.RawMessage `json:"operationName"`
 		Variables     json.RawMessage `json:"variables"`
 		Extensions    json.RawMessage `json:"extensions"`
@@ -300,22 +298,24 @@ func parseParams(text []byte, what string, limit int64) (*graphql.RawParams, err
 	if int64(len(text)-len(parts.Variables)) > limit {
 		return nil, &httpError{http.StatusRequestEntityTooLarge, what + ": without its variables up to " + strconv.FormatInt(limit, 10) + " bytes are allowed"}
 	}
-	params := &graphql.RawParams{}
-	if isNull(parts.Query) || json.Unmarshal(parts.Query, &params.Query) != nil || params.Query == "" {
-		return nil, services.Errorf(services.Invalid, "query: a text is needed")
-	}
-	if err := checkQuery(params.Query); err != nil {
-		return nil, err
-	}
-	if !isNull(parts.OperationName) && json.Unmarshal(parts.OperationName, &params.OperationName) != nil {
-		return nil, services.Errorf(services.Invalid, "operationName: must be a text")
+	request := &params{}
+	for _, part := range []struct {
+		name string
+		text json.RawMessage
+		into *string
+	}{{"query", parts.Query, &request.Query}, {"documentId", parts.DocumentID, &request.documentID}, {"operationName", parts.OperationName, &request.OperationName}} {
+		if !isNull(part.text) && json.Unmarshal(part.text, part.into) != nil {
+			return nil, services.Errorf(services.Invalid, "%s: must be a text", part.name)
+		}
 	}
 	var err error
-	if params.Variables, err = parseObject(parts.Variables, "variables"); err != nil {
+	if request.Variables, err = parseObject(parts.Variables, "variables"); err != nil {
 		return nil, err
 	}
-	params.Extensions, err = parseObject(parts.Extensions, "extensions")
-	return params, err
+	if request.Extensions, err = parseObject(parts.Extensions, "extensions"); err != nil {
+		return nil, err
+	}
+	return request, request.check()
 }
 
 // checkQuery refuses half a character in a query, which escapes as JSON does; but not within block strings, so that one

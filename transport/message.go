@@ -38,10 +38,10 @@ const maxID = 128 // bytes of an operation's id; clients use counters and UUIDs
 // message is what a client sent, checked.
 type message struct {
 	kind   string
-	id     string             // of subscribe and complete
-	params *graphql.RawParams // of subscribe
-	object map[string]any     // the payload of connection_init; nil when there was none
-	raw    []byte             // the payload of ping, as it came; nil when there was none
+	id     string         // of subscribe and complete
+	params *params        // of subscribe
+	object map[string]any // the payload of connection_init; nil when there was none
+	raw    []byte         // the payload of ping, as it came; nil when there was none
 }
 
 // parseMessage reads one message of a client. The error says for a person what is wrong with it, repeats

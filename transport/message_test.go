@@ -22,12 +22,12 @@ func TestParseMessage(t *testing.T) {
 		`{"type":"ping","payload":{"a": 1}}`:                      {kind: "ping", raw: []byte(`{"a": 1}`)},
 		`{"type":"pong","payload":{}}`:                            {kind: "pong", raw: []byte(`{}`)},
 		`{"type":"complete","id":"7"}`:                            {kind: "complete", id: "7"},
-		`{"type":"subscribe","id":"7","payload":{"query":"{a}"}}`: {kind: "subscribe", id: "7", params: &graphql.RawParams{Query: "{a}"}},
+		`{"type":"subscribe","id":"7","payload":{"query":"{a}"}}`: {kind: "subscribe", id: "7", params: &params{RawParams: graphql.RawParams{Query: "{a}"}}},
 		`{"type":"subscribe","id":"7","payload":{"query":"{a}","operationName":"A","variables":{"n":12345678901234567890},"extensions":{"e":[]}}}`: {
-			kind: "subscribe", id: "7", params: &graphql.RawParams{
+			kind: "subscribe", id: "7", params: &params{RawParams: graphql.RawParams{
 				Query: "{a}", OperationName: "A",
 				Variables: map[string]any{"n": json.Number("12345678901234567890")}, Extensions: map[string]any{"e": []any{}},
-			},
+			}},
 		},
 	} {
 		got, err := parseMessage([]byte(text))

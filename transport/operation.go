@@ -61,8 +61,8 @@ func (o *operation) release() {
 }
 
 // start prepares and runs the operation of a message.
-func (o *operation) start(params *graphql.RawParams) {
-	parsed, faults := o.prepare(params)
+func (o *operation) start(request *params) {
+	parsed, faults := o.prepare(request)
 	if faults != nil {
 		defer o.peer.sockets.running.Done()
 		o.fail(faults)
@@ -72,7 +72,7 @@ func (o *operation) start(params *graphql.RawParams) {
 }
 
 // prepare parses, validates and charges the operation.
-func (o *operation) prepare(params *graphql.RawParams) (parsed *graphql.OperationContext, faults gqlerror.List) {
+func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, faults gqlerror.List) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			faults = o.presented(fault)
@@ -82,7 +82,7 @@ func (o *operation) prepare(params *graphql.RawParams) (parsed *graphql.Operatio
 	if err := sockets.cfg.Limits.Address(o.peer.address); err != nil {
 		return nil, asList(err)
 	}
-	parsed, price, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, sockets.documents, params)
+	parsed, price, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, sockets.documents, request)
 	if faults != nil {
 		return nil, exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults)).Errors
 	}

@@ -156,18 +156,18 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 
 // operate executes an operation on a stream: 202 says that its results come there.
 func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, stream *stream) {
-	params, err := q.read(w, r, who.limit)
+	request, err := q.read(w, r, who.limit)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	text, _ := params.Extensions["operationId"].(string)
+	text, _ := request.Extensions["operationId"].(string)
 	id, err := operationID(text)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	delete(params.Extensions, "operationId") // subscriptions with equal documents share the rest
+	delete(request.Extensions, "operationId") // subscriptions with equal documents share the rest
 	one := newOperation(&stream.peer, id)
 	accepted := false
 	defer func() {
@@ -175,7 +175,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 			one.cancel()
 		}
 	}()
-	parsed, price, faults := createOperation(graphql.StartOperationTrace(one.ctx), exec, q.documents, params)
+	parsed, price, faults := createOperation(graphql.StartOperationTrace(one.ctx), exec, q.documents, request)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(one.ctx, parsed), withCodes(faults))
 		write(w, http.StatusBadRequest, typeJSON, appendResponse(nil, response))

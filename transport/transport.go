@@ -59,7 +59,15 @@ type Config struct {
 	QueryCache      int            // documents kept parsed and validated; default 1,000
 	QueryCacheBytes int64          // bytes of them, roughly; default 32 MB
 	AnswerLimit     int            // bytes of an answer; default 4 MB
-	WriteTimeout    time.Duration  // a client has so long to take an answer; default 30 s
+
+	// Trusted are documents that requests may name by their id; nil has none. With TrustedOnly nothing else is executed.
+	Trusted     *TrustedDocuments
+	TrustedOnly bool
+	// PersistedBytes is what the texts that clients name by hash may take in memory (automatic persisted queries); 0 takes no
+	// hashes but those of trusted documents.
+	PersistedBytes int64
+
+	WriteTimeout time.Duration // a client has so long to take an answer; default 30 s
 
 	Log *slog.Logger // default slog.Default()
 }
@@ -88,6 +96,7 @@ func (c Config) withDefaults() Config {
 func Handler(cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	documents := newDocuments(cfg)
+	cfg.Trusted.check(cfg, documents)
 	server := handler.New(cfg.Schema)
 	server.SetQueryCache(prepared{})
 	if cfg.ErrorPresenter != nil {

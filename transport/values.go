@@ -16,18 +16,25 @@ import (
 // the specification coerces them, where that takes a text for a number or a number for a text, and says what is wrong in
 // words of its own where that speaks of another value than was sent. It refuses what is too dear, and answers the price of the rest.
 func createOperation(
-	ctx context.Context, exec graphql.GraphExecutor, documents *documents, params *graphql.RawParams,
+	ctx context.Context, exec graphql.GraphExecutor, documents *documents, request *params,
 ) (operation *graphql.OperationContext, price int, faults gqlerror.List) {
-	doc, faults := documents.prepare(params.Query)
-	if len(faults) > 0 {
-		return &graphql.OperationContext{RawQuery: params.Query, OperationName: params.OperationName}, 0, faults
+	keep, err := documents.persisted.resolve(request)
+	if err != nil {
+		return &graphql.OperationContext{OperationName: request.OperationName}, 0, asList(err)
 	}
-	operation, faults = exec.CreateOperationContext(context.WithValue(ctx, preparedKey{}, doc.QueryDocument), params)
+	doc, faults := documents.prepare(request.Query)
+	if len(faults) > 0 {
+		return &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName}, 0, faults
+	}
+	if keep != nil {
+		keep()
+	}
+	operation, faults = exec.CreateOperationContext(context.WithValue(ctx, preparedKey{}, doc.QueryDocument), &request.RawParams)
 	if operation.Operation == nil {
-		return operation, 0, gqlerror.List{unnamed(doc.QueryDocument, params.OperationName)}
+		return operation, 0, gqlerror.List{unnamed(doc.QueryDocument, request.OperationName)}
 	}
 	for _, variable := range operation.Operation.VariableDefinitions {
-		value, given := params.Variables[variable.Variable]
+		value, given := request.Variables[variable.Variable]
 		place := ast.Path{ast.PathName("variable"), ast.PathName(variable.Variable)}
 		if fault := wrongValue(documents.schema, variable.Type, value, place); given && fault != nil {
 			return operation, 0, gqlerror.List{fault}

@@ -51,7 +51,7 @@ func TestDefaults(t *testing.T) {
 	want := Command{Name: "serve", Config: node.Config{
 		Listen: "127.0.0.1:8080", Data: "./data", Redis: "auto",
 		Introspection: "development", LogLevel: slog.LevelInfo, LogFormat: "text",
-		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000, QueryDepth: 12, QueryFields: 300, QueryAliases: 30, QueryDirectives: 30, QueryRootFields: 10, QueryCache: 32 << 20, AnswerLimit: 4 << 20, RequestDeadline: 10 * time.Second, AnswerDeadline: 30 * time.Second, ConnectionsPerAddress: 3000,
+		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000, QueryDepth: 12, QueryFields: 300, QueryAliases: 30, QueryDirectives: 30, QueryRootFields: 10, QueryCache: 32 << 20, PersistedQueries: 8 << 20, AnswerLimit: 4 << 20, RequestDeadline: 10 * time.Second, AnswerDeadline: 30 * time.Second, ConnectionsPerAddress: 3000,
 		SocketSubscriptions: 20, SocketsPerUser: 50, QueryCost: 30_000, SocketsPerAddress: 2000, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
 		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000, FeedKinds: []string{"POST"},
 		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, LogInterval: 500 * time.Millisecond, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute,
@@ -125,7 +125,7 @@ func TestEverySettingArrives(t *testing.T) {
 		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "show-late-after": "1h0m0s", "show-longest": "3h0m0s", "mute-mentions": "true",
 		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s", "board-sessions": "device", "board-session-for": "10m0s",
-		"query-cost": "5000", "log-interval": "1s", "sockets-per-user": "7", "sockets-per-address": "70", "rate-limits": "WRITES=5,FOLLOWS=0", "trusted-proxies": "10.0.0.0/8,192.0.2.1", "idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
+		"persisted-queries": "4096", "trusted-documents": "m.json", "trusted-only": "true", "query-cost": "5000", "log-interval": "1s", "sockets-per-user": "7", "sockets-per-address": "70", "rate-limits": "WRITES=5,FOLLOWS=0", "trusted-proxies": "10.0.0.0/8,192.0.2.1", "idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
 	}
 	for _, flag := range settingsOf(node.Config{}) {
 		value, known := given[flag.Name]
@@ -136,6 +136,9 @@ func TestEverySettingArrives(t *testing.T) {
 		line, environment := []string{"--" + flag.Name, value}, []string{variable(flag) + "=" + value}
 		if flag.IsBool() {
 			line = []string{"--" + flag.Name + "=" + value}
+		}
+		if flag.Name == "trusted-only" {
+			line, environment = append(line, "--trusted-documents", "m.json"), append(environment, "TIDINGS_TRUSTED_DOCUMENTS=m.json")
 		}
 		if flag.Name == "jwt-audience" || flag.Name == "jwt-issuer" { // not without a key
 			line, environment = append(line, "--jwt-secret", signingSecret), append(environment, "TIDINGS_JWT_SECRET="+signingSecret)
@@ -157,6 +160,12 @@ func textOf(config node.Config, name string) string {
 		}
 	}
 	return ""
+}
+
+func TestTrustedOnlyNeedsItsDocuments(t *testing.T) {
+	if _, err := parse(t, "--trusted-only"); err == nil || !strings.Contains(err.Error(), "--trusted-documents") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // The faults: each line is wrong in one way, and its message must hold each of the words.

@@ -46,6 +46,9 @@ var Checks = map[string]func(c Config) string{
 		_, reason := ratelimit.Parse(c.RateLimits)
 		return reason
 	},
+	"trusted-only": func(c Config) string {
+		return when(c.TrustedOnly && c.TrustedDocuments == "", "it needs --trusted-documents (TIDINGS_TRUSTED_DOCUMENTS)")
+	},
 	"trusted-proxies": func(c Config) string {
 		_, wrong := transport.ParseProxies(c.TrustedProxies)
 		return when(wrong != "", services.Quote(wrong)+" is not an address or a network: 10.0.0.1 or 10.0.0.0/8 is needed")

@@ -48,6 +48,9 @@ type Config struct {
 	QueryRootFields       int           `default:"10" placeholder:"FIELDS" min:"1" max:"1000" help:"how many fields a query may have at its root, and how many mutations a document"`
 	QueryCost             int           `default:"30000" placeholder:"COST" min:"100" max:"1000000000" help:"what one operation may cost: each field 1 or more, times the items (first) of each list around it; what is within it is charged to READS of --rate-limits"`
 	QueryCache            int           `default:"33554432" placeholder:"BYTES" min:"65536" max:"1073741824" help:"how much memory parsed queries may take, roughly"`
+	PersistedQueries      int           `default:"8388608" placeholder:"BYTES" min:"0" max:"1073741824" help:"how much memory the queries may take that clients have sent with their hash, to send the hash alone from then on (automatic persisted queries); 0: no hashes are taken"`
+	TrustedDocuments      string        `placeholder:"FILE" help:"a JSON manifest of queries that clients may name by their id (documentId or hash): an object of texts by sha256:HASH, or the manifest of Apollo's tools"`
+	TrustedOnly           bool          `help:"execute the queries of --trusted-documents and nothing else"`
 	AnswerLimit           int           `default:"4194304" placeholder:"BYTES" min:"65536" max:"1073741824" help:"the longest answer, and the longest event of a subscription; in place of a longer one stands an error"`
 	RequestDeadline       time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"10m" help:"how long a request may take to arrive, its body included"`
 	AnswerDeadline        time.Duration `default:"30s" placeholder:"DURATION" min:"100ms" max:"10m" help:"how long a client may take for one answer before it is cut off"`

@@ -126,6 +126,12 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.keyFlag(), err)
 	}
+	var trusted *transport.TrustedDocuments
+	if cfg.TrustedDocuments != "" {
+		if trusted, err = transport.ReadTrustedDocuments(cfg.TrustedDocuments); err != nil {
+			return nil, fmt.Errorf("--trusted-documents (TIDINGS_TRUSTED_DOCUMENTS): %w", err)
+		}
+	}
 	if s.Store, err = store.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
@@ -169,7 +175,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		Shape: transport.Shape{
 			Depth: cfg.QueryDepth, Fields: cfg.QueryFields, Aliases: cfg.QueryAliases, Directives: cfg.QueryDirectives, RootFields: cfg.QueryRootFields,
 		},
-		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, QueryCacheBytes: int64(cfg.QueryCache), AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
+		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
 	s.Connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
 	s.HTTP, s.operations = s.httpServer(s.routes(graphql, cfg.Development())), s.httpServer(s.routes(graphql, true))

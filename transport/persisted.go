@@ -1,0 +1,165 @@
+package transport
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"sync"
+
+	"github.com/99designs/gqlgen/graphql"
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"tidings/services"
+)
+
+// params are the parameters of a GraphQL request. The text may be named instead of sent: by the id of a trusted document, or
+// in the extension persistedQuery.
+type params struct {
+	graphql.RawParams
+	documentID string
+}
+
+// check says what is missing: something must name the document.
+func (p *params) check() error {
+	if p.Query != "" {
+		return checkQuery(p.Query)
+	}
+	if _, hashed := p.Extensions[persistedExtension]; hashed || p.documentID != "" {
+		return nil
+	}
+	return services.Errorf(services.Invalid, "query: a text is needed, or a documentId")
+}
+
+const (
+	persistedExtension = "persistedQuery"
+	storedBytes        = 256 // that a stored text takes beside itself, roughly
+)
+
+// persisted finds the texts of requests that name them: trusted documents, which are given at the start, and those that
+// clients have sent with their hash before (automatic persisted queries). It is safe for concurrent use.
+type persisted struct {
+	trusted *TrustedDocuments // nil without a manifest
+	only    bool              // nothing but trusted documents is executed
+	limit   int64             // bytes of stored texts; 0 stores none
+
+	mu    sync.Mutex
+	bytes int64
+	byLRU *lru.LRU[textHash, string]
+}
+
+type textHash [sha256.Size]byte
+
+func newPersisted(cfg Config) *persisted {
+	p := &persisted{trusted: cfg.Trusted, only: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
+	if p.only {
+		p.limit = 0
+	}
+	var err error
+	p.byLRU, err = lru.NewLRU(int(p.limit/storedBytes)+1, func(_ textHash, text string) { p.bytes -= storedBytes + int64(len(text)) })
+	if err != nil {
+		panic("transport: " + err.Error()) // for a capacity below 1 only
+	}
+	return p
+}
+
+// resolve gives the request its text, and takes out of it what named that. Where keep is not nil, the caller calls it once the
+// text has proved to be a good document, so that nobody fills the store with others.
+func (p *persisted) resolve(request *params) (keep func(), err error) {
+	extension, hashed := request.Extensions[persistedExtension]
+	switch {
+	case request.documentID != "" && (request.Query != "" || hashed):
+		return nil, services.Errorf(services.Invalid, "documentId: send it alone, without a query or its hash")
+	case request.documentID != "":
+		text, known := p.trusted.byID(request.documentID)
+		if !known {
+			return nil, services.Errorf(services.NotFound, "documentId: no trusted document has this id")
+		}
+		request.Query = text
+		return nil, nil
+	case hashed:
+		delete(request.Extensions, persistedExtension)
+		hash, err := parseHash(extension)
+		if err != nil {
+			return nil, err
+		}
+		if request.Query == "" {
+			return nil, p.find(hash, request)
+		}
+		if sha256.Sum256([]byte(request.Query)) != hash {
+			return nil, services.Errorf(services.Invalid, "extensions.persistedQuery.sha256Hash: is not the hash of the query beside it")
+		}
+		if p.limit > 0 && !p.trusted.has(request.Query) {
+			keep = func() { p.add(hash, request.Query) }
+		}
+	}
+	if p.only && !p.trusted.has(request.Query) {
+		return nil, services.Errorf(services.Forbidden, "query: only trusted documents are executed here (--trusted-only)")
+	}
+	return keep, nil
+}
+
+// find gives a request the text of a hash.
+func (p *persisted) find(hash textHash, request *params) error {
+	text, known := p.trusted.byHash(hash)
+	if !known {
+		text, known = p.get(hash)
+	}
+	switch {
+	case known:
+		request.Query = text
+		return nil
+	case p.limit == 0 && p.trusted == nil:
+		return services.Errorf(services.PersistedQueryNotSupported, "PersistedQueryNotSupported") // clients compare the message
+	default:
+		return services.Errorf(services.PersistedQueryNotFound, "PersistedQueryNotFound")
+	}
+}
+
+func (p *persisted) get(hash textHash) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byLRU.Get(hash)
+}
+
+// add stores a text; one that is larger than the whole store is not.
+func (p *persisted) add(hash textHash, text string) {
+	size := storedBytes + int64(len(text))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if size > p.limit {
+		return
+	}
+	if _, known := p.byLRU.Get(hash); known {
+		return
+	}
+	p.bytes += size
+	p.byLRU.Add(hash, text)
+	for p.bytes > p.limit {
+		p.byLRU.RemoveOldest()
+	}
+}
+
+// parseHash reads the extension persistedQuery.
+func parseHash(extension any) (hash textHash, err error) {
+	object, _ := extension.(map[string]any)
+	version, _ := object["version"].(json.Number)
+	text, _ := object["sha256Hash"].(string)
+	if version != "1" || !decodeHash(text, &hash) {
+		return hash, services.Errorf(services.Invalid, "extensions.persistedQuery: the version 1 and a sha256Hash of 64 hexadecimal digits in lower case are needed")
+	}
+	return hash, nil
+}
+
+// decodeHash reads 64 hexadecimal digits in lower case.
+func decodeHash(text string, hash *textHash) bool {
+	if len(text) != 2*len(hash) {
+		return false
+	}
+	for _, digit := range []byte(text) {
+		if digit >= 'A' && digit <= 'F' {
+			return false
+		}
+	}
+	_, err := hex.Decode(hash[:], []byte(text))
+	return err == nil
+}

@@ -1,0 +1,218 @@
+package transport
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"tidings/services"
+)
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// hashed is a request that names its query by hash, and has the text too where that is not "".
+func hashed(hash, query string) string {
+	request := map[string]any{"extensions": map[string]any{"persistedQuery": map[string]any{"version": 1, "sha256Hash": hash}}}
+	if query != "" {
+		request["query"] = query
+	}
+	return string(must(json.Marshal(request)))
+}
+
+func withPersisted(cfg *Config) { cfg.PersistedBytes = 1 << 20 }
+
+// A client sends the hash alone, is told that it is not known, sends the text with it once, and the hash from then on.
+func TestAutomaticPersistedQueries(t *testing.T) {
+	const query = "query Q { hello }"
+	hash := hashOf(query)
+	byGet := func(handler http.Handler, query string) answer {
+		values := url.Values{"extensions": {`{"persistedQuery":{"version":1,"sha256Hash":"` + hash + `"}}`}}
+		if query != "" {
+			values.Set("query", query)
+		}
+		return ask(t, handler, http.MethodGet, "/graphql?"+values.Encode(), "")
+	}
+	byPost := func(handler http.Handler, query string) answer {
+		return ask(t, handler, http.MethodPost, "/graphql", hashed(hash, query))
+	}
+	for name, send := range map[string]func(http.Handler, string) answer{"GET": byGet, "POST": byPost} {
+		handler := newHTTP(t, withPersisted)
+		got := send(handler, "")
+		if want := `{"errors":[{"message":"PersistedQueryNotFound","extensions":{"code":"PERSISTED_QUERY_NOT_FOUND"}}]}`; got.status != 200 || got.body != want {
+			t.Errorf("%s: an unknown hash: %d %s", name, got.status, got.body)
+		}
+		for _, text := range []string{query, ""} {
+			if got := send(handler, text); got.body != `{"data":{"hello":"world"}}` {
+				t.Errorf("%s: with the text %q: %d %s", name, text, got.status, got.body)
+			}
+		}
+		if got := byGet(handler, ""); got.body != `{"data":{"hello":"world"}}` {
+			t.Errorf("what came by %s is not known by GET: %s", name, got.body)
+		}
+	}
+	off := newHTTP(t, nil)
+	if got := byPost(off, ""); got.code() != services.PersistedQueryNotSupported || got.parsed.Errors[0].Message != "PersistedQueryNotSupported" {
+		t.Errorf("without a store: %s", got.body)
+	}
+	if got := byPost(off, query); got.body != `{"data":{"hello":"world"}}` {
+		t.Errorf("without a store, with the text: %s", got.body)
+	}
+}
+
+// A hash is that of its text, and only a text that can be executed is stored.
+func TestPersistedQueriesAreChecked(t *testing.T) {
+	handler := newHTTP(t, withPersisted)
+	good := "{ hello }"
+	for name, body := range map[string]string{
+		"AnotherText": hashed(hashOf("{ who }"), good),
+		"UpperCase":   hashed(strings.ToUpper(hashOf(good)), good),
+		"Short":       hashed("abcd", good),
+		"NoHex":       hashed(strings.Repeat("x", 64), ""),
+		"Version":     `{"extensions":{"persistedQuery":{"version":2,"sha256Hash":"` + hashOf(good) + `"}}}`,
+		"NoObject":    `{"extensions":{"persistedQuery":true}}`,
+		"NotValid":    hashed(hashOf("{ nothing }"), "{ nothing }"),
+		"TooDeep":     hashed(hashOf("{"+strings.Repeat("a{", 50)), "{"+strings.Repeat("a{", 50)),
+	} {
+		if got := ask(t, handler, http.MethodPost, "/graphql", body); got.code() != services.Invalid {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	for _, text := range []string{"{ who }", "{ nothing }", good} {
+		if got := ask(t, handler, http.MethodPost, "/graphql", hashed(hashOf(text), "")); got.code() != services.PersistedQueryNotFound {
+			t.Errorf("%s was stored: %s", text, got.body)
+		}
+	}
+	hash := hashOf(`mutation { set(text: "a") }`)
+	ask(t, handler, http.MethodPost, "/graphql", hashed(hash, `mutation { set(text: "a") }`))
+	got := ask(t, handler, http.MethodGet, "/graphql?extensions="+url.QueryEscape(`{"persistedQuery":{"version":1,"sha256Hash":"`+hash+`"}}`), "")
+	if got.status != http.StatusMethodNotAllowed {
+		t.Errorf("a mutation by its hash and GET: %d %s", got.status, got.body)
+	}
+	dear := newHTTP(t, func(cfg *Config) { withPersisted(cfg); cfg.QueryCost = 1 })
+	ask(t, dear, http.MethodPost, "/graphql", hashed(hashOf("{hello who}"), "{hello who}"))
+	if got := ask(t, dear, http.MethodPost, "/graphql", hashed(hashOf("{hello who}"), "")); got.code() != services.Invalid || !strings.Contains(got.body, "costs") {
+		t.Errorf("the cost does not hold on a hash: %s", got.body)
+	}
+}
+
+// The store keeps the newest within its bytes.
+func TestThePersistedStoreIsBounded(t *testing.T) {
+	p := newPersisted(Config{PersistedBytes: 10 << 10})
+	for i := range 1000 {
+		text := fmt.Sprintf("{ hello%d %s }", i, strings.Repeat(" ", i%3000))
+		p.add(sha256.Sum256([]byte(text)), text)
+		if p.bytes > p.limit || p.bytes < 0 {
+			t.Fatalf("%d bytes of %d", p.bytes, p.limit)
+		}
+		if _, known := p.get(sha256.Sum256([]byte(text))); !known {
+			t.Fatalf("text %d of %d bytes was not stored", i, len(text))
+		}
+	}
+	long := strings.Repeat("a", 11<<10)
+	p.add(sha256.Sum256([]byte(long)), long)
+	if _, known := p.get(sha256.Sum256([]byte(long))); known || p.byLRU.Len() == 0 {
+		t.Error("one that is larger than the store took its place")
+	}
+}
+
+// Hashes work on sockets and event streams, where subscriptions by hash share what those by text do.
+func TestPersistedQueriesOfSubscriptions(t *testing.T) {
+	const query = "subscription { ticks }"
+	inWorld(t, nil, func(w *world) {
+		c := w.open("alice")
+		c.send(`{"type":"subscribe","id":"1","payload":` + hashed(hashOf(query), "") + `}`)
+		c.expect(`{"type":"error","id":"1","payload":[{"message":"PersistedQueryNotFound","extensions":{"code":"PERSISTED_QUERY_NOT_FOUND"}}]}`)
+		c.send(`{"type":"subscribe","id":"1","payload":` + hashed(hashOf(query), query) + `}`)
+		synctest.Wait()
+		c.send(`{"type":"subscribe","id":"2","payload":` + hashed(hashOf(query), "") + `}`)
+		e := w.listen(w.http(http.MethodPost, "", hashed(hashOf(query), ""), "Accept", typeEvents))
+		synctest.Wait()
+		if n := len(w.sockets.shared.entries); n != 1 {
+			t.Errorf("%d documents are held for one", n)
+		}
+		w.schema.hub.publish(1)
+		e.expect(nextEvent(`{"data":{"ticks":1}}`))
+	})
+}
+
+func manifest(t *testing.T, text string) (*TrustedDocuments, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "manifest.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return ReadTrustedDocuments(path)
+}
+
+func TestTrustedDocuments(t *testing.T) {
+	const query, mutation = "query Q($t: String!) { echo(text: $t) }", `mutation { set(text: "it") }`
+	for name, text := range map[string]string{
+		"Object":      fmt.Sprintf(`{"sha256:%s":%q,%q:%q}`, hashOf(query), query, hashOf(mutation), mutation),
+		"ApolloTools": fmt.Sprintf(`{"format":"apollo-persisted-query-manifest","version":1,"operations":[{"id":%q,"name":"Q","type":"query","body":%q},{"id":%q,"body":%q}]}`, hashOf(query), query, hashOf(mutation), mutation),
+	} {
+		trusted, err := manifest(t, text)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, only := range []bool{false, true} {
+			handler := newHTTP(t, func(cfg *Config) { cfg.Trusted, cfg.TrustedOnly, cfg.PersistedBytes = trusted, only, 1<<20 })
+			const variables = `"variables":{"t":"a"}`
+			for form, body := range map[string]string{
+				"ID": `{"documentId":"sha256:` + hashOf(query) + `",` + variables + `}`, "Hash": strings.TrimSuffix(hashed(hashOf(query), ""), "}") + `,` + variables + `}`,
+				"Text": fmt.Sprintf(`{"query":%q,%s}`, query, variables),
+			} {
+				if got := ask(t, handler, http.MethodPost, "/graphql", body); got.body != `{"data":{"echo":"a"}}` {
+					t.Errorf("%s, %s, only %t: %d %s", name, form, only, got.status, got.body)
+				}
+			}
+			if got := ask(t, handler, http.MethodGet, "/graphql?documentId=sha256:"+hashOf(query)+"&variables=%7B%22t%22:%22b%22%7D", ""); got.body != `{"data":{"echo":"b"}}` {
+				t.Errorf("%s: by GET: %s", name, got.body)
+			}
+			if got := ask(t, handler, http.MethodGet, "/graphql?documentId=sha256:"+hashOf(mutation), ""); got.status != http.StatusMethodNotAllowed {
+				t.Errorf("%s: a mutation by GET: %d %s", name, got.status, got.body)
+			}
+			for _, other := range []string{"{ hello }", query + " "} {
+				want := map[bool]services.Code{false: "", true: services.Forbidden}[only]
+				if got := ask(t, handler, http.MethodPost, "/graphql", fmt.Sprintf(`{"query":%q,%s}`, other, variables)); got.code() != want {
+					t.Errorf("%s: a text that is not trusted, only %t: %s", name, only, got.body)
+				}
+				if got := ask(t, handler, http.MethodPost, "/graphql", hashed(hashOf(other), other)); only && got.code() != services.Forbidden {
+					t.Errorf("%s: a hash that is not trusted: %s", name, got.body)
+				}
+			}
+			for _, id := range []string{"sha256:" + hashOf("{ hello }"), hashOf(query), "Q", "md5:abc", "sha256:" + strings.ToUpper(hashOf(query))} {
+				if got := ask(t, handler, http.MethodPost, "/graphql", `{"documentId":"`+id+`"}`); got.code() != services.NotFound || len(got.parsed.Errors) != 1 {
+					t.Errorf("%s: the id %s: %s", name, id, got.body)
+				}
+			}
+			if got := ask(t, handler, http.MethodPost, "/graphql", `{"documentId":"sha256:`+hashOf(query)+`","query":"{ hello }"}`); got.code() != services.Invalid {
+				t.Errorf("%s: an id and a text: %s", name, got.body)
+			}
+		}
+	}
+}
+
+func TestManifestsThatAreNotGood(t *testing.T) {
+	for text, says := range map[string]string{
+		`[]`: "JSON object", `{`: "JSON object", `{"a":"{ hello }"}`: `"a"`, `{"sha256:` + hashOf("{ who }") + `":"{ hello }"}`: "SHA-256",
+		`{"format":"other","operations":[]}`: `"other"`, `{"format":"apollo-persisted-query-manifest","operations":[{"id":"x","body":"{ hello }"}]}`: `"x"`,
+	} {
+		if _, err := manifest(t, text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := ReadTrustedDocuments("nowhere.json"); err == nil {
+		t.Error("a file that is not there")
+	}
+}

@@ -1,0 +1,91 @@
+package transport
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"tidings/services"
+)
+
+const trustedPrefix = "sha256:"
+
+// TrustedDocuments are the documents of a manifest, which was written when the clients were built. nil has none.
+type TrustedDocuments struct {
+	hashes map[textHash]string // texts by their hash
+	texts  map[string]struct{}
+}
+
+// ReadTrustedDocuments reads a manifest: a JSON object of texts by their id, or the form of Apollo's tools, which has a list
+// of operations with id and body. An id is the SHA-256 of its text in hexadecimal digits, with sha256: before it or not.
+func ReadTrustedDocuments(path string) (*TrustedDocuments, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var apollo struct {
+		Format     string `json:"format"`
+		Operations []struct{ ID, Body string }
+	}
+	byID := map[string]string{}
+	if json.Unmarshal(text, &apollo) == nil && apollo.Format != "" {
+		if apollo.Format != "apollo-persisted-query-manifest" {
+			return nil, fmt.Errorf("the format %s is not known", services.Quote(apollo.Format))
+		}
+		for _, operation := range apollo.Operations {
+			byID[operation.ID] = operation.Body
+		}
+	} else if err := json.Unmarshal(text, &byID); err != nil {
+		return nil, fmt.Errorf("a JSON object of texts by their id is needed: %w", err)
+	}
+	trusted := &TrustedDocuments{hashes: make(map[textHash]string, len(byID)), texts: make(map[string]struct{}, len(byID))}
+	for id, text := range byID {
+		var hash textHash
+		if !decodeHash(strings.TrimPrefix(id, trustedPrefix), &hash) || sha256.Sum256([]byte(text)) != hash {
+			return nil, fmt.Errorf("the id %s is not sha256: and the SHA-256 of its text in hexadecimal digits", services.Quote(id))
+		}
+		trusted.hashes[hash], trusted.texts[text] = text, struct{}{}
+	}
+	return trusted, nil
+}
+
+func (t *TrustedDocuments) byHash(hash textHash) (text string, known bool) {
+	if t == nil {
+		return "", false
+	}
+	text, known = t.hashes[hash]
+	return text, known
+}
+
+// byID finds a document by its id in a request.
+func (t *TrustedDocuments) byID(id string) (text string, known bool) {
+	var hash textHash
+	digits, prefixed := strings.CutPrefix(id, trustedPrefix)
+	if !prefixed || !decodeHash(digits, &hash) {
+		return "", false
+	}
+	return t.byHash(hash)
+}
+
+func (t *TrustedDocuments) has(text string) bool {
+	if t == nil {
+		return false
+	}
+	_, known := t.texts[text]
+	return known
+}
+
+// check logs the documents that the server would refuse: the schema, or a limit, does not allow them.
+func (t *TrustedDocuments) check(cfg Config, documents *documents) {
+	if t == nil {
+		return
+	}
+	for hash, text := range t.hashes {
+		if _, faults := documents.prepare(text); len(faults) > 0 {
+			cfg.Log.Warn("a trusted document is refused", "id", trustedPrefix+hex.EncodeToString(hash[:]), "error", faults[0].Message)
+		}
+	}
+}
