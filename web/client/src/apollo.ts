@@ -25,11 +25,25 @@ const badges = {
     '__ref' in incoming && String(incoming.__ref).endsWith(late) ? { __ref: String(incoming.__ref).slice(0, -late.length) } : incoming,
 };
 
+/** list joins pages as Apollo does, but for cursors of an empty list: they are null, for the server takes no empty ones. */
+function list(filters: readonly string[]): FieldPolicy {
+  const { read, ...policy } = relayStylePagination([...filters]);
+  return {
+    ...policy,
+    read(existing, options) {
+      const joined = typeof read === 'function' && read(existing, options);
+      if (!joined) return undefined;
+      const { startCursor, endCursor } = joined.pageInfo ?? {};
+      return { ...joined, pageInfo: { ...joined.pageInfo, startCursor: startCursor || null, endCursor: endCursor || null } };
+    },
+  } as FieldPolicy;
+}
+
 function typePoliciesOfSchema(): TypePolicies {
   const policies: TypePolicies = { Badges: badges };
   for (const [type, lists] of Object.entries(connections)) {
     const fields: Record<string, FieldPolicy> = {};
-    for (const [field, filters] of Object.entries(lists)) fields[field] = relayStylePagination([...filters]) as FieldPolicy;
+    for (const [field, filters] of Object.entries(lists)) fields[field] = list(filters);
     policies[type] = { ...policies[type], fields };
   }
   return policies;

@@ -1,0 +1,160 @@
+// The hooks for React, and the client without a cache under them, against a real server.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { clear, createTidings, type Tidings } from '@tidings/client';
+import { TidingsProvider, useBadges, useHomeFeed, useLiveBoard, useNotifications } from '@tidings/client/react';
+import { createElement } from 'react';
+import { create } from 'react-test-renderer';
+import WebSocket from 'ws';
+import { textOf } from './documents.js';
+import { Server } from './server.js';
+import { until } from './until.js';
+
+// react-test-renderer says on each use that it is deprecated; it renders without a browser.
+const report = console.error;
+console.error = (...words: unknown[]) => String(words[0]).includes('react-test-renderer is deprecated') || report(...words);
+
+let server: Server;
+const ends: (() => unknown)[] = [];
+before(async () => void (server = await Server.start()));
+after(async () => {
+  for (const end of ends) await end();
+  await server?.stop();
+});
+
+/** render calls a hook in a component for a user; now answers what it returned last. */
+async function render<Value>(user: string, hook: () => Value): Promise<{ now: () => Value; tidings: Tidings }> {
+  const tidings = createTidings({ url: server.url, token: () => `dev:${user}`, webSocketImpl: WebSocket, minWait: 20, maxWait: 100 });
+  let value: Value;
+  let called = false;
+  const Probe = () => {
+    value = hook();
+    called = true;
+    return null;
+  };
+  const root = create(createElement(TidingsProvider, { tidings }, createElement(Probe)), { unstable_isConcurrent: true } as never);
+  await until(() => called, (is) => is, 'the first call');
+  ends.push(() => root.unmount(), () => tidings.socket.dispose());
+  return { now: () => value, tidings };
+}
+
+const post = (user: string, body: string) => server.ask(user, 'mutation P($input: PublishPostInput!) { publishPost(input: $input) { post { id } } }', { input: { body } });
+const follow = (user: string, whom: string) => server.ask(user, 'mutation F($input: FollowInput!) { follow(input: $input) { changed } }', { input: { userId: `user:${whom}` } });
+const arrive = (user: string, total: number) =>
+  until(async () => (await server.ask(user, textOf('TidingsBadgesQuery'))).viewer.badges.total.value, (now) => now === total, `${total} arrive`);
+
+async function pair(name: string, posts: number) {
+  const [reader, author] = [`${name}-reader`, `${name}-author`];
+  await server.ask(author, '{ viewer { id } }');
+  await follow(reader, author);
+  for (let i = 0; i < posts; i++) await post(author, `${name} ${i}`);
+  await arrive(reader, posts);
+  return { reader, author };
+}
+
+test('useBadges shows what the server says, pushed up and down, and after the server was killed', async () => {
+  const { reader, author } = await pair('badges', 1);
+  const { now } = await render(reader, useBadges);
+  const equal = async () => assert.deepEqual(now(), (await server.ask(reader, textOf('TidingsBadgesQuery'))).viewer.badges);
+  await until(now, (badges) => badges?.total.value === 1, 'the total is not 1');
+  await post(author, 'more');
+  await until(now, (badges) => badges?.total.value === 2, 'the total is not 2');
+  await equal();
+  await server.kill();
+  await server.restart();
+  await server.ask(reader, textOf('TidingsMarkMutation'), { input: {} });
+  await until(now, (badges) => badges?.total.value === 0, 'the total is not 0');
+  await equal();
+});
+
+test('useHomeFeed pages to the end, and marks what it shows', async () => {
+  const { reader, author } = await pair('feed', 12);
+  const { now, tidings } = await render(reader, () => useHomeFeed({ first: 5 }));
+  await until(now, ({ nodes, newPosts }) => nodes.length === 5 && newPosts?.value === 12, 'the first page is not there');
+  for (let pages = 2; now().hasNextPage; pages++) {
+    assert.ok(pages < 5);
+    const before = now().nodes.length;
+    await now().loadNext();
+    await until(now, ({ nodes }) => nodes.length > before, 'the next page is not there');
+  }
+  const all = (await server.ask(reader, textOf('TidingsFeedQuery'), { first: 100 })).viewer.homeFeed.edges.map(({ node }: { node: { id: string } }) => node.id);
+  assert.deepEqual(now().nodes.map(({ id }) => id), all);
+  await post(author, 'unseen');
+  await until(now, ({ newPosts }) => newPosts?.value === 13, 'the push is not there');
+  await now().markSeen();
+  await until(now, ({ newPosts }) => newPosts?.value === 1, 'what was not shown does not count');
+  await now().refresh();
+  await until(now, ({ nodes }) => nodes[0]?.body === 'unseen', 'the new post is not shown');
+  assert.equal(now().nodes.length, 5);
+  await now().markSeen();
+  assert.equal(tidings.badges.get()?.total.value, 0);
+});
+
+test('a mark is shown before it is answered, and taken back when it is refused', async () => {
+  const { reader } = await pair('refused', 2);
+  const { now, tidings } = await render(reader, useBadges);
+  await until(now, (badges) => badges?.total.value === 2, 'the total is not 2');
+  const seen: (number | null | undefined)[] = [];
+  ends.push(tidings.badges.subscribe(() => seen.push(tidings.badges.get()?.total.value)));
+  const { data, errors } = await tidings.mutate<{ markHomeFeedSeen: null }>(textOf('TidingsMarkMutation'), { input: { upTo: 'post:0000000000001' } }, (badges) =>
+    clear(badges, 'homeFeed'),
+  );
+  assert.equal(data?.markHomeFeedSeen, null);
+  assert.equal(errors?.[0]?.extensions?.code, 'NOT_FOUND');
+  assert.deepEqual(seen, [0, 2]);
+  await until(now, (badges) => badges?.total.value === 2, 'the total is not 2 again');
+});
+
+test('useLiveBoard keeps its order while a show goes live', async () => {
+  const ids: string[] = [];
+  for (let i = 0; i < 3; i++) {
+    const input = { title: `Show ${i}`, plannedAt: new Date(Date.now() + (i + 1) * 3_600_000).toISOString() };
+    const { scheduleShow } = await server.ask(`host-${i}`, 'mutation S($input: ScheduleShowInput!) { scheduleShow(input: $input) { show { id } } }', { input });
+    ids.push(scheduleShow.show.id);
+    await follow('watcher', `host-${i}`);
+  }
+  await until(async () => (await server.ask('watcher', textOf('TidingsBoardQuery'), { first: 100 })).viewer.liveBoard.edges.length, (n) => n === 3, 'shows arrive');
+  const { now } = await render('watcher', () => useLiveBoard({ first: 2 }));
+  await until(now, ({ nodes }) => nodes.length === 2, 'the first page is not there');
+  await server.ask('host-1', 'mutation S($input: StartShowInput!) { startShow(input: $input) { show { status } } }', { input: { showId: ids[1] } });
+  await until(now, ({ change }) => change?.wentLive[0]?.id === ids[1], 'the show does not go live');
+  await now().loadNext();
+  await until(now, ({ nodes }) => nodes.length === 3, 'the next page is not there');
+  assert.deepEqual(now().nodes.map(({ id }) => id), ids);
+  assert.deepEqual(now().nodes.map(({ status }) => status), ['UPCOMING', 'LIVE', 'UPCOMING']);
+  assert.equal(now().change?.newAbove, 1);
+  await now().refresh();
+  await until(() => now().nodes.map(({ id }) => id), (shown) => shown.join() === [ids[1], ids[0]].join(), 'the board is not the new one');
+});
+
+test('useNotifications shows rows, tells of new ones, and marks them', async () => {
+  const { publishPost } = await post('owner', 'mine');
+  const like = (user: string) => server.ask(user, 'mutation L($input: LikePostInput!) { likePost(input: $input) { changed } }', { input: { postId: publishPost.post.id } });
+  await like('fan-1');
+  await arrive('owner', 1);
+  const { now, tidings } = await render('owner', () => useNotifications({ first: 5 }));
+  await until(now, ({ nodes, page }) => nodes.length === 1 && !!page && !!tidings.badges.get(), 'the first page is not there');
+  assert.deepEqual([now().hasNew, now().nodes[0]?.read, now().nodes[0]?.seen], [false, false, false]);
+  await server.ask('fan-2', 'mutation C($input: PublishPostInput!) { publishPost(input: $input) { post { id } } }', { input: { body: 'nice', parentId: publishPost.post.id } });
+  await until(now, ({ hasNew }) => hasNew, 'nothing new');
+  await now().refresh();
+  await until(now, ({ hasNew, nodes }) => !hasNew && nodes.length === 2, 'the new row is not there');
+  await now().markSeen();
+  await until(now, ({ nodes }) => nodes.every(({ seen, read }) => seen && !read), 'the rows are not seen');
+  assert.equal(tidings.badges.get()?.total.value, 0);
+  await now().markRead([now().nodes[0]!.id]);
+  await until(() => now().nodes.map(({ read }) => read), ([first, second]) => first === true && second === false, 'the row is not read');
+  await assert.rejects(now().markRead(['notification:none']));
+});
+
+test('a token that is over is renewed once for a request', async () => {
+  const asked: boolean[] = [];
+  const tidings = createTidings({
+    url: server.url,
+    token: (renew) => (asked.push(renew), renew ? 'dev:renewed' : 'over'),
+    webSocketImpl: WebSocket,
+  });
+  const { data } = await tidings.request<{ viewer: { id: string } }>('{ viewer { id } }');
+  assert.equal(data?.viewer.id, 'viewer:renewed');
+  assert.deepEqual(asked, [false, true]);
+});
