@@ -62,7 +62,7 @@ func does(who, mutation string, input map[string]any) event {
 	return event{"as": "user:" + who, "do": map[string]any{mutation: input}}
 }
 
-// told is the event that the host application does something itself.
+// told is an event of the host application itself, in nobody's name.
 func told(mutation string, input map[string]any) event {
 	return event{"do": map[string]any{mutation: input}}
 }

@@ -19,7 +19,7 @@ import (
 // for each processor. It is this very program, started again with the argument bareArgument.
 const bareArgument = "bare-writer"
 
-// bareWriter writes one prepared frame to every connection when it is told to.
+// bareWriter writes one prepared frame to every connection when it is triggered.
 type bareWriter struct {
 	frame []byte
 	mu    sync.Mutex
@@ -78,7 +78,7 @@ func (b *bareWriter) writeAll() (written int) {
 	return len(b.conns)
 }
 
-// runBareWriter serves connections on one address and POST /trigger on another, until it is told to end.
+// runBareWriter serves connections on one address and POST /trigger on another, until it is stopped.
 func runBareWriter(address, control string, length int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

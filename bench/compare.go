@@ -7,7 +7,7 @@ import (
 	"reflect"
 )
 
-// sameAnswers asks two servers the same and is an error where the answers differ: whoever does less work would win.
+// sameAnswers sends the same request to two servers. Different answers are an error, because a server that does less work would win.
 func sameAnswers(ctx context.Context, ours, peer *api, query string, keys []string) error {
 	for _, key := range keys {
 		var a, b any

@@ -29,10 +29,10 @@ const (
 	everyonePage        = 100
 )
 
-// graph is who follows whom, by the rows of the file.
+// graph is the follows, by the rows of the file.
 type graph struct {
 	people  []string                   // everyone, the most followed first
-	follows map[string]map[string]bool // person -> whom he follows
+	follows map[string]map[string]bool // person -> the people they follow
 }
 
 func readGraph(file string) (graph, error) {
@@ -63,7 +63,7 @@ func readGraph(file string) (graph, error) {
 	for person := range g.follows {
 		g.people = append(g.people, person)
 	}
-	// Rows go both ways: whoever follows many is followed by many.
+	// Rows go both ways: a person who follows many is followed by many.
 	slices.SortFunc(g.people, func(a, b string) int {
 		if d := len(g.follows[b]) - len(g.follows[a]); d != 0 {
 			return d

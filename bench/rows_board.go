@@ -24,7 +24,7 @@ func (b *bench) measureBoard(ctx context.Context) error {
 	return b.measureShowMemory(ctx)
 }
 
-// boardFollows are the readers who follow 10, 200 and 2,000 hosts: the first so many, of whom those with few have the most shows.
+// boardFollows are the readers of 10, 200 and 2,000 hosts: each follows the first hosts, and the first ones have the most shows.
 func (b *bench) boardFollows(to io.Writer) (err error) {
 	for _, follows := range followed {
 		for r := range b.readers {

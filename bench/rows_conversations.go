@@ -73,7 +73,7 @@ func memberTokens(users []services.UserID) (tokens []string) {
 	return tokens
 }
 
-// checkConversations reads each reader's badges twice, first from SQL and then from Redis, and holds them and his
+// checkConversations reads each reader's badges twice, first from SQL and then from Redis, and holds them and their
 // document against what was seeded.
 func checkConversations(ctx context.Context, a *api, client *redis.Client, readers []services.UserID, conversations int) error {
 	const placeBytes = 8 // of a conversation that is counted when somebody reads, in the document

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	stranger           = "stranger" // does what readers are notified of; nobody follows him
+	stranger           = "stranger" // causes the readers' notifications; has no followers
 	everyConversations = 20         // of each reader
 	everyNews          = 10         // site messages of each type, announcements, dots
 	countedQueries     = 500        // for the count of what is asked of Redis

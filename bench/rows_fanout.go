@@ -13,9 +13,9 @@ import (
 	"tidings/services"
 )
 
-// The row of fan-out: posts of one author into the full inboxes of everyone who follows him, from the mutation until the
+// The row of fan-out: posts of one author into the full inboxes of all followers, from the mutation until the
 // last inbox has them, beside ZADDs of the same members into copies of the same inboxes, in pipelines. And what Redis
-// needs for a full inbox, and for a document of somebody to whom nothing happens.
+// needs for a full inbox, and for a document that does not change.
 const (
 	rawPipeline  = 500
 	idleReaders  = 20

@@ -15,9 +15,9 @@ type counting struct {
 	arguments []string
 
 	late, lateAmong   series // from a mutation's answer until everybody's number is right: nobody else asks; others do
-	most              series // messages when everybody talks as fast as he can
+	most              series // messages when everybody talks as fast as they can
 	before, meanwhile series // others' badge query
-	rush              series // the same while everybody talks as fast as he can
+	rush              series // the same while everybody talks as fast as they can
 }
 
 func countings() []*counting {
@@ -59,7 +59,7 @@ func (b *bench) measureGroup(ctx context.Context) (err error) {
 	return nil
 }
 
-// talk is one round of one way: a new group, all of whose members are online.
+// talk is one round of one way: a new group, with all members online.
 func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix string) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: b.worlds.talkers}
 	g := &group{api: server.api, prefix: prefix, members: b.worlds.group, talkers: b.worlds.talkers, seen: make([]arrivals, b.worlds.group)}

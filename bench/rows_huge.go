@@ -19,7 +19,7 @@ func (m mixture) String() string {
 
 func (m mixture) reader(i int) string { return fmt.Sprintf("mixed-%d-%d-%d", m.follows, m.huge, i) }
 
-// mixtures are all of them.
+// mixtures are all combinations of huge and other authors that the row measures.
 func mixtures() (all []mixture) {
 	for _, follows := range followed {
 		for _, huge := range []int{0, 5, hugeAuthors} {
@@ -68,7 +68,7 @@ func readersOfMixture(m mixture, readers int) (keys []string) {
 	return keys
 }
 
-// seedMixtures makes the authors, of whom some are huge, the readers and what is new for them.
+// seedMixtures makes the authors, some of them huge, the readers, and their unread posts.
 func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error {
 	var events []event
 	for i := range followed[len(followed)-1] {
@@ -118,7 +118,7 @@ func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error
 // checkMixtures holds the readers' numbers against what was published.
 func checkMixtures(ctx context.Context, a *api, all []mixture, readers int) error {
 	for _, m := range all {
-		want := 2 * unread // of the few authors whom everybody follows
+		want := 2 * unread // of the few authors that everybody follows
 		for i := range 2 * unread {
 			if i%hugeAuthors < m.huge {
 				want++

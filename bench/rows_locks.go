@@ -17,7 +17,7 @@ import (
 	tidingsredis "tidings/services/redis"
 )
 
-// The row of one hot group: many clients at once make one member's counter of one conversation greater, and his sum with
+// The row of one hot group: many clients at once make one member's counter of one conversation greater, and their sum with
 // it. Our script does, and the two ways that the literature offers beside a script.
 const (
 	lockClients = 16
@@ -30,7 +30,7 @@ const (
 	whoWatch  = "WATCH, read, MULTI, write, EXEC"
 )
 
-// hotMember is whose counter moves.
+// hotMember is the member with the moving counter.
 const hotMember = services.UserID(1)
 
 // way is one way to add an unread message. It answers how often it had to try again.
@@ -162,7 +162,7 @@ func addOne(ctx context.Context, read func(context.Context, string, ...string) *
 		return nil, err
 	}
 	for i, field := range []string{oneField, sumField} {
-		text, _ := values[i].(string) // nothing yet is nought
+		text, _ := values[i].(string) // a missing counter is zero
 		number, _ := strconv.Atoi(text)
 		fields = append(fields, field, number+1)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// audience is a server with some users, a few of whom are online.
+// audience is a server with some users, a few of them online.
 type audience struct {
 	who     string
 	place   place
@@ -156,7 +156,7 @@ func (o *audience) publish(ctx context.Context, what string, i int, counts bool)
 	}
 	took = time.Duration(o.fleet.now() - start)
 	if what == dot || i%10 > 0 {
-		return took, nil // a dot may be lit already, and then nobody is told
+		return took, nil // a dot may be lit already, and then nobody is notified
 	}
 	if err := o.fleet.wait(ctx, all); err != nil {
 		return 0, err

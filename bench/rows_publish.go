@@ -10,7 +10,7 @@ import (
 )
 
 // The row of publishing: what the mutation costs an author whom a million follow, against one whom ten follow. The one
-// is pulled: admins see the mode that his followers gave him.
+// is pulled: admins see the mode that the number of followers gave the author.
 const (
 	famousAuthor    = 1 // the numbers of the authors
 	unknownAuthor   = 2
@@ -37,7 +37,7 @@ func seedAudience(ctx context.Context, file string, many, few, active int) error
 type publisher struct {
 	who    string
 	number int
-	mode   string // in which his posts reach his followers
+	mode   string // in which posts reach the followers
 	values series
 }
 
@@ -98,14 +98,14 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 	return nil
 }
 
-// publish lets somebody publish by a mutation of his own.
+// publish publishes one post by one mutation.
 func (a *api) publish(ctx context.Context, key, body string) error {
 	var data any
 	const mutation = `mutation($body: String!) { publishPost(input: {body: $body}) { post { id } } }`
 	return a.do(ctx, "dev:"+key, mutation, map[string]any{"body": body}, &data)
 }
 
-// awaitMode pins an author's mode and waits until he has it: his followers are told first.
+// awaitMode pins an author's mode and waits until it is in force: the followers' documents name the author first.
 func (a *api) awaitMode(ctx context.Context, key, mode string) error {
 	var data any
 	pin := fmt.Sprintf(`mutation { pinAuthorMode(input: {userId: "user:%s", mode: %s}) { author { mode } } }`, key, mode)

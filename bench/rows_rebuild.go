@@ -15,7 +15,7 @@ import (
 	"tidings/services/store"
 )
 
-// The row of a dormant user's return: the newest entries of everyone he follows. We read them with one SELECT, because the
+// The row of a dormant user's return: the newest entries of everyone they follow. We read them with one SELECT, because the
 // index of posts by author is the outbox; beside it stands what the literature has: a Redis sorted set for each author, all
 // of them read in one pipeline and merged.
 const (

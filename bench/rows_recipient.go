@@ -75,7 +75,7 @@ func othersLines(what string, before, during series) []line {
 	}
 }
 
-// during loads a target while something else goes on, which is told to end afterwards.
+// during loads a target while other work goes on, and then stops that work.
 func (b *bench) during(ctx context.Context, t target, rush func(context.Context) error) (sample, error) {
 	rushing, end := context.WithCancel(ctx)
 	defer end()
@@ -95,7 +95,7 @@ const (
 
 func liker(i int) string { return "liker-" + strconv.Itoa(i) }
 
-// hotRecipient is somebody whose posts are liked as fast as the server takes it.
+// hotRecipient is an author whose posts are liked as fast as the server accepts likes.
 type hotRecipient struct {
 	api    *api
 	posts  []string
@@ -104,7 +104,7 @@ type hotRecipient struct {
 	taken  atomic.Int64
 }
 
-// like sends batches until it is told to end: so many likes a second, or as fast as they are taken (0). One likes every
+// like sends batches until it is stopped: so many likes a second, or as fast as they are taken (0). One likes every
 // post, then the next one does.
 func (h *hotRecipient) like(ctx context.Context, perSecond int) error {
 	start := time.Now()

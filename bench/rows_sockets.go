@@ -153,7 +153,7 @@ func (b *bench) bareSockets(ctx context.Context, r *socketResults, length int) e
 	return b.triggered(ctx, writer, firstFrame, &r.bare)
 }
 
-// triggered is one round of a program that is told by POST /trigger.
+// triggered is one round of a program that POST /trigger starts.
 func (b *bench) triggered(ctx context.Context, p *program, open opening, into *series) error {
 	return b.withFleet(ctx, p, open, func(f *fleet, memory float64) error {
 		result, err := f.measureVolleys(ctx, p.pid(), b.volleys, volley{fire: func(ctx context.Context) error { return trigger(ctx, p.control) }})

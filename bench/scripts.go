@@ -151,7 +151,7 @@ func (b *bench) reportScripts() {
 }
 
 // interruptions says how often a call of a script went beyond the goal in a second of Redis' time, beside the same of plain
-// commands. Whoever takes the processor from Redis does so whatever it runs: only what scripts have more is theirs.
+// commands. Other programs take the processor from Redis whatever it runs, so only the excess over plain commands is the scripts' own.
 func (s *scriptTimes) interruptions(over int) line {
 	rate := func(over int, took time.Duration) float64 {
 		return float64(over) / max(took, time.Millisecond).Seconds()

@@ -16,7 +16,7 @@ import (
 const (
 	unread   = 50 // posts that count for every reader
 	likes    = 3  // posts of each reader that somebody liked
-	oldPosts = 2  // posts of each of the first 200 authors from before anybody followed him
+	oldPosts = 2  // posts of each of the first 200 authors from before they had followers
 	pageSize = 20
 )
 
@@ -203,7 +203,7 @@ func readNumbers(ctx context.Context, client *redis.Client, folder string) (numb
 	return numbers, file, os.WriteFile(file, text, 0o600)
 }
 
-// parseProfile takes a user's number out of the name of his copy in Redis and his key out of the copy.
+// parseProfile takes a user's ID from the name of their copy in Redis, and their key from the copy.
 func parseProfile(name, text string) (number uint32, key string, err error) {
 	digits, found := strings.CutSuffix(strings.TrimPrefix(name, "{u"), "}:p")
 	value, err := strconv.ParseUint(digits, 10, 32)

@@ -23,7 +23,7 @@ func member(number int) string { return "member-" + strconv.Itoa(number) }
 
 func memberToken(i int) string { return "dev:" + member(i+1) }
 
-// seedUsers makes a database in which there are that many users, all of whom were here today and have read everything.
+// seedUsers makes a database of that many users who were all active today and have read everything.
 func seedUsers(ctx context.Context, file string, users int) error {
 	return inStore(ctx, file, func(tx *database.Tx) error {
 		const counted = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)`

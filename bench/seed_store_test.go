@@ -80,7 +80,7 @@ func TestSeedConversations(t *testing.T) {
 		}
 		wantUnread := want * unreadEach
 		if user == 5 {
-			wantUnread = 0 // he said it
+			wantUnread = 0 // their own message
 		}
 		if len(states) != want || unread != wantUnread || read != want/2 {
 			t.Errorf("user %d is in %d conversations with %d unread messages, %d counted when read; want %d, %d", user, len(states), unread, read, want, wantUnread)

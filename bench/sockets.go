@@ -39,7 +39,7 @@ type fleet struct {
 	watch   atomic.Pointer[watching]      // gets every event; nil: nobody wants them
 }
 
-// watching is told of an event: of which socket, what and when.
+// watching receives each event: its socket, its text and its time.
 type watching func(i int, payload []byte, at time.Time)
 
 // socket is one connection. Its last event's time is nanoseconds after the fleet's origin.

@@ -1,9 +1,8 @@
 // Package dataloader is batches: every read of several keys in one response, each key read once.
 //
 // A loader lives for one response - one query, one mutation, one event of a subscription - and never for a socket, so
-// that what it remembers is never old; a response that changes something forgets what it read before. There are no waiting
-// windows: whoever needs several keys asks for them at once, and whoever asks for a key that is being read waits for that
-// read. When an engine does not answer, the error is the caller's to show, and the next caller asks again.
+// that what it remembers is never old; a response that changes something forgets what it read before. It never waits for more keys
+// to come: a caller asks for all its keys at once, and a caller that asks for a key that is being read waits for that read. When an engine does not answer, the error is the caller's to show, and the next caller asks again.
 package dataloader
 
 import (
@@ -180,7 +179,7 @@ func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read fu
 	return l.memory().messages.Load(ctx, ids, read)
 }
 
-// Mentions reads whom messages mention.
+// Mentions reads the users that messages mention.
 func (l *Loader) Mentions(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID][]services.UserID, error)) (map[services.MessageID][]services.UserID, error) {
 	return l.memory().mentions.Load(ctx, ids, read)
 }

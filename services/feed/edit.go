@@ -13,9 +13,10 @@ import (
 	"tidings/services/store"
 )
 
-// Edit is the command by which an author changes the body of a post of his, and whom it mentions: those whom it names no longer
-// are no longer notified, those whom it names now are. The post stays in its place, in every feed and every count; what it
-// answers stays too. Parent is not looked at. NOT_FOUND when the post never was, is deleted or hidden from them, FORBIDDEN when it is another's.
+// Edit is the command by which an author changes the body of their post, and its mentions. Users who are newly mentioned are
+// notified, and the notifications of users no longer mentioned are taken back. The post keeps its position in feeds, its counts
+// and its parent; draft.Parent is ignored. NOT_FOUND when the post does not exist, is deleted or is hidden from the author;
+// FORBIDDEN when it is another author's.
 func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if _, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogPost, id.String(), nil); err != nil {
 				return nil, err
 			}
-			queued, err := retold(ctx, tx, before, were, mentioned)
+			queued, err := renotify(ctx, tx, before, were, mentioned)
 			if err != nil {
 				return nil, err
 			}
@@ -68,9 +69,9 @@ func editable(ctx context.Context, tx *store.Tx, author services.UserID, id serv
 	return post, err
 }
 
-// retold are the jobs by which everyone is told of a post as it is now: whom it mentions or has mentioned, and whom it
-// answers, who is told of a mention instead.
-func retold(ctx context.Context, tx *store.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
+// renotify makes the jobs that bring notifications in line with an edited post: those of the users it mentions or mentioned, and
+// that of the author it answers, who is notified of a mention instead of an answer if it now mentions them.
+func renotify(ctx context.Context, tx *store.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
 	everyone := slices.Concat(were, mentioned)
 	slices.Sort(everyone)
 	causes := causesOf(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))

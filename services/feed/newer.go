@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// overlap is how much later than its id says a post may be committed: so far back a page of newer posts begins.
+	// overlap is the longest time between a post's ID and its commit. A page of newer posts begins so far before its position.
 	overlap = 5 * time.Second
-	// mostLate bounds what a page of newer posts repeats of it.
+	// mostLate bounds how many posts of the overlap a page repeats.
 	mostLate = 100
 )
 
-// Newer reads up to first posts that are newer than a place, the oldest first: the next page starts at its last. Before them
-// stand those of the five seconds up to the place, which may have been committed after the reader was there: who asks again
-// and again with the newest that he has misses none, and sees a few twice. Where posts between the place and the page are
-// kept no longer its end is EndOfRetention.
+// Newer reads up to first posts that are newer than a position, the oldest first; the next page starts at its last post. Before
+// them stand the posts of the five seconds up to the position, since they may have been committed after the reader was there. A
+// client that always asks with its newest post misses none, and receives a few twice. The page's end is EndOfRetention when
+// posts between the position and the page are no longer kept.
 func (s *Service) Newer(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
 	page := Page{Next: than}
 	raw, err := s.first(ctx, reader, services.Retention)

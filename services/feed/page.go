@@ -135,7 +135,8 @@ func (s *Service) raw(ctx context.Context, reader services.UserID, before servic
 	return merged(inbox, pulled, before, limit), nil
 }
 
-// inbox reads the pushed entries. One that is lost, or of before its reader went away, is rebuilt; who would wait too long for that is told that it is being built.
+// inbox reads the pushed entries. An inbox that is lost, or that is older than its reader's absence, is rebuilt. building says that
+// the rebuild takes longer than a page waits.
 func (s *Service) inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
 	page, err = s.redis.Inbox(ctx, reader, before, limit)
 	if err != nil || page.Ready && !s.fanout.AwaySince(page.Day) {

@@ -41,9 +41,10 @@ func tooManyMentions(got int) error {
 }
 
 // Publish is the command by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
-// comment or reply a reply; the author of what it answers is notified, and everybody whom it mentions: of the mention
-// alone where he is both. @key in the body names whom there is and is text else.
-// NOT_FOUND when the parent is not there, deleted, or hidden from the author, and for somebody in Mentions who is not there. Who blocks the author is not mentioned.
+// comment or reply a reply. The parent's author and all mentioned users are notified; a mentioned parent author gets only the
+// mention. @key in the body mentions that user if they exist, and is plain text otherwise. Users who block the author are not
+// mentioned. NOT_FOUND when the parent does not exist, is deleted or is hidden from the author, and for a user in Mentions
+// who does not exist.
 func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
@@ -99,8 +100,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 	}, nil
 }
 
-// insert writes a post down with its way, which one look-up tells, whatever the audience: every node learns of a pulled one, by
-// the version of the log that is answered.
+// insert writes a post with the mode of its author: one look-up, whatever the number of followers. A pulled post is also written to
+// the log, from which every node learns it; pulled is its version there.
 func insert(ctx context.Context, tx *store.Tx, post *services.Post) (pulled uint64, err error) {
 	if !post.OffFeed {
 		mode, err := tx.AuthorMode(ctx, post.Author)
@@ -123,7 +124,7 @@ func parentOf(ctx context.Context, tx *store.Tx, author services.UserID, id serv
 	return tx.VisiblePost(ctx, author, "parentId", id)
 }
 
-// mentionedBy are the people whom a draft mentions, each once, but those who block its author.
+// mentionedBy returns the users that a draft mentions, each once, without those who block its author.
 func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserID, draft Draft) ([]services.UserID, error) {
 	mentioned := map[services.UserID]bool{}
 	if len(draft.Mentions) > 0 {
@@ -175,8 +176,8 @@ func causesOf(post, parent services.Post, mentioned []services.UserID) (causes [
 	return causes
 }
 
-// Delete is the command by which an author deletes his post. NOT_FOUND when it never was or is hidden from them, FORBIDDEN when it is another's.
-// Deleting again changes nothing.
+// Delete is the command by which an author deletes their post. NOT_FOUND when it never existed or is hidden from them, FORBIDDEN
+// when it is another author's. Deleting again changes nothing.
 func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Command {
 	var changedAt time.Time
 	var pulled uint64 // the version of the log; 0: the post is not pulled

@@ -9,7 +9,7 @@ import (
 	"tidings/services/store"
 )
 
-// Change is what is new in a home feed, as its watcher is told.
+// Change is what is new in a home feed: one event of its subscription.
 type Change struct {
 	New     services.Count
 	Newest  services.PostID   // the newest post that is new; 0: none is
@@ -23,9 +23,9 @@ const (
 	changeEntries = 100
 )
 
-// Watch opens a channel with what is new in a reader's feed: as it is, and then whenever that changes, the latest only
-// where the consumer is slow. badges are the reader's, as the hub brings them; the first of them is waited for. A page that
-// is read after a change has all that the change tells of. The channel is closed when ctx ends and when badges is closed.
+// Watch opens a channel with what is new in a reader's feed: the present state, and then each change. A slow consumer receives only
+// the latest. badges are the reader's, from the hub; Watch waits for the first. A page that is read after a change contains
+// everything that the change reports. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, reader services.UserID, badges <-chan *services.Badges) <-chan Change {
 	changes := make(chan Change)
 	go func() {
@@ -37,7 +37,7 @@ func (s *Service) Watch(ctx context.Context, reader services.UserID, badges <-ch
 	return changes
 }
 
-// change reads who made the number.
+// change reads the authors behind the number.
 func (s *Service) change(ctx context.Context, reader services.UserID, badges *services.Badges) (change Change, err error) {
 	change = Change{New: badges.HomeFeed, Badges: badges}
 	if change.New.Value > 0 {

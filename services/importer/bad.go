@@ -83,7 +83,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// add notes a bad line and tells of the first ones.
+// add notes a bad line, and prints the first ones.
 func (b *badLines) add(number int64, line []byte, reason error) {
 	b.count++
 	b.queued++

@@ -15,8 +15,8 @@ var follows = form{name: "follows", lines: "CSV with the columns follower,follow
 // Follows takes the follows of a CSV file into the database. A row is follower,followee or
 // follower,followee,since; empty lines and lines that begin with # are passed over. A follow without since counts what
 // is published after its import. Bad lines are put aside and reported; they are no error. One of them is the last row of a plain
-// file that does not end with a line break, because it may have been cut off there. A follow between two of whom
-// one blocks the other is left out, and reported with those that existed. The limit of followees does not apply, and no
+// file that does not end with a line break, because it may have been cut off there. A follow between two users of
+// whom one blocks the other is left out, and counts as one that existed. The limit of followees does not apply, and no
 // jobs are queued: feeds are built from the facts when their readers come.
 //
 // The place in the file is saved in the transaction of each batch, so that an import of the same file that was broken off

@@ -20,7 +20,7 @@ import (
 type Store interface {
 	// Write runs the function in one transaction, as store.Store does.
 	Write(ctx context.Context, fn func(tx *store.Tx) error) error
-	// ImportProgress is the last line of the source whose follows are in, 0 when there is none.
+	// ImportProgress is the last line of the source that is in the database, 0 when there is none.
 	ImportProgress(ctx context.Context, source string) (line int64, err error)
 }
 

@@ -154,7 +154,7 @@ func (im *showImport) write(ctx context.Context, planned []store.ImportedShow, l
 	return err
 }
 
-// insert puts shows in. Those of hosts whom all documents name are on boards at once.
+// insert writes shows. Those of hosts that all documents name are on boards at once.
 func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.ImportedShow) error {
 	if len(planned) == 0 {
 		return nil
@@ -229,13 +229,13 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.I
 	return nil
 }
 
-// showJobs name new hosts, close what nobody tells of any more, and bring replays into the lists of followers.
+// showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers.
 func showJobs(planned []store.ImportedShow, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
 	queued, err := fanout.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {
 		return nil, err
 	}
-	over := map[services.UserID]bool{} // whose replays go into lists
+	over := map[services.UserID]bool{} // hosts with replays to put into lists
 	for _, show := range planned {
 		switch {
 		case show.Status == services.ShowUpcoming || show.Status == services.ShowLive:

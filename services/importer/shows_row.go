@@ -99,7 +99,7 @@ func (r showRow) checkTimes(now time.Time) error {
 	return nil
 }
 
-// moved is of a row whose key is a show of another host.
+// moved is the error of a row with the key of another host's show.
 func (r showRow) moved(host string) error {
 	return services.Errorf(services.Conflict, "key: %s is a show of %s: it cannot be moved to another host", services.Quote(r.Key), services.Quote(host))
 }
@@ -124,7 +124,7 @@ func (r showRow) show(id services.PostID, now time.Time) store.ImportedShow {
 	return show
 }
 
-// hostsOf finds whose those shows of a batch are that are in already, by the keys of the shows.
+// hostsOf finds the hosts of those shows of a batch that exist already, by the keys of the shows.
 func hostsOf(ctx context.Context, stored ShowStore, batch []showRow) (map[string]string, error) {
 	keys := make([]string, len(batch))
 	for i, row := range batch {

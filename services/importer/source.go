@@ -33,7 +33,7 @@ type source struct {
 	badPath  string
 	size     int64 // in bytes as stored; 0: unknown
 	line     int64 // the number of the last line read, from 1
-	packed   bool  // by gzip, which tells where it is not whole
+	packed   bool  // by gzip, which notices a file that is cut off
 	open     bool  // nothing ends the last line read: the file may have been cut off in it
 
 	form    form

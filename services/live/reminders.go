@@ -70,7 +70,7 @@ func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show 
 	return true, jobs.Enqueue(ctx, tx.Tx, told)
 }
 
-// Reminds says of which of some shows a user wants to be told.
+// Reminds says for which of some shows a user has asked for a reminder.
 func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	return s.store.RemindsOf(ctx, user, shows)
 }

@@ -11,7 +11,7 @@ import (
 	"tidings/services/store"
 )
 
-// verb is how the errors of a kind of restriction speak.
+// verb is the wording of a restriction's errors.
 type verb struct{ do, done string }
 
 var verbs = map[services.RestrictionKind]verb{
@@ -20,9 +20,9 @@ var verbs = map[services.RestrictionKind]verb{
 	services.Hide:  {"hide posts from", "hidden from"},
 }
 
-// Mute is the command by which a user is shown nothing of another in his feed any more, until a time or, with the zero time,
-// until he unmutes him. He keeps following him, or may begin to. Muting again until the same time changes nothing. INVALID for oneself and
-// for a time that is past, CONFLICT beyond the limit.
+// Mute is the command by which another user's posts leave a user's feed, until a time or, with the zero time, until Unmute. A
+// follow stays, and a new one is allowed. Muting again until the same time changes nothing. INVALID for oneself and for a time
+// in the past, CONFLICT beyond the limit.
 func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Command {
 	until = until.Truncate(time.Microsecond)
 	mute := services.Restriction{Kind: services.Mute, Owner: muter, Other: muted, Until: until}
@@ -48,8 +48,8 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 
 func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Unmute is the command by which a user is shown another's posts again: his feed lists and counts what it would have without
-// the mute. Without a mute it changes nothing.
+// Unmute is the command that ends a mute: the feed lists and counts what it would have without the mute. Without a mute it
+// changes nothing.
 func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unmute", Actor: muter,
@@ -61,8 +61,8 @@ func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 	}
 }
 
-// HideFrom is the command by which an author's posts and shows are shown to another no more, who may follow him or begin to; nor
-// do they notify. Hiding again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
+// HideFrom is the command by which an author hides their posts and shows from another user. They no longer notify that user
+// either. A follow stays, and a new one is allowed. Hiding again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
 func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "hideFrom", Actor: author,
@@ -77,7 +77,7 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	}
 }
 
-// UnhideFrom is the command by which they are shown to him again, if they follow. Without a hide it changes nothing.
+// UnhideFrom is the command that ends HideFrom. Without a hide it changes nothing.
 func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unhideFrom", Actor: author,
@@ -89,10 +89,9 @@ func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 	}
 }
 
-// Block is the command by which two users have nothing to do with each other any more, whoever of them did it: neither follows
-// the other or can begin to, and their DIRECT conversation is closed. What the blocked one did notifies the blocker no
-// more; what the blocker publishes is hidden from the blocked one and notifies them no more. Blocking again changes nothing.
-// INVALID for oneself, CONFLICT beyond the limit.
+// Block is the command by which a user blocks another. Follows between them end, none can begin, and their DIRECT conversation is
+// closed. Actions of the blocked user no longer notify the blocker. What the blocker publishes is hidden from the blocked user
+// and no longer notifies them. Blocking again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
 func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	var ended []services.Edge
 	var after func(context.Context) error
@@ -137,8 +136,8 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	}
 }
 
-// Unblock is the command by which that ends. The follows that were ended stay so; what the other had done notifies again, where
-// it was not seen or read before. Without a block it changes nothing.
+// Unblock is the command that ends a block. The follows that it ended do not return. Actions of the other user notify again unless
+// they were seen or read before. Without a block it changes nothing.
 func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unblock", Actor: blocker,
@@ -207,14 +206,14 @@ func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.Us
 	return tx.NoUser(ctx, "userId", followee)
 }
 
-// Hidden answers which of some authors hide the posts and shows that they publish from a viewer: because they hide them from
-// this viewer or block the viewer. It is one statement, however many they are; absent means shown.
+// Hidden returns which authors hide their posts and shows from a viewer, by a hide or by a block. It is one statement for any
+// number of authors; an absent author is shown.
 func (s *Service) Hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	return s.store.Hidden(ctx, viewer, authors)
 }
 
-// Restrictions lists what a user has put between himself and others of one kind, the newest first: those made before one,
-// at most limit, and whether there are more.
+// Restrictions lists a user's restrictions of one kind, the newest first: at most limit of those made before one, and whether there
+// are more.
 func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
 	list, err = s.store.Restrictions(ctx, kind, owner, before, limit+1)
 	more = len(list) > limit

@@ -36,8 +36,8 @@ type Config struct {
 	OnBlock BlockHook // nil for none
 }
 
-// BlockHook is what else a block ends. It runs in the block's transaction, and answers jobs to commit with it and what then
-// brings the blocker's own views up to date, nil for nothing.
+// BlockHook is a feature's part of a block. It runs in the block's transaction. It returns the jobs to commit with it, and a
+// function that then brings the blocker's own views up to date; nil for nothing.
 type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error)
 
 // Service knows people. It is safe for concurrent use.
@@ -63,7 +63,7 @@ func New(cfg Config) *Service {
 	}
 }
 
-// Number is the number of the user with the key, who is made if there is none: it is for the user that a token names.
+// Number returns the ID of the user with the key, and creates the user if there is none. It is for the user that a token names.
 func (s *Service) Number(ctx context.Context, key string) (services.UserID, error) {
 	if number, ok, err := s.people.Number(ctx, key); err != nil || ok {
 		return number, err
@@ -72,8 +72,8 @@ func (s *Service) Number(ctx context.Context, key string) (services.UserID, erro
 	return made[key], err
 }
 
-// Make finds users by their keys, and makes those that there are not: it is for the host application, which alone says who
-// there is. INVALID for what is no key.
+// Make finds users by their keys, and creates those that do not exist. It is for the host application, which is the authority on
+// users. INVALID for a text that is not a key.
 func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	for _, key := range keys {
 		if err := services.CheckUserKey(key); err != nil {
@@ -108,8 +108,8 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 	return numbers, nil
 }
 
-// Meet gives a number to each of some users who has none yet, all of them at once, so that Number knows them after it. A
-// key that is not fit is passed over.
+// Meet creates those of some users that do not exist, in one transaction, so that Number then knows all of them. Invalid keys are
+// passed over.
 func (s *Service) Meet(ctx context.Context, keys []string) error {
 	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return services.CheckUserKey(key) != nil || s.people.KnowsNumber(key)
@@ -144,12 +144,12 @@ func (s *Service) Meet(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Known finds a user by key without making him; ok is false when he was never mentioned.
+// Known finds a user by key without creating them; ok is false when the key was never used.
 func (s *Service) Known(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
 	return s.people.Number(ctx, key)
 }
 
-// KnownAll finds users by their keys without making them; who was never mentioned is absent.
+// KnownAll finds users by their keys without creating them; a key that was never used is absent.
 func (s *Service) KnownAll(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	return s.people.Numbers(ctx, keys)
 }
@@ -196,7 +196,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	}
 }
 
-// enqueue leaves the jobs of an edge that changed: the follower's feed, the followee's notifications and his audience.
+// enqueue leaves the jobs of an edge that changed: the follower's feed, the followee's notifications and their audience.
 func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.UserID) error {
 	told, err := fanout.NotifyJob(store.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower})
 	if err != nil {

@@ -28,7 +28,7 @@ func jsonHeader(token string, more ...string) http.Header {
 	return header
 }
 
-// padded is a request of so many bytes, which does something if it is taken.
+// padded is a request of so many bytes that has an effect if it is accepted.
 func padded(bytes int) string {
 	const request = `{"query":"mutation{publishPost(input:{body:\"too long\"}){post{id}}}","variables":{"padding":"%s"}}`
 	return fmt.Sprintf(request, strings.Repeat("x", bytes-len(request)+len("%s")))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// events hands an event to every subscriber of this process when it is told to.
+// events hands an event to every subscriber of this process when it is triggered.
 type events struct {
 	mu          sync.Mutex
 	subscribers map[chan *Badges]uint32
@@ -46,7 +46,7 @@ func (e *events) trigger() (given int) {
 	return given
 }
 
-// event is a badge document of the usual size; each subscriber gets his own, as he would when it was read for him.
+// event is a badge document of the usual size. Each subscriber gets a copy of their own, as if it had been read for them.
 func event(version uint64) *Badges {
 	n := uint64(time.Now().UnixMicro()) + version
 	badges, err := render(n, "50", "3;0;0;2,0,0,0,0,0,0,0", noPlace, time.Unix(0, 0))

@@ -1,6 +1,6 @@
 package main
 
-// Viewer is the user whom the token names.
+// Viewer is the user that the token names.
 type Viewer struct {
 	number uint32
 }
@@ -11,7 +11,7 @@ type PostEdge struct {
 	member string // of the inbox
 }
 
-// Post is a post; its author is read by a resolver of his own.
+// Post is a post; a resolver of its own reads its author.
 type Post struct {
 	ID          string
 	Kind        PostKind

@@ -1,4 +1,4 @@
-// Package livetest makes days of shows and people who follow their hosts, and says what each of them has on his board.
+// Package livetest makes days of shows and followers of their hosts, and says what each follower has on their board.
 //
 // The same size and seed make the same day. What a board must be is found by sorting a list: slowly, and by nothing that the
 // server has.
@@ -33,7 +33,7 @@ type Show struct {
 	Cancelled               bool
 }
 
-// Day is shows, the older first, and who follows whom.
+// Day is shows, the older first, and the follows.
 type Day struct {
 	Shows   []Show
 	Follows [][]int // of each viewer, hosts
