@@ -1733,6 +1733,23 @@ func (ec *executionContext) marshalNBadgeCount2tidingsᚋservicesᚐCount(ctx co
 	return ec._BadgeCount(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNBadgeSource2tidingsᚋservicesᚐSource(ctx context.Context, v any) (services.Source, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := services.Source(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNBadgeSource2tidingsᚋservicesᚐSource(ctx context.Context, sel ast.SelectionSet, v services.Source) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNBadges2tidingsᚋservicesᚐBadges(ctx context.Context, sel ast.SelectionSet, v services.Badges) graphql.Marshaler {
 	return ec._Badges(ctx, sel, &v)
 }

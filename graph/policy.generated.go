@@ -833,23 +833,6 @@ func (ec *executionContext) _SourcePolicy(ctx context.Context, sel ast.Selection
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) unmarshalNBadgeSource2tidingsᚋservicesᚐSource(ctx context.Context, v any) (services.Source, error) {
-	tmp, err := graphql.UnmarshalString(v)
-	res := services.Source(tmp)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNBadgeSource2tidingsᚋservicesᚐSource(ctx context.Context, sel ast.SelectionSet, v services.Source) graphql.Marshaler {
-	_ = sel
-	res := graphql.MarshalString(string(v))
-	if res == graphql.Null {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-	}
-	return res
-}
-
 func (ec *executionContext) unmarshalNBadgeStyle2tidingsᚋgraphᚐBadgeStyle(ctx context.Context, v any) (BadgeStyle, error) {
 	var res BadgeStyle
 	err := res.UnmarshalGQL(v)
