@@ -48,12 +48,13 @@ function comment(text, indent = '') {
   return text ? `${indent}/** ${text.replace(/\s+/g, ' ').replace(/\*\//g, '* /')} */\n` : '';
 }
 
+// The types are those that GraphQL Code Generator makes of the fragment, so that the one can stand for the other.
 function interfaces(type, seen = new Set()) {
   if (seen.has(type)) return '';
   seen.add(type);
   if (isEnumType(type)) return `${comment(type.description)}export type ${type.name} = ${type.getValues().map(({ name }) => `'${name}'`).join(' | ')};\n\n`;
   const fields = Object.values(type.getFields()).filter(({ args }) => args.length === 0);
-  const own = fields.map((field) => `${comment(field.description, '  ')}  readonly ${field.name}: ${of(field.type)};\n`).join('');
+  const own = fields.map((field) => `${comment(field.description, '  ')}  readonly ${field.name}${isNonNullType(field.type) ? '' : '?'}: ${of(field.type)};\n`).join('');
   const others = fields.map((field) => named(field.type)).filter((inner) => isObjectType(inner) || isEnumType(inner));
   return `${comment(type.description)}export interface ${type.name} {\n${own}}\n\n${others.map((inner) => interfaces(inner, seen)).join('')}`;
 }
@@ -64,7 +65,7 @@ function of(type) {
 }
 
 function bare(type) {
-  if (isListType(type)) return `readonly (${of(type.ofType)})[]`;
+  if (isListType(type)) return isNonNullType(type.ofType) ? `${of(type.ofType)}[]` : `(${of(type.ofType)})[]`;
   return { ID: 'string', String: 'string', Version: 'string', Time: 'string', URL: 'string', Int: 'number', Float: 'number', Boolean: 'boolean' }[type.name] ?? type.name;
 }
 

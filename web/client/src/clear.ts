@@ -15,8 +15,8 @@ export function clear(badges: Badges, source: Source): Badges {
   };
 }
 
-function reduce(count: BadgeCount, by: number | null): BadgeCount {
-  if (count.value === null || by === null) return count;
+function reduce(count: BadgeCount, by: number | null | undefined): BadgeCount {
+  if (typeof count.value !== 'number' || typeof by !== 'number') return count;
   const value = Math.max(0, count.value - by);
   // A display that is no plain number (99+, a dot, quiet hours) is the server's to print, but for the end of it.
   const display = value === 0 && count.display !== '' ? '0' : count.display === String(count.value) ? String(value) : count.display;

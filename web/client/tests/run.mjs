@@ -26,14 +26,16 @@ function samples() {
   blocks.forEach(([, language, code], i) => writeFileSync(join(here, 'generated', `sample-${i + 1}.${language}`), `${code}\nexport {};\n`));
 }
 
-// The operations of the scenarios and the fragment as Relay's compiler wants them: in one module, which their names begin with.
-function relayModule() {
-  const operations = readFileSync(join(here, 'documents.ts'), 'utf8');
-  const constants = Object.fromEntries([...operations.matchAll(/^const (\w+) = '(.*)';$/gm)].map(([, name, text]) => [name, text]));
-  const texts = [...operations.matchAll(/^  Tidings\w+: `(.*?)`,$/gms)].map(([, text]) => text.replace(/\$\{(\w+)\}/g, (_, name) => constants[name]));
+// The operations of the scenarios and the fragment: for Relay's compiler in one module, which their names begin with, and for
+// GraphQL Code Generator in a file, without Relay's directives.
+function operations() {
+  const source = readFileSync(join(here, 'documents.ts'), 'utf8');
+  const constants = Object.fromEntries([...source.matchAll(/^const (\w+) = '(.*)';$/gm)].map(([, name, text]) => [name, text]));
+  const texts = [...source.matchAll(/^  Tidings\w+: `(.*?)`,$/gms)].map(([, text]) => text.replace(/\$\{(\w+)\}/g, (_, name) => constants[name]));
   const fragments = readFileSync(join(root, 'badges.graphql'), 'utf8').replaceAll('...TidingsCount', '...TidingsCount @relay(mask: false)').split(/^(?=fragment)/m);
   const tags = [...texts, ...fragments].map((text) => `graphql\`${text}\`;`);
   writeFileSync(join(here, 'generated', 'Tidings.ts'), `import { graphql } from 'relay-runtime';\n\n${tags.join('\n')}\n`);
+  writeFileSync(join(here, 'generated', 'operations.graphql'), texts.map((text) => text.replace(/ @(connection|relay)\([^)]*\)/g, '')).join('\n\n'));
 }
 
 rmSync(join(here, 'generated'), { recursive: true, force: true });
@@ -41,8 +43,8 @@ rmSync(out, { recursive: true, force: true });
 for (const folder of [out, join(here, 'generated', 'relay')]) mkdirSync(folder, { recursive: true });
 await Promise.all([run('go', ['build', '-o', join(out, 'tidings'), '.'], join(root, '..', '..')), run(process.execPath, ['build.mjs'])]);
 samples();
-relayModule();
-await run(join(bin, 'relay-compiler'), ['relay.config.json'], here);
+operations();
+await Promise.all([run(join(bin, 'relay-compiler'), ['relay.config.json'], here), run(join(bin, 'graphql-codegen-esm'), ['--config', 'codegen.json'], here)]);
 await run(join(bin, 'tsc'), ['-p', here]);
 
 const chosen = process.argv.slice(2).filter((name) => !name.startsWith('-'));
