@@ -164,10 +164,17 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 // rebuilt, or the counts come from SQL if Redis does not answer.
 func (s *Service) readMissing(ctx context.Context, user services.UserID, watched bool, redisErr error) (*services.Badges, error) {
 	if redisErr == nil {
-		if redisErr = s.fanout.Rebuild(ctx, user); redisErr == nil {
-			at := s.moment(ctx)
-			users := []services.UserID{user}
-			documents, err := s.documents(ctx, users)
+		users, at := []services.UserID{user}, s.moment(ctx)
+		before := s.answered(users)
+		var document rdb.Document
+		if document, redisErr = s.fanout.RebuildDocument(ctx, user); redisErr == nil {
+			documents, err := []rdb.Document{document}, error(nil)
+			if document.Ready {
+				documents, err = s.newerThan(ctx, before, users, documents)
+			} else {
+				at = s.moment(ctx)
+				documents, err = s.documents(ctx, users)
+			}
 			if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.Today())[user] {
 				s.withMemory(ctx, users, documents, watched, at.Today())
 				return s.render(user, documents[0], at), nil

@@ -122,6 +122,12 @@ func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb
 	if err != nil {
 		return nil, err
 	}
+	return s.newerThan(ctx, before, users, documents)
+}
+
+// newerThan raises and reads again the documents that are not newer than this node's answers from SQL, those of before their
+// read among them.
+func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint64, users []services.UserID, documents []rdb.Document) ([]rdb.Document, error) {
 	answered := s.answered(users)
 	if answered == nil {
 		answered = before
@@ -143,7 +149,8 @@ func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb
 	if len(older) == 0 {
 		return documents, nil
 	}
-	if _, err := s.pass(ctx, older); err == nil {
+	_, err := s.pass(ctx, older)
+	if err == nil {
 		if documents, err = s.redis.Documents(ctx, users); err != nil {
 			return nil, err
 		}

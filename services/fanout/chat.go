@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -216,26 +217,38 @@ func (f *Fanout) putMemberships(ctx context.Context, states []services.Membershi
 
 // putMembershipsOn is putMemberships with the states as they are on a given day.
 func (f *Fanout) putMembershipsOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
-	if err := f.AgeMemberships(ctx, states, today); err != nil {
+	if err := f.asCounted(ctx, states, today); err != nil {
 		return nil, err
-	}
-	for i := range states {
-		states[i] = f.Counted(states[i])
 	}
 	results, clamped, err := f.redis.PutMemberships(ctx, states)
 	if err != nil {
 		return nil, err
 	}
-	if clamped > 0 {
-		f.clamped.Add(uint64(clamped))
-		f.log.Error("numbers of unread messages were negative and were taken for zero", "documents", clamped)
-	}
+	f.noteClamped(clamped)
 	users := make([]services.UserID, len(states))
 	for i, state := range states {
 		users[i] = state.User
 	}
 	f.hint(ctx, users, results)
 	return results, nil
+}
+
+// asCounted makes of states what documents hold of them on a day.
+func (f *Fanout) asCounted(ctx context.Context, states []services.Membership, today int64) error {
+	if err := f.AgeMemberships(ctx, states, today); err != nil {
+		return err
+	}
+	for i := range states {
+		states[i] = f.Counted(states[i])
+	}
+	return nil
+}
+
+func (f *Fanout) noteClamped(clamped int) {
+	if clamped > 0 {
+		f.clamped.Add(uint64(clamped))
+		f.log.Error("numbers of unread messages were negative and were taken for zero", "documents", clamped)
+	}
 }
 
 // Counted is a state as it counts: mentions in a muted conversation count unless the settings say otherwise.
@@ -249,27 +262,22 @@ func (f *Fanout) Counted(state services.Membership) services.Membership {
 // Clamped is the number of unread counts that were found negative. It stays 0 unless there is a bug.
 func (f *Fanout) Clamped() uint64 { return f.clamped.Load() }
 
-// mergeMemberships merges all of a user's states into a document that is being rebuilt. whole is false if the document was
-// lost meanwhile.
-func (f *Fanout) mergeMemberships(ctx context.Context, user services.UserID) (whole bool, err error) {
+// membershipParts are the parts of a rebuild that write all of a user's states.
+func (f *Fanout) membershipParts(ctx context.Context, user services.UserID) (parts []redis.Step, err error) {
+	today, since := f.today(), f.clock.Now().Add(-leftFor)
 	for after := services.ConversationID(0); ; {
-		states, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)
+		states, err := f.store.MembershipsOf(ctx, user, after, since, membersPerPage)
 		if err != nil || len(states) == 0 {
-			return err == nil, err
+			return parts, err
 		}
-		results, err := f.putMemberships(ctx, states)
-		if err != nil {
-			return false, err
+		if err := f.asCounted(ctx, states, today); err != nil {
+			return nil, err
 		}
-		for _, result := range results {
-			if result.Status == redis.Missing {
-				return false, nil
-			}
+		parts = append(parts, rdb.MembershipParts(states)...)
+		if len(states) < membersPerPage {
+			return parts, nil
 		}
 		after = states[len(states)-1].Conversation
-		if len(states) < membersPerPage {
-			return true, nil
-		}
 	}
 }
 

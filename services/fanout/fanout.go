@@ -118,11 +118,11 @@ func New(cfg Config) *Fanout {
 	f.RegisterRegisters("announcements and dots", f.noticeRegisters, f.auditNotices)
 	f.OnArrival(f.enter)
 	f.RegisterLimitedRows("positions of dormant users", (&dormantPositions{fanout: f}).forget)
-	f.RegisterRegisters("live board", f.liveRegisters, f.auditLive)
+	f.RegisterPosition("live board", store.LiveBoard, liveRegister, f.auditLive)
 	f.RegisterAuditPart("home feed", f.auditFeed)
 	f.RegisterAuditPart("versioned fields", f.auditRegisters)
 	f.RegisterAuditPart("conversations", f.auditConversations)
-	f.RegisterRebuildPart("conversations", f.mergeMemberships)
+	f.RegisterRebuildPart("conversations", f.membershipParts)
 	f.RegisterAuditPart("live board", f.auditBoard)
 	f.OnBeat(f.followClocks)
 	return f

@@ -69,8 +69,10 @@ func (f *Fanout) liveRegisters(ctx context.Context, user services.UserID) ([]rdb
 	if err != nil || seen == 0 {
 		return nil, err
 	}
-	return []rdb.Register{rdb.LiveSeenRegister(uint64(seen))}, nil
+	return []rdb.Register{liveRegister(seen)}, nil
 }
+
+func liveRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegister(uint64(seen)) }
 
 // HostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
 func (f *Fanout) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {

@@ -100,8 +100,7 @@ func waits(a services.Announcement, now time.Time) bool {
 
 // enter is the arrival of announcements and dots: a new user gets their position.
 func (f *Fanout) enter(ctx context.Context, tx *sql.Tx, user services.UserID) error {
-	_, err := store.In(tx).EnterNotices(ctx, user, tx.Moment(f.ActiveSince))
-	return err
+	return store.In(tx).EnterNotices(ctx, user, tx.Moment(f.ActiveSince))
 }
 
 // Enter gives a new user their position in the announcements and dots, in the transaction of their first action.

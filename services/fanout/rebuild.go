@@ -24,17 +24,33 @@ const (
 // Rebuild makes a user's document and inbox from the facts: a lost one, or that of a returning user. Concurrent callers
 // share one rebuild; it continues when its first caller gives up.
 func (f *Fanout) Rebuild(ctx context.Context, user services.UserID) error {
+	_, err := f.rebuildOnce(ctx, user, false)
+	return err
+}
+
+// RebuildDocument is Rebuild, and returns the document as it is after it. It is not Ready for callers who shared the rebuild
+// of another: a document that was read before they came may lack what they know of.
+func (f *Fanout) RebuildDocument(ctx context.Context, user services.UserID) (rdb.Document, error) {
 	return f.rebuildOnce(ctx, user, false)
 }
 
 // Refill reads an inbox again that has room below its floor, as after an unfollow.
 func (f *Fanout) Refill(ctx context.Context, user services.UserID) error {
-	return f.rebuildOnce(ctx, user, true)
+	_, err := f.rebuildOnce(ctx, user, true)
+	return err
 }
 
-func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserID, refill bool) error {
+func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserID, refill bool) (rdb.Document, error) {
 	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
-	return f.once(ctx, key, "the feed", func(ctx context.Context) error { return f.rebuild(ctx, user, refill) })
+	var own rdb.Document // only of the caller whose run it is, and only read after it
+	err := f.once(ctx, key, "the feed", func(ctx context.Context) (err error) {
+		own, err = f.rebuild(ctx, user, refill)
+		return err
+	})
+	if err != nil {
+		return rdb.Document{}, err // the run may go on, and write
+	}
+	return own, nil
 }
 
 // once makes a view from the facts. Concurrent callers with the same key share one run; it continues when its first caller
@@ -94,39 +110,38 @@ func (f *Fanout) RebuildStats() RebuildStats {
 	return f.rebuilt.stats
 }
 
-// RebuildPart merges what a feature keeps of a user, beside versioned fields, into a document that is being rebuilt. whole is
-// false if the document was lost meanwhile.
-type RebuildPart func(ctx context.Context, user services.UserID) (whole bool, err error)
+// RebuildPart reads what a feature keeps of a user, beside versioned fields, as calls that write it into their document.
+type RebuildPart func(ctx context.Context, user services.UserID) ([]redis.Step, error)
 
 // namedRebuildPart is a registered part of rebuilds.
 type namedRebuildPart struct {
-	name  string
-	merge RebuildPart
+	name string
+	read RebuildPart
 }
 
 // RegisterRebuildPart adds a part to each rebuild. Parts are registered before the first rebuild. It panics when the name is
 // taken.
-func (f *Fanout) RegisterRebuildPart(name string, merge RebuildPart) {
+func (f *Fanout) RegisterRebuildPart(name string, read RebuildPart) {
 	for _, part := range f.rebuildParts {
 		if part.name == name {
 			panic(fmt.Sprintf("fanout: the rebuild of %q is registered twice", name))
 		}
 	}
-	f.rebuildParts = append(f.rebuildParts, namedRebuildPart{name, merge})
+	f.rebuildParts = append(f.rebuildParts, namedRebuildPart{name, read})
 }
 
 // rebuildFacts are what a rebuild reads of a user.
 type rebuildFacts struct {
-	feed      rdb.FeedFacts
-	registers []rdb.Register
+	feed  rdb.FeedFacts
+	parts []redis.Step
 }
 
 // rebuild marks the user active before it reads anything, so that posts published from then on are pushed to them.
-func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool) error {
+func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool) (document rdb.Document, err error) {
 	if err := f.Arrive(ctx, user); err != nil {
-		return err
+		return document, err
 	}
-	return jobs.Merge[redis.Stamp, rebuildFacts]{
+	err = jobs.Merge[redis.Stamp, rebuildFacts]{
 		Name: func() string { return fmt.Sprintf("rebuild of user %d", user) },
 		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
 			stamps, err := f.redis.BeginRebuild(ctx, []services.UserID{user}, refill)
@@ -135,35 +150,43 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool)
 			}
 			return stamps[0], true, nil
 		},
-		Read: func(ctx context.Context) (facts rebuildFacts, err error) {
-			if facts.feed, err = f.feedFacts(ctx, user); err == nil {
-				facts.registers, err = f.registers(ctx, user)
-			}
-			return facts, err
-		},
+		Read: func(ctx context.Context) (rebuildFacts, error) { return f.rebuildFacts(ctx, user) },
 		Put: func(ctx context.Context, stamp redis.Stamp, facts rebuildFacts) (done bool, err error) {
 			facts.feed.Stamp = stamp
-			return f.putRebuild(ctx, user, facts)
+			rebuilt, err := f.redis.EndRebuild(ctx, facts.feed, facts.parts...)
+			f.noteClamped(rebuilt.Clamped)
+			if err != nil || rebuilt.Status != redis.Applied {
+				return false, err
+			}
+			document = rebuilt.Document
+			f.hint(ctx, []services.UserID{user}, []redis.Result{rebuilt.Result})
+			return true, nil
 		},
 	}.Run(ctx)
+	return document, err
 }
 
-// putRebuild writes a document anew. The merge of the feed comes last, because it declares the document complete.
-func (f *Fanout) putRebuild(ctx context.Context, user services.UserID, facts rebuildFacts) (done bool, err error) {
-	if _, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: facts.registers}}); err != nil {
-		return false, err
+func (f *Fanout) rebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
+	positions, err := f.store.Positions(ctx, user, append(f.positionViews(), store.HomePage)...)
+	if err != nil {
+		return facts, err
 	}
-	for _, part := range f.rebuildParts {
-		if whole, err := part.merge(ctx, user); err != nil || !whole {
-			return false, err
+	if facts.feed, err = f.feedFacts(ctx, user, positions[store.HomePage]); err != nil {
+		return facts, err
+	}
+	registers, err := f.registers(ctx, user, positions)
+	if err != nil {
+		return facts, err
+	}
+	facts.parts = rdb.RegisterParts(user, registers)
+	for _, of := range f.rebuildParts {
+		parts, err := of.read(ctx, user)
+		if err != nil {
+			return facts, fmt.Errorf("rebuild of %s: %w", of.name, err)
 		}
+		facts.parts = append(facts.parts, parts...)
 	}
-	result, err := f.redis.EndRebuild(ctx, facts.feed)
-	if err != nil || result.Status != redis.Applied {
-		return false, err
-	}
-	f.hint(ctx, []services.UserID{user}, []redis.Result{result})
-	return true, nil
+	return facts, nil
 }
 
 // pulledBy are the pulled authors that a user's document names.
@@ -181,11 +204,8 @@ func followedAuthors(edges []services.Edge) []services.FollowedAuthor {
 	return authors
 }
 
-func (f *Fanout) feedFacts(ctx context.Context, user services.UserID) (facts rdb.FeedFacts, err error) {
-	facts = rdb.FeedFacts{Reader: user, Day: f.today(), Lifetime: f.Lifetime()}
-	if facts.Seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
-		return facts, err
-	}
+func (f *Fanout) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
+	facts = rdb.FeedFacts{Reader: user, Seen: seen, Day: f.today(), Lifetime: f.Lifetime()}
 	if facts.Pulled, err = f.pulledBy(ctx, user); err != nil {
 		return facts, err
 	}

@@ -14,7 +14,7 @@ import (
 // A post is deleted while a lost view is rebuilt, before any one of the reads of its facts. It is not in the view when the
 // rebuild has answered.
 func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
-	const firstRead = "a position"
+	const firstRead = "positions of a user"
 	var left atomic.Int64 // reads before the deletion; the first of a rebuild begins to count
 	var waits, met int64
 	var remove func()

@@ -11,27 +11,59 @@ import (
 // RegisterReader reads one source's versioned fields of a user from the facts.
 type RegisterReader func(ctx context.Context, user services.UserID) ([]rdb.Register, error)
 
+// positions are a user's positions in the views of registered readers; a view that they never looked at is absent.
+type positions = map[string]services.PostID
+
 // namedReader is a registered reader.
 type namedReader struct {
-	name        string
-	read, audit RegisterReader
+	name  string
+	view  string // whose position it needs, or ""
+	read  func(ctx context.Context, user services.UserID, at positions) ([]rdb.Register, error)
+	audit RegisterReader
 }
 
 // RegisterRegisters adds a source's two readers, before the first rebuild: read is for rebuilds, audit is the same from SQL
 // again, without the code of read, so that the audit finds errors in read. It panics when the name is taken.
 func (f *Fanout) RegisterRegisters(name string, read, audit RegisterReader) {
-	for _, reader := range f.readers {
-		if reader.name == name {
-			panic(fmt.Sprintf("fanout: the reader %q is registered twice", name))
-		}
-	}
-	f.readers = append(f.readers, namedReader{name, read, audit})
+	f.addReader(namedReader{name, "", func(ctx context.Context, user services.UserID, _ positions) ([]rdb.Register, error) {
+		return read(ctx, user)
+	}, audit})
 }
 
-// registers are all versioned fields of a user.
-func (f *Fanout) registers(ctx context.Context, user services.UserID) (all []rdb.Register, err error) {
+// RegisterPosition is RegisterRegisters for a source whose only versioned field is made of a user's position in a view. A rebuild
+// reads all positions at once.
+func (f *Fanout) RegisterPosition(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
+	f.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at positions) ([]rdb.Register, error) {
+		if at[view] == 0 {
+			return nil, nil
+		}
+		return []rdb.Register{of(at[view])}, nil
+	}, audit})
+}
+
+func (f *Fanout) addReader(added namedReader) {
 	for _, reader := range f.readers {
-		registers, err := reader.read(ctx, user)
+		if reader.name == added.name {
+			panic(fmt.Sprintf("fanout: the reader %q is registered twice", added.name))
+		}
+	}
+	f.readers = append(f.readers, added)
+}
+
+// positionViews are the views of the registered positions.
+func (f *Fanout) positionViews() (views []string) {
+	for _, reader := range f.readers {
+		if reader.view != "" {
+			views = append(views, reader.view)
+		}
+	}
+	return views
+}
+
+// registers are all versioned fields of a user with these positions in the views of positionViews.
+func (f *Fanout) registers(ctx context.Context, user services.UserID, at positions) (all []rdb.Register, err error) {
+	for _, reader := range f.readers {
+		registers, err := reader.read(ctx, user, at)
 		if err != nil {
 			return nil, fmt.Errorf("registers of %s: %w", reader.name, err)
 		}

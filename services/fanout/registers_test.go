@@ -6,6 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 )
 
 func TestNamesAreRegisteredOnce(t *testing.T) {
@@ -22,7 +23,7 @@ func TestNamesAreRegisteredOnce(t *testing.T) {
 			w.Fanout.RegisterAuditPart("drafts", func(context.Context, services.UserID, rdb.Snapshot) (any, []string, error) { return nil, nil, nil })
 		},
 		`fanout: the rebuild of "drafts" is registered twice`: func() {
-			w.Fanout.RegisterRebuildPart("drafts", func(context.Context, services.UserID) (bool, error) { return true, nil })
+			w.Fanout.RegisterRebuildPart("drafts", func(context.Context, services.UserID) ([]redis.Step, error) { return nil, nil })
 		},
 	} {
 		t.Run(want, func(t *testing.T) {

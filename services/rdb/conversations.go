@@ -18,17 +18,7 @@ const statesPerCall = 25
 // Results are in the order of the states; consecutive states of one user share one result. clamped is how many documents had a
 // negative count, which happens only if something else wrote to Redis.
 func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []redis.Result, clamped int, err error) {
-	calls := make([]redis.Call, 0, len(states))
-	places := make([]int, len(states))
-	for i, state := range states {
-		last := len(calls) - 1
-		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) >= 2*statesPerCall {
-			calls = append(calls, redis.Call{Keys: []string{DocumentKey(state.User), ConversationsKey(state.User), OnlineKey(state.User)}})
-			last++
-		}
-		calls[last].Args = append(calls[last].Args, redis.Digits(uint64(state.Conversation)), stateText(state))
-		places[i] = last
-	}
+	calls, places := membershipCalls(states)
 	answers, err := c.Results(ctx, conversationsPut, calls)
 	if err != nil {
 		return nil, 0, err
@@ -42,6 +32,32 @@ func (c *Projections) PutMemberships(ctx context.Context, states []services.Memb
 		results[i].Short = false
 	}
 	return results, clamped, nil
+}
+
+// membershipCalls are the calls that write states, and the call of each state.
+func membershipCalls(states []services.Membership) (calls []redis.Call, places []int) {
+	calls, places = make([]redis.Call, 0, len(states)), make([]int, len(states))
+	for i, state := range states {
+		last := len(calls) - 1
+		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) > 2*statesPerCall {
+			calls = append(calls, redis.Call{
+				Keys: []string{DocumentKey(state.User), ConversationsKey(state.User), OnlineKey(state.User)}, Args: []any{redis.NoStep},
+			})
+			last++
+		}
+		calls[last].Args = append(calls[last].Args, redis.Digits(uint64(state.Conversation)), stateText(state))
+		places[i] = last
+	}
+	return calls, places
+}
+
+// MembershipParts are the parts of a user's rebuild that write their own states in conversations.
+func MembershipParts(states []services.Membership) (parts []redis.Step) {
+	calls, _ := membershipCalls(states)
+	for _, call := range calls {
+		parts = append(parts, redis.Step{Script: conversationsPut, Call: call})
+	}
+	return parts
 }
 
 var conversationsAged = loadConversationScript("conversations_aged")

@@ -90,7 +90,7 @@ func talkBugs() map[string]injectedBug {
 		"the older way wins":         {scripts: []replacement{{put, "new.way > old.way", "true"}}},
 		"a sum that adds":            {scripts: []replacement{{put, "sum + unread1 - unread0", "sum + unread1"}}},
 		"mentions that add":          {scripts: []replacement{{put, "mentioned + mentions1 - mentions0", "mentioned + mentions1"}}},
-		"states lost unseen":         {scripts: []replacement{{put, " or tonumber(kept) ~= redis.call('HLEN', KEYS[2])", ""}}},
+		"states lost unseen":         {scripts: []replacement{{put, " or tonumber(kept) ~= redis.call('HLEN', KEYS[2])", ""}}, known: 11},
 		"old states taken for good":  {scripts: []replacement{{&rebuildBegin, "redis.call('DEL', KEYS[3]) --", "--"}}},
 		"sums of states that went":   {scripts: []replacement{{&rebuildBegin, "'Cu', '0', ", ""}}},
 		"places that stay":           {scripts: []replacement{{put, "place and name .. big(place) or ''", "name .. big(place or 0)"}}},

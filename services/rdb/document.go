@@ -24,6 +24,7 @@ import (
 //	R     conversations counted when read, and what to subtract from the last sequence of each, packed
 //	fx    home feed, if posts leave the count by age: the newest post that has left it, so that fc is without it
 //	Cx    conversations, if messages leave by age: day (since 1970) on which the next leaves the sums or positions; 0: none
+//	bp    while it is being rebuilt: "build;step", the step up to which nothing of that build is missing
 //	Ck    how many states {u<ID>}:c has: with another number some were lost
 //
 // and versioned fields, see Register.

@@ -2,7 +2,6 @@ package rdb
 
 import (
 	"context"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -11,16 +10,14 @@ import (
 )
 
 var (
-	inboxAdd     = loadScript("inbox_add")
-	inboxMerge   = loadScript("inbox_merge")
-	inboxDrop    = loadScript("inbox_drop", replaysLib)
-	inboxDelete  = loadScript("inbox_delete")
-	feedSeen     = loadScript("feed_seen")
-	feedAged     = loadScript("feed_aged")
-	rebuildBegin = loadScript("rebuild_begin")
-	rebuildMerge = loadScript("rebuild_merge")
-	stampScript  = loadScript("stamp")
-	activity     = loadScript("activity")
+	inboxAdd    = loadScript("inbox_add")
+	inboxMerge  = loadScript("inbox_merge")
+	inboxDrop   = loadScript("inbox_drop", replaysLib)
+	inboxDelete = loadScript("inbox_delete")
+	feedSeen    = loadScript("feed_seen")
+	feedAged    = loadScript("feed_aged")
+	stampScript = loadScript("stamp")
+	activity    = loadScript("activity")
 )
 
 // viewKeys are the keys of a user's view in the order of the scripts that build it.
@@ -111,59 +108,10 @@ func (c *Projections) AgeFeeds(ctx context.Context, readers []services.UserID, u
 	return c.Results(ctx, feedAged, calls)
 }
 
-// BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be
-// read. With refill it also opens the inboxes below their floors.
-func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]redis.Stamp, error) {
-	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().births...)
-	if refill {
-		args[0] = "1"
-	}
-	calls := make([]redis.Call, len(users))
-	for i, user := range users {
-		calls[i] = redis.Call{Keys: viewKeys(user), Args: args}
-	}
-	return c.Stamps(ctx, rebuildBegin, calls)
-}
-
 // StampOf takes a stamp for one user on their own master: read again under it after Retry. It is 0 if the user has no document:
 // nothing can be added then.
 func (c *Projections) StampOf(ctx context.Context, user services.UserID) (redis.Stamp, error) {
 	return c.Stamp(ctx, stampScript, redis.Call{Keys: []string{DocumentKey(user)}})
-}
-
-// FeedFacts are SQL's data of one reader's feed, read under a stamp of BeginRebuild.
-type FeedFacts struct {
-	Reader         services.UserID
-	Stamp          redis.Stamp
-	Seen           services.PostID           // seen up to
-	Pulled         []services.FollowedAuthor // authors whose posts are not among Entries
-	Hosts          []services.FollowedAuthor // authors who have shows
-	Entries        []services.FeedEntry      // the newest
-	Floor          services.PostID           // the newest post older than Entries, 0 if there is none
-	TrimmedCounted services.PostID           // the newest counting post at or below Floor, 0 if there is none
-	Day            int64                     // of activity, days since 1970
-	Lifetime       time.Duration             // the keys' longest lifetime without a further visit
-}
-
-// EndRebuild merges the facts and marks the document good.
-func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts) (redis.Result, error) {
-	args := []any{
-		facts.Stamp.String(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
-		facts.Day, secondsToLive(facts.Lifetime), namedText(facts.Pulled...), namedText(facts.Hosts...),
-	}
-	for _, entry := range facts.Entries {
-		args = append(args, entryText(entry))
-	}
-	return c.Result(ctx, rebuildMerge, redis.Call{
-		Keys: append(inboxKeys(facts.Reader), ConversationsKey(facts.Reader), replaysKey(facts.Reader), mergeKey(facts.Reader)), Args: args,
-	})
-}
-
-// secondsToLive subtracts up to a sixteenth from a lifetime: keys that were made together, as after a loss, must not end
-// together, or a crowd of readers would rebuild them at once.
-func secondsToLive(lifetime time.Duration) int64 {
-	seconds := int64(lifetime / time.Second)
-	return seconds - rand.Int64N(seconds/16+1)
 }
 
 // MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now.

@@ -81,7 +81,7 @@ var injectedBugs = map[string]injectedBug{
 	"a follow without a fence":     {scripts: []replacement{{&inboxMerge, "if ARGV[2] == '1' then fence(KEYS[1], d) end\n", ""}}, known: 2901},
 	"an edge not read again":       {world: func(w *world) { w.rereads = false }, known: 929},
 	"deletions before the follow":  {world: func(w *world) { w.sweeps = false }, known: 443},
-	"a rebuild that replaces":      {scripts: []replacement{{&rebuildMerge, "fill(KEYS[2], KEYS[6], d, 9)", "redis.call('DEL', KEYS[2]) redis.call('ZADD', KEYS[2], 0, '!' .. d.floor)\nfill(KEYS[2], KEYS[6], d, 9)"}}, known: 442},
+	"a rebuild that replaces":      {scripts: []replacement{{&rebuildMerge, "fill(KEYS[2], KEYS[6], d, 10)", "redis.call('DEL', KEYS[2]) redis.call('ZADD', KEYS[2], 0, '!' .. d.floor)\nfill(KEYS[2], KEYS[6], d, 10)"}}, known: 442},
 	"a document born without a stamp": {scripts: []replacement{
 		{&rebuildBegin, "rm, n = math.max(time, rm + 1),", "rm, n = 0,"}, {&rebuildBegin, "rm = math.max(time, rm + 1)", "rm = 0"}}, known: 638},
 	"an inbox born without a stamp":  {scripts: []replacement{{&rebuildBegin, "rm = math.max(time, rm + 1)", ""}}, known: 638},

@@ -48,7 +48,7 @@ func (v view) build(facts FeedFacts) redis.Result {
 	facts.Reader, facts.Day, facts.Lifetime = reader, 20_000, time.Hour
 	result, err := v.c.EndRebuild(v.Context(), facts)
 	v.must(err)
-	return result
+	return result.Result
 }
 
 func (v view) begin(refill bool) redis.Stamp {

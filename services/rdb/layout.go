@@ -68,6 +68,15 @@ func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
 	return l
 }
 
+// command is the command that reads a user's document.
+func (l *layout) command(user services.UserID) []any {
+	command := append(make([]any, 0, 2+len(l.fields)), "HMGET", DocumentKey(user))
+	for _, field := range l.fields {
+		command = append(command, field)
+	}
+	return command
+}
+
 // SetDots sets which dots exist: their fields are read from now on. It is safe for concurrent use with readers.
 func (c *Projections) SetDots(names []string) {
 	layout := c.layout.Load()

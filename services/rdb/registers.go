@@ -84,13 +84,26 @@ var registersPut = loadScript("registers_put")
 func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		args := make([]any, 0, 2*len(user.Fields))
-		for _, register := range user.Fields {
-			args = append(args, register.Field, register.Value)
-		}
-		calls[i] = redis.Call{Keys: []string{DocumentKey(user.User), OnlineKey(user.User)}, Args: args}
+		calls[i] = registersCall(user)
 	}
 	return c.Results(ctx, registersPut, calls)
+}
+
+func registersCall(user Registers) redis.Call {
+	args := make([]any, 1, 1+2*len(user.Fields))
+	args[0] = redis.NoStep
+	for _, register := range user.Fields {
+		args = append(args, register.Field, register.Value)
+	}
+	return redis.Call{Keys: []string{DocumentKey(user.User), OnlineKey(user.User)}, Args: args}
+}
+
+// RegisterParts are the parts of a user's rebuild that write versioned fields.
+func RegisterParts(user services.UserID, fields []Register) []redis.Step {
+	if len(fields) == 0 {
+		return nil
+	}
+	return []redis.Step{{Script: registersPut, Call: registersCall(Registers{user, fields})}}
 }
 
 func registerValue(version uint64, parts ...string) string {

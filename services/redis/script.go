@@ -84,10 +84,10 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, err
 
 // runPart is one round trip, or two if a master does not know the script. It reports whether anything was answered.
 func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply, bool, error) {
-	replies, missing := c.sendPart(ctx, calls, func(p redis.Pipeliner, k Call) { p.EvalSha(ctx, s.sha1, k.Keys, k.Args...) })
+	replies, missing := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })
 	if missing {
 		c.scriptsMissing()
-		again, _ := c.sendPart(ctx, calls, func(p redis.Pipeliner, k Call) { p.Eval(ctx, s.Source, k.Keys, k.Args...) })
+		again, _ := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.Eval(ctx, s.Source, calls[i].Keys, calls[i].Args...) })
 		for i := range replies {
 			// The first answer of an applied call says what it changed; its repetition changed nothing.
 			if replies[i].Err != nil {
@@ -95,7 +95,12 @@ func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply,
 			}
 		}
 	}
-	answered, failure := false, error(nil)
+	answered, failure := settle(replies)
+	return replies, answered, failure
+}
+
+// settle maps the errors of replies. It reports whether there was any answer, and returns the last error.
+func settle(replies []Reply) (answered bool, failure error) {
 	for i := range replies {
 		if err := Unavailable(replies[i].Err); err != nil {
 			replies[i].Err = err
@@ -103,16 +108,17 @@ func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply,
 		}
 		answered = answered || !unanswered(replies[i].Err)
 	}
-	return replies, answered, failure
+	return answered, failure
 }
 
-func (c *Client) sendPart(ctx context.Context, calls []Call, queue func(redis.Pipeliner, Call)) (replies []Reply, missing bool) {
+// sendPart sends the commands that queue adds, count of them, in one round trip. It reports whether a script was missing.
+func (c *Client) sendPart(ctx context.Context, count int, queue func(p redis.Pipeliner, i int)) (replies []Reply, missing bool) {
 	commands, err := c.exec(ctx, func(p redis.Pipeliner) {
-		for _, k := range calls {
-			queue(p, k)
+		for i := range count {
+			queue(p, i)
 		}
 	})
-	replies = make([]Reply, len(calls))
+	replies = make([]Reply, count)
 	for i := range replies {
 		if i >= len(commands) {
 			replies[i].Err = err

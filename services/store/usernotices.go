@@ -58,22 +58,20 @@ UNION ALL SELECT 3, dot, seen, 0, 0 FROM user_dots WHERE user_number = $1`)
 	dropNotices = sql.NewStatement("drop notices of dormant users", `DELETE FROM user_notices WHERE {in user_number $1 BIGINT} AND ver < $2 RETURNING user_number`)
 )
 
-// EnterNotices gives a user without a position the present end of the list, and returns the user's state. A user who has
-// neither been seen nor marked anything since dormantBefore counts as new: call it before MarkActive.
-func (tx *Tx) EnterNotices(ctx context.Context, user services.UserID, dormantBefore time.Time) (UserNotices, error) {
+// EnterNotices gives a user without a position the present end of the list. A user who has neither been seen nor marked
+// anything since dormantBefore counts as new: call it before MarkActive.
+func (tx *Tx) EnterNotices(ctx context.Context, user services.UserID, dormantBefore time.Time) error {
 	reset, err := tx.Run(ctx, resetDormant, user, tx.Now, dormantBefore)
 	if err != nil {
-		return UserNotices{}, err
+		return err
 	}
 	if reset > 0 {
 		if _, err := tx.Run(ctx, forgetDots, []services.UserID{user}); err != nil {
-			return UserNotices{}, err
+			return err
 		}
 	}
-	if _, err := tx.Run(ctx, enterNotices, user, tx.Now); err != nil {
-		return UserNotices{}, err
-	}
-	return readUserNotices(ctx, tx.Tx.Runner, user)
+	_, err = tx.Run(ctx, enterNotices, user, tx.Now)
+	return err
 }
 
 // RaiseAnnouncementsRead moves a user's position in the list forward, never back, and returns the user's state. A user without

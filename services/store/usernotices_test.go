@@ -19,7 +19,10 @@ const dormancy = 30 * 24 * time.Hour
 func (b *bundle) enter(user services.UserID) (n store.UserNotices) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) {
-		if n, err = tx.EnterNotices(b.ctx, user, b.clock.Now().Add(-dormancy)); err != nil {
+		if err = tx.EnterNotices(b.ctx, user, b.clock.Now().Add(-dormancy)); err != nil {
+			return err
+		}
+		if n, err = tx.UserNotices(b.ctx, user); err != nil {
 			return err
 		}
 		return tx.MarkActive(b.ctx, []services.UserID{user})

@@ -1,7 +1,7 @@
 -- Writes a user's own states in conversations into their document: the newer of each wins, and the sums move by what that
 -- changes.
 -- KEYS[1] {u}:b  KEYS[2] {u}:c  KEYS[3] {u}:on
--- ARGV[1...] pairs: conversation, state
+-- ARGV[1] step of a rebuild, or ''  ARGV[2...] pairs: conversation, state
 -- Returns {status, n, 1 = a count fell below zero and was set to zero, nodes...}
 local n, unread, mentions, kept, list, st, known = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st', 'Cx'))
 n = tonumber(n)
@@ -12,7 +12,7 @@ if not (tonumber(unread) and tonumber(mentions) and list) or tonumber(kept) ~= r
 end
 local sum, mentioned, packed, count, below = tonumber(unread), tonumber(mentions), list, tonumber(kept), 0
 local leaves = tonumber(known) or 0 -- a day too early is corrected on that day; a day too late would never be noticed
-for k = 1, #ARGV, 2 do
+for k = 2, #ARGV, 2 do
   local new, text = parse(ARGV[k + 1]), redis.call('HGET', KEYS[2], ARGV[k])
   local unread0, mentions0, place0, changed = 0, 0, nil, ARGV[k + 1]
   if text then
@@ -41,7 +41,11 @@ end
 if known and tonumber(known) ~= leaves then redis.call('HSET', KEYS[1], 'Cx', string.format('%.0f', leaves)) end
 if sum < 0 or mentioned < 0 then below = 1 end
 sum, mentioned = string.format('%.0f', math.max(sum, 0)), string.format('%.0f', math.max(mentioned, 0))
-if below == 0 and sum == unread and mentioned == mentions and packed == list and (tonumber(known) or 0) == leaves then return { 2 } end
-n = string.format('%.0f', math.max(now(), n + 1))
-redis.call('HSET', KEYS[1], 'n', n, 'Cu', sum, 'Cm', mentioned, 'R', packed)
+local same = below == 0 and sum == unread and mentioned == mentions and packed == list and (tonumber(known) or 0) == leaves
+if not same then
+  n = string.format('%.0f', math.max(now(), n + 1))
+  redis.call('HSET', KEYS[1], 'n', n, 'Cu', sum, 'Cm', mentioned, 'R', packed)
+end
+note(KEYS[1], ARGV[1])
+if same then return { 2 } end
 return nodes(KEYS[3], { 1, n, below })

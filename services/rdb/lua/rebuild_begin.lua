@@ -2,6 +2,7 @@
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4] {u}:r
 -- ARGV[1] 1 = refill: open the inbox below its floor again, and leave the replays  ARGV[2] epoch
 -- ARGV[3...] triples: field, value at birth ('': there is none, it is born with the field before it), pattern of a whole value
+-- What is born again takes back what a build has written: a new rm, or an empty bp, refuses the end of that build.
 -- Returns the stamp (us) to read SQL under
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
 
@@ -28,17 +29,17 @@ for k = 3, #ARGV, 3 do
   local value, birth = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 1]
   local known = value and value:match(ARGV[k + 2])
   if birth ~= '' then
-    if not known and value ~= birth then redis.call('HSET', KEYS[1], 'st', '0', ARGV[k], birth) end
+    if not known and value ~= birth then redis.call('HSET', KEYS[1], 'st', '0', 'bp', '', ARGV[k], birth) end
     born = known
   elseif born and not known or value and not born then -- one without the other: neither is known
-    redis.call('HSET', KEYS[1], 'st', '0', ARGV[k - 3], ARGV[k - 2])
+    redis.call('HSET', KEYS[1], 'st', '0', 'bp', '', ARGV[k - 3], ARGV[k - 2])
     redis.call('HDEL', KEYS[1], ARGV[k])
   end
 end
 local list = redis.call('HGET', KEYS[1], 'R')
 if not (whole({ 'Cu', 'Cm', 'Ck' }, NUMBER, NUMBER, NUMBER) and list and #list % 8 == 0) or tonumber(redis.call('HGET', KEYS[1], 'Ck')) ~= redis.call('HLEN', KEYS[3]) then
   redis.call('DEL', KEYS[3]) -- the sums belong to the states that were lost
-  redis.call('HSET', KEYS[1], 'st', '0', 'Cu', '0', 'Cm', '0', 'Ck', '0', 'R', '')
+  redis.call('HSET', KEYS[1], 'st', '0', 'bp', '', 'Cu', '0', 'Cm', '0', 'Ck', '0', 'R', '')
 end
 if ARGV[1] ~= '1' then redis.call('DEL', KEYS[4]) end -- replays of big hosts were not pushed to an idle user
 local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]

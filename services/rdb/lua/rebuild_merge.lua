@@ -2,15 +2,18 @@
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c  KEYS[5] {u}:r  KEYS[6] {u}:m, which exists only while this runs
 -- ARGV[1] stamp of rebuild_begin  ARGV[2] seen up to  ARGV[3] newest id that SQL has below the entries, or ZERO
 -- ARGV[4] newest counting id at or below it, or ZERO  ARGV[5] day of activity  ARGV[6] seconds to live
--- ARGV[7] authors whose posts are pulled, as F has them  ARGV[8] hosts, as L has them  ARGV[9...] entries
+-- ARGV[7] authors whose posts are pulled, as F has them  ARGV[8] hosts, as L has them
+-- ARGV[9] the last step of the build before this one, or ''  ARGV[10...] entries
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
+if not noted(KEYS[1], ARGV[9]) then return { 3 } end -- a part is missing
+if tonumber(redis.call('HGET', KEYS[1], 'Ck') or nil) ~= redis.call('HLEN', KEYS[4]) then return { 3 } end -- states were lost
 if ARGV[2] > d.T then d.T = ARGV[2] end
 name(KEYS[1], 'F', ARGV[7])
 name(KEYS[1], 'L', ARGV[8])
-fill(KEYS[2], KEYS[6], d, 9)
+fill(KEYS[2], KEYS[6], d, 10)
 if ARGV[3] > d.floor then
   redis.call('ZREMRANGEBYLEX', KEYS[2], '-', '[' .. ARGV[3] .. '~')
   redis.call('ZADD', KEYS[2], 0, '!' .. ARGV[3])
@@ -20,6 +23,7 @@ if ARGV[4] > d.ft then d.ft = ARGV[4] end
 trim(KEYS[2], d)
 d.st = '1'
 redis.call('HSET', KEYS[1], 'd', ARGV[5])
+redis.call('HDEL', KEYS[1], 'bp')
 redis.call('EXPIRE', KEYS[1], ARGV[6])
 redis.call('EXPIRE', KEYS[2], ARGV[6])
 redis.call('EXPIRE', KEYS[4], ARGV[6])

@@ -16,3 +16,12 @@ local function nodes(on, answer)
   end
   return answer
 end
+
+-- The steps of a chain are several calls in one pipeline, of which any may be lost. Each is told its step, "chain;number" ('' in a
+-- call that is in no chain), and notes it in the hash after its last write, but only after the step before it: the field bp is
+-- the step up to which nothing of a chain is missing.
+local function note(hash, step)
+  local chain, number = step:match('^(.*;)(%d+)$')
+  if chain and (number == '1' or redis.call('HGET', hash, 'bp') == chain .. (number - 1)) then redis.call('HSET', hash, 'bp', step) end
+end
+local function noted(hash, step) return step == '' or redis.call('HGET', hash, 'bp') == step end

@@ -1,0 +1,112 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/redis"
+)
+
+// A rebuild is two round trips, with the read of SQL between them: the stamp, and all that is written. What is written takes
+// several calls in one pipeline, so that no call blocks Redis for long, and any of them may fail or be lost alone. They are a
+// redis.Chain: the last one declares the document complete only if no step before it is missing. A build that another one crosses
+// may find the other's steps in place of its own: it is then refused, and begins again.
+
+var (
+	rebuildBegin = loadScript("rebuild_begin")
+	rebuildMerge = loadScript("rebuild_merge")
+)
+
+// BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be
+// read. With refill it also opens the inboxes below their floors.
+func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]redis.Stamp, error) {
+	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().births...)
+	if refill {
+		args[0] = "1"
+	}
+	calls := make([]redis.Call, len(users))
+	for i, user := range users {
+		calls[i] = redis.Call{Keys: viewKeys(user), Args: args}
+	}
+	return c.Stamps(ctx, rebuildBegin, calls)
+}
+
+// FeedFacts are SQL's data of one reader's feed, read under a stamp of BeginRebuild.
+type FeedFacts struct {
+	Reader         services.UserID
+	Stamp          redis.Stamp
+	Seen           services.PostID           // seen up to
+	Pulled         []services.FollowedAuthor // authors whose posts are not among Entries
+	Hosts          []services.FollowedAuthor // authors who have shows
+	Entries        []services.FeedEntry      // the newest
+	Floor          services.PostID           // the newest post older than Entries, 0 if there is none
+	TrimmedCounted services.PostID           // the newest counting post at or below Floor, 0 if there is none
+	Day            int64                     // of activity, days since 1970
+	Lifetime       time.Duration             // the keys' longest lifetime without a further visit
+}
+
+// Rebuilt is the result of a rebuild.
+type Rebuilt struct {
+	redis.Result
+	Document Document // as it is after the rebuild; not Ready if it cannot be shown
+	Clamped  int      // parts that met a negative count, which happens only if something else wrote to Redis
+}
+
+// EndRebuild writes the parts, whose scripts note their step, merges the facts of the feed, marks the document good and reads
+// it, all in one round trip for 500 parts. It is Retry if a part is missing from the document: the rebuild begins again.
+func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.Step) (rebuilt Rebuilt, err error) {
+	layout := c.layout.Load()
+	steps := append(rebuildSteps(facts, parts), redis.Step{Call: redis.Call{Args: layout.command(facts.Reader)}})
+	replies, err := c.RunSequence(ctx, steps)
+	if err != nil {
+		return rebuilt, err
+	}
+	for i, reply := range replies {
+		if redis.IsWrongType(reply.Err) {
+			return Rebuilt{Result: redis.Result{Status: redis.Retry}}, c.empty(ctx, []string{DocumentKey(facts.Reader)})
+		}
+		if reply.Err != nil {
+			return rebuilt, fmt.Errorf("step %d of the rebuild of user %d: %w", i+1, facts.Reader, redis.Unavailable(reply.Err))
+		}
+		if i == len(steps)-1 {
+			break
+		}
+		if rebuilt.Result, err = redis.ParseResult(reply.Value); err != nil {
+			return Rebuilt{}, fmt.Errorf("%s: %w", steps[i].Script.Name, err)
+		}
+		if i < len(parts) && rebuilt.Short {
+			rebuilt.Clamped++
+		}
+	}
+	if values, ok := replies[len(steps)-1].Value.([]any); ok && rebuilt.Status == redis.Applied && c.Trusted() == nil {
+		rebuilt.Document = layout.parse(values, c.Epoch())
+	}
+	return rebuilt, nil
+}
+
+// rebuildSteps are the writing steps of a rebuild, in their order.
+func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
+	steps := slices.Clone(parts)
+	last := redis.Chain(steps)
+	args := []any{
+		facts.Stamp.String(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
+		facts.Day, secondsToLive(facts.Lifetime), namedText(facts.Pulled...), namedText(facts.Hosts...), last,
+	}
+	for _, entry := range facts.Entries {
+		args = append(args, entryText(entry))
+	}
+	return append(steps, redis.Step{Script: rebuildMerge, Call: redis.Call{
+		Keys: append(inboxKeys(facts.Reader), ConversationsKey(facts.Reader), replaysKey(facts.Reader), mergeKey(facts.Reader)), Args: args,
+	}})
+}
+
+// secondsToLive subtracts up to a sixteenth from a lifetime: keys that were made together, as after a loss, must not end
+// together, or a crowd of readers would rebuild them at once.
+func secondsToLive(lifetime time.Duration) int64 {
+	seconds := int64(lifetime / time.Second)
+	return seconds - rand.Int64N(seconds/16+1)
+}

@@ -1,0 +1,241 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
+)
+
+// builder rebuilds one user's document step by step.
+type builder struct {
+	ctx    context.Context
+	c      *Projections
+	user   services.UserID
+	random *rand.Rand
+	later  int64 // messages in the first conversation since
+	said   []string
+}
+
+// manyStates are as many conversations, each with one unread message, as take several calls.
+const manyStates = 2*statesPerCall + 10
+
+const segmentBits = 5
+
+func newBuilder(ctx context.Context, client *Projections, number int) *builder {
+	return &builder{ctx: ctx, c: client, user: services.UserID(1_000_000 + number), random: rand.New(rand.NewPCG(uint64(number), 1))}
+}
+
+// parts are all that the document holds beside its feed.
+func (b *builder) parts() []redis.Step {
+	states := make([]services.Membership, manyStates)
+	for i := range states {
+		states[i] = services.Membership{Conversation: services.ConversationID(i + 1), User: b.user, Head: 1, Version: 1}
+	}
+	states[0].Head += b.later
+	return append(RegisterParts(b.user, []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: segmentBits})}), MembershipParts(states)...)
+}
+
+// message is a message in the first conversation, which is projected at once.
+func (b *builder) message() error {
+	b.later++
+	_, _, err := b.c.PutMemberships(b.ctx, []services.Membership{{Conversation: 1, User: b.user, Head: 1 + b.later, Version: 1}})
+	return err
+}
+
+// begin begins a rebuild and makes its steps.
+func (b *builder) begin() ([]redis.Step, error) {
+	stamps, err := b.c.BeginRebuild(b.ctx, []services.UserID{b.user}, false)
+	if err != nil {
+		return nil, err
+	}
+	return rebuildSteps(FeedFacts{Reader: b.user, Stamp: stamps[0], Day: 20_000, Lifetime: time.Hour, Entries: posts(1, 3, counted)}, b.parts()), nil
+}
+
+// run runs some steps, and returns the status of the last.
+func (b *builder) run(steps ...redis.Step) (redis.Status, error) {
+	replies, err := b.c.RunSequence(b.ctx, steps)
+	if err != nil {
+		return 0, err
+	}
+	result, err := redis.ParseResult(replies[len(replies)-1].Value)
+	return result.Status, err
+}
+
+// whole returns an error if the document is shown and lacks anything.
+func (b *builder) whole() (ready bool, err error) {
+	documents, err := b.c.Documents(b.ctx, []services.UserID{b.user})
+	if err != nil || !documents[0].Ready {
+		return false, err
+	}
+	if d := documents[0]; d.Segments.Bits != segmentBits || d.Conversations.Unread != manyStates+int(b.later) || d.FeedCount != 3 {
+		return true, fmt.Errorf("shown with the segments %d, %d unread messages of %d, %d posts", d.Segments.Bits, d.Conversations.Unread, manyStates+b.later, d.FeedCount)
+	}
+	return true, nil
+}
+
+// broken is a script that fails in place of a step.
+var broken = redis.NewScript("broken", "return redis.error_reply('ERR out of luck')")
+
+// A step of a rebuild fails, or is lost, and those after it succeed: the document is not declared good. The next rebuild
+// makes it good, whatever the first has left.
+func TestARebuildThatLacksAPartIsRefused(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, url string) {
+		b := newBuilder(t.Context(), connect(t, redis.Options{URL: url, ReadTimeout: patience}), 0)
+		v := view{t, b.c}
+		for _, how := range []string{"fails", "is lost"} {
+			for lost := 0; ; lost++ {
+				v.lose(DocumentKey(b.user), inboxKey(b.user), ConversationsKey(b.user))
+				steps, err := b.begin()
+				v.must(err)
+				if lost == len(steps)-1 {
+					break
+				}
+				without := append([]redis.Step{}, steps...)
+				if how == "fails" {
+					without[lost].Script = broken
+				} else {
+					without = append(without[:lost], without[lost+1:]...)
+				}
+				status, err := b.run(without...)
+				v.must(err)
+				if ready, err := b.whole(); status != redis.Retry || ready {
+					t.Errorf("step %d %s: answered %d, shown %v, %v", lost+1, how, status, ready, err)
+				}
+				steps, err = b.begin()
+				v.must(err)
+				status, err = b.run(steps...)
+				v.must(err)
+				if ready, err := b.whole(); status != redis.Applied || !ready || err != nil {
+					t.Errorf("rebuilt after step %d %s: answered %d, shown %v, %v", lost+1, how, status, ready, err)
+				}
+			}
+		}
+	})
+}
+
+// A rebuild as a whole returns the document that it has made, and refuses nothing in quiet.
+func TestARebuildReturnsItsDocument(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, url string) {
+		b := newBuilder(t.Context(), connect(t, redis.Options{URL: url, ReadTimeout: patience}), 0)
+		v := view{t, b.c}
+		for range 2 {
+			stamps, err := b.c.BeginRebuild(t.Context(), []services.UserID{b.user}, false)
+			v.must(err)
+			ctx, trips := redis.WithRoundTrips(t.Context())
+			rebuilt, err := b.c.EndRebuild(ctx, FeedFacts{Reader: b.user, Stamp: stamps[0], Lifetime: time.Hour, Entries: posts(1, 3, counted)}, b.parts()...)
+			v.must(err)
+			documents, err := b.c.Documents(t.Context(), []services.UserID{b.user})
+			v.must(err)
+			if rebuilt.Status != redis.Applied || fmt.Sprint(rebuilt.Document) != fmt.Sprint(documents[0]) || !rebuilt.Document.Ready || trips.Count() != 1 {
+				t.Errorf("%d round trips, answered %+v, want %+v", trips.Count(), rebuilt, documents[0])
+			}
+			if _, err := b.whole(); err != nil {
+				t.Error(err)
+			}
+			if left := b.c.Commands().HExists(t.Context(), DocumentKey(b.user), "bp").Val(); left {
+				t.Error("the step of the rebuild is still there")
+			}
+		}
+	})
+}
+
+// crossing is what histories of crossing rebuilds do, and the bugs that they must find.
+func (b *builder) crossing(steps int) error {
+	var builds [][]redis.Step
+	for range steps {
+		var err error
+		what := b.random.IntN(24)
+		switch {
+		case what == 0:
+			key := []string{DocumentKey(b.user), inboxKey(b.user), ConversationsKey(b.user)}[b.random.IntN(3)]
+			b.said = append(b.said, "lose "+key)
+			err = b.c.Commands().Del(b.ctx, key).Err()
+		case what == 1:
+			field := []string{segmentField, "Cu", "Ck", "rm"}[b.random.IntN(4)]
+			b.said = append(b.said, "lose "+field)
+			err = b.c.Commands().HDel(b.ctx, DocumentKey(b.user), field).Err()
+		case what == 2:
+			b.said = append(b.said, "reset")
+			err = b.c.Reset(b.ctx, b.user)
+		case what < 5:
+			b.said = append(b.said, "message")
+			err = b.message()
+		case what < 8 && len(builds) < 3 || len(builds) == 0:
+			var build []redis.Step
+			b.said = append(b.said, "begin")
+			build, err = b.begin()
+			builds = append(builds, build)
+		default:
+			at := b.random.IntN(len(builds))
+			step := builds[at][0]
+			builds[at] = builds[at][1:]
+			if b.random.IntN(8) > 0 {
+				b.said = append(b.said, fmt.Sprintf("%s of build %d", step.Script.Name, at))
+				_, err = b.run(step)
+			} else {
+				b.said = append(b.said, fmt.Sprintf("lose %s of build %d", step.Script.Name, at))
+			}
+			if len(builds[at]) == 0 {
+				builds = append(builds[:at], builds[at+1:]...)
+			}
+		}
+		if err == nil {
+			_, err = b.whole()
+		}
+		if err != nil {
+			return fmt.Errorf("%w\nafter %q", err, b.said)
+		}
+	}
+	return b.settle()
+}
+
+// settle rebuilds in quiet: the document is whole.
+func (b *builder) settle() error {
+	steps, err := b.begin()
+	if err != nil {
+		return err
+	}
+	if status, err := b.run(steps...); err != nil || status != redis.Applied {
+		return fmt.Errorf("a rebuild in quiet is answered %d, %v\nafter %q", status, err, b.said)
+	}
+	ready, err := b.whole()
+	if err == nil && !ready {
+		err = fmt.Errorf("not shown")
+	}
+	return err
+}
+
+// crossingBugs are the injected bugs that the histories of crossing rebuilds must find, each by itself.
+var crossingBugs = map[string]injectedBug{
+	"a part that nobody misses":        {scripts: []replacement{{&rebuildMerge, "if not noted(KEYS[1], ARGV[9]) then return { 3 } end", ""}}},
+	"a step after one that is missing": {scripts: []replacement{{&conversationsPut, "number == '1' or redis.call('HGET', hash, 'bp') == chain .. (number - 1)", "true"}}},
+	"a birth that keeps the step":      {scripts: []replacement{{&rebuildBegin, "'st', '0', 'bp', '', 'Cu'", "'st', '0', 'Cu'"}}, known: 80},
+	"a field born with the step":       {scripts: []replacement{{&rebuildBegin, "'st', '0', 'bp', '', ARGV[k], birth)", "'st', '0', ARGV[k], birth)"}}, known: 415},
+	"states lost before the end":       {scripts: []replacement{{&rebuildMerge, "~= redis.call('HLEN', KEYS[4]) then return { 3 } end", "~= nil then end"}}, known: 259},
+}
+
+func TestNoCrossingOfRebuildsShowsAPartlyBuiltDocument(t *testing.T) {
+	test := func(t *testing.T, url string, full int) {
+		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
+		for i := range chosen(t, full, crossingBugs) {
+			if err := newBuilder(t.Context(), client, i).crossing(60); err != nil {
+				t.Fatalf("history %d: %v", i, err)
+			}
+		}
+	}
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t), 200) })
+	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 20) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
+}
+
+func TestTheHistoriesOfCrossingRebuildsFindEveryInjectedBug(t *testing.T) {
+	plant(t, crossingBugs, 500, func(client *Projections, number int, _ injectedBug) error {
+		return newBuilder(t.Context(), client, number).crossing(60)
+	})
+}

@@ -1,0 +1,64 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// NoStep is the step of a call that is in no chain.
+const NoStep = ""
+
+// Step is one command of a sequence: a call of a script, or a plain command.
+type Step struct {
+	Script *Script // nil: the arguments are a plain command, and there are no keys beside them
+	Call
+}
+
+// RunSequence runs steps on keys of one hash tag in their order, at most 500 in a round trip. There is a reply for every step. A
+// step may fail, or be lost, between others that succeed: a later step must not rely on an earlier one without a trace of it in
+// Redis. If the master does not know one of the scripts, the whole round trip is sent again, and the replies are those of the
+// second time: steps may be applied twice. The error is UNAVAILABLE and means that a round trip was not answered at all; the
+// steps after it are not sent.
+func (c *Client) RunSequence(ctx context.Context, steps []Step) ([]Reply, error) {
+	replies := make([]Reply, 0, len(steps))
+	for part := range slices.Chunk(steps, pipelineCalls) {
+		got, missing := c.sendPart(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, false) })
+		if missing {
+			c.scriptsMissing()
+			got, _ = c.sendPart(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, true) })
+		}
+		replies = append(replies, got...)
+		if answered, err := settle(got); !answered {
+			return replies, fmt.Errorf("a sequence of %d steps: %w", len(steps), err)
+		}
+	}
+	return replies, nil
+}
+
+// queue adds the step to a pipeline, with the text of its script if the master does not know it.
+func (s Step) queue(ctx context.Context, p redis.Pipeliner, text bool) {
+	switch {
+	case s.Script == nil:
+		p.Do(ctx, s.Args...)
+	case text:
+		p.Eval(ctx, s.Script.Source, s.Keys, s.Args...)
+	default:
+		p.EvalSha(ctx, s.Script.sha1, s.Keys, s.Args...)
+	}
+}
+
+// Chain numbers steps whose scripts take their step as the first argument and note it, see note in lua/lib.lua. It returns the
+// last one: a script that finds it noted knows that no step is missing. Without steps it is NoStep.
+func Chain(steps []Step) (last string) {
+	chain := strconv.FormatUint(rand.Uint64(), 36)
+	for i := range steps {
+		last = chain + ";" + strconv.Itoa(i+1)
+		steps[i].Args[0] = last
+	}
+	return last
+}
