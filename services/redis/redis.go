@@ -1,5 +1,6 @@
-// Package redis is the engine for Redis, and the only importer of go-redis: connections, scripts, pipelines, hints, the private
-// and the embedded server. It knows no feature: the owners of the data register their scripts and settings.
+// Package redis is the engine for Redis, and the only importer of go-redis: connections, scripts and what they answer, pipelines,
+// hints, the private and the embedded server. It knows no feature: the owners of the data register their scripts, keys and
+// settings.
 //
 // It guarantees that a read of several keys is one round trip, that a call ends when its context ends, and that every
 // registered script is loaded into every master, or sent in full until it is. Everything in Redis can be rebuilt from the facts

@@ -1,0 +1,32 @@
+package nodes
+
+import (
+	"slices"
+	"testing"
+
+	"tidings/tests/world"
+)
+
+// kinds are the names of all kinds of jobs. A name outlives the program that wrote it into the queue: a job of a kind that no
+// node knows waits forever. A kind that is given up stays here, and registered, until no queue can hold a job of it.
+var kinds = []string{
+	"actor", "announcement.start", "author.mode", "author.modes", "author.name", "chat.carry", "chat.inside",
+	"chat.member", "chat.pass", "counts", "feed.seen", "follow", "host.chunk", "host.name", "host.names",
+	"host.replays", "live.seen", "message.deliver", "messages", "mute.end", "notices", "notify", "policy",
+	"post.copy", "post.drop", "post.fanout", "post.online", "post.push", "post.remove", "profile", "refill",
+	"show.close", "show.end", "show.remind", "show.replay", "view.item",
+}
+
+func TestANodeKnowsEveryKindOfJob(t *testing.T) {
+	known := world.StartNode(t, world.NodeOptions{Manual: true}).Jobs.Kinds()
+	for _, kind := range kinds {
+		if !slices.Contains(known, kind) {
+			t.Errorf("no feature registers %s", kind)
+		}
+	}
+	for _, kind := range known {
+		if !slices.Contains(kinds, kind) {
+			t.Errorf("%s is new: add it to the list", kind)
+		}
+	}
+}
