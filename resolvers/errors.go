@@ -2,7 +2,6 @@ package resolvers
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,10 +27,10 @@ func Around(sources dataloader.Sources) func(*handler.Server) {
 
 // ErrorPresenter is the one table of errors: a services.Error is shown with its message and code, an error of the
 // language (syntax, validation, input) is INVALID, an operation out of time is UNAVAILABLE, and anything else is
-// INTERNAL with an id that the log has too.
+// INTERNAL. Each has the id of its request, which the log has too.
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
-		shown := present(log, err)
+		shown := present(log, services.RequestID(ctx), err)
 		if shown.Path == nil {
 			shown.Path = graphql.GetPath(ctx)
 		}
@@ -39,36 +38,31 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	}
 }
 
-func present(log *slog.Logger, err error) *gqlerror.Error {
-	shown := &gqlerror.Error{Extensions: map[string]any{}}
+func present(log *slog.Logger, id string, err error) *gqlerror.Error {
+	shown := &gqlerror.Error{}
 	language, isLanguage := errors.AsType[*gqlerror.Error](err)
 	if isLanguage {
 		shown.Locations, shown.Path = language.Locations, language.Path
 	}
 	known, isKnown := errors.AsType[*services.Error](err)
-	code := services.Invalid
 	switch {
 	case isKnown:
-		code, shown.Message = known.Code, known.Message
-		if known.RetryAfter > 0 {
-			shown.Extensions["retryAfterMs"] = known.RetryAfter.Milliseconds()
-		}
 		if known.Cause != nil {
-			log.Warn("answered with an error", "code", known.Code, "error", err)
+			log.Warn("answered with an error", "requestId", id, "code", known.Code, "error", err)
 		}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		code, shown.Message = services.Unavailable, "no answer in time: try again"
+		known = &services.Error{Code: services.Unavailable, Message: "no answer in time: try again"}
 	case isLanguage && language.Unwrap() == nil:
-		shown.Message = language.Message
+		known = &services.Error{Code: services.Invalid, Message: language.Message, Reason: language.Rule}
 		if had, _ := language.Extensions["code"].(string); isOurs(had) {
-			code = services.Code(had)
+			known.Code = services.Code(had)
 		}
 	default:
-		id := rand.Text()
-		code, shown.Message, shown.Extensions["id"] = services.Internal, "internal error "+id, id
-		log.Error("internal error", "id", id, "error", err)
+		known = &services.Error{Code: services.Internal, Message: "internal error " + id}
+		log.Error("internal error", "requestId", id, "error", err)
 	}
-	shown.Extensions["code"] = string(code)
+	shown.Message, shown.Extensions = known.Message, known.Extensions()
+	shown.Extensions["requestId"] = id
 	return shown
 }
 

@@ -65,7 +65,7 @@ func TestAnInternalErrorHidesItsCause(t *testing.T) {
 		if got.code() != services.Internal {
 			t.Fatalf("%s: %+v", question.what, got)
 		}
-		id, _ := got.Errors[0].Extensions["id"].(string)
+		id, _ := got.Errors[0].Extensions["requestId"].(string)
 		if len(id) < 20 || !strings.Contains(got.Errors[0].Message, id) || strings.Contains(got.Errors[0].Message, "secret") {
 			t.Errorf("%s: the client sees %+v", question.what, got.Errors[0])
 		}
@@ -115,16 +115,16 @@ func TestTheTableOfErrors(t *testing.T) {
 		{"the language's with our code", coded, services.RateLimited, "too deep"},
 		{"the language's with a code of its own", foreign, services.Invalid, "unknown field"},
 	} {
-		shown := present(slog.New(slog.DiscardHandler), row.err)
+		shown := present(slog.New(slog.DiscardHandler), "id", row.err)
 		if shown.Extensions["code"] != string(row.code) || shown.Message != row.message {
 			t.Errorf("%s is shown as %q with %v", row.what, shown.Message, shown.Extensions)
 		}
 	}
-	if shown := present(slog.New(slog.DiscardHandler), limited); shown.Extensions["retryAfterMs"] != int64(1500) {
+	if shown := present(slog.New(slog.DiscardHandler), "id", limited); shown.Extensions["retryAfterMs"] != int64(1500) {
 		t.Errorf("when to try again: %v", shown.Extensions)
 	}
 	var log bytes.Buffer
-	present(slog.New(slog.NewTextHandler(&log, nil)), services.Wrapf(services.Unavailable, errors.New("10.0.0.7"), "Redis does not answer"))
+	present(slog.New(slog.NewTextHandler(&log, nil)), "id", services.Wrapf(services.Unavailable, errors.New("10.0.0.7"), "Redis does not answer"))
 	if !strings.Contains(log.String(), "10.0.0.7") {
 		t.Errorf("the log lacks the cause: %s", &log)
 	}

@@ -82,9 +82,15 @@ func ask(ctx context.Context, t interface{ Fatalf(string, ...any) }, exec *execu
 	return got
 }
 
+// oneRequest is the request of both sides.
+type oneRequest struct{}
+
+func (oneRequest) RequestID() string { return "one" }
+
 // both answers what both sides say, which has to be the same, and whether the schema was left to say it.
 func (s *sides) both(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) reply {
-	ctx := services.WithViewer(s.t.Context(), services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer}})
+	ctx := services.WithRequest(s.t.Context(), oneRequest{})
+	ctx = services.WithViewer(ctx, services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer}})
 	want := ask(ctx, t, s.executed, query, variables)
 	before := s.left.left
 	got := ask(ctx, t, s.hot, query, variables)

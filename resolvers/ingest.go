@@ -50,7 +50,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 		c := &call{r: r}
 		cmd, err := ingestCommand(ctx, c, &events[i])
 		if err != nil {
-			results[i] = r.ingestFailure(err)
+			results[i] = r.ingestFailure(ctx, err)
 			continue
 		}
 		cmds, calls, places = append(cmds, cmd), append(calls, c), append(places, i)
@@ -63,7 +63,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 		i := places[k]
 		err = sendFewer(ctx, len(events), err)
 		if err != nil {
-			results[i] = r.ingestFailure(err)
+			results[i] = r.ingestFailure(ctx, err)
 			continue
 		}
 		results[i].Changed = cmds[k].Changed()
@@ -74,8 +74,8 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	return &graph.IngestPayload{Results: results}, nil
 }
 
-func (r *Resolver) ingestFailure(err error) graph.IngestResult {
-	shown := present(r.Log, err)
+func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestResult {
+	shown := present(r.Log, services.RequestID(ctx), err)
 	code, _ := shown.Extensions["code"].(string)
 	return graph.IngestResult{Error: &graph.IngestError{Code: services.Code(code), Message: shown.Message}}
 }

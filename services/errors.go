@@ -1,8 +1,12 @@
 package services
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -28,13 +32,75 @@ const (
 // Codes lists every code.
 var Codes = []Code{Invalid, Unauthenticated, Forbidden, NotFound, Conflict, RateLimited, Unavailable, Internal, PersistedQueryNotFound, PersistedQueryNotSupported}
 
-// Error is an error for people: Message names the field, the value and the limit. The cause, if there is one, is for the log
-// alone.
+// Error is an error for people: Message names the field, the value and the limit. The fields beside it are for programs. The
+// cause, if there is one, is for the log alone.
 type Error struct {
 	Code       Code
 	Message    string
+	Argument   string        // the argument, header or part of the request at fault; "": it begins the message, or there is none
+	Reason     string        // what is wrong, as one word; "" has no word
+	Limit      int           // the limit that is passed; 0: there is none
 	RetryAfter time.Duration // when to retry, with RATE_LIMITED and UNAVAILABLE; 0: unknown
 	Cause      error
+}
+
+// Extensions is what a program reads of the error, the same on every transport: code, argument, reason, limit, retryAfterMs;
+// the last four only where there is something to say.
+func (e *Error) Extensions() map[string]any {
+	shown := map[string]any{"code": string(e.Code)}
+	if argument := cmp.Or(e.Argument, argumentOf(e.Message)); argument != "" {
+		shown["argument"] = argument
+	}
+	if e.Limit != 0 {
+		shown["limit"] = e.Limit
+	}
+	if reason := e.reason(); reason != "" {
+		shown["reason"] = reason
+	}
+	if e.RetryAfter > 0 {
+		shown["retryAfterMs"] = e.RetryAfter.Milliseconds()
+	}
+	return shown
+}
+
+// The reasons that several errors have.
+const (
+	ReasonLimit   = "LIMIT"   // more than the limit was sent, or is held
+	ReasonExpired = "EXPIRED" // the token's time is over: get a new one
+)
+
+func (e *Error) reason() string {
+	if e.Reason == "" && e.Limit != 0 {
+		return ReasonLimit
+	}
+	return e.Reason
+}
+
+var (
+	argumentForm = regexp.MustCompile(`^\$?[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_]+|\[\d+\])*`)
+	limitForm    = regexp.MustCompile(`(?:\bup to|\bat most|\b\d+ to) (\d+)\b`)
+)
+
+// argumentOf is the argument that a message begins with: "body: is missing" is about body.
+func argumentOf(message string) string {
+	name := argumentForm.FindString(message)
+	if name == "" || !strings.HasPrefix(message[len(name):], ": ") {
+		return ""
+	}
+	return name
+}
+
+// limitOf is the limit that a message says: "up to 5 are allowed", "at most 5", "1 to 5".
+func limitOf(message string) int {
+	found := limitForm.FindStringSubmatch(message)
+	if found == nil {
+		return 0
+	}
+	limit, err := strconv.Atoi(found[1])
+	if err != nil {
+		return 0
+	}
+	return limit
 }
 
 // Error returns the message, followed by the cause for the log.
@@ -48,14 +114,28 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errorf makes an error with a code and a message for people. It takes no %w: see Wrapf.
+// Errorf makes an error with a code and a message for people. It takes no %w: see Wrapf. A message that begins with an
+// argument and a colon is about that argument; a format with a limit says "up to N", "at most N" or "1 to N": programs are
+// told both, as argument and limit.
 func Errorf(code Code, format string, args ...any) error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	return newError(code, nil, format, args)
+}
+
+// newError takes the limit out of the message where the format speaks of one: values in it do not.
+func newError(code Code, cause error, format string, args []any) *Error {
+	made := &Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
+	for _, form := range []string{"up to %", "at most %", " to %"} {
+		if strings.Contains(format, form) {
+			made.Limit = limitOf(made.Message)
+			break
+		}
+	}
+	return made
 }
 
 // Wrapf makes an error with a code and a message for people from a cause that only the log shows.
 func Wrapf(code Code, cause error, format string, args ...any) error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
+	return newError(code, cause, format, args)
 }
 
 // CodeOf is the code of an error: that of the Error within it, INTERNAL for any other, "" for nil.

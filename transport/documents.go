@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -92,7 +93,9 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	}
 	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, d.tokens)
 	if err != nil {
-		if fault, ok := errors.AsType[*gqlerror.Error](err); ok {
+		if fault, ok := errors.AsType[*gqlerror.Error](err); ok && strings.HasPrefix(fault.Message, "exceeded token limit") {
+			return nil, asList(services.Errorf(services.Invalid, "query: up to %d tokens are allowed", d.tokens))
+		} else if ok {
 			return nil, gqlerror.List{fault}
 		}
 		return nil, asList(services.Wrapf(services.Invalid, err, "query: cannot be parsed"))

@@ -9,12 +9,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/gorilla/websocket"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 	"go.uber.org/goleak"
 
 	"tidings/services"
@@ -98,7 +101,7 @@ func newWorld(t *testing.T, change func(*SocketConfig)) *world {
 	}
 	w := &world{T: t, schema: schema, sockets: NewSockets(cfg), identity: cfg.Identity, listener: newPipeListener()}
 	w.server = &http.Server{
-		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, Recover: quietRecover, Log: quiet, PersistedBytes: 1 << 20}),
+		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, ErrorPresenter: presentCodes, Recover: quietRecover, Log: quiet, PersistedBytes: 1 << 20}),
 		ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError),
 	}
 	go w.server.Serve(w.listener)
@@ -106,6 +109,15 @@ func newWorld(t *testing.T, change func(*SocketConfig)) *world {
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// presentCodes stands for the program's table of errors.
+func presentCodes(ctx context.Context, err error) *gqlerror.Error {
+	shown := graphql.DefaultErrorPresenter(ctx, err)
+	if known, ok := errors.AsType[*services.Error](err); ok {
+		shown.Extensions = known.Extensions()
+	}
+	return shown
+}
 
 func quietRecover(context.Context, any) error {
 	return services.Errorf(services.Internal, "an error on our side")
@@ -129,6 +141,7 @@ func (w *world) shut() {
 type client struct {
 	*testing.T
 	conn     *websocket.Conn
+	raw      bool // the ids of requests are left in what is received
 	received chan string
 	closed   chan *websocket.CloseError // one value, when the connection has ended
 }
@@ -182,6 +195,9 @@ func (c *client) read() {
 			c.closed <- closing
 			c.conn.Close()
 			return
+		}
+		if !c.raw {
+			text = []byte(withoutIDs(string(text)))
 		}
 		c.received <- string(text)
 	}
@@ -266,6 +282,11 @@ func (c *client) expectClose(code int) *websocket.CloseError {
 	}
 	return nil
 }
+
+var requestIDs = regexp.MustCompile(`,?"requestId":"[A-Z2-7]{26}"`)
+
+// withoutIDs is a text without the ids of requests that the server made.
+func withoutIDs(text string) string { return requestIDs.ReplaceAllString(text, "") }
 
 // fixedClock is a clock that stands until it is moved.
 type fixedClock struct {

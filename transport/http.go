@@ -45,7 +45,8 @@ type queries struct {
 func (q *queries) Supports(*http.Request) bool { return true }
 
 // Do answers one request.
-func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	w := newRequest(writer, r)
 	q.origins.grant(w, r)
 	if status, err := q.refuses(r); err != nil {
 		if status == http.StatusMethodNotAllowed {
@@ -69,7 +70,7 @@ func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 		writeFault(w, http.StatusNotAcceptable, services.Errorf(services.Invalid, "Accept: only %s and %s can be sent", typeJSON, typeResponse))
 		return
 	}
-	who, err := q.identify(r)
+	who, err := q.identify(w, r)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
@@ -106,7 +107,7 @@ func (q *queries) refuses(r *http.Request) (status int, err error) {
 	case !q.takes(r.Method):
 		return http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: only %s are allowed", q.methods())
 	case !q.origins.allows(r):
-		return http.StatusForbidden, services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server")
+		return http.StatusForbidden, foreignPage(r)
 	}
 	return 0, nil
 }
@@ -137,8 +138,8 @@ type caller struct {
 }
 
 // identify finds the viewer where there is a token.
-func (q *queries) identify(r *http.Request) (caller, error) {
-	who := caller{ctx: r.Context(), limit: q.cfg.BodyLimit}
+func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
+	who := caller{ctx: services.WithRequest(r.Context(), w), limit: q.cfg.BodyLimit}
 	token, err := bearer(r.Header)
 	if err != nil || token == "" {
 		return who, err
@@ -234,15 +235,15 @@ func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	if charset := details["charset"]; err != nil || media != typeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		// Of all that a foreign page can send without asking first, nothing is JSON: so this is also what
 		// keeps forged requests out.
-		return nil, &httpError{http.StatusUnsupportedMediaType, "Content-Type: only application/json in UTF-8 is allowed"}
+		return nil, &httpError{http.StatusUnsupportedMediaType, "Content-Type: only application/json in UTF-8 is allowed", 0}
 	}
 	var body bytes.Buffer
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
-			return nil, &httpError{http.StatusRequestEntityTooLarge, "body: up to " + strconv.FormatInt(limit, 10) + " bytes are allowed"}
+			return nil, &httpError{http.StatusRequestEntityTooLarge, "body: up to " + strconv.FormatInt(limit, 10) + " bytes are allowed", int(limit)}
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, &httpError{http.StatusRequestTimeout, "body: did not arrive in time"}
+			return nil, &httpError{http.StatusRequestTimeout, "body: did not arrive in time", 0}
 		}
 		return nil, services.Wrapf(services.Invalid, err, "body: broke off")
 	}
@@ -255,7 +256,7 @@ func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 // readURL reads a GET.
 func readURL(address *url.URL, limit int64) (*params, error) {
 	if int64(len(address.RawQuery)) > limit {
-		return nil, &httpError{http.StatusRequestURITooLong, "URL: a query part of up to " + strconv.FormatInt(limit, 10) + " bytes is allowed"}
+		return nil, &httpError{http.StatusRequestURITooLong, "URL: a query part of up to " + strconv.FormatInt(limit, 10) + " bytes is allowed", int(limit)}
 	}
 	values, err := url.ParseQuery(address.RawQuery)
 	if err != nil {
@@ -296,7 +297,7 @@ func parseParams(text []byte, what string, limit int64) (*params, error) {
 		return nil, services.Errorf(services.Invalid, "%s: not a JSON object", what)
 	}
 	if int64(len(text)-len(parts.Variables)) > limit {
-		return nil, &httpError{http.StatusRequestEntityTooLarge, what + ": without its variables up to " + strconv.FormatInt(limit, 10) + " bytes are allowed"}
+		return nil, &httpError{http.StatusRequestEntityTooLarge, what + ": without its variables up to " + strconv.FormatInt(limit, 10) + " bytes are allowed", int(limit)}
 	}
 	request := &params{}
 	for _, part := range []struct {

@@ -192,7 +192,11 @@ func tokenError(err error) error {
 		{jwt.ErrTokenInvalidIssuer, "comes from another issuer"},
 	} {
 		if errors.Is(err, reason.is) {
-			return services.Wrapf(services.Unauthenticated, err, "token: %s", reason.text)
+			refused := &services.Error{Code: services.Unauthenticated, Message: "token: " + reason.text, Cause: err}
+			if reason.is == jwt.ErrTokenExpired {
+				refused.Reason = services.ReasonExpired
+			}
+			return refused
 		}
 	}
 	return services.Wrapf(services.Unauthenticated, err, "token: cannot be verified")

@@ -49,7 +49,7 @@ func TestRateLimitedRequestIsNotExecuted(t *testing.T) {
 	for name, refused := range map[string]*atomic.Bool{"address": &limits.address, "operation": &limits.operation} {
 		refused.Store(true)
 		got := post(t, handler, `mutation { set(text: "never") }`)
-		want := `{"errors":[{"message":"WRITES: too many","extensions":{"code":"RATE_LIMITED","retryAfterMs":1500}}]}`
+		want := `{"errors":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`
 		if got.status != http.StatusTooManyRequests || got.body != want || got.header.Get("Retry-After") != "2" {
 			t.Errorf("%s: %d, Retry-After %q, %s: want 429, 2, %s", name, got.status, got.header.Get("Retry-After"), got.body, want)
 		}
@@ -63,11 +63,11 @@ func TestRateLimitedOperationLeavesTheSocketOpen(t *testing.T) {
 		c := w.open("alice")
 		limits.operation.Store(true)
 		c.subscribe("1", "subscription { ticks }")
-		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
+		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
 		limits.operation.Store(false)
 		limits.address.Store(true)
 		c.subscribe("1", "{ hello }")
-		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
+		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
 		limits.address.Store(false)
 		c.subscribe("1", "{ hello }")
 		if got := c.next(); got != `{"type":"next","id":"1","payload":{"data":{"hello":"world"}}}` {

@@ -25,8 +25,9 @@ const (
 
 // operation is one subscription, query or mutation of a peer.
 type operation struct {
-	peer   *peer
-	id     string
+	peer *peer
+	id   string
+	requestID
 	ctx    context.Context
 	cancel context.CancelFunc
 	next   graphql.ResponseHandler
@@ -43,7 +44,7 @@ type operation struct {
 
 func newOperation(p *peer, id string) *operation {
 	one := &operation{peer: p, id: id}
-	one.ctx, one.cancel = context.WithCancel(p.ctx)
+	one.ctx, one.cancel = context.WithCancel(services.WithRequest(p.ctx, one))
 	one.state.Store(stateRunning)
 	return one
 }
@@ -170,7 +171,7 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 			o.release() // it was stopped before it held anything
 		}
 	}
-	o.ctx = sockets.cfg.Wake(context.WithValue(o.ctx, operationKey{}, o), o.wake)
+	o.ctx = sockets.cfg.Wake(o.ctx, o.wake)
 	switch {
 	case !o.dispatch(use):
 	case !o.source.IsValid(): // refused, by an error that next will give
@@ -257,7 +258,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	*frame = (*frame)[:0]
 	defer func() {
 		if fault := recover(); fault != nil {
-			*frame, last = o.peer.line.failed((*frame)[:0], o.id, o.presented(fault)), true
+			*frame, last = o.peer.line.failed((*frame)[:0], o.id, o.named(o.presented(fault))), true
 		}
 	}()
 	timeout := o.peer.sockets.cfg.OperationTimeout
@@ -274,16 +275,16 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	switch {
 	case o.ctx.Err() != nil: // late, or ended by the client: then nobody hears this
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
-		*frame = o.peer.line.failed(*frame, o.id, asList(err))
+		*frame = o.peer.line.failed(*frame, o.id, o.named(asList(err)))
 		return true
 	case response == nil:
 		*frame = o.peer.line.complete(*frame, o.id)
 		return true
 	case isRequestError(response):
-		*frame = o.peer.line.failed(*frame, o.id, response.Errors)
+		*frame = o.peer.line.failed(*frame, o.id, o.named(response.Errors))
 		return true
 	default:
-		*frame = o.peer.line.next(*frame, o.id, response)
+		*frame = o.peer.line.next(*frame, o.id, o.shown(response))
 		return false
 	}
 }
@@ -294,18 +295,33 @@ func (o *operation) deliver(response *graphql.Response) bool {
 		o.fail(response.Errors)
 		return false
 	}
-	if o.ctx.Err() != nil || o.peer.line.send(o.peer.line.next(nil, o.id, response)) != nil {
+	if o.ctx.Err() != nil || o.peer.line.send(o.peer.line.next(nil, o.id, o.shown(response))) != nil {
 		return false
 	}
 	o.peer.sockets.events.Add(1)
 	return true
 }
 
+// named are errors with the id of the operation.
+func (o *operation) named(list gqlerror.List) gqlerror.List { return named(list, o.RequestID()) }
+
+// shown is a response whose errors have the id of the operation.
+func (o *operation) shown(response *graphql.Response) *graphql.Response {
+	if len(response.Errors) == 0 {
+		return response
+	}
+	copied := *response
+	copied.Errors = o.named(response.Errors)
+	return &copied
+}
+
 // complete ends the operation well.
 func (o *operation) complete() { o.finish(o.peer.line.complete(nil, o.id)) }
 
 // fail ends the operation with errors.
-func (o *operation) fail(errors gqlerror.List) { o.finish(o.peer.line.failed(nil, o.id, errors)) }
+func (o *operation) fail(errors gqlerror.List) {
+	o.finish(o.peer.line.failed(nil, o.id, o.named(errors)))
+}
 
 func (o *operation) failWith(err error) { o.fail(asList(err)) }
 

@@ -22,6 +22,7 @@ import (
 type httpError struct {
 	status  int
 	message string
+	limit   int // 0: it is about none
 }
 
 func (e *httpError) Error() string { return e.message }
@@ -53,17 +54,17 @@ func statusOf(err error) int {
 
 // faultError is an error of ours in GraphQL's form. It keeps the cause for the log and shows the message alone.
 func faultError(err error) *gqlerror.Error {
-	code, message := services.CodeOf(err), err.Error()
-	if own, ok := errors.AsType[*httpError](err); ok {
-		code, message = services.Invalid, own.message
-	} else if known, ok := errors.AsType[*services.Error](err); ok && known.Cause != nil {
-		message = known.Message
+	known, ok := errors.AsType[*services.Error](err)
+	if own, isOwn := errors.AsType[*httpError](err); isOwn {
+		known = &services.Error{Code: services.Invalid, Message: own.message, Limit: own.limit}
+	} else if !ok {
+		known = &services.Error{Code: services.Internal, Message: err.Error()}
 	}
-	shown := &gqlerror.Error{Err: err, Message: message, Extensions: map[string]any{"code": string(code)}}
-	if wait := retryAfter(err); wait > 0 {
-		shown.Extensions["retryAfterMs"] = wait.Milliseconds()
+	message := known.Message
+	if ok && known.Cause == nil {
+		message = err.Error() // what wraps it belongs to the message
 	}
-	return shown
+	return &gqlerror.Error{Err: err, Message: message, Extensions: known.Extensions()}
 }
 
 // retryAfter is how long a client is asked to wait; 0 says nothing.
@@ -89,8 +90,9 @@ func withCodes(list gqlerror.List) gqlerror.List {
 			if copied.Extensions == nil {
 				copied.Extensions = map[string]any{}
 			}
-			copied.Extensions["code"] = string(services.Invalid)
-			copied.Err = &services.Error{Code: services.Invalid, Message: variable(fault) + fault.Message}
+			known := &services.Error{Code: services.Invalid, Message: variable(fault) + fault.Message, Reason: fault.Rule}
+			maps.Copy(copied.Extensions, known.Extensions())
+			copied.Err = known
 		}
 		coded[i] = &copied
 	}
@@ -114,7 +116,7 @@ func writeFault(w http.ResponseWriter, status int, err error) {
 	if wait := retryAfter(err); wait > 0 { // a header in whole seconds, rounded up
 		w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 	}
-	write(w, status, typeJSON, appendResponse(nil, &graphql.Response{Errors: asList(err)}))
+	write(w, status, typeJSON, appendResponse(nil, stamped(w, &graphql.Response{Errors: asList(err)})))
 }
 
 // writeResponse answers a request that was understood. What is wrong with the operation itself is told with
@@ -124,7 +126,7 @@ func writeResponse(w http.ResponseWriter, accepted string, response *graphql.Res
 	if accepted == typeResponse && isRequestError(response) {
 		status = http.StatusBadRequest
 	}
-	write(w, status, accepted, appendResponse(nil, response))
+	write(w, status, accepted, appendResponse(nil, stamped(w, response)))
 }
 
 // bounded is the response, or the error that takes the place of one that is too long. Nothing of that one is sent.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
 )
 
 // shared lets all subscriptions with the same document and no variables use one operation context of gqlgen,
@@ -56,9 +58,6 @@ func (s *shared) release(use *graphql.OperationContext) {
 	}
 }
 
-// operationKey finds the operation in the context that its resolver gets.
-type operationKey struct{}
-
 // tapChannels has the operation tap the channel that the resolver of its first field gives. The result of every
 // later field passes by too, so it looks at the kind of the result before it looks for anything else.
 func tapChannels(parsed *graphql.OperationContext) {
@@ -68,7 +67,7 @@ func tapChannels(parsed *graphql.OperationContext) {
 		if result == nil || err != nil || reflect.TypeOf(result).Kind() != reflect.Chan {
 			return result, err
 		}
-		if one, ok := ctx.Value(operationKey{}).(*operation); ok {
+		if one, ok := services.RequestFrom(ctx).(*operation); ok {
 			result = one.tap(result)
 		}
 		return result, nil

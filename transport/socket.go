@@ -203,7 +203,7 @@ func (s *socket) subscribe(read message) {
 		s.close(closeDuplicate, "subscribe: the id is in use")
 	case hurdleFull:
 		one.cancel()
-		_ = s.send(appendError(nil, read.id, asList(s.tooMany())))
+		_ = s.send(appendError(nil, read.id, one.named(asList(s.tooMany()))))
 	case hurdleClosing:
 		one.cancel()
 	}

@@ -127,7 +127,7 @@ type SocketStats struct {
 func NewSockets(cfg SocketConfig) *Sockets {
 	cfg = cfg.withDefaults()
 	sockets := &Sockets{
-		cfg: cfg, waking: make(map[string]bool), origins: newOrigins(cfg.Origins), addresses: addresses{cfg.Proxies},
+		cfg: cfg, waking: make(map[string]bool), origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies},
 		perUser: occupancy{limit: cfg.PerUser}, perAddress: occupancy{limit: cfg.PerAddress},
 		open: make(map[*peer]struct{}), reserved: make(map[string]*stream), base: context.Background(), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))},
 		upgrader: websocket.Upgrader{
@@ -157,10 +157,11 @@ func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Up
 // Do upgrades the connection and returns, so that all the memory of the HTTP request is freed; the socket
 // lives on by itself. An upgrade is refused with 403 for a page of another site, 429 for an address that has or asks too
 // much, and 503 while draining and until the server is ready.
-func (s *Sockets) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	w := newRequest(writer, r)
 	if !s.origins.allows(r) {
 		s.refused.Add(1)
-		writeFault(w, http.StatusForbidden, services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server"))
+		writeFault(w, http.StatusForbidden, foreignPage(r))
 		return
 	}
 	if closed := s.closed(); closed != "" {

@@ -178,7 +178,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	parsed, price, faults := createOperation(graphql.StartOperationTrace(one.ctx), exec, q.documents, request)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(one.ctx, parsed), withCodes(faults))
-		write(w, http.StatusBadRequest, typeJSON, appendResponse(nil, response))
+		write(w, http.StatusBadRequest, typeJSON, appendResponse(nil, stamped(w, response)))
 		return
 	}
 	if parsed.Operation.Operation == ast.Mutation && r.Method == http.MethodGet {
@@ -217,6 +217,6 @@ func operationID(id string) (string, error) {
 // writeEvents answers an operation that is no subscription as an event stream that ends at once.
 func writeEvents(w http.ResponseWriter, response *graphql.Response) {
 	var one stream
-	body := one.complete(one.next(nil, "", response), "")
+	body := one.complete(one.next(nil, "", stamped(w, response)), "")
 	write(w, http.StatusOK, typeEvents, body)
 }

@@ -40,7 +40,8 @@ type Config struct {
 
 	// Introspection answers questions about the schema and lets errors make suggestions. Default off.
 	Introspection bool
-	// Origins are the exact origins (https://app.example.com) that may call from a browser, besides our own.
+	// Origins are the exact origins (https://app.example.com) that may call from a browser, besides our own and, in
+	// development mode, those of this machine.
 	Origins []string
 
 	// Limits bounds what clients may ask for; nil bounds nothing.
@@ -116,7 +117,7 @@ func Handler(cfg Config) http.Handler {
 		cfg.Sockets.documents = documents
 		server.AddTransport(cfg.Sockets)
 	}
-	server.AddTransport(&queries{cfg: cfg, documents: documents, origins: newOrigins(cfg.Origins), addresses: addresses{cfg.Proxies}, sockets: cfg.Sockets})
+	server.AddTransport(&queries{cfg: cfg, documents: documents, origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies}, sockets: cfg.Sockets})
 	return server
 }
 

@@ -30,7 +30,7 @@ type Config struct {
 	JWKS         string   `placeholder:"FILE|URL" secret:"url" help:"a JSON Web Key Set, as a file or an http(s) address"`
 	JWTAudience  string   `placeholder:"TEXT" help:"the aud that a token must carry; empty: not looked at"`
 	JWTIssuer    string   `placeholder:"TEXT" help:"the iss that a token must carry; empty: not looked at"`
-	Origins      []string `placeholder:"LIST" help:"other origins whose pages may call, exact and separated by commas: https://app.example.com; empty: only our own"`
+	Origins      []string `placeholder:"LIST" help:"other origins whose pages may call, exact and separated by commas: https://app.example.com; empty: only our own, and in development mode every page of this machine"`
 
 	Introspection string     `group:"Schema and log:" default:"development" placeholder:"MODE" oneof:"development always never" help:"when the schema may be asked for: development (that is, without a key for tokens), always or never"`
 	LogLevel      slog.Level `default:"info" placeholder:"LEVEL" help:"the least that is logged: debug, info, warn or error"`

@@ -198,7 +198,7 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 		}
 		l.refused.Add(1)
 		wait = (wait + time.Millisecond - 1).Truncate(time.Millisecond) // rounded up, so that the wait is long enough
-		return &services.Error{Code: services.RateLimited, RetryAfter: wait, Message: fmt.Sprintf(
+		return &services.Error{Code: services.RateLimited, Reason: string(short), Limit: l.cfg.Limits[short], RetryAfter: wait, Message: fmt.Sprintf(
 			"%s: up to %d a minute are allowed, try again in %s", short, l.cfg.Limits[short], waitText(wait))}
 	}
 	for _, t := range taken {

@@ -1,0 +1,33 @@
+package services
+
+import (
+	"context"
+	"crypto/rand"
+)
+
+// Request is one request, or one operation on a socket or an event stream. It has an id, which its errors and the log name.
+type Request interface {
+	// RequestID is the same at every call, by any goroutine.
+	RequestID() string
+}
+
+type requestKey struct{}
+
+// WithRequest puts a request into a context.
+func WithRequest(ctx context.Context, request Request) context.Context {
+	return context.WithValue(ctx, requestKey{}, request)
+}
+
+// RequestFrom returns the request of a context; nil without one.
+func RequestFrom(ctx context.Context) Request {
+	request, _ := ctx.Value(requestKey{}).(Request)
+	return request
+}
+
+// RequestID returns the id of the context's request. Without one it makes an id, so that an error always has one.
+func RequestID(ctx context.Context) string {
+	if request := RequestFrom(ctx); request != nil {
+		return request.RequestID()
+	}
+	return rand.Text()
+}

@@ -1,0 +1,150 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/google/go-cmp/cmp"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tidings/services"
+)
+
+// everyCode is an error of each code, with what a program is told of it beside the code.
+func everyCode() map[string]struct {
+	err  error
+	want map[string]any
+} {
+	type one = struct {
+		err  error
+		want map[string]any
+	}
+	cases := map[string]one{
+		"limit":   {services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", 100, 207), map[string]any{"code": "INVALID", "argument": "ids", "limit": 100.0, "reason": "LIMIT"}},
+		"nested":  {services.Errorf(services.Conflict, "input.events[3].key: is taken"), map[string]any{"code": "CONFLICT", "argument": "input.events[3].key"}},
+		"expired": {&services.Error{Code: services.Unauthenticated, Message: "token: has expired", Reason: services.ReasonExpired}, map[string]any{"code": "UNAUTHENTICATED", "argument": "token", "reason": "EXPIRED"}},
+		"rate": {&services.Error{Code: services.RateLimited, Message: "WRITES: up to 600 a minute are allowed", Reason: "WRITES", Limit: 600, RetryAfter: 1500 * time.Millisecond},
+			map[string]any{"code": "RATE_LIMITED", "argument": "WRITES", "reason": "WRITES", "limit": 600.0, "retryAfterMs": 1500.0}},
+	}
+	for _, code := range services.Codes {
+		cases[string(code)] = one{services.Errorf(code, "it is so"), map[string]any{"code": string(code)}}
+	}
+	return cases
+}
+
+func recordedFault(err error) *httptest.ResponseRecorder {
+	recorder := httptest.NewRecorder()
+	writeFault(recorder, statusOf(err), err)
+	return recorder
+}
+
+// Every code has the same extensions on HTTP, WebSocket and event stream, before anything runs and in a field.
+func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
+	for name, test := range everyCode() {
+		inWorld(t, nil, func(w *world) {
+			w.schema.hub.refuse = test.err
+			check := func(where, text, id string) {
+				t.Helper()
+				var shown struct {
+					Errors  []struct{ Extensions map[string]any }
+					Payload []struct{ Extensions map[string]any }
+				}
+				if err := json.Unmarshal([]byte(text), &shown); err != nil || len(shown.Errors)+len(shown.Payload) != 1 {
+					t.Fatalf("%s, %s: %s", name, where, text)
+				}
+				got := append(shown.Errors, shown.Payload...)[0].Extensions
+				if had, _ := got["requestId"].(string); had == "" || id != "" && had != id {
+					t.Errorf("%s, %s: the requestId is %q, want %q", name, where, had, id)
+				}
+				delete(got, "requestId")
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("%s, %s (-want +got):\n%s", name, where, diff)
+				}
+			}
+			socket := w.connect()
+			socket.raw = true
+			socket.send(`{"type":"connection_init"}`)
+			socket.expect(ack)
+			for _, field := range []string{"ticks", "plain"} {
+				socket.subscribe(field, "subscription { "+field+" }")
+				check("socket, "+field, socket.next(), "")
+				query := `{"query":"subscription { ` + field + ` }"}`
+				_, text := w.status(http.MethodPost, "", query, "Accept", typeEvents)
+				_, text, _ = strings.Cut(text, "data: ")
+				check("event stream, "+field, strings.SplitN(text, "\n", 2)[0], "")
+			}
+			response := w.http(http.MethodPost, "", `{"query":"{ hello }"}`, "X-Request-Id", "host-7", "Authorization", "Bearer nonsense")
+			defer response.Body.Close()
+			if response.Header.Get("X-Request-Id") != "host-7" {
+				t.Errorf("the header names %q", response.Header.Get("X-Request-Id"))
+			}
+			recorded := recordedFault(test.err)
+			check("HTTP", recorded.Body.String(), recorded.Header().Get("X-Request-Id"))
+		})
+	}
+}
+
+// An error of the language says which rule it breaks, and where in a variable.
+func TestErrorsOfTheLanguageHaveAReason(t *testing.T) {
+	handler := newHTTP(t, nil)
+	for query, want := range map[string][2]string{
+		`{"query":"{ nothing }"}`: {"", "FieldsOnCorrectType"},
+		`{"query":"query($t:String!){ echo(text:$t) }","variables":{"t":5}}`: {"$t", ""},
+		`{"query":"{ hello ` + strings.Repeat("a", 300) + `:hello }"}`:       {"query", "LIMIT"},
+		`{"query":"{ ` + strings.Repeat("hello ", 1200) + `}"}`:              {"query", "LIMIT"},
+		`{"extensions":{"persistedQuery":{}}}`:                               {"extensions.persistedQuery", ""},
+	} {
+		got := ask(t, handler, http.MethodPost, "/graphql", query)
+		var shown struct {
+			Errors []struct {
+				Extensions struct{ Argument, Reason string }
+			}
+		}
+		if err := json.Unmarshal([]byte(got.body), &shown); err != nil || len(shown.Errors) == 0 {
+			t.Fatal(got.body)
+		}
+		if e := shown.Errors[0].Extensions; e.Argument != want[0] || want[1] != "" && e.Reason != want[1] {
+			t.Errorf("%.60s: %+v, want %v: %s", query, e, want, got.body)
+		}
+	}
+}
+
+// The id of a request is in its answer, in the header and with the presenter, who logs it; it is the client's where that is a
+// good name, and nobody else's.
+func TestRequestIDs(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	handler := newHTTP(t, func(cfg *Config) {
+		cfg.ErrorPresenter = func(ctx context.Context, err error) *gqlerror.Error {
+			logger.Error("seen", "requestId", services.RequestID(ctx))
+			return graphql.DefaultErrorPresenter(ctx, err)
+		}
+	})
+	seen := map[string]bool{}
+	for _, given := range []string{"", "host-1", strings.Repeat("a", 65), "a b\n"} {
+		log.Reset()
+		got := post(t, handler, "{ hello fails }", "X-Request-Id", given)
+		id := got.header.Get("X-Request-Id")
+		if want := given == "host-1"; (id == given) != want || id == "" {
+			t.Errorf("%q: the header says %q", given, id)
+		}
+		if !strings.Contains(log.String(), "requestId="+id) {
+			t.Errorf("%q: the log says %s", given, log.String())
+		}
+		if seen[id] {
+			t.Errorf("%q twice", id)
+		}
+		seen[id] = true
+	}
+	if got := post(t, handler, "{ hello }"); got.header.Get("X-Request-Id") != "" {
+		t.Errorf("an answer without an error names %q", got.header.Get("X-Request-Id"))
+	}
+}

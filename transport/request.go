@@ -1,0 +1,82 @@
+package transport
+
+import (
+	"crypto/rand"
+	"maps"
+	"net/http"
+	"sync"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tidings/services"
+)
+
+const requestHeader = "X-Request-Id"
+
+// requestID is made when something needs it: most requests have no error.
+type requestID struct {
+	once sync.Once
+	id   string
+}
+
+// RequestID is the id.
+func (r *requestID) RequestID() string {
+	r.once.Do(func() {
+		if r.id == "" {
+			r.id = rand.Text()
+		}
+	})
+	return r.id
+}
+
+// httpRequest is one HTTP request as its answer is written: the response writer, and the id that the answer's errors have.
+type httpRequest struct {
+	http.ResponseWriter
+	requestID
+}
+
+// newRequest begins a request. A client, or a proxy, may name it: one that does finds the name in the answer.
+func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
+	one := &httpRequest{ResponseWriter: w}
+	if given := r.Header.Get(requestHeader); given != "" && services.CheckUserKey(given) == nil { // the letters of a user key
+		one.id = given
+		w.Header().Set(requestHeader, given)
+	}
+	return one
+}
+
+// Unwrap is for http.ResponseController.
+func (r *httpRequest) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// stamped is a response whose errors name the request that w answers, as the answer's header does.
+func stamped(w http.ResponseWriter, response *graphql.Response) *graphql.Response {
+	if len(response.Errors) == 0 {
+		return response
+	}
+	var id string
+	if known, ok := w.(services.Request); ok {
+		id = known.RequestID()
+	} else {
+		id = rand.Text()
+	}
+	w.Header().Set(requestHeader, id)
+	copied := *response
+	copied.Errors = named(response.Errors, id)
+	return &copied
+}
+
+// named are the errors with the id of their request.
+func named(list gqlerror.List, id string) gqlerror.List {
+	shown := make(gqlerror.List, len(list)) // others may hold the list, and its errors
+	for i, fault := range list {
+		copied := *fault
+		copied.Extensions = maps.Clone(fault.Extensions)
+		if copied.Extensions == nil {
+			copied.Extensions = map[string]any{}
+		}
+		copied.Extensions["requestId"] = id
+		shown[i] = &copied
+	}
+	return shown
+}
