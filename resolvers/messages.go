@@ -6,7 +6,6 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/notify"
 )
 
 func graphSiteMessage(m services.SiteMessage) graph.SiteMessage {
@@ -66,7 +65,7 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 	if err != nil {
 		return nil, err
 	}
-	result := &graph.SiteMessageConnection{Edges: make([]graph.SiteMessageEdge, len(page.Messages)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}, ReadToken: notify.Token(page.Gen)}
+	result := &graph.SiteMessageConnection{Edges: make([]graph.SiteMessageEdge, len(page.Messages)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}, ReadToken: services.ReadToken(page.Gen)}
 	for i, message := range page.Messages {
 		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.Number, uint64(message.ID)), Node: graphSiteMessage(message)}
 	}

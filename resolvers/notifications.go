@@ -123,7 +123,7 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 		return nil, err
 	}
 	result := &graph.NotificationConnection{
-		Edges: make([]graph.NotificationEdge, len(shown)), ReadToken: notify.Token(page.Gen), PageInfo: graph.PageInfo{HasNextPage: page.More},
+		Edges: make([]graph.NotificationEdge, len(shown)), ReadToken: services.ReadToken(page.Gen), PageInfo: graph.PageInfo{HasNextPage: page.More},
 	}
 	for i, node := range shown {
 		cursor := notificationPositionText(viewer.Number, page.Notifications[i].Position())

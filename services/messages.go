@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// MessagesCounted bounds the count of one type's unread site messages: a delivery to many users who have thousands each must
-// not read them all. With more unread messages the count is this number, AT_LEAST.
-const MessagesCounted = 1000
-
 // SiteMessage is a message from the host application to users, as one recipient has it.
 type SiteMessage struct {
 	ID        PostID // also its position: greater is newer

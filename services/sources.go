@@ -175,6 +175,10 @@ type Dot struct {
 	Lit  bool
 }
 
+// MessagesCounted bounds the count of one type's unread site messages: a delivery to many users who have thousands each must
+// not read them all. With more unread messages the count is this number, AT_LEAST.
+const MessagesCounted = 1000
+
 // MessageTypeState is the absolute count of one type of site messages, as the facts had it at a version.
 type MessageTypeState struct {
 	Type    string

@@ -209,7 +209,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 			one.seen = !one.seen
 			m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
 				if one.seen {
-					_, err = tx.MarkSiteMessagesRead(ctx, m.reader, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{one.post}})
+					_, err = tx.MarkSiteMessagesRead(ctx, m.reader, store.MessageMark{Gen: services.AnyGen, IDs: []services.PostID{one.post}})
 				} else {
 					_, err = tx.MarkSiteMessagesUnread(ctx, m.reader, []services.PostID{one.post})
 				}

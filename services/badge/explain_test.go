@@ -87,7 +87,7 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 		}
 		n.Quiet(n.World.Fanout)
 		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, err := tx.MarkSiteMessagesRead(ctx, user, store.MessageMark{Gen: store.AnyGen, IDs: ids[1:2]})
+			_, err := tx.MarkSiteMessagesRead(ctx, user, store.MessageMark{Gen: services.AnyGen, IDs: ids[1:2]})
 			return err
 		})
 		n.Must(n.World.Fanout.Rebuild(t.Context(), user))

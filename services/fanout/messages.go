@@ -74,11 +74,11 @@ func (f *Fanout) deliver(ctx context.Context, job jobs.Job) error {
 
 // ProjectMessageStates projects counts of site messages into their users' documents.
 func (f *Fanout) ProjectMessageStates(ctx context.Context, states []store.MessageState) error {
-	var registers gather
+	var registers Fields
 	for _, state := range states {
-		registers.add(state.User, f.messagesRegister(state))
+		registers.Add(state.User, f.messagesRegister(state))
 	}
-	return f.put(ctx, registers.all)
+	return f.Put(ctx, registers.All)
 }
 
 func (f *Fanout) projectMessages(ctx context.Context, user services.UserID) error {

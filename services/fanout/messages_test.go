@@ -199,7 +199,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 		},
 		"read": func(t *rapid.T) {
 			if user, ids := m.someone(t); len(ids) > 0 {
-				m.markRead(t, user, store.MessageMark{Gen: store.AnyGen, IDs: ids})
+				m.markRead(t, user, store.MessageMark{Gen: services.AnyGen, IDs: ids})
 				for _, id := range ids {
 					m.has[user][id] = true
 				}
@@ -207,7 +207,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 		},
 		"read up to": func(t *rapid.T) {
 			user, ids := m.someone(t)
-			mark := store.MessageMark{Gen: store.AnyGen, UpTo: 0}
+			mark := store.MessageMark{Gen: services.AnyGen, UpTo: 0}
 			if len(ids) > 0 {
 				mark.UpTo = ids[0]
 			}

@@ -62,11 +62,11 @@ func NotifyJobs(causes ...store.Cause) ([]jobs.NewJob, error) {
 
 // ProjectStates projects notification counts into their recipients' documents.
 func (f *Fanout) ProjectStates(ctx context.Context, states []store.NotificationState) error {
-	var registers gather
+	var registers Fields
 	for _, state := range states {
-		registers.add(state.Recipient, rdb.CategoryRegisters(CountsOf(state))...)
+		registers.Add(state.Recipient, rdb.CategoryRegisters(CountsOf(state))...)
 	}
-	return f.put(ctx, registers.all)
+	return f.Put(ctx, registers.All)
 }
 
 func (f *Fanout) projectCounts(ctx context.Context, user services.UserID) error {

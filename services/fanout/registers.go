@@ -78,11 +78,11 @@ func (f *Fanout) Project(ctx context.Context, user services.UserID, read Registe
 	if err != nil || len(registers) == 0 {
 		return err
 	}
-	return f.put(ctx, []rdb.Registers{{User: user, Fields: registers}})
+	return f.Put(ctx, []rdb.Registers{{User: user, Fields: registers}})
 }
 
-// put writes versioned fields into documents, and sends hints where they changed.
-func (f *Fanout) put(ctx context.Context, registers []rdb.Registers) error {
+// Put writes versioned fields into documents, and sends hints where they changed.
+func (f *Fanout) Put(ctx context.Context, registers []rdb.Registers) error {
 	if len(registers) == 0 {
 		return nil
 	}
@@ -98,21 +98,22 @@ func (f *Fanout) put(ctx context.Context, registers []rdb.Registers) error {
 	return nil
 }
 
-// gather groups versioned fields by user, in the order in which the users first occur.
-type gather struct {
-	all    []rdb.Registers
+// Fields groups versioned fields by user, in the order in which the users first occur: see Put.
+type Fields struct {
+	All    []rdb.Registers
 	places map[services.UserID]int
 }
 
-func (g *gather) add(user services.UserID, registers ...rdb.Register) {
+// Add adds fields of a user.
+func (g *Fields) Add(user services.UserID, registers ...rdb.Register) {
 	place, known := g.places[user]
 	if !known {
 		if g.places == nil {
 			g.places = map[services.UserID]int{}
 		}
-		place = len(g.all)
+		place = len(g.All)
 		g.places[user] = place
-		g.all = append(g.all, rdb.Registers{User: user})
+		g.All = append(g.All, rdb.Registers{User: user})
 	}
-	g.all[place].Fields = append(g.all[place].Fields, registers...)
+	g.All[place].Fields = append(g.All[place].Fields, registers...)
 }

@@ -55,7 +55,7 @@ type Reading struct {
 // MarkRead is the command that marks notifications read. INVALID if it names nothing, too much, or a position beyond the
 // newest; NOT_FOUND if an ID or the position is not of this user's list.
 func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, error) {
-	gen, err := parseToken(read.Token)
+	gen, err := services.ParseReadToken(read.Token)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Com
 
 // MarkAllRead is the command that marks everything read up to a position, 0 for until now. It can be undone: see UndoneUntil.
 func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token string) (*jobs.Command, error) {
-	gen, err := parseToken(token)
+	gen, err := services.ParseReadToken(token)
 	if err != nil {
 		return nil, err
 	}
@@ -121,18 +121,4 @@ func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
 		states, err := tx.UndoReadAllNotifications(ctx, user)
 		return states, nil, err
 	})
-}
-
-// Token prints the generation of a list: a mark with the token skips items that were marked unread since.
-func Token(gen uint64) string { return "g" + strconv.FormatUint(gen, 10) }
-
-func parseToken(text string) (gen uint64, err error) {
-	if text == "" {
-		return store.AnyGen, nil
-	}
-	gen, err = strconv.ParseUint(text[1:], 10, 62)
-	if err != nil || Token(gen) != text {
-		return 0, services.Errorf(services.Invalid, "readToken: %s is not the readToken of a list", services.Quote(text))
-	}
-	return gen, nil
 }

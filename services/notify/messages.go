@@ -143,7 +143,7 @@ const maxMarked = 500
 // MarkRead is the command by which a user marks messages read. NOT_FOUND if the user does not have a named message; messages
 // that are read already keep their time.
 func (s *Messages) MarkRead(user services.UserID, mark MessageMark) (*jobs.Command, error) {
-	gen, err := parseToken(mark.Token)
+	gen, err := services.ParseReadToken(mark.Token)
 	if err != nil {
 		return nil, err
 	}

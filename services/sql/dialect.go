@@ -268,12 +268,12 @@ func (d dialect) bindOne(arg any) any {
 	case Rows:
 		return AsJSON(value)
 	default:
-		return basic(value)
+		return d.basic(value)
 	}
 }
 
-// basic turns a value of a named type, which only its feature knows, into the basic type below it.
-func basic(value any) any {
+// basic turns a value of a named type, or a list of such numbers, which only its feature knows, into what the driver takes.
+func (d dialect) basic(value any) any {
 	switch v := reflect.ValueOf(value); {
 	case v.Kind() == reflect.String:
 		return v.String()
@@ -281,6 +281,12 @@ func basic(value any) any {
 		return v.Int()
 	case v.CanUint():
 		return int64(v.Uint())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint64:
+		numbers := make([]uint64, v.Len())
+		for i := range numbers {
+			numbers[i] = v.Index(i).Uint()
+		}
+		return bindNumbers(d, numbers)
 	default:
 		return value
 	}

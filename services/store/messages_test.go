@@ -109,9 +109,9 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 		}
 		counted(states, most)
 		counted(must(b.MessageStates(b.ctx, 1))(b.t), most)
-		counted(b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{2 * most * perDay}}), most)
-		counted(b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: []string{"general"}, UpTo: most * (perDay / 100)}), most)
-		counted(b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: []string{"general"}, UpTo: (most + 1) * (perDay / 100)}), most-1)
+		counted(b.markRead(1, store.MessageMark{Gen: services.AnyGen, IDs: []services.PostID{2 * most * perDay}}), most)
+		counted(b.markRead(1, store.MessageMark{Gen: services.AnyGen, Types: []string{"general"}, UpTo: most * (perDay / 100)}), most)
+		counted(b.markRead(1, store.MessageMark{Gen: services.AnyGen, Types: []string{"general"}, UpTo: (most + 1) * (perDay / 100)}), most-1)
 		if offer := must(b.MessageStates(b.ctx, 1))(b.t)[1]; offer.Unread != 0 || offer.Version != 8 {
 			b.t.Errorf("of a type without messages %+v", offer)
 		}
@@ -123,7 +123,7 @@ func TestDeliverAgainKeepsReadStates(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.message(10, "general")
 		b.deliver(10, 1, 2)
-		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{10}}), []store.MessageState{state(1, "general", 2, 0)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: services.AnyGen, IDs: []services.PostID{10}}), []store.MessageState{state(1, "general", 2, 0)})
 		equal(b.t, b.deliver(10, 1, 2, 3), []store.MessageState{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
 		report := must(b.SiteMessage(b.ctx, 10))(b.t)
 		equal(b.t, [2]int{report.Recipients, report.ReadCount}, [2]int{3, 1})
@@ -140,16 +140,16 @@ func TestMarkSiteMessagesRead(t *testing.T) {
 		equal(b.t, b.unreadIDs(1, both...), []services.PostID{6, 5, 4, 3, 2, 1})
 		equal(b.t, b.unreadIDs(1, "offer"), []services.PostID{5, 3, 1})
 		b.clock.advance(time.Minute)
-		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{3, 4, 3}}), []store.MessageState{state(1, "general", 4, 2), state(1, "offer", 4, 2)})
-		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{4}}), []store.MessageState{state(1, "general", 4, 2)}) // again
-		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: []string{"offer"}, UpTo: 3}), []store.MessageState{state(1, "offer", 5, 1)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: services.AnyGen, IDs: []services.PostID{3, 4, 3}}), []store.MessageState{state(1, "general", 4, 2), state(1, "offer", 4, 2)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: services.AnyGen, IDs: []services.PostID{4}}), []store.MessageState{state(1, "general", 4, 2)}) // again
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: services.AnyGen, Types: []string{"offer"}, UpTo: 3}), []store.MessageState{state(1, "offer", 5, 1)})
 		equal(b.t, b.unreadIDs(1, both...), []services.PostID{6, 5, 2})
-		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: both, UpTo: 2}), []store.MessageState{state(1, "general", 5, 1), state(1, "offer", 5, 1)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: services.AnyGen, Types: both, UpTo: 2}), []store.MessageState{state(1, "general", 5, 1), state(1, "offer", 5, 1)})
 		equal(b.t, b.markUnread(1, 1, 6), []store.MessageState{state(1, "general", 5, 1), state(1, "offer", 6, 2)})
-		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: both}), []store.MessageState{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: services.AnyGen, Types: both}), []store.MessageState{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
 		equal(b.t, len(b.unreadIDs(1, both...)), 0)
 		equal(b.t, len(b.unreadIDs(2, both...)), 6) // the other user's stay unread
-		equal(b.t, len(b.markRead(9, store.MessageMark{Gen: store.AnyGen, Types: both})), 0)
+		equal(b.t, len(b.markRead(9, store.MessageMark{Gen: services.AnyGen, Types: both})), 0)
 		byID := must(b.SiteMessagesByID(b.ctx, 1, []services.PostID{3, 7}))(b.t)
 		equal(b.t, len(byID), 1)
 		equal(b.t, byID[3].ReadAt, b.clock.Now())
@@ -165,11 +165,11 @@ func TestMarksOfOthersMessages(t *testing.T) {
 		b.deliver(20, 2)
 		for _, fn := range []func(tx *store.Tx) error{
 			func(tx *store.Tx) error {
-				_, err := tx.MarkSiteMessagesRead(b.ctx, 1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{10, 20}})
+				_, err := tx.MarkSiteMessagesRead(b.ctx, 1, store.MessageMark{Gen: services.AnyGen, IDs: []services.PostID{10, 20}})
 				return err
 			},
 			func(tx *store.Tx) error {
-				_, err := tx.MarkSiteMessagesRead(b.ctx, 1, store.MessageMark{Gen: store.AnyGen, Types: []string{"general"}, UpTo: 20})
+				_, err := tx.MarkSiteMessagesRead(b.ctx, 1, store.MessageMark{Gen: services.AnyGen, Types: []string{"general"}, UpTo: 20})
 				return err
 			},
 			func(tx *store.Tx) error {
@@ -190,7 +190,7 @@ func TestEditSiteMessage(t *testing.T) {
 	each(t, func(b *bundle) {
 		m := b.message(10, "general")
 		b.deliver(10, 1, 2)
-		b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{10}})
+		b.markRead(1, store.MessageMark{Gen: services.AnyGen, IDs: []services.PostID{10}})
 		m.ReadAt = b.clock.Now()
 		b.clock.advance(time.Hour)
 		title, content := "better", ""
@@ -276,7 +276,7 @@ func TestSiteMessagesAtOnce(t *testing.T) {
 				}
 				for _, user := range all[:2] {
 					err := b.Write(b.ctx, func(tx *store.Tx) error {
-						states, err := tx.MarkSiteMessagesRead(b.ctx, user, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{id}})
+						states, err := tx.MarkSiteMessagesRead(b.ctx, user, store.MessageMark{Gen: services.AnyGen, IDs: []services.PostID{id}})
 						note(states)
 						return err
 					})
@@ -317,7 +317,7 @@ func TestLateMarksOfSiteMessages(t *testing.T) {
 		equal(b.t, []uint64{gen(), must(b.SiteMessageGen(b.ctx, 2))(b.t)}, []uint64{1, 0})
 		b.markRead(1, store.MessageMark{IDs: []services.PostID{1}, Gen: gen()})
 		equal(b.t, b.unreadIDs(1, types...), []services.PostID{2})
-		b.markRead(1, store.MessageMark{Types: types, Gen: store.AnyGen})
+		b.markRead(1, store.MessageMark{Types: types, Gen: services.AnyGen})
 		equal(b.t, len(b.unreadIDs(1, types...)), 0)
 		coded(b.t, b.try(func(tx *store.Tx) error {
 			_, err := tx.MarkSiteMessagesUnread(b.ctx, 1, []services.PostID{1, 99})

@@ -149,7 +149,7 @@ func (p *panel) report() {
 	}
 	d, gen := *shown, shown.gen
 	if rapid.Bool().Draw(p.t, "without a token") {
-		gen = store.AnyGen
+		gen = services.AnyGen
 	}
 	var upTo services.PostID
 	if len(d.places) > 0 {

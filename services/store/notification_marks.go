@@ -18,12 +18,9 @@ type ReadMark struct {
 	Categories []services.Category // these, up to UpTo
 	UpTo       services.PostID     // 0 is everything
 	// Gen is the generation in which the reader saw them as unread: a notification that was marked unread in a later generation
-	// stays unread. AnyGen is the current one.
+	// stays unread. services.AnyGen is the current one.
 	Gen uint64
 }
-
-// AnyGen is the generation of a mark that is made without a list.
-const AnyGen = uint64(1<<63 - 1)
 
 const ofGroup = `notification_groups.recipient = $1 AND notification_groups.category = c.category
 	AND notification_groups.subject = c.subject AND notification_groups.bucket = c.bucket`

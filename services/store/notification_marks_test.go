@@ -87,7 +87,7 @@ func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
 		if len(list) != 1 || list[0].Actors != 10 || len(list[0].Sample) != services.SampleActors || list[0].Sample[0] != 3 || list[0].Subject != 5 {
 			t.Fatalf("twelve comments of ten people are %+v", list)
 		}
-		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{list[0].Place}, Gen: store.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
 		b.wants("read", 0, 0)
 		b.answers(at+20, 5, 3) // a user who commented before comments again
 		b.wants("a further comment of the same person", 1, 1)
@@ -173,7 +173,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 				return err
 			}), services.NotFound},
 			"all read beyond the end": {b.marks(func(tx *store.Tx) error {
-				_, _, err := tx.ReadAllNotifications(b.ctx, 1, mine[2]+1, store.AnyGen)
+				_, _, err := tx.ReadAllNotifications(b.ctx, 1, mine[2]+1, services.AnyGen)
 				return err
 			}), services.Invalid},
 		} {
@@ -194,14 +194,14 @@ func TestReadingReachesAsFarAsWasShown(t *testing.T) {
 		shown := b.apply(cause(5, 2))[0].Head
 		b.like(5, 3)
 		joined := b.apply(cause(5, 3))[0].Head
-		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{shown}, Gen: store.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
 		b.wants("an older id was read", 1, 1)
 		b.unlike(5, 3)
 		b.apply(cause(5, 3))
 		b.wants("who joined is gone", 0, 0)
 		b.like(5, 3)
 		b.apply(cause(5, 3))
-		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{joined}, Gen: store.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), nil)
 		b.wants("all of it read", 0, 0)
 		found := must(b.NotificationsAt(b.ctx, 1, []services.PostID{shown, joined}, nil))(b.t)
 		if len(found) != 2 || found[0].Place == found[1].Place || found[0].Actors != 2 || !found[0].Read {
@@ -214,7 +214,7 @@ func TestReadingReachesAsFarAsWasShown(t *testing.T) {
 func TestUnreadOpensAGeneration(t *testing.T) {
 	each(t, func(b *bundle) {
 		places := b.three()
-		equal(b.t, b.reads(store.ReadMark{IDs: places, Gen: store.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{IDs: places, Gen: services.AnyGen}), nil)
 		b.wants("read", 0, 0)
 		equal(b.t, b.unreads(places[1]), nil)
 		b.wants("one unread again, never seen", 1, 1)
@@ -240,13 +240,13 @@ func TestUnreadOpensAGeneration(t *testing.T) {
 func TestMarkAllReadAndUndo(t *testing.T) {
 	each(t, func(b *bundle) {
 		places := b.three()
-		equal(b.t, b.reads(store.ReadMark{IDs: places[:1], Gen: store.AnyGen}), nil)
-		until := b.readsAll(store.AnyGen)
+		equal(b.t, b.reads(store.ReadMark{IDs: places[:1], Gen: services.AnyGen}), nil)
+		until := b.readsAll(services.AnyGen)
 		equal(b.t, until, b.clock.Now().Add(30*time.Second))
 		b.wants("all read", 0, 0)
 		b.clock.advance(10 * time.Second)
-		equal(b.t, b.readsAll(store.AnyGen), until) // a second tap changes nothing
-		equal(b.t, b.reads(store.ReadMark{IDs: places[1:2], Gen: store.AnyGen}), nil)
+		equal(b.t, b.readsAll(services.AnyGen), until) // a second tap changes nothing
+		equal(b.t, b.reads(store.ReadMark{IDs: places[1:2], Gen: services.AnyGen}), nil)
 		b.like(7, 3)
 		b.apply(cause(7, 3))
 		b.clock.advance(20 * time.Second)
@@ -255,7 +255,7 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 		coded(b.t, b.undoes(), services.Conflict) // once
 		equal(b.t, b.reads(store.ReadMark{Categories: services.Categories, Gen: 0}), nil)
 		b.wants("a late repetition of what was undone", 1, 1)
-		b.readsAll(store.AnyGen)
+		b.readsAll(services.AnyGen)
 		b.clock.advance(30*time.Second + time.Microsecond)
 		err := b.undoes()
 		coded(b.t, err, services.Conflict)
@@ -274,7 +274,7 @@ func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 		b.apply(cause(7, 2))
 		b.wants("two left", 2, 2)
 		coded(b.t, b.unreads(places[2]), services.NotFound)
-		b.readsAll(store.AnyGen)
+		b.readsAll(services.AnyGen)
 		b.like(7, 2)
 		b.apply(cause(7, 2))
 		b.wants("the third again", 0, 0)
@@ -287,8 +287,8 @@ func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 func TestAnotherMarkEndsTheUndo(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.three()
-		b.readsAll(store.AnyGen)
-		equal(b.t, b.reads(store.ReadMark{Categories: []services.Category{like}, Gen: store.AnyGen}), nil)
+		b.readsAll(services.AnyGen)
+		equal(b.t, b.reads(store.ReadMark{Categories: []services.Category{like}, Gen: services.AnyGen}), nil)
 		coded(b.t, b.undoes(), services.Conflict)
 		b.wants("all read", 0, 0)
 	})
