@@ -22,6 +22,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/feed"
 	"tidings/services/live"
+	"tidings/services/messages"
 	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/redis"
@@ -51,14 +52,15 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 	a := &api{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
 	conversations := chat.New(chat.Config{Store: w.Store, Conversations: w.Memory.Conversations, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: maxGroup})
+	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
 	a.resolver = &Resolver{
 		Sources:  dataloader.Sources{Posts: w.Memory.Reader, Shows: w.Memory.Shows},
 		Social:   social.New(social.Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: maxFollowees, OnBlock: conversations.CloseDirect}),
 		Feed:     feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:    badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}),
+		Badge:    badge.New(badge.Config{Sources: []badge.Source{letters.Source()}, Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}),
 		Chat:     conversations,
 		Notice:   notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Announcements: w.Memory.Announcements, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Messages: notify.NewMessages(notify.MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}),
+		Messages: letters,
 		Views:    views.New(views.Config{DB: w.Store.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, IDs: w.IDs, Log: log}),
 		Live:     live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Notify:   notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}), Fanout: w.Fanout, Queue: w.Fanout, Clock: w.Clock, Log: log,

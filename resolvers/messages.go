@@ -6,11 +6,12 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/messages"
 )
 
-func graphSiteMessage(m services.SiteMessage) graph.SiteMessage {
+func graphSiteMessage(m messages.Message) graph.SiteMessage {
 	return graph.SiteMessage{
-		ID: m.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content,
+		ID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content,
 		CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, ReadAt: orNever(m.ReadAt),
 	}
 }
@@ -22,17 +23,17 @@ func orNever(at time.Time) *time.Time {
 	return &at
 }
 
-func graphReport(report services.SiteMessageReport) *graph.SiteMessageReport {
+func graphReport(report messages.Report) *graph.SiteMessageReport {
 	m := report.Message
 	return &graph.SiteMessageReport{
-		ID: m.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt,
+		ID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt,
 		Recipients: report.Recipients, ReadCount: report.ReadCount,
 	}
 }
 
 // report reads a message for the payload of its sender.
 func (r *Resolver) report(ctx context.Context, id string) (graph.SiteMessageReport, error) {
-	place, err := services.ParseSiteMessageID("siteMessageId", id)
+	place, err := messages.ParseID("siteMessageId", id)
 	if err != nil {
 		return graph.SiteMessageReport{}, err
 	}
@@ -53,13 +54,13 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 }
 
 func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, size int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
-	before := services.MaxPostID
+	before := messages.MaxID
 	if after != nil {
 		place, err := siteMessageCursor.parse("after", viewer.Number, *after)
 		if err != nil {
 			return nil, err
 		}
-		before = services.PostID(place)
+		before = messages.ID(place)
 	}
 	page, err := r.Messages.Page(ctx, viewer.Number, kind, unreadOnly, before, size)
 	if err != nil {
@@ -92,13 +93,13 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 		}
 		return list
 	}
-	places := make([]services.PostID, 0, len(ids))
+	places := make([]messages.ID, 0, len(ids))
 	for _, id := range ids {
-		if place, err := services.ParseSiteMessageID("ids", id); err == nil { // the mark has read them all
+		if place, err := messages.ParseID("ids", id); err == nil { // the mark has read them all
 			places = append(places, place)
 		}
 	}
-	found := ifRead[map[services.PostID]services.SiteMessage](r)(r.Messages.ByID(ctx, done.viewer.Number, places))
+	found := ifRead[map[messages.ID]messages.Message](r)(r.Messages.ByID(ctx, done.viewer.Number, places))
 	if found == nil {
 		return nil
 	}

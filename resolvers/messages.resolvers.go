@@ -9,10 +9,11 @@ import (
 	"context"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/messages"
 )
 
 func (r *adminResolver) SiteMessage(ctx context.Context, obj *graph.Admin, id string) (*graph.SiteMessageReport, error) {
-	place, err := services.ParseSiteMessageID("id", id)
+	place, err := messages.ParseID("id", id)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/messages"
 )
 
 const maxNodes = 100
@@ -45,18 +46,19 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 
 // nodeIDs are global ids, taken apart by type.
 type nodeIDs struct {
-	users                                                    map[string]string // to the key
-	posts, shows, announcements, notifications, siteMessages map[string]services.PostID
-	conversations                                            map[string]services.ConversationID
-	messages                                                 map[string]services.MessageID
-	viewers, badges                                          map[string]string       // to the key of the user
-	askers                                                   map[string][]*ast.Field // of conversations
+	siteMessages                               map[string]messages.ID
+	users                                      map[string]string // to the key
+	posts, shows, announcements, notifications map[string]services.PostID
+	conversations                              map[string]services.ConversationID
+	messages                                   map[string]services.MessageID
+	viewers, badges                            map[string]string       // to the key of the user
+	askers                                     map[string][]*ast.Field // of conversations
 }
 
 func newNodeIDs() *nodeIDs {
 	return &nodeIDs{
 		users: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.PostID{},
-		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]services.PostID{},
+		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]messages.ID{},
 		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, askers: map[string][]*ast.Field{},
 		viewers: map[string]string{}, badges: map[string]string{},
 	}
@@ -83,7 +85,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 		case services.NotificationType:
 			err = parseInto(n.notifications, id, services.ParseNotificationID)
 		case services.SiteMessageType:
-			err = parseInto(n.siteMessages, id, services.ParseSiteMessageID)
+			err = parseInto(n.siteMessages, id, messages.ParseID)
 		case services.ShowType:
 			err = parseInto(n.shows, id, services.ParseShowID)
 		case services.ConversationType:
@@ -291,9 +293,9 @@ func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *no
 	if len(ids.siteMessages) == 0 {
 		return nil
 	}
-	messages, err := r.Messages.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.siteMessages)))
+	siteMessages, err := r.Messages.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.siteMessages)))
 	for id, key := range ids.siteMessages {
-		if message, ok := messages[key]; ok {
+		if message, ok := siteMessages[key]; ok {
 			found[id] = graphSiteMessage(message)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"tidings/services/badge"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/messages"
 	"tidings/services/notice"
 	"tidings/services/store"
 	"tidings/tests/histories"
@@ -31,7 +32,7 @@ type noticeNode struct {
 func newNoticeNode(w *fanouttest.World) noticeNode {
 	return noticeNode{
 		World:  w,
-		badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}),
+		badge:  badge.New(badge.Config{Sources: []badge.Source{messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs}).Source()}, Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}),
 		notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Announcements: w.Memory.Announcements, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 	}
 }

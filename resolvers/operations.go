@@ -8,6 +8,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/messages"
 )
 
 // operations are what clients can do, by the names of the mutations. A mutation does one of them; ingest does those that its
@@ -214,9 +215,9 @@ func (c *call) announcementID(id string) (services.PostID, error) {
 	return services.ParseAnnouncementID("announcementId", id)
 }
 
-func (c *call) siteMessageID(id string) (services.PostID, error) {
+func (c *call) siteMessageID(id string) (messages.ID, error) {
 	c.subject = id
-	return services.ParseSiteMessageID("siteMessageId", id)
+	return messages.ParseID("siteMessageId", id)
 }
 
 func (c *call) conversationID(id string) (_ services.ConversationID, err error) {

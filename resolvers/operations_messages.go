@@ -6,16 +6,16 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/notify"
+	"tidings/services/messages"
 )
 
 var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 	name: "sendSiteMessage", by: forHost, makes: services.SiteMessageType,
 	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
-		if n := len(in.To); n == 0 || n > services.MaxMessageRecipients {
-			return nil, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", services.MaxMessageRecipients, n)
+		if err := messages.CheckRecipients(len(in.To)); err != nil {
+			return nil, err
 		}
-		message := notify.NewMessage{Type: orEmpty(in.Type), Title: in.Title, Content: in.Content, To: make([]string, len(in.To))}
+		message := messages.Draft{Text: messages.Text{Type: orEmpty(in.Type), Title: in.Title, Content: in.Content}, To: make([]string, len(in.To))}
 		for i, id := range in.To {
 			var err error
 			if message.To[i], err = services.ParseUserID("to", id); err != nil {
@@ -57,13 +57,13 @@ var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 	name: "markSiteMessagesRead",
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
-		mark := notify.MessageMark{Type: in.Type, All: in.All, Token: orEmpty(in.ReadToken)}
+		mark := messages.Mark{Type: in.Type, All: in.All, Token: orEmpty(in.ReadToken)}
 		in.All = false // which is to name nothing else
 		if mark.IDs, err = siteMessageIDs(in.Ids); err != nil {
 			return nil, err
 		}
 		if in.UpTo != nil {
-			if mark.UpTo, err = services.ParseSiteMessageID("upTo", *in.UpTo); err != nil {
+			if mark.UpTo, err = messages.ParseID("upTo", *in.UpTo); err != nil {
 				return nil, err
 			}
 		}
@@ -82,13 +82,13 @@ var markSiteMessagesUnread = &operation[graph.MarkSiteMessagesUnreadInput]{
 	},
 }
 
-func siteMessageIDs(texts []string) (ids []services.PostID, err error) {
+func siteMessageIDs(texts []string) (ids []messages.ID, err error) {
 	if texts == nil {
 		return nil, nil
 	}
-	ids = make([]services.PostID, len(texts))
+	ids = make([]messages.ID, len(texts))
 	for i, text := range texts {
-		if ids[i], err = services.ParseSiteMessageID("ids", text); err != nil {
+		if ids[i], err = messages.ParseID("ids", text); err != nil {
 			return nil, err
 		}
 	}

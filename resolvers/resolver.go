@@ -17,6 +17,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/live"
+	"tidings/services/messages"
 	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/push"
@@ -37,7 +38,7 @@ type Resolver struct {
 	Queue    JobQueue
 	Clock    services.Clock
 	Log      *slog.Logger
-	Messages *notify.Messages
+	Messages *messages.Service
 	Views    *views.Service
 	Live     *live.Service
 	Sources  dataloader.Sources

@@ -253,7 +253,7 @@ func TestAnAuditRuns(t *testing.T) {
 
 // A user who is met twice before their second check stays one suspect, so that a fault is counted and repaired once.
 func TestOneDriftIsCountedOnce(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{})
+	w := served(t, nil)
 	user, _ := litUser(w)
 	const lap = 2 * time.Second // half of it passes between two visits, less than between two checks
 	a := newAudit(w, lap)

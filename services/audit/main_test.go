@@ -12,6 +12,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/messages"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
@@ -26,19 +27,27 @@ func newAudit(w *fanouttest.World, every time.Duration) *audit.Audit {
 // world is a world on the engines that are quickest to start.
 func world(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
-	return fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings})
+	return withFeatures(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings}))
 }
 
 // served is a world on a redis-server, which the test may flush and kill.
 func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
-	return fanouttest.New(t, fanouttest.Options{Fanout: settings})
+	return withFeatures(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
 
 // populous is a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
 func populous(t *testing.T) *fanouttest.World {
 	t.Helper()
-	return fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
+	return withFeatures(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
+}
+
+// withFeatures makes the features of a world that have a package of their own.
+func withFeatures(w *fanouttest.World) *fanouttest.World {
+	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
+		messages.New(messages.Config{DB: w.Store.DB, Jobs: f.Engine, Fanout: f, IDs: w.IDs})
+	})
+	return w
 }
 
 func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
@@ -49,12 +58,12 @@ func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
 // send sends users a site message.
 func send(w *fanouttest.World, users ...services.UserID) {
 	w.TB.Helper()
-	id := w.IDs.Next()
+	id := messages.ID(w.IDs.Next())
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.InsertSiteMessage(ctx, services.SiteMessage{ID: id, Type: services.DefaultMessageType, Title: "t"}, ""); err != nil {
+		if err := messages.Insert(ctx, tx.Tx, id, messages.Text{Type: services.DefaultMessageType, Title: "t"}, ""); err != nil {
 			return err
 		}
-		queued, err := fanout.DeliverJobs(id, users)
+		queued, err := messages.DeliverJobs(id, users)
 		if err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func New(cfg Config) *Service {
 		settings: source.Settings{Caps: cfg.Caps, Expiry: cfg.Expiry, Ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}
-	s.sources = s.newSources(cfg.Redis.MessageTypes(), cfg.Sources...)
+	s.sources = s.newSources(cfg.Sources...)
 	s.agers = s.sources.agers()
 	return s
 }

@@ -199,7 +199,9 @@ func TestACallerWithoutTimeGetsAnError(t *testing.T) {
 	if badges, err := n.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
 		t.Errorf("got %+v, %v", badges, err)
 	}
-	full := New(Config{Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Announcements: n.Memory.Announcements, Pulled: n.Memory.Pulled, Conversations: n.Memory.Conversations, Shows: n.Memory.Shows, Clock: n.Clock, Log: n.Log, FallbackReaders: 1})
+	full := n.with(func(cfg *Config) {
+		cfg.FallbackReaders = 1
+	})
 	full.fallback <- struct{}{} // occupies the only slot, for long
 	if badges, err := full.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
 		t.Errorf("in the queue: got %+v, %v", badges, err)

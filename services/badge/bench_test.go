@@ -27,7 +27,7 @@ func BenchmarkRender(b *testing.B) {
 		Dots:          []services.RaisedDot{{Name: "shop"}, {Name: "games"}},
 	}}
 	s := &Service{known: newLastKnown(1000), fanout: fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{})})}
-	s.sources = s.newSources(nil)
+	s.sources = s.newSources(sourcesOfFeatures()...)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.render(1, document, at)

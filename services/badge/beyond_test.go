@@ -99,8 +99,9 @@ func TestTheNumberReachesItsCap(t *testing.T) {
 		450: {451, services.AtLeast, "450+"},
 		999: {500, services.Exact, "500"},
 	} {
-		n.Service = New(Config{Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Announcements: n.Memory.Announcements, Pulled: n.Memory.Pulled, Conversations: n.Memory.Conversations, Shows: n.Memory.Shows, Clock: n.Clock, Log: n.Log,
-			Caps: source.Caps{services.SourceHomeFeed: limit}})
+		n.Service = n.with(func(cfg *Config) {
+			cfg.Caps = source.Caps{services.SourceHomeFeed: limit}
+		})
 		if got := n.agrees(reader, want.value, want.precision).HomeFeed; got.Display != want.display {
 			t.Errorf("with a cap of %d %q is shown, want %q", limit, got.Display, want.display)
 		}

@@ -12,6 +12,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/messages"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -45,8 +46,8 @@ func expiring(ages services.SourceExpiry) func(*fanout.Config) {
 	}
 }
 
-func newAgingModel(w *fanouttest.World, ages services.SourceExpiry) *agingModel {
-	m := &agingModel{node: newNode(w), ages: ages}
+func newAgingModel(n node, ages services.SourceExpiry) *agingModel {
+	m := &agingModel{node: n, ages: ages}
 	m.reader, m.huge, m.small = m.follower()
 	others := m.Users(2)
 	m.host, m.friend = others[0], others[1]
@@ -160,12 +161,8 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 		func() { post(m.small) },
 		func() { post(m.huge) },
 		func() {
-			message := services.SiteMessage{ID: m.IDs.Next(), Type: services.DefaultMessageType, Title: "hello", CreatedAt: m.Clock.Now(), UpdatedAt: m.Clock.Now()}
-			m.Write(func(ctx context.Context, tx *store.Tx) error {
-				queued, err := fanout.DeliverJobs(message.ID, []services.UserID{m.reader})
-				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), jobs.Enqueue(ctx, tx.Tx, queued...))
-			})
-			m.letters = append(m.letters, waits{at: message.ID.Time(), post: message.ID})
+			id := m.send(m.reader)
+			m.letters = append(m.letters, waits{at: id.Time(), post: services.PostID(id)})
 		},
 		func() {
 			id := m.IDs.Next()
@@ -207,14 +204,12 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 			}
 			one := &m.letters[random.IntN(len(m.letters))]
 			one.seen = !one.seen
-			m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
-				if one.seen {
-					_, err = tx.MarkSiteMessagesRead(ctx, m.reader, store.MessageMark{Gen: services.AnyGen, IDs: []services.PostID{one.post}})
-				} else {
-					_, err = tx.MarkSiteMessagesUnread(ctx, m.reader, []services.PostID{one.post})
-				}
-				return errors.Join(err, jobs.Enqueue(ctx, tx.Tx, fanout.MessagesJob(m.reader)))
-			})
+			ids := []messages.ID{messages.ID(one.post)}
+			if one.seen {
+				m.must(m.node.letters.MarkRead(m.reader, messages.Mark{IDs: ids}))
+			} else {
+				m.must(m.node.letters.MarkUnread(m.reader, ids))
+			}
 		},
 		func() {
 			if list := m.talk[room]; len(list) > 0 {
@@ -318,9 +313,10 @@ func TestItemsLeaveEveryNumberByAge(t *testing.T) {
 		services.SourceHomeFeed: 2, services.SourceSiteMessages: 3, services.SourceAnnouncements: 1, services.SourceConversations: 2, services.SourceLiveBoard: 1,
 	}
 	fanouttest.Each(t, expiring(ages), func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
 		for seed := range uint64(6) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			m := newAgingModel(w, ages)
+			m := newAgingModel(n.restarted(), ages)
 			for i := range 60 {
 				steps := m.steps(random)
 				step := random.IntN(len(steps))
@@ -345,7 +341,7 @@ func TestItemsLeaveEveryNumberByAge(t *testing.T) {
 // Without a setting no item leaves a count, however old it is.
 func TestNothingExpiresByDefault(t *testing.T) {
 	fanouttest.Each(t, expiring(nil), func(t *testing.T, w *fanouttest.World) {
-		m := newAgingModel(w, nil)
+		m := newAgingModel(newNode(w), nil)
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 30 {
 			steps := m.steps(random)
@@ -359,7 +355,7 @@ func TestNothingExpiresByDefault(t *testing.T) {
 // items leave needs more.
 func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
-	m := newAgingModel(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)}), ages)
+	m := newAgingModel(newNode(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)})), ages)
 	for _, step := range []func(){func() {}, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }} {
 		step()
 		m.Post(m.small)
@@ -379,7 +375,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 // Once a message has left the count, the next one to leave is found among all conversations.
 func TestMessagesLeaveTheNumberOneByOne(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceConversations: 2}
-	m := newAgingModel(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)}), ages)
+	m := newAgingModel(newNode(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)})), ages)
 	for i, room := range []int{0, 0, 1} {
 		m.say(room, m.friend, i == 1)
 		m.check("said")

@@ -1,16 +1,12 @@
 package badge
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/messages"
 )
 
 // explained are the items behind each count; their counts add up to it.
@@ -75,24 +71,16 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		user := n.Users(1)[0]
-		var ids []services.PostID
+		var ids []messages.ID
 		for range 3 {
 			n.Clock.Advance(time.Second)
-			message := services.SiteMessage{ID: n.IDs.Next(), Type: services.DefaultMessageType, Title: "hello", CreatedAt: n.Clock.Now(), UpdatedAt: n.Clock.Now()}
-			n.Write(func(ctx context.Context, tx *store.Tx) error {
-				queued, err := fanout.DeliverJobs(message.ID, []services.UserID{user})
-				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), jobs.Enqueue(ctx, tx.Tx, queued...))
-			})
-			ids = append(ids, message.ID)
+			ids = append(ids, n.send(user))
 		}
 		n.Quiet(n.World.Fanout)
-		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, err := tx.MarkSiteMessagesRead(ctx, user, store.MessageMark{Gen: services.AnyGen, IDs: ids[1:2]})
-			return err
-		})
+		n.must(n.letters.MarkRead(user, messages.Mark{IDs: ids[1:2]}))
 		n.Must(n.World.Fanout.Rebuild(t.Context(), user))
 		items := n.explained(user)["SITE_MESSAGES/"+services.DefaultMessageType]
-		if len(items) != 2 || items[0].ID != services.GlobalID(services.SiteMessageType, ids[2].String()) {
+		if len(items) != 2 || items[0].ID != ids[2].GlobalID() {
 			t.Fatalf("the items are %+v", items)
 		}
 		if want := `mutation { markSiteMessagesRead(input: {ids: ["` + items[0].ID + `"]}) { badges { version total { value display } } } }`; items[0].ClearedBy != want {

@@ -43,7 +43,9 @@ func hanging(ctx context.Context) error {
 }
 
 // restarted is the same node after a restart, with nothing remembered.
-func (n node) restarted() node { return newNode(n.World) }
+func (n node) restarted() node {
+	return node{n.World, New(configOf(n.World, n.letters)), n.letters}
+}
 
 // If neither engine answers, a node that has shown nothing yet returns UNKNOWN, with a version that replaces nothing.
 func TestWhenNothingAnswersItIsUnknown(t *testing.T) {
@@ -184,9 +186,9 @@ func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(3)
 	n.read(reader)
-	full := New(Config{
-		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Announcements: n.Memory.Announcements, Pulled: n.Memory.Pulled, Conversations: n.Memory.Conversations, Shows: n.Memory.Shows, Clock: n.Clock, Log: n.Log,
-		FallbackReaders: 1, Patience: 10 * time.Millisecond,
+	full := n.with(func(cfg *Config) {
+		cfg.FallbackReaders = 1
+		cfg.Patience = 10 * time.Millisecond
 	})
 	if _, err := full.Read(t.Context(), reader); err != nil {
 		t.Fatal(err)

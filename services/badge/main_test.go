@@ -2,6 +2,7 @@ package badge
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"tidings/services"
 	"tidings/services/badge/source"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/messages"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -23,10 +26,43 @@ const activeFor = 30 * day
 type node struct {
 	*fanouttest.World
 	*Service
+	letters *messages.Service
 }
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log})}
+	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
+	return node{w, New(configOf(w, letters)), letters}
+}
+
+// configOf is what the badges of a world need.
+func configOf(w *fanouttest.World, letters *messages.Service) Config {
+	return Config{Sources: []Source{letters.Source()}, Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}
+}
+
+// with is the badges of the same node with other settings.
+func (n node) with(change func(*Config)) *Service {
+	cfg := configOf(n.World, n.letters)
+	change(&cfg)
+	return New(cfg)
+}
+
+// send sends a site message to a user, without the job's work.
+func (n node) send(user services.UserID) messages.ID {
+	n.TB.Helper()
+	id := messages.ID(n.IDs.Next())
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		queued, err := messages.DeliverJobs(id, []services.UserID{user})
+		text := messages.Text{Type: services.DefaultMessageType, Title: "hello"}
+		return errors.Join(err, messages.Insert(ctx, tx.Tx, id, text, ""), jobs.Enqueue(ctx, tx.Tx, queued...))
+	})
+	return id
+}
+
+// must runs a command that must succeed.
+func (n node) must(command *jobs.Command, err error) {
+	n.TB.Helper()
+	n.Must(err)
+	n.Must(n.World.Fanout.Commit(n.TB.Context(), command)[0])
 }
 
 // served is a node on a redis-server, which the test may flush and kill.
@@ -110,4 +146,9 @@ func shownView(settings source.Settings, document rdb.Document, at source.Moment
 }
 
 // shownSources are the sources of a service without engines: rendering needs none.
-var shownSources = (&Service{}).newSources([]string{services.DefaultMessageType})
+var shownSources = (&Service{}).newSources(sourcesOfFeatures()...)
+
+// sourcesOfFeatures are those that have a package of their own.
+func sourcesOfFeatures() []Source {
+	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil)}
+}

@@ -52,8 +52,8 @@ type Source interface {
 
 // newSources is the list of the sources: those of Config and those of this package. The display policy comes last, because it
 // affects all others.
-func (s *Service) newSources(messageTypes []string, features ...Source) sourceList {
-	return register(append(features, homeFeed{s: s}, notifications{s: s}, siteMessages{s: s, types: messageTypes}, announcements{s: s}, conversations{s: s}, liveBoard{s: s}, displayPolicy{s: s})...)
+func (s *Service) newSources(features ...Source) sourceList {
+	return register(append(features, homeFeed{s: s}, notifications{s: s}, announcements{s: s}, conversations{s: s}, liveBoard{s: s}, displayPolicy{s: s})...)
 }
 
 // sourceList is the registered sources.

@@ -28,7 +28,7 @@ func (sharing) Name() string { return "sharing" }
 func (sharing) Share(context.Context, time.Time) (any, error) { return nil, nil }
 
 func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
-	all := func() sourceList { return (&Service{}).newSources([]string{services.DefaultMessageType}) }
+	all := func() sourceList { return (&Service{}).newSources(sourcesOfFeatures()...) }
 	for _, c := range []struct {
 		sources sourceList
 		want    string // in the panic; "" for none

@@ -75,7 +75,7 @@ func (n node) learner() *learner {
 	g := &gate{SQL: mirror.SQL{Store: n.Store}}
 	w := *n.World
 	w.Memory = mirror.New(mirror.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
-	l := &learner{node: newNode(&w), gate: g}
+	l := &learner{node: node{&w, New(configOf(&w, n.letters)), n.letters}, gate: g}
 	l.learn("")
 	return l
 }

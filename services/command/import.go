@@ -73,7 +73,7 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts impo
 	}
 	switch command.Name {
 	case "import messages":
-		return importer.Messages(ctx, db, ids, command.Config.SiteMessageTypes, opts)
+		return importer.Messages(ctx, db, db.DB, ids, command.Config.SiteMessageTypes, opts)
 	case "import posts":
 		kinds, _ := node.FeedKinds(command.Config.FeedKinds) // checked with the settings
 		report, err = importer.Posts(ctx, db, ids, kinds, opts)

@@ -36,18 +36,6 @@ func (f *Fanout) auditNotifications(ctx context.Context, user services.UserID) (
 	return facts, err
 }
 
-func (f *Fanout) auditMessages(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
-	states, err := f.store.MessageStates(ctx, user)
-	for _, state := range states {
-		register := rdb.MessagesRegister
-		if f.cfg.Expiry.Expires(services.SourceSiteMessages) {
-			register = rdb.MessageDaysRegister
-		}
-		facts = append(facts, register(services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread, Days: state.Days}))
-	}
-	return facts, err
-}
-
 func (f *Fanout) auditNotices(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
 	notices, err := f.store.UserNotices(ctx, user)
 	if err != nil {

@@ -107,13 +107,12 @@ func New(cfg Config) *Fanout {
 		Engine: cfg.Jobs, slots: make(chan struct{}, cfg.Rebuilds),
 	}
 	for _, kinds := range [][]jobs.Kind{
-		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(), f.messageKinds(), f.noticeKinds(),
+		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(), f.noticeKinds(),
 		f.chatKinds(), f.policyKinds(), f.hostKinds(), f.showKinds(), f.replayKinds(),
 	} {
 		f.Register(kinds...)
 	}
 	f.RegisterRegisters("notifications", f.notificationRegisters, f.auditNotifications)
-	f.RegisterRegisters("site messages", f.messageRegisters, f.auditMessages)
 	f.RegisterRegisters("display policy", f.policyRegisters, f.auditPolicy)
 	f.RegisterRegisters("announcements and dots", f.noticeRegisters, f.auditNotices)
 	f.OnArrival(f.enter)

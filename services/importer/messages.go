@@ -5,21 +5,15 @@ import (
 	"slices"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/messages"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
-// messages is the form of a file of site messages.
-var messages = form{
+// messageForm is the form of a file of site messages.
+var messageForm = form{
 	name: "messages", lines: `JSON Lines like {"key":"spring","title":"...","content":"...","to":["alice"]}`, unit: "recipients", longest: 1 << 20,
-}
-
-// MessageStore is what an import of site messages needs of the database.
-type MessageStore interface {
-	Store
-	// SiteMessageByKey finds a message by the name that an import gave it.
-	SiteMessageByKey(ctx context.Context, importKey string) (m services.SiteMessage, found bool, err error)
 }
 
 // messageRow is one line: a message and some of its recipients. Further lines of the same key name more of them, and need
@@ -31,19 +25,16 @@ type messageRow struct {
 	Content string   `json:"content"`
 	To      []string `json:"to"`
 
-	message services.PostID
-	text    messageText
+	message messages.ID
+	text    messages.Text // which all lines of a key share
 }
-
-// messageText is what all lines of a key agree in.
-type messageText struct{ kind, title, content string }
 
 // messageImport is one import of site messages under way.
 type messageImport struct {
 	*fileRun
-	stored MessageStore
-	ids    interface{ Next() services.PostID }
-	types  []string
+	facts *sql.DB // to look messages up
+	ids   interface{ Next() services.PostID }
+	types []string
 
 	batch      []messageRow // since the last commit
 	recipients int          // of the batch
@@ -57,13 +48,13 @@ const mostText = 8 << 20
 // Messages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, so
 // that lines, runs and files may share one, and nobody gets it twice. What is in is sent when the server runs: the
 // database has the text and the list of recipients. Bad lines, and what stands after a file that broke off, are as in
-// ImportFollows; types are the types of messages that there are, the default first.
-func Messages(ctx context.Context, db MessageStore, ids interface{ Next() services.PostID }, types []string, opts Options) (Report, error) {
-	run, err := newRun(db, opts, messages)
+// ImportFollows; types are the types of messages that there are, the default first. facts is the database under db.
+func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next() services.PostID }, types []string, opts Options) (Report, error) {
+	run, err := newRun(db, opts, messageForm)
 	if err != nil {
 		return Report{}, err
 	}
-	return run.all(ctx, &messageImport{fileRun: run, stored: db, ids: ids, types: types, fresh: map[string]messageRow{}})
+	return run.all(ctx, &messageImport{fileRun: run, facts: facts, ids: ids, types: types, fresh: map[string]messageRow{}})
 }
 
 func (im *messageImport) full() bool {
@@ -90,8 +81,8 @@ func (im *messageImport) take(ctx context.Context, line []byte) error {
 
 // row reads a line and finds its message, by what was read before or is in the database.
 func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, err error) {
-	if len(line) > messages.longest {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", messages.longest)
+	if len(line) > messageForm.longest {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", messageForm.longest)
 	}
 	if err := readObject(line, &row, "key, type, title, content and to"); err != nil {
 		return row, err
@@ -99,8 +90,8 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	if err := services.CheckText("key", row.Key, 1, 64); err != nil {
 		return row, err
 	}
-	if n := len(row.To); n == 0 || n > services.MaxMessageRecipients {
-		return row, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed in a line, got %d", services.MaxMessageRecipients, n)
+	if n := len(row.To); n == 0 || n > messages.MaxRecipients {
+		return row, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed in a line, got %d", messages.MaxRecipients, n)
 	}
 	for i, key := range row.To {
 		row.To[i] = im.opts.Prefix + key
@@ -108,51 +99,36 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 			return row, services.Errorf(services.Invalid, "to: %s", err)
 		}
 	}
-	given := messageText{row.Type, row.Title, row.Content}
+	given := messages.Text{Type: row.Type, Title: row.Title, Content: row.Content}
 	known, found := im.fresh[row.Key]
 	if !found {
-		stored, ok, err := im.stored.SiteMessageByKey(ctx, row.Key)
-		if err != nil {
+		if known.message, known.text, found, err = messages.ByKey(ctx, im.facts, row.Key); err != nil {
 			return row, err
 		}
-		known, found = messageRow{message: stored.ID, text: messageText{stored.Type, stored.Title, stored.Content}}, ok
 	}
 	if found {
 		row.message, row.text = known.message, known.text
-		return row, given.fits(known.text, row.Key)
+		return row, checkFits(given, known.text, row.Key)
 	}
-	if row.text, err = im.checked(given); err != nil {
+	if err := given.Check(im.types); err != nil {
 		return row, err
 	}
-	row.message = im.ids.Next()
+	row.message, row.text = messages.ID(im.ids.Next()), given
 	im.fresh[row.Key] = row
-	im.bytes += len(row.text.content)
+	im.bytes += len(row.text.Content)
 	return row, nil
 }
 
-// fits says whether a further line of a key may be one: what it says of the text is what was said before.
-func (t messageText) fits(known messageText, key string) error {
+// checkFits reports whether a further line of a key agrees with what was said before.
+func checkFits(given, known messages.Text, key string) error {
 	for _, part := range []struct{ field, given, known string }{
-		{"type", t.kind, known.kind}, {"title", t.title, known.title}, {"content", t.content, known.content},
+		{"type", given.Type, known.Type}, {"title", given.Title, known.Title}, {"content", given.Content, known.Content},
 	} {
 		if part.given != "" && part.given != part.known {
 			return services.Errorf(services.Conflict, "key: %s is a message with another %s", services.Quote(key), part.field)
 		}
 	}
 	return nil
-}
-
-func (im *messageImport) checked(t messageText) (messageText, error) {
-	if t.kind == "" {
-		t.kind = im.types[0]
-	}
-	if err := services.CheckMessageType(t.kind, im.types); err != nil {
-		return t, err
-	}
-	if err := services.CheckMessageTitle(t.title); err != nil {
-		return t, err
-	}
-	return t, services.CheckMessageContent(t.content)
 }
 
 // commit writes the batch and the place in the file, 0 when the file has come to its end.
@@ -172,8 +148,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 			return err
 		}
 		for key, row := range im.fresh {
-			m := services.SiteMessage{ID: row.message, Type: row.text.kind, Title: row.text.title, Content: row.text.content}
-			if err := tx.InsertSiteMessage(ctx, m, key); err != nil {
+			if err := messages.Insert(ctx, tx.Tx, row.message, row.text, key); err != nil {
 				return err
 			}
 		}
@@ -182,7 +157,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 			for i, key := range row.To {
 				users[i] = numbers[key]
 			}
-			queued, err := fanout.DeliverJobs(row.message, users)
+			queued, err := messages.DeliverJobs(row.message, users)
 			if err != nil {
 				return err
 			}

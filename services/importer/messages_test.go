@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/messages"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
@@ -20,7 +21,7 @@ var messageTypes = []string{"general", "offer"}
 func (im *importer) messages(opts Options) (Report, error) {
 	im.now = im.now.Add(time.Minute) // ids are of their moment
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
-	return Messages(im.t.Context(), im.db, services.NewIDClock(im, 1), messageTypes, opts)
+	return Messages(im.t.Context(), im.db, im.db.DB, services.NewIDClock(im, 1), messageTypes, opts)
 }
 
 func (im *importer) mustImport(opts Options) Report {
@@ -40,16 +41,16 @@ const spring = `{"key":"spring","type":"offer","title":"Spring","content":"It is
 `
 
 // given is what the recipients have when the jobs are done: user -> titles.
-func given(t *testing.T, w *fanouttest.World, keys ...string) map[string]string {
+func given(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
 	t.Helper()
 	w.Quiet(w.Fanout)
 	numbers, err := w.Store.UserIDs(t.Context(), keys)
 	w.Must(err)
 	has := map[string]string{}
 	for _, key := range keys {
-		list, err := w.Store.SiteMessages(t.Context(), numbers[key], messageTypes, true, services.MaxPostID, 100)
+		page, err := service.Page(t.Context(), numbers[key], nil, true, messages.MaxID, 100)
 		w.Must(err)
-		for _, message := range list {
+		for _, message := range page.Messages {
 			has[key] += fmt.Sprintf("%s/%s/%s ", message.Type, message.Title, message.Content)
 		}
 	}
@@ -61,6 +62,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
+		service := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Types: messageTypes})
 		file := im.file("spring.jsonl", spring)
 		want := Report{What: "messages", Lines: 4, Rows: 3, New: 2, Recipients: 6}
 		if diff := cmp.Diff(want, im.mustImport(Options{File: file, Batch: 1})); diff != "" {
@@ -68,21 +70,21 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 		}
 		text := "offer/Spring/It is here. "
 		has := map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}
-		if diff := cmp.Diff(has, given(t, w, "ann", "bob", "carl", "dora")); diff != "" {
+		if diff := cmp.Diff(has, given(t, w, service, "ann", "bob", "carl", "dora")); diff != "" {
 			t.Errorf("they have (-want +got):\n%s", diff)
 		}
 		want.New = 0
 		if diff := cmp.Diff(want, im.mustImport(Options{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(has, given(t, w, "ann", "bob", "carl")); diff != "" {
+		if diff := cmp.Diff(has, given(t, w, service, "ann", "bob", "carl")); diff != "" {
 			t.Errorf("after the second time they have (-want +got):\n%s", diff)
 		}
 		more := im.mustImport(Options{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), Prefix: ""})
 		if more.New != 0 || more.Rows != 1 {
 			t.Errorf("another file of the same key: %+v", more)
 		}
-		if got := given(t, w, "dora")["dora"]; got != text {
+		if got := given(t, w, service, "dora")["dora"]; got != text {
 			t.Errorf("dora has %q", got)
 		}
 	})
@@ -90,7 +92,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 
 // departing fails the nth transaction.
 type departing struct {
-	MessageStore
+	Store
 	left int
 }
 
@@ -98,14 +100,15 @@ func (b *departing) Write(ctx context.Context, fn func(tx *store.Tx) error) erro
 	if b.left--; b.left < 0 {
 		return services.Errorf(services.Unavailable, "the database went away")
 	}
-	return b.MessageStore.Write(ctx, fn)
+	return b.Store.Write(ctx, fn)
 }
 
 func TestAnImportOfMessagesGoesOnWhereItStopped(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	im := newImporter(t, w.Store)
+	service := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Types: messageTypes})
 	file := im.file("spring.jsonl", spring)
-	_, err := Messages(t.Context(), &departing{w.Store, 1}, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
+	_, err := Messages(t.Context(), &departing{w.Store, 1}, w.Store.DB, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {
 		t.Fatalf("broken off: %v", err)
 	}
@@ -117,7 +120,7 @@ func TestAnImportOfMessagesGoesOnWhereItStopped(t *testing.T) {
 		t.Errorf("it reads %q", text)
 	}
 	text := "offer/Spring/It is here. "
-	if diff := cmp.Diff(map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}, given(t, w, "ann", "bob", "carl")); diff != "" {
+	if diff := cmp.Diff(map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}, given(t, w, service, "ann", "bob", "carl")); diff != "" {
 		t.Errorf("they have (-want +got):\n%s", diff)
 	}
 }

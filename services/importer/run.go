@@ -33,7 +33,7 @@ func (r Report) String() string {
 		fmt.Fprintf(&text, "after line %s: ", humanize.Comma(r.ResumedAfter))
 	}
 	fmt.Fprintf(&text, "%s rows: %s %s are new, ", humanize.Comma(r.Rows), humanize.Comma(r.New), r.What)
-	if r.What == messages.name {
+	if r.What == messageForm.name {
 		fmt.Fprintf(&text, "to %s recipients", humanize.Comma(r.Recipients))
 	} else {
 		fmt.Fprintf(&text, "%s existed already", humanize.Comma(r.Duplicates))
@@ -47,7 +47,7 @@ func (r Report) String() string {
 
 // counted is how much was done, by what the progress counts.
 func (r Report) counted() int64 {
-	if r.What == messages.name {
+	if r.What == messageForm.name {
 		return r.Recipients
 	}
 	return r.New + r.Duplicates

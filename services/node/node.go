@@ -28,6 +28,7 @@ import (
 	"tidings/services/feed"
 	"tidings/services/jobs"
 	"tidings/services/live"
+	"tidings/services/messages"
 	"tidings/services/mirror"
 	"tidings/services/notice"
 	"tidings/services/notify"
@@ -206,9 +207,11 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Fanout = fanout.New(carrying)
 	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
 	s.cleaner = s.Fanout.Cleaner(s.Config.CleanEvery)
+	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes})
 	s.Badge = badge.New(badge.Config{
 		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Announcements: s.Memory.Announcements, Pulled: s.Memory.Pulled, Conversations: s.Memory.Conversations, Shows: s.Memory.Shows, Clock: s.clock, Log: s.Log, Caps: caps,
-		Expiry: expiry,
+		Expiry:  expiry,
+		Sources: []badge.Source{letters.Source()},
 	})
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
@@ -239,7 +242,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 			Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 		}),
 		Notice:   notice.New(notice.Config{Store: s.Store, Redis: s.Redis, Announcements: s.Memory.Announcements, Fanout: s.Fanout, IDs: ids, Clock: s.clock}),
-		Messages: notify.NewMessages(notify.MessagesConfig{Store: s.Store, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes}),
+		Messages: letters,
 		Views:    views.New(views.Config{DB: s.Store.DB, Redis: s.Redis.Client, Jobs: s.Jobs, IDs: ids, Log: s.Log}),
 		Chat:     conversations,
 		Badge:    s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,

@@ -52,6 +52,9 @@ type Reading struct {
 	Token      string // the readToken of the list that was shown; "" for none
 }
 
+// maxMarked bounds the notifications that one mark names.
+const maxMarked = 500
+
 // MarkRead is the command that marks notifications read. INVALID if it names nothing, too much, or a position beyond the
 // newest; NOT_FOUND if an ID or the position is not of this user's list.
 func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, error) {

@@ -1,5 +1,4 @@
-// Package notify is notifications, about other users' actions on a user and their posts, and site messages from the host
-// application.
+// Package notify is notifications, about other users' actions on a user and their posts.
 //
 // A fact and the job that notifies its recipient are one transaction, which never touches the recipient's row, so that a post
 // that everybody likes delays nobody. The count of a category is absolute and versioned: a repeated or late job does not change

@@ -42,6 +42,7 @@ var lines = map[string]int{
 	"services/views":        3,
 	"services/chat":         3,
 	"services/live":         3,
+	"services/messages":     4,
 	"services/fanout":       5,
 	"services/badge/source": 5,
 	"services/push":         5,

@@ -1,4 +1,4 @@
-package fanout_test
+package messages
 
 import (
 	"context"
@@ -7,12 +7,12 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
@@ -25,14 +25,14 @@ import (
 const general = services.DefaultMessageType
 
 // send writes a message and the jobs that deliver it.
-func send(w *fanouttest.World, users ...services.UserID) services.PostID {
+func send(w *fanouttest.World, users ...services.UserID) ID {
 	w.TB.Helper()
-	id := w.IDs.Next()
+	id := ID(w.IDs.Next())
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.InsertSiteMessage(ctx, services.SiteMessage{ID: id, Type: general, Title: "t"}, ""); err != nil {
+		if err := Insert(ctx, tx.Tx, id, Text{Type: general, Title: "t"}, ""); err != nil {
 			return err
 		}
-		queued, err := fanout.DeliverJobs(id, users)
+		queued, err := DeliverJobs(id, users)
 		if err != nil {
 			return err
 		}
@@ -42,22 +42,23 @@ func send(w *fanouttest.World, users ...services.UserID) services.PostID {
 }
 
 // unread is the count in a user's document, and the unread rows of their list; -1 without a document.
-func unread(w *fanouttest.World, user services.UserID) (count int, list []services.PostID) {
+func unread(w *fanouttest.World, user services.UserID) (count int, ids []ID) {
 	w.TB.Helper()
-	messages, err := w.Store.SiteMessages(w.TB.Context(), user, []string{general}, true, services.MaxPostID, 1000)
+	found, err := list(w.TB.Context(), w.Store.DB, user, []string{general}, true, MaxID, 1000)
 	w.Must(err)
-	for _, message := range messages {
-		list = append(list, message.ID)
+	for _, message := range found {
+		ids = append(ids, message.ID)
 	}
 	document := w.Document(user)
 	if !document.Ready {
-		return -1, list
+		return -1, ids
 	}
-	return document.Messages[0].Unread, list
+	return document.Messages[0].Unread, ids
 }
 
 func TestAMessageReachesAllItsRecipients(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		newService(w, w.Fanout)
 		users := w.Users(3)
 		strangers := w.Strangers(600) // several chunks
 		send(w, append(strangers, users...)...)
@@ -82,10 +83,11 @@ func TestAMessageReachesAllItsRecipients(t *testing.T) {
 // counts.
 func TestADeliveryThatBreaksOffIsRepeated(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		newService(w, w.Fanout)
 		users := w.Users(2)
 		id := send(w, users...)
 		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, err := tx.DeliverSiteMessage(ctx, id, users)
+			_, err := deliver(ctx, tx.Tx, id, users)
 			return err
 		})
 		w.Quiet(w.Fanout)
@@ -100,29 +102,38 @@ func TestADeliveryThatBreaksOffIsRepeated(t *testing.T) {
 	})
 }
 
+// claim takes all jobs that are due, as a worker does.
+func claim(w *fanouttest.World) []jobs.Job {
+	w.TB.Helper()
+	queued, err := jobs.Claim(w.TB.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
+	w.Must(err)
+	return queued
+}
+
 // mailbox is a history of site messages of a few people, each with two devices, and its model.
 type mailbox struct {
 	*fanouttest.World
-	users  []services.UserID
-	has    map[services.UserID]map[services.PostID]bool // message -> read
-	ledger map[string]int                               // user/version -> unread, as the facts had it
-	held   []jobs.Job                                   // claimed by a worker that is slow, or runs them twice
-	late   [][]store.MessageState                       // states on their way into a document
+	service *Service
+	users   []services.UserID
+	has     map[services.UserID]map[ID]bool // message -> read
+	ledger  map[string]int                  // user/version -> unread, as the facts had it
+	held    []jobs.Job                      // claimed by a worker that is slow, or runs them twice
+	late    [][]State                       // states on their way into a document
 }
 
-func newMailbox(w *fanouttest.World) *mailbox {
-	m := &mailbox{World: w, users: w.Users(3), has: map[services.UserID]map[services.PostID]bool{}, ledger: map[string]int{}}
+func newMailbox(w *fanouttest.World, service *Service) *mailbox {
+	m := &mailbox{World: w, service: service, users: w.Users(3), has: map[services.UserID]map[ID]bool{}, ledger: map[string]int{}}
 	for _, user := range m.users {
-		m.has[user] = map[services.PostID]bool{}
+		m.has[user] = map[ID]bool{}
 		m.ledger[fmt.Sprint(user, "/", 0)] = 0
 	}
 	return m
 }
 
 // someone is one of the users, and some of their messages.
-func (m *mailbox) someone(t *rapid.T) (services.UserID, []services.PostID) {
+func (m *mailbox) someone(t *rapid.T) (services.UserID, []ID) {
 	user := rapid.SampledFrom(m.users).Draw(t, "user")
-	var ids []services.PostID
+	var ids []ID
 	for _, id := range slices.Sorted(maps.Keys(m.has[user])) {
 		if rapid.Bool().Draw(t, "named") {
 			ids = append(ids, id)
@@ -132,25 +143,25 @@ func (m *mailbox) someone(t *rapid.T) (services.UserID, []services.PostID) {
 }
 
 // mark changes a user's rows as one of their devices asks. Its own script may run much later.
-func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Context, *store.Tx) ([]store.MessageState, error)) {
-	var states []store.MessageState
+func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Context, *store.Tx) ([]State, error)) {
+	var states []State
 	m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
 		if states, err = change(ctx, tx); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.MessagesJob(user))
+		return jobs.Enqueue(ctx, tx.Tx, countsJob(user))
 	})
 	if rapid.Bool().Draw(t, "slow") {
 		m.late = append(m.late, states)
 		return
 	}
-	m.Must(m.Fanout.ProjectMessageStates(m.TB.Context(), states))
+	m.Must(m.service.project(m.TB.Context(), states))
 }
 
-func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark store.MessageMark) {
+func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark selection) {
 	mark.Types = []string{general}
-	m.mark(t, user, func(ctx context.Context, tx *store.Tx) ([]store.MessageState, error) {
-		return tx.MarkSiteMessagesRead(ctx, user, mark)
+	m.mark(t, user, func(ctx context.Context, tx *store.Tx) ([]State, error) {
+		return markRead(ctx, tx.Tx, user, mark)
 	})
 }
 
@@ -158,7 +169,7 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark store.MessageM
 func (m *mailbox) run(job jobs.Job) {
 	m.Must(m.Fanout.RunJobs(m.TB.Context(), []jobs.Job{job}))
 	var chunk struct {
-		Message services.PostID
+		Message ID
 		Users   []services.UserID
 	}
 	if json.Unmarshal(job.Payload, &chunk) != nil {
@@ -194,12 +205,12 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 		"late": func(t *rapid.T) {
 			if len(m.late) > 0 {
 				i := rapid.IntRange(0, len(m.late)-1).Draw(t, "late")
-				m.Must(m.Fanout.ProjectMessageStates(m.TB.Context(), m.late[i]))
+				m.Must(m.service.project(m.TB.Context(), m.late[i]))
 			}
 		},
 		"read": func(t *rapid.T) {
 			if user, ids := m.someone(t); len(ids) > 0 {
-				m.markRead(t, user, store.MessageMark{Gen: services.AnyGen, IDs: ids})
+				m.markRead(t, user, selection{Gen: services.AnyGen, IDs: ids})
 				for _, id := range ids {
 					m.has[user][id] = true
 				}
@@ -207,7 +218,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 		},
 		"read up to": func(t *rapid.T) {
 			user, ids := m.someone(t)
-			mark := store.MessageMark{Gen: services.AnyGen, UpTo: 0}
+			mark := selection{Gen: services.AnyGen, UpTo: 0}
 			if len(ids) > 0 {
 				mark.UpTo = ids[0]
 			}
@@ -218,8 +229,8 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 		},
 		"unread": func(t *rapid.T) {
 			if user, ids := m.someone(t); len(ids) > 0 {
-				m.mark(t, user, func(ctx context.Context, tx *store.Tx) ([]store.MessageState, error) {
-					return tx.MarkSiteMessagesUnread(ctx, user, ids)
+				m.mark(t, user, func(ctx context.Context, tx *store.Tx) ([]State, error) {
+					return markUnread(ctx, tx.Tx, user, ids)
 				})
 				for _, id := range ids {
 					m.has[user][id] = false
@@ -248,7 +259,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 // check compares the facts with the model, and every document with the facts of its version.
 func (m *mailbox) check(t *rapid.T) {
 	for _, user := range m.users {
-		var want []services.PostID
+		var want []ID
 		for id, read := range m.has[user] {
 			if !read {
 				want = append(want, id)
@@ -260,9 +271,9 @@ func (m *mailbox) check(t *rapid.T) {
 		if diff := cmp.Diff(want, list); diff != "" {
 			t.Fatalf("user %d's list (-model +facts):\n%s", user, diff)
 		}
-		states, err := m.Store.MessageStates(m.TB.Context(), user)
+		found, err := states(m.TB.Context(), m.Store.DB, user)
 		m.Must(err)
-		for _, state := range states {
+		for _, state := range found {
 			if state.Unread != len(list) {
 				t.Fatalf("user %d: the number is %d, the list has %d", user, state.Unread, len(list))
 			}
@@ -295,7 +306,7 @@ func (m *mailbox) rest(t *rapid.T) {
 		}
 	}
 	for _, states := range m.late {
-		m.Must(m.Fanout.ProjectMessageStates(m.TB.Context(), states))
+		m.Must(m.service.project(m.TB.Context(), states))
 	}
 	m.check(t)
 	for _, user := range m.users {
@@ -313,9 +324,10 @@ func (m *mailbox) rest(t *rapid.T) {
 // ever shows a count that was wrong at its version, and at rest everything equals a simple model.
 func TestSiteMessagesAgreeWithTheModel(t *testing.T) {
 	histories.Fewer(t, 6)
-	w := served(t, nil)
+	w := fanouttest.New(t, fanouttest.Options{})
+	service := newService(w, w.Fanout)
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMailbox(w)
+		m := newMailbox(w, service)
 		t.Repeat(m.actions())
 		m.rest(t)
 	})
@@ -324,10 +336,11 @@ func TestSiteMessagesAgreeWithTheModel(t *testing.T) {
 // An older count that comes late changes nothing.
 func TestAnOlderCountIsIgnored(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		service := newService(w, w.Fanout)
 		user := w.Users(1)[0]
 		carry := func(version uint64, count int) {
 			t.Helper()
-			w.Must(w.Fanout.ProjectMessageStates(t.Context(), []store.MessageState{{User: user, Type: general, Version: version, Unread: count}}))
+			w.Must(service.project(t.Context(), []State{{User: user, Type: general, Version: version, Unread: count}}))
 		}
 		carry(3, 30)
 		carry(2, 20)

@@ -1,4 +1,4 @@
-package notify
+package messages
 
 import (
 	"fmt"
@@ -15,11 +15,16 @@ import (
 // box is the site messages of one node on real engines.
 type box struct {
 	*fanouttest.World
-	service *Messages
+	service *Service
+}
+
+// newService makes the service of one of a world's nodes.
+func newService(w *fanouttest.World, node *fanout.Fanout) *Service {
+	return New(Config{DB: w.Store.DB, Jobs: node.Engine, Fanout: node, IDs: w.IDs})
 }
 
 func newBox(w *fanouttest.World) box {
-	return box{w, NewMessages(MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs})}
+	return box{w, newService(w, w.Fanout)}
 }
 
 func keysTo(count int) []string {
@@ -30,12 +35,12 @@ func keysTo(count int) []string {
 	return keys
 }
 
-func (b box) send(m NewMessage) services.PostID {
+func (b box) send(draft Draft) ID {
 	b.TB.Helper()
-	cmd, err := b.service.Send(m)
+	cmd, err := b.service.Send(draft)
 	b.Must(err)
 	b.Must(b.Fanout.Commit(b.TB.Context(), cmd)[0])
-	id, err := services.ParseSiteMessageID("id", cmd.IDs()[0])
+	id, err := ParseID("id", cmd.IDs()[0])
 	b.Must(err)
 	return id
 }
@@ -46,12 +51,17 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 	b := newBox(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
 	const readers = 3000
 	keys := keysTo(readers)
-	id := b.send(NewMessage{Title: "to many", To: append(keys, keys[:100]...)})
+	id := b.send(Draft{Text: Text{Title: "to many"}, To: append(keys, keys[:100]...)})
 	if report, err := b.service.Report(t.Context(), id); err != nil || report.Recipients != 0 {
 		t.Fatalf("before any work: %+v, %v", report, err)
 	}
+	another := func() *fanout.Fanout {
+		node := b.Another()
+		newService(b.World, node)
+		return node
+	}
 	var nodes sync.WaitGroup
-	for _, node := range []*fanout.Fanout{b.Fanout, b.Another(), b.Another()} {
+	for _, node := range []*fanout.Fanout{b.Fanout, another(), another()} {
 		for _, worker := range node.Workers(2) {
 			nodes.Go(func() {
 				for {
@@ -71,10 +81,10 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 	}
 	numbers, err := b.Store.UserIDs(t.Context(), keys[:1])
 	b.Must(err)
-	states, err := b.Store.MessageStates(t.Context(), numbers[keys[0]])
+	found, err := states(t.Context(), b.Store.DB, numbers[keys[0]])
 	b.Must(err)
-	if len(states) != 1 || states[0].Unread != 1 {
-		t.Errorf("who was named twice has %+v", states)
+	if len(found) != 1 || found[0].Unread != 1 {
+		t.Errorf("who was named twice has %+v", found)
 	}
 }
 
@@ -82,7 +92,7 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 func TestAMessageIsSentOnceUnderItsKey(t *testing.T) {
 	b := newBox(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	commit := func(to ...string) (*jobs.Command, error) {
-		cmd, err := b.service.Send(NewMessage{Title: "once", To: to})
+		cmd, err := b.service.Send(Draft{Text: Text{Title: "once"}, To: to})
 		b.Must(err)
 		cmd.Key, cmd.Input = "key", to
 		return cmd, b.Fanout.Commit(t.Context(), cmd)[0]

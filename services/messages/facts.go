@@ -1,0 +1,257 @@
+package messages
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// selection selects a user's messages: those of IDs, or, without any, all of Types up to UpTo (0: all at present).
+type selection struct {
+	IDs   []ID
+	Types []string
+	UpTo  ID
+	// Gen is the generation of the list that showed the messages as unread: a message that was marked unread in a later
+	// generation stays unread. services.AnyGen is the current one.
+	Gen uint64
+}
+
+var (
+	insertMessage = sql.NewStatement("insert a site message", `
+INSERT INTO site_messages (id, import_key, type, title, content, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6)`)
+
+	editMessage = sql.NewStatement("edit a site message", `
+UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = COALESCE(CAST($3 AS TEXT), content), updated_at = $4 WHERE id = $1`)
+
+	typeOf = sql.NewStatement("the type of a site message", `SELECT type FROM site_messages WHERE id = $1`)
+
+	messageByKey = sql.NewStatement("a site message by its key", `
+SELECT id, type, title, content FROM site_messages WHERE import_key = $1 AND import_key <> ''`)
+
+	// An upsert locks the row whether it is there or not, in the order of the rows given.
+	lockStates = sql.NewStatement("lock states of site messages", `
+INSERT INTO site_message_state AS s (user_number, type, ver)
+SELECT user_number, type, 0 FROM {rows $1 n BIGINT, user_number BIGINT, type TEXT} AS c WHERE TRUE ORDER BY n
+ON CONFLICT (user_number, type) DO UPDATE SET ver = s.ver`)
+
+	lockTypes = sql.NewStatement("lock a user's states of site messages", `
+SELECT type FROM site_message_state WHERE user_number = $1 AND {in type $2 TEXT} ORDER BY type {for update}`)
+
+	holders = sql.NewStatement("recipients of a site message", `
+SELECT user_number FROM site_message_recipients WHERE message = $1 AND {in user_number $2 BIGINT}`)
+
+	insertRecipients = sql.NewInsertion("insert recipients", "site_message_recipients", "user_number BIGINT, message BIGINT, type TEXT", "")
+
+	typesOfMessages = sql.NewStatement("types of a user's site messages", `
+SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in message $2 BIGINT}`)
+
+	readByID = sql.NewStatement("mark site messages read", `
+UPDATE site_message_recipients SET read_at = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL AND unread_gen <= $4 RETURNING type`)
+
+	unreadByID = sql.NewStatement("mark site messages unread", `
+UPDATE site_message_recipients SET read_at = NULL, unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NOT NULL RETURNING type`)
+
+	readByType = sql.NewStatement("mark site messages of types read", `
+UPDATE site_message_recipients SET read_at = $4 WHERE user_number = $1 AND {in type $2 TEXT} AND message <= $3 AND read_at IS NULL AND unread_gen <= $5 RETURNING type`)
+
+	keepUnread = sql.NewStatement("keep site messages unread", `
+UPDATE site_message_recipients SET unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL`)
+
+	nextGeneration = sql.NewStatement("next generation of site messages", `
+INSERT INTO site_message_gens AS g (user_number, gen) VALUES ($1, 1) ON CONFLICT (user_number) DO UPDATE SET gen = g.gen + 1 RETURNING gen`)
+
+	raiseVersions = sql.NewStatement("raise versions of site messages", `
+UPDATE site_message_state AS s SET ver = s.ver + 1
+FROM {rows $1 user_number BIGINT, type TEXT} AS c WHERE s.user_number = c.user_number AND s.type = c.type`)
+)
+
+// Insert inserts a message without recipients: see DeliverJobs. importKey is the key that an import gave it, "" for none; a key
+// that is taken is an error.
+func Insert(ctx context.Context, tx *sql.Tx, id ID, text Text, importKey string) error {
+	_, err := tx.Run(ctx, insertMessage, id, importKey, text.Type, text.Title, text.Content, tx.Now)
+	return err
+}
+
+// ByKey finds a message by its import key.
+func ByKey(ctx context.Context, db *sql.DB, importKey string) (id ID, text Text, found bool, err error) {
+	found, err = db.One(ctx, messageByKey, []any{importKey}, &id, &text.Type, &text.Title, &text.Content)
+	return id, text, found, err
+}
+
+// edit changes the text for every recipient and leaves their read states; nil leaves a text as it is. NOT_FOUND when there is no
+// such message.
+func edit(ctx context.Context, tx *sql.Tx, id ID, title, content *string) error {
+	changed, err := tx.Run(ctx, editMessage, id, optional(title), optional(content), tx.Now)
+	if err == nil && changed == 0 {
+		err = notFound("id", id)
+	}
+	return err
+}
+
+func optional(text *string) any {
+	if text == nil {
+		return nil
+	}
+	return *text
+}
+
+func notFound(field string, id ID) error {
+	return services.Errorf(services.NotFound, "%s: there is no %s", field, id.GlobalID())
+}
+
+// deliver gives users a message, unread. A user who has it already keeps their read state. It returns the states of all users
+// named, in order of user ID, so that a repeated delivery projects them again.
+func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID) ([]State, error) {
+	var kind string
+	found, err := tx.One(ctx, typeOf, []any{id}, &kind)
+	if err != nil || len(users) == 0 {
+		return nil, err
+	}
+	if !found {
+		return nil, notFound("id", id)
+	}
+	users = slices.Compact(slices.Sorted(slices.Values(users))) // all lock in one order
+	lock, which := make(sql.Rows, len(users)), make(sql.Rows, len(users))
+	for i, user := range users {
+		lock[i], which[i] = []any{i, user, kind}, []any{user, kind}
+	}
+	if _, err := tx.Run(ctx, lockStates, lock); err != nil {
+		return nil, err
+	}
+	// While the locks are held no other transaction gives or takes a message of this type.
+	has := map[services.UserID]bool{}
+	err = tx.Each(ctx, holders, []any{id, users}, func(scan func(...any) error) error {
+		var user services.UserID
+		err := scan(&user)
+		has[user] = true
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var fresh [][]any
+	var changed sql.Rows
+	for _, user := range users {
+		if !has[user] {
+			fresh = append(fresh, []any{user, id, kind})
+			changed = append(changed, []any{user, kind})
+		}
+	}
+	if _, err := tx.Insert(ctx, insertRecipients, fresh); err != nil {
+		return nil, err
+	}
+	if err := raise(ctx, tx, changed); err != nil {
+		return nil, err
+	}
+	return readStates(ctx, tx.Runner, statesOf, which)
+}
+
+// raise raises the versions of states, given by user and type.
+func raise(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	_, err := tx.Run(ctx, raiseVersions, changed)
+	return err
+}
+
+// markRead marks a user's messages read and returns the states of the types concerned, changed or not. NOT_FOUND for a message
+// that the user does not have, also when it is UpTo.
+func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen selection) ([]State, error) {
+	if len(chosen.IDs) > 0 {
+		return changeByID(ctx, tx, user, chosen.IDs, readByID, tx.Now, int64(chosen.Gen))
+	}
+	upTo := MaxID
+	if chosen.UpTo != 0 {
+		upTo = chosen.UpTo
+		if _, err := typesAmong(ctx, tx, "upTo", user, []ID{upTo}); err != nil {
+			return nil, err
+		}
+	}
+	return change(ctx, tx, user, chosen.Types, readByType, user, chosen.Types, upTo, tx.Now, int64(chosen.Gen))
+}
+
+// markUnread marks a user's messages unread again and returns the states of their types, changed or not. NOT_FOUND for a message
+// that the user does not have.
+func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) ([]State, error) {
+	if _, err := typesAmong(ctx, tx, "ids", user, ids); err != nil {
+		return nil, err
+	}
+	var gen int64
+	if _, err := tx.One(ctx, nextGeneration, []any{user}, &gen); err != nil {
+		return nil, err
+	}
+	// What is unread already must also stay unread against older marks; the count does not change.
+	if _, err := tx.Run(ctx, keepUnread, user, ids, gen); err != nil {
+		return nil, err
+	}
+	return changeByID(ctx, tx, user, ids, unreadByID, gen)
+}
+
+// changeByID is change for an update whose first parameters are the user and the ids.
+func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, st sql.Statement, more ...any) ([]State, error) {
+	types, err := typesAmong(ctx, tx, "ids", user, ids)
+	if err != nil {
+		return nil, err
+	}
+	return change(ctx, tx, user, types, st, append([]any{user, ids}, more...)...)
+}
+
+// typesAmong lists the types of some messages. The user must have all of them.
+func typesAmong(ctx context.Context, tx *sql.Tx, field string, user services.UserID, ids []ID) (types []string, err error) {
+	has := map[ID]bool{}
+	err = tx.Each(ctx, typesOfMessages, []any{user, ids}, func(scan func(...any) error) error {
+		var id ID
+		var kind string
+		err := scan(&id, &kind)
+		has[id] = true
+		types = append(types, kind)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if !has[id] {
+			return nil, notFound(field, id)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(types))), nil
+}
+
+// change runs an update of a user's rows, which returns their types, under the locks of all types that it may touch. A user
+// without a state of a type has no message of that type.
+func change(ctx context.Context, tx *sql.Tx, user services.UserID, types []string, st sql.Statement, args ...any) ([]State, error) {
+	var which sql.Rows
+	err := tx.Each(ctx, lockTypes, []any{user, types}, func(scan func(...any) error) error {
+		var kind string
+		err := scan(&kind)
+		which = append(which, []any{user, kind})
+		return err
+	})
+	if err != nil || len(which) == 0 {
+		return nil, err
+	}
+	changed := map[string]bool{}
+	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
+		var kind string
+		err := scan(&kind)
+		changed[kind] = true
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var raised sql.Rows
+	for _, one := range which {
+		if changed[one[1].(string)] {
+			raised = append(raised, one)
+		}
+	}
+	if err := raise(ctx, tx, raised); err != nil {
+		return nil, err
+	}
+	return readStates(ctx, tx.Runner, statesOf, which)
+}

@@ -1,0 +1,151 @@
+package messages
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// unreadDays counts the newest unread of states s, one more than services.MessagesCounted at most, by the day of the message, which its
+// id begins with, from site_message_recipients_unread alone. A state and its counts are one snapshot: counts belong to their version.
+const (
+	unreadDays = `s.user_number, s.type, s.ver, h.message / 181193932800000, count(h.message)`
+	unreadRows = `site_message_recipients h ON h.user_number = s.user_number AND h.type = s.type AND h.read_at IS NULL
+	AND h.message >= COALESCE((SELECT o.message FROM site_message_recipients o WHERE o.user_number = s.user_number AND o.type = s.type
+		AND o.read_at IS NULL ORDER BY o.message DESC LIMIT 1 OFFSET $2), 0)`
+)
+
+const columns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
+
+var (
+	statesOf = sql.NewStatement("states of site messages", `
+SELECT `+unreadDays+`
+FROM {rows $1 user_number BIGINT, type TEXT} AS c CROSS JOIN site_message_state s LEFT JOIN `+unreadRows+`
+WHERE s.user_number = c.user_number AND s.type = c.type GROUP BY 1, 2, 3, 4`)
+
+	statesOfUser = sql.NewStatement("states of a user's site messages", `
+SELECT `+unreadDays+` FROM site_message_state s LEFT JOIN `+unreadRows+` WHERE s.user_number = $1 GROUP BY 1, 2, 3, 4`)
+
+	messagesOf = sql.NewStatement("a user's site messages", `
+SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
+WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT}
+ORDER BY h.message DESC LIMIT $4`)
+
+	unreadOf = sql.NewStatement("a user's unread site messages", `
+SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
+WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT} AND h.read_at IS NULL
+ORDER BY h.message DESC LIMIT $4`)
+
+	messagesByID = sql.NewStatement("a user's site messages by id", `
+SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
+WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
+
+	oneMessage = sql.NewStatement("a site message", `SELECT `+columns+` FROM site_messages m WHERE m.id = $1`)
+
+	countReads = sql.NewStatement("count reads of a site message", `
+SELECT count(*), count(read_at) FROM site_message_recipients WHERE message = $1`)
+
+	generationOf = sql.NewStatement("generation of site messages", `SELECT gen FROM site_message_gens WHERE user_number = $1`)
+)
+
+// states reads a user's states, one for each type of which they ever got a message, in order of type.
+func states(ctx context.Context, db *sql.DB, user services.UserID) ([]State, error) {
+	return readStates(ctx, db.Runner, statesOfUser, user)
+}
+
+func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) (states []State, err error) {
+	type key struct {
+		user services.UserID
+		kind string
+	}
+	places := map[key]int{}
+	err = r.Each(ctx, st, []any{which, services.MessagesCounted}, func(scan func(...any) error) error {
+		var state State
+		var day sql.NullInt64 // null where nothing is unread
+		var unread int
+		if err := scan(&state.User, &state.Type, &state.Version, &day, &unread); err != nil {
+			return err
+		}
+		place, known := places[key{state.User, state.Type}]
+		if !known {
+			place = len(states)
+			places[key{state.User, state.Type}] = place
+			states = append(states, state)
+		}
+		if day.Valid {
+			states[place].Unread += unread
+			states[place].Days.Add(day.Int64, unread)
+		}
+		return nil
+	})
+	slices.SortFunc(states, func(a, b State) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Type, b.Type)) })
+	return states, err
+}
+
+// generation is a user's generation of messages. Read before a list, it is the generation of what the list shows.
+func generation(ctx context.Context, db *sql.DB, user services.UserID) (gen uint64, err error) {
+	_, err = db.One(ctx, generationOf, []any{user}, &gen)
+	return gen, err
+}
+
+// list lists a user's messages of some types, the newest first, those before one id, at most limit; unreadOnly leaves out the
+// read ones.
+func list(ctx context.Context, db *sql.DB, user services.UserID, types []string, unreadOnly bool, before ID, limit int) ([]Message, error) {
+	st := messagesOf
+	if unreadOnly {
+		st = unreadOf
+	}
+	return read(ctx, db, st, user, before, types, limit)
+}
+
+// byID reads messages of a user by their ids; one that the user does not have is absent.
+func byID(ctx context.Context, db *sql.DB, user services.UserID, ids []ID) (map[ID]Message, error) {
+	list, err := read(ctx, db, messagesByID, user, ids)
+	found := make(map[ID]Message, len(list))
+	for _, message := range list {
+		found[message.ID] = message
+	}
+	return found, err
+}
+
+func read(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
+	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
+		var m Message
+		var created, updated int64
+		var at sql.NullInt64
+		err := scan(&m.ID, &m.Type, &m.Title, &m.Content, &created, &updated, &at)
+		m.CreatedAt, m.UpdatedAt, m.ReadAt = sql.FromMicros(created), sql.FromMicros(updated), readAt(at)
+		list = append(list, m)
+		return err
+	})
+	return list, err
+}
+
+// readAt is a nullable time; null is the zero time.
+func readAt(us sql.NullInt64) time.Time {
+	if !us.Valid {
+		return time.Time{}
+	}
+	return sql.FromMicros(us.Int64)
+}
+
+// report reads a message as its sender sees it, with the number of its recipients and how many of them have read it. NOT_FOUND
+// when there is none.
+func report(ctx context.Context, db *sql.DB, id ID) (report Report, err error) {
+	var created, updated int64
+	m := &report.Message
+	found, err := db.One(ctx, oneMessage, []any{id}, &m.ID, &m.Type, &m.Title, &m.Content, &created, &updated)
+	if err == nil && !found {
+		err = notFound("id", id)
+	}
+	if err != nil {
+		return report, err
+	}
+	m.CreatedAt, m.UpdatedAt = sql.FromMicros(created), sql.FromMicros(updated)
+	_, err = db.One(ctx, countReads, []any{id}, &report.Recipients, &report.ReadCount)
+	return report, err
+}

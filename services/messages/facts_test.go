@@ -1,0 +1,346 @@
+package messages
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// bundle is a database with messages.
+type bundle struct{ *storetest.Bundle }
+
+// eachBundle runs a test on both engines.
+func eachBundle(t *testing.T, test func(b bundle)) {
+	storetest.EachBundle(t, func(b *storetest.Bundle) { test(bundle{b}) })
+}
+
+// runText runs a statement of a test.
+func runText(ctx context.Context, tx *store.Tx, text string) error {
+	_, err := tx.Run(ctx, sql.AdHoc("test", text))
+	return err
+}
+
+// message inserts a message without recipients.
+func (b bundle) message(id ID, kind string) Message {
+	b.T.Helper()
+	m := Message{ID: id, Type: kind, Title: fmt.Sprint("title of ", id), Content: "content"}
+	b.MustWrite(func(tx *store.Tx) error { return Insert(b.Ctx, tx.Tx, m.ID, Text{m.Type, m.Title, m.Content}, "") })
+	m.CreatedAt, m.UpdatedAt = b.Clock.Now(), b.Clock.Now()
+	return m
+}
+
+func (b bundle) give(id ID, users ...services.UserID) (found []State) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		found, err = deliver(b.Ctx, tx.Tx, id, users)
+		return err
+	})
+	return found
+}
+
+func (b bundle) markRead(user services.UserID, mark selection) (found []State) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		found, err = markRead(b.Ctx, tx.Tx, user, mark)
+		return err
+	})
+	return found
+}
+
+func (b bundle) markUnread(user services.UserID, ids ...ID) (found []State) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		found, err = markUnread(b.Ctx, tx.Tx, user, ids)
+		return err
+	})
+	return found
+}
+
+// unreadIDs is what counts for a user, in the order of their list.
+func (b bundle) unreadIDs(user services.UserID, types ...string) (ids []ID) {
+	b.T.Helper()
+	for _, m := range storetest.Must(list(b.Ctx, b.DB, user, types, true, MaxID, 100))(b.T) {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func state(user services.UserID, kind string, version uint64, unread int) State {
+	state := State{User: user, Type: kind, Version: version, Unread: unread}
+	state.Days.Days[0] = unread // the ids of these tests are of the first day of 1970
+	return state
+}
+
+func TestDeliverSiteMessage(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		first := b.message(10, "general")
+		b.message(20, "offer")
+		storetest.Equal(b.T, b.give(10, 2, 1, 2), []State{state(1, "general", 1, 1), state(2, "general", 1, 1)})
+		storetest.Equal(b.T, b.give(10, 3, 1), []State{state(1, "general", 1, 1), state(3, "general", 1, 1)})
+		storetest.Equal(b.T, b.give(20, 1), []State{state(1, "offer", 1, 1)})
+		storetest.Equal(b.T, len(b.give(20)), 0)
+		shown := storetest.Must(list(b.Ctx, b.DB, 1, []string{"general", "offer"}, false, MaxID, 10))(b.T)
+		storetest.Equal(b.T, len(shown), 2)
+		storetest.Equal(b.T, shown[1], first)
+		storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1), state(1, "offer", 1, 1)})
+		storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, 9))(b.T), []State(nil))
+		err := b.Write(b.Ctx, func(tx *store.Tx) error {
+			_, err := deliver(b.Ctx, tx.Tx, 11, []services.UserID{1})
+			return err
+		})
+		storetest.Coded(b.T, err, services.NotFound)
+	})
+}
+
+// Of many unread messages the newest are counted, so many that it shows that there are more: by a delivery, a mark and a read alike.
+func TestUnreadMessagesAreCountedToABound(t *testing.T) {
+	const most = services.MessagesCounted + 1
+	eachBundle(t, func(b bundle) {
+		const perDay = 181193932800000 // of ids
+		b.MustWrite(func(tx *store.Tx) error {
+			if err := runText(b.Ctx, tx, "INSERT INTO site_message_state (user_number, type, ver) VALUES (1, 'general', 7), (1, 'offer', 8)"); err != nil {
+				return err
+			}
+			return runText(b.Ctx, tx, fmt.Sprintf(`WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d)
+				INSERT INTO site_message_recipients (user_number, message, type) SELECT 1, n * %d, 'general' FROM s`, 2*most, perDay/100))
+		})
+		b.message(2*most*perDay, "general")
+		given := b.give(2*most*perDay, 1)
+		counted := func(found []State, want int) {
+			b.T.Helper()
+			state := found[0]
+			days := state.Days.Older
+			for _, count := range state.Days.Days {
+				days += count
+			}
+			if state.Unread != want || days != want {
+				b.T.Errorf("%d unread are counted, %d by their days, want %d", state.Unread, days, want)
+			}
+		}
+		counted(given, most)
+		counted(storetest.Must(states(b.Ctx, b.DB, 1))(b.T), most)
+		counted(b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{2 * most * perDay}}), most)
+		counted(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: most * (perDay / 100)}), most)
+		counted(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: (most + 1) * (perDay / 100)}), most-1)
+		if offer := storetest.Must(states(b.Ctx, b.DB, 1))(b.T)[1]; offer.Unread != 0 || offer.Version != 8 {
+			b.T.Errorf("of a type without messages %+v", offer)
+		}
+	})
+}
+
+// A delivery that is repeated, or comes after the mark, keeps the read state.
+func TestDeliverAgainKeepsReadStates(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		b.message(10, "general")
+		b.give(10, 1, 2)
+		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}}), []State{state(1, "general", 2, 0)})
+		storetest.Equal(b.T, b.give(10, 1, 2, 3), []State{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
+		told := storetest.Must(report(b.Ctx, b.DB, 10))(b.T)
+		storetest.Equal(b.T, [2]int{told.Recipients, told.ReadCount}, [2]int{3, 1})
+	})
+}
+
+func TestMarkSiteMessagesRead(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		for id := ID(1); id <= 6; id++ {
+			b.message(id, []string{"general", "offer"}[id%2])
+			b.give(id, 1, 2)
+		}
+		both := []string{"general", "offer"}
+		storetest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 4, 3, 2, 1})
+		storetest.Equal(b.T, b.unreadIDs(1, "offer"), []ID{5, 3, 1})
+		b.Clock.Advance(time.Minute)
+		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{3, 4, 3}}), []State{state(1, "general", 4, 2), state(1, "offer", 4, 2)})
+		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{4}}), []State{state(1, "general", 4, 2)}) // again
+		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"offer"}, UpTo: 3}), []State{state(1, "offer", 5, 1)})
+		storetest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 2})
+		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: both, UpTo: 2}), []State{state(1, "general", 5, 1), state(1, "offer", 5, 1)})
+		storetest.Equal(b.T, b.markUnread(1, 1, 6), []State{state(1, "general", 5, 1), state(1, "offer", 6, 2)})
+		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: both}), []State{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
+		storetest.Equal(b.T, len(b.unreadIDs(1, both...)), 0)
+		storetest.Equal(b.T, len(b.unreadIDs(2, both...)), 6) // the other user's stay unread
+		storetest.Equal(b.T, len(b.markRead(9, selection{Gen: services.AnyGen, Types: both})), 0)
+		found := storetest.Must(byID(b.Ctx, b.DB, 1, []ID{3, 7}))(b.T)
+		storetest.Equal(b.T, len(found), 1)
+		storetest.Equal(b.T, found[3].ReadAt, b.Clock.Now())
+	})
+}
+
+// A mark that names what the user does not have changes nothing at all.
+func TestMarksOfOthersMessages(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		b.message(10, "general")
+		b.message(20, "general")
+		b.give(10, 1)
+		b.give(20, 2)
+		for _, fn := range []func(tx *store.Tx) error{
+			func(tx *store.Tx) error {
+				_, err := markRead(b.Ctx, tx.Tx, 1, selection{Gen: services.AnyGen, IDs: []ID{10, 20}})
+				return err
+			},
+			func(tx *store.Tx) error {
+				_, err := markRead(b.Ctx, tx.Tx, 1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: 20})
+				return err
+			},
+			func(tx *store.Tx) error {
+				_, err := markUnread(b.Ctx, tx.Tx, 1, []ID{20})
+				return err
+			},
+			func(tx *store.Tx) error { return edit(b.Ctx, tx.Tx, 30, nil, nil) },
+		} {
+			storetest.Coded(b.T, b.Write(b.Ctx, fn), services.NotFound)
+		}
+		_, err := report(b.Ctx, b.DB, 30)
+		storetest.Coded(b.T, err, services.NotFound)
+		storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1)})
+	})
+}
+
+func TestEditSiteMessage(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		m := b.message(10, "general")
+		b.give(10, 1, 2)
+		b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}})
+		m.ReadAt = b.Clock.Now()
+		b.Clock.Advance(time.Hour)
+		title, content := "better", ""
+		b.MustWrite(func(tx *store.Tx) error { return edit(b.Ctx, tx.Tx, 10, &title, nil) })
+		m.Title, m.UpdatedAt = title, b.Clock.Now()
+		storetest.Equal(b.T, storetest.Must(byID(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
+		b.MustWrite(func(tx *store.Tx) error { return edit(b.Ctx, tx.Tx, 10, nil, &content) })
+		m.Content = ""
+		storetest.Equal(b.T, storetest.Must(byID(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
+		m.ReadAt = time.Time{}
+		storetest.Equal(b.T, storetest.Must(report(b.Ctx, b.DB, 10))(b.T), Report{Message: m, Recipients: 2, ReadCount: 1})
+		storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 2, 0)})
+	})
+}
+
+func TestSiteMessageKeys(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		text := Text{Type: "general", Title: "t", Content: "c"}
+		b.MustWrite(func(tx *store.Tx) error { return Insert(b.Ctx, tx.Tx, 5, text, "spring") })
+		b.message(6, "general")
+		b.message(7, "general") // no key is no name: two of them are no conflict
+		id, got, found, err := ByKey(b.Ctx, b.DB, "spring")
+		storetest.Equal(b.T, storetest.Must(id, err)(b.T), ID(5))
+		storetest.Equal(b.T, got, text)
+		storetest.Equal(b.T, found, true)
+		_, _, found, err = ByKey(b.Ctx, b.DB, "")
+		storetest.Equal(b.T, storetest.Must(found, err)(b.T), false)
+	})
+}
+
+func TestPagesOfSiteMessages(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		for id := ID(1); id <= 25; id++ {
+			b.message(id, "general")
+			b.give(id, 1)
+		}
+		var got []ID
+		before := MaxID
+		for {
+			page := storetest.Must(list(b.Ctx, b.DB, 1, []string{"general"}, false, before, 10))(b.T)
+			if len(page) == 0 {
+				break
+			}
+			for _, m := range page {
+				got = append(got, m.ID)
+			}
+			before = got[len(got)-1]
+		}
+		storetest.Equal(b.T, len(got), 25)
+		for i, id := range got {
+			storetest.Equal(b.T, id, ID(25-i))
+		}
+		storetest.Equal(b.T, len(storetest.Must(list(b.Ctx, b.DB, 1, []string{"offer"}, false, MaxID, 10))(b.T)), 0)
+	})
+}
+
+// Deliveries and marks at once: no version stands for two counts, and the last state is what the rows say.
+func TestSiteMessagesAtOnce(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		const users, messages = 4, 12
+		all := []services.UserID{4, 2, 3, 1}
+		var seen sync.Map // user/version -> count
+		note := func(found []State) {
+			for _, s := range found {
+				key := fmt.Sprint(s.User, "/", s.Version)
+				if had, loaded := seen.LoadOrStore(key, s.Unread); loaded && had != s.Unread {
+					b.T.Errorf("version %d of user %d stands for %d and for %d", s.Version, s.User, had, s.Unread)
+				}
+			}
+		}
+		var work sync.WaitGroup
+		for id := ID(1); id <= messages; id++ {
+			b.message(id, "general")
+			work.Go(func() {
+				for range 2 { // every delivery twice
+					err := b.Write(b.Ctx, func(tx *store.Tx) error {
+						states, err := deliver(b.Ctx, tx.Tx, id, all)
+						note(states)
+						return err
+					})
+					if err != nil {
+						b.T.Error(err)
+					}
+				}
+				for _, user := range all[:2] {
+					err := b.Write(b.Ctx, func(tx *store.Tx) error {
+						states, err := markRead(b.Ctx, tx.Tx, user, selection{Gen: services.AnyGen, IDs: []ID{id}})
+						note(states)
+						return err
+					})
+					if err != nil {
+						b.T.Error(err)
+					}
+				}
+			})
+		}
+		work.Wait()
+		for user := services.UserID(1); user <= users; user++ {
+			want := state(user, "general", messages, messages)
+			if user == 2 || user == 4 {
+				want = state(user, "general", 2*messages, 0)
+			}
+			storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, user))(b.T), []State{want})
+			storetest.Equal(b.T, len(b.unreadIDs(user, "general")), want.Unread)
+		}
+	})
+}
+
+// A mark of a list that was shown before something was marked unread leaves that alone, and takes the rest; one that was
+// made without a list, or with a later one, takes all.
+func TestLateMarksOfSiteMessages(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		for id := ID(1); id <= 3; id++ {
+			b.message(id, "general")
+			b.give(id, 1, 2)
+		}
+		gen := func() uint64 { return storetest.Must(generation(b.Ctx, b.DB, 1))(b.T) }
+		types, shown := []string{"general"}, gen()
+		storetest.Equal(b.T, shown, uint64(0))
+		b.markRead(1, selection{IDs: []ID{1}, Gen: shown})
+		storetest.Equal(b.T, b.markUnread(1, 1, 2), []State{state(1, "general", 5, 3)}) // 2 is unread already, and is to stay so too
+		storetest.Equal(b.T, b.markRead(1, selection{IDs: []ID{1, 2}, Gen: shown}), []State{state(1, "general", 5, 3)})
+		storetest.Equal(b.T, b.markRead(1, selection{Types: types, Gen: shown}), []State{state(1, "general", 6, 2)})
+		storetest.Equal(b.T, b.unreadIDs(1, types...), []ID{2, 1})
+		storetest.Equal(b.T, []uint64{gen(), storetest.Must(generation(b.Ctx, b.DB, 2))(b.T)}, []uint64{1, 0})
+		b.markRead(1, selection{IDs: []ID{1}, Gen: gen()})
+		storetest.Equal(b.T, b.unreadIDs(1, types...), []ID{2})
+		b.markRead(1, selection{Types: types, Gen: services.AnyGen})
+		storetest.Equal(b.T, len(b.unreadIDs(1, types...)), 0)
+		storetest.Coded(b.T, b.Write(b.Ctx, func(tx *store.Tx) error {
+			_, err := markUnread(b.Ctx, tx.Tx, 1, []ID{1, 99})
+			return err
+		}), services.NotFound)
+		storetest.Equal(b.T, gen(), uint64(1))
+	})
+}

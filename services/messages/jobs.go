@@ -1,0 +1,74 @@
+package messages
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// The kinds of jobs of site messages.
+const (
+	jobDeliver = "message.deliver" // payload: delivery. A message to a chunk of its recipients
+	jobCounts  = "messages"        // key: user. The messages that they have read changed in SQL
+)
+
+// deliverChunk is how many recipients a delivery has: few enough that its transaction does not delay others for long.
+const deliverChunk = 250
+
+// delivery is a chunk of the recipients of a message.
+type delivery struct {
+	Message ID                `json:"message"`
+	Users   []services.UserID `json:"users"`
+}
+
+func (s *Service) kinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobDeliver, Class: jobs.Bulk, Each: s.deliver, Changes: jobs.CountsOf(deliveredTo, services.SourceSiteMessages)},
+		{Name: jobCounts, Class: jobs.Short, Each: jobs.OfUser(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceSiteMessages)},
+	}
+}
+
+// deliveredTo are the users of a delivery.
+func deliveredTo(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
+	var chunk delivery
+	err := jobs.ReadPayload(job, &chunk)
+	return chunk.Users, false, err
+}
+
+// DeliverJobs give a message to the users. Once these jobs are committed, the message is sent: they write the rows of the
+// recipients, a chunk at a time, on any node with a free worker.
+func DeliverJobs(message ID, users []services.UserID) ([]jobs.NewJob, error) {
+	var chunks []delivery
+	for chunk := range slices.Chunk(users, deliverChunk) {
+		chunks = append(chunks, delivery{message, chunk})
+	}
+	return jobs.Chunked(jobDeliver, chunks)
+}
+
+// countsJob projects a user's counts into their document.
+func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
+
+func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
+	return s.fanout.Project(ctx, user, s.registers)
+}
+
+// deliver writes the rows of a chunk and projects their counts. If it is repeated after a crash between the two steps, it
+// writes no row and projects the counts of that time.
+func (s *Service) deliver(ctx context.Context, job jobs.Job) error {
+	var chunk delivery
+	if err := jobs.ReadPayload(job, &chunk); err != nil {
+		return err
+	}
+	var states []State
+	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		states, err = deliver(ctx, tx, chunk.Message, chunk.Users)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.project(ctx, states)
+}

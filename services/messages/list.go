@@ -1,0 +1,50 @@
+package messages
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// Page is a page of a user's messages, the newest first.
+type Page struct {
+	Messages []Message
+	HasNext  bool
+	Gen      uint64 // see services.ReadToken
+}
+
+// Page lists at most size of a user's messages before a position, of one type and the unread only, if requested. The unread
+// ones are those that the badge counts.
+func (s *Service) Page(ctx context.Context, user services.UserID, kind *string, unreadOnly bool, before ID, size int) (Page, error) {
+	types := s.types
+	if kind != nil {
+		if err := checkType(*kind, s.types); err != nil {
+			return Page{}, err
+		}
+		types = []string{*kind}
+	}
+	// Read the generation before the list: a message marked unread between the two reads is shown as unread, and at worst a
+	// late mark of it is ignored.
+	gen, err := generation(ctx, s.db, user)
+	if err != nil {
+		return Page{}, err
+	}
+	messages, err := list(ctx, s.db, user, types, unreadOnly, before, size+1)
+	if err != nil {
+		return Page{}, err
+	}
+	return Page{Messages: messages[:min(size, len(messages))], HasNext: len(messages) > size, Gen: gen}, nil
+}
+
+// ByID reads messages of a user by their IDs; a message that the user does not have is absent.
+func (s *Service) ByID(ctx context.Context, user services.UserID, ids []ID) (map[ID]Message, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return byID(ctx, s.db, user, ids)
+}
+
+// Report is a message as its sender sees it. NOT_FOUND if there is none.
+func (s *Service) Report(ctx context.Context, id ID) (Report, error) {
+	return report(ctx, s.db, id)
+}

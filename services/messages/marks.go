@@ -1,0 +1,83 @@
+package messages
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// Mark names some of a user's messages: those of IDs, or all, those of one type only, and those up to one only.
+type Mark struct {
+	IDs  []ID
+	Type *string
+	All  bool
+	UpTo ID // 0: all there are at that moment
+	// Token is the readToken of the list that was shown; "" for none.
+	Token string
+}
+
+const maxMarked = 500
+
+// MarkRead is the command by which a user marks messages read. NOT_FOUND if the user does not have a named message; messages
+// that are read already keep their time.
+func (s *Service) MarkRead(user services.UserID, mark Mark) (*jobs.Command, error) {
+	gen, err := services.ParseReadToken(mark.Token)
+	if err != nil {
+		return nil, err
+	}
+	chosen := selection{IDs: mark.IDs, Types: s.types, UpTo: mark.UpTo, Gen: gen}
+	switch {
+	case mark.IDs != nil && (mark.Type != nil || mark.All || mark.UpTo != 0):
+		return nil, services.Errorf(services.Invalid, "ids: they exclude type, all and upTo")
+	case mark.IDs != nil:
+		if err := checkMarked(mark.IDs); err != nil {
+			return nil, err
+		}
+	case mark.Type != nil && mark.All:
+		return nil, services.Errorf(services.Invalid, "type and all: only one of them can be given")
+	case mark.Type != nil:
+		if err := checkType(*mark.Type, s.types); err != nil {
+			return nil, err
+		}
+		chosen.Types = []string{*mark.Type}
+	case !mark.All && mark.UpTo == 0:
+		return nil, services.Errorf(services.Invalid, "ids, type, all or upTo: one of them is needed")
+	}
+	return s.mark("markSiteMessagesRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, error) {
+		return markRead(ctx, tx, user, chosen)
+	}), nil
+}
+
+// MarkUnread is the command by which a user marks messages unread again. NOT_FOUND if the user does not have one of them.
+func (s *Service) MarkUnread(user services.UserID, ids []ID) (*jobs.Command, error) {
+	if err := checkMarked(ids); err != nil {
+		return nil, err
+	}
+	return s.mark("markSiteMessagesUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, error) {
+		return markUnread(ctx, tx, user, ids)
+	}), nil
+}
+
+func checkMarked(ids []ID) error {
+	if n := len(ids); n == 0 || n > maxMarked {
+		return services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxMarked, n)
+	}
+	return nil
+}
+
+// mark is a command that changes a user's rows. It projects the counts once it is committed; its job does so if that fails.
+func (s *Service) mark(name string, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) *jobs.Command {
+	var states []State
+	return &jobs.Command{
+		Name: name, Actor: user,
+		Apply: func(ctx context.Context, tx *sql.Tx) (_ []string, err error) {
+			if states, err = change(ctx, tx); err != nil {
+				return nil, err
+			}
+			return nil, jobs.Enqueue(ctx, tx, countsJob(user))
+		},
+		AfterCommit: func(ctx context.Context) error { return s.project(ctx, states) },
+	}
+}

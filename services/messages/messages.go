@@ -1,0 +1,86 @@
+// Package messages is site messages: the host application's messages to users, and each user's read marks.
+//
+// A message is sent when its text and the jobs that deliver it are committed; the rows of its recipients follow in chunks. Each
+// recipient has one row, however often a delivery is repeated, and a repeated delivery keeps the read state. The count of a type
+// is absolute and versioned: a repeated or late job changes nothing. The list and the count come from the same rows.
+//
+// A mark that was answered is in SQL. If Redis fails after that, the mark's job projects the counts later, and until then the
+// badges of its user come from SQL.
+package messages
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/jobs"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+)
+
+// Config is what site messages need.
+type Config struct {
+	DB     *sql.DB
+	Jobs   *jobs.Engine   // New registers the kinds of jobs in it
+	Fanout *fanout.Fanout // New registers the versioned fields in it
+	IDs    *services.IDClock
+	Types  []string // the types there are, the default first; none means services.DefaultMessageType alone
+}
+
+// Service is the service of site messages. It is safe for concurrent use.
+type Service struct {
+	db     *sql.DB
+	fanout *fanout.Fanout
+	ids    *services.IDClock
+	types  []string
+	ages   services.SourceExpiry
+}
+
+// New makes the service, and registers the kinds of its jobs and its versioned fields.
+func New(cfg Config) *Service {
+	if len(cfg.Types) == 0 {
+		cfg.Types = []string{services.DefaultMessageType}
+	}
+	s := &Service{db: cfg.DB, fanout: cfg.Fanout, ids: cfg.IDs, types: cfg.Types, ages: cfg.Fanout.Expiry()}
+	cfg.Jobs.Register(s.kinds()...)
+	cfg.Fanout.RegisterRegisters("site messages", s.registers, s.audit)
+	return s
+}
+
+// registers are a user's counts according to the facts.
+func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+	states, err := states(ctx, s.db, user)
+	for _, state := range states {
+		registers = append(registers, s.register(state))
+	}
+	return registers, err
+}
+
+func (s *Service) register(state State) rdb.Register {
+	if s.ages.Expires(services.SourceSiteMessages) {
+		return rdb.MessageDaysRegister(state.shown())
+	}
+	return rdb.MessagesRegister(state.shown())
+}
+
+// audit is registers from SQL again, without its code: the audit of views finds errors in that.
+func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+	states, err := states(ctx, s.db, user)
+	for _, state := range states {
+		register := rdb.MessagesRegister
+		if s.ages.Expires(services.SourceSiteMessages) {
+			register = rdb.MessageDaysRegister
+		}
+		registers = append(registers, register(services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread, Days: state.Days}))
+	}
+	return registers, err
+}
+
+// project writes counts into their users' documents.
+func (s *Service) project(ctx context.Context, states []State) error {
+	var fields fanout.Fields
+	for _, state := range states {
+		fields.Add(state.User, s.register(state))
+	}
+	return s.fanout.Put(ctx, fields.All)
+}

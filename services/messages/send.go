@@ -1,0 +1,84 @@
+package messages
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/store"
+)
+
+// Draft is a message to be sent.
+type Draft struct {
+	Text
+	To []string // the keys of 1 to 10,000 users; one that is named twice gets it once
+}
+
+// Send is the command of the host application that sends a message; its id is the command's.
+func (s *Service) Send(draft Draft) (*jobs.Command, error) {
+	if err := CheckRecipients(len(draft.To)); err != nil {
+		return nil, err
+	}
+	for _, key := range draft.To {
+		if err := services.CheckUserKey(key); err != nil {
+			return nil, services.Errorf(services.Invalid, "to: %s", err)
+		}
+	}
+	if err := draft.Check(s.types); err != nil {
+		return nil, err
+	}
+	return &jobs.Command{
+		Name: "sendSiteMessage",
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			users, err := store.In(tx).EnsureUsers(ctx, draft.To)
+			if err != nil {
+				return nil, err
+			}
+			id := ID(tx.NewID(s.ids))
+			if err := Insert(ctx, tx, id, draft.Text, ""); err != nil {
+				return nil, err
+			}
+			queued, err := DeliverJobs(id, recipients(draft.To, users))
+			if err != nil {
+				return nil, err
+			}
+			return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, queued...)
+		},
+	}, nil
+}
+
+// recipients are the IDs of some keys, each once, in their order.
+func recipients(keys []string, ids map[string]services.UserID) []services.UserID {
+	users := make([]services.UserID, len(keys))
+	for i, key := range keys {
+		users[i] = ids[key]
+	}
+	slices.Sort(users)
+	return slices.Compact(users)
+}
+
+// Edit is the command that changes the text of a message for everyone who has it; nil leaves a text. Nobody's read state
+// changes. NOT_FOUND if there is no such message.
+func (s *Service) Edit(id ID, title, content *string) (*jobs.Command, error) {
+	if title == nil && content == nil {
+		return nil, services.Errorf(services.Invalid, "title and content: at least one of them is needed")
+	}
+	if title != nil {
+		if err := checkTitle(*title); err != nil {
+			return nil, err
+		}
+	}
+	if content != nil {
+		if err := checkContent(*content); err != nil {
+			return nil, err
+		}
+	}
+	return &jobs.Command{
+		Name: "editSiteMessage",
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			return nil, edit(ctx, tx, id, title, content)
+		},
+	}, nil
+}

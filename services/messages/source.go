@@ -1,0 +1,157 @@
+package messages
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/badge/source"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+)
+
+// Source is the badge source of the unread messages, by type. It implements badge.Source.
+type Source struct {
+	source.Plain
+	db    *sql.DB
+	types []string
+	ages  services.SourceExpiry
+}
+
+// NewSource makes the source of these types. Rendering needs no database.
+func NewSource(db *sql.DB, types []string, ages services.SourceExpiry) Source {
+	return Source{db: db, types: types, ages: ages}
+}
+
+// Source is the service's badge source.
+func (s *Service) Source() Source { return NewSource(s.db, s.types, s.ages) }
+
+// Name is the source's name.
+func (Source) Name() string { return "site messages" }
+
+// Key is the source's key.
+func (Source) Key() services.Source { return services.SourceSiteMessages }
+
+// Part is the count of the i-th type.
+func (Source) Part(badges *services.Badges, i int) *services.Count {
+	if i >= len(badges.SiteMessages.Types) {
+		return nil
+	}
+	return &badges.SiteMessages.Types[i].Count
+}
+
+// Sum is the count of all types.
+func (Source) Sum(badges *services.Badges) *services.Count { return &badges.SiteMessages.Total }
+
+// Facts counts every type from its rows.
+func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
+	states, err := states(ctx, s.db, user)
+	if err != nil {
+		return err
+	}
+	for _, kind := range s.types {
+		shown := services.MessageTypeState{Type: kind}
+		for _, state := range states {
+			if state.Type == kind {
+				shown = state.shown()
+			}
+		}
+		document.Messages = append(document.Messages, shown)
+	}
+	return nil
+}
+
+// Empty counts nothing, of every type.
+func (s Source) Empty(document *rdb.Document) {
+	for _, kind := range s.types {
+		document.Messages = append(document.Messages, services.MessageTypeState{Type: kind})
+	}
+}
+
+// Render counts the unread messages of each type.
+func (Source) Render(v *source.View, badges *services.Badges) {
+	oldest, expires := v.Ages.OldestDay(services.SourceSiteMessages, v.Today()), v.Ages.Expires(services.SourceSiteMessages)
+	for _, state := range v.Document.Messages {
+		if expires {
+			state.Unread = state.Days.From(oldest)
+			v.Expires(services.SourceSiteMessages, state.Unread)
+		}
+		count := source.Exact(state.Unread)
+		if state.Unread > services.MessagesCounted {
+			count = services.NewCount(services.MessagesCounted, services.AtLeast, time.Time{})
+		}
+		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: count})
+	}
+}
+
+// Explain lists the unread messages of each type.
+func (s Source) Explain(ctx context.Context, of source.Explained) (explanations []services.Explanation, err error) {
+	kinds := make([]string, len(of.Badges.SiteMessages.Types))
+	for i, kind := range of.Badges.SiteMessages.Types {
+		kinds[i] = kind.Type
+	}
+	unread, err := s.newest(ctx, of.User, kinds, true)
+	if err != nil {
+		return nil, err
+	}
+	aged := ID(s.ages.Mark(services.SourceSiteMessages, of.Today))
+	for _, kind := range of.Badges.SiteMessages.Types {
+		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
+		for _, message := range unread[kind.Type] {
+			if message.ID <= aged {
+				break // so are all that follow
+			}
+			id := message.ID.GlobalID()
+			explanation.Items = append(explanation.Items, services.Item{
+				ID: id, At: message.ID.Time(), Count: 1, ClearedBy: source.Clearing("markSiteMessagesRead", fmt.Sprintf("ids: [%q]", id)),
+			})
+		}
+		explanations = append(explanations, explanation)
+	}
+	return explanations, nil
+}
+
+// Digest counts the messages of each type that were sent since a moment, read or not.
+func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
+	first := ID(services.PostIDAt(since))
+	newest, err := s.newest(ctx, user, s.types, false)
+	if err != nil {
+		return err
+	}
+	for _, kind := range s.types {
+		messages := newest[kind]
+		older := slices.IndexFunc(messages, func(message Message) bool { return message.ID < first })
+		if older < 0 {
+			older = len(messages)
+		}
+		source.Brings(digest, services.SourceSiteMessages, kind, older, source.MostExplained)
+	}
+	return nil
+}
+
+// newest reads the newest messages of some types, up to source.MostExplained of each: in one query, unless one type has so many
+// that they may displace another's.
+func (s Source) newest(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool) (map[string][]Message, error) {
+	most := source.MostExplained * len(kinds)
+	all, err := list(ctx, s.db, user, kinds, unreadOnly, MaxID, most)
+	if err != nil {
+		return nil, err
+	}
+	byType := map[string][]Message{}
+	for _, message := range all {
+		if len(byType[message.Type]) < source.MostExplained {
+			byType[message.Type] = append(byType[message.Type], message)
+		}
+	}
+	if len(kinds) == 1 || len(all) < most {
+		return byType, nil
+	}
+	for _, kind := range kinds {
+		if byType[kind], err = list(ctx, s.db, user, []string{kind}, unreadOnly, MaxID, source.MostExplained); err != nil {
+			return nil, err
+		}
+	}
+	return byType, nil
+}

@@ -1,0 +1,118 @@
+package messages
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services"
+)
+
+// ID is the identity and position of a message: a greater ID is newer. 0 is before every message.
+type ID uint64
+
+// MaxID is after every message that can exist.
+const MaxID = ID(services.MaxPostID)
+
+// ParseID reads the output of GlobalID. field names the argument in the error.
+func ParseID(field, id string) (ID, error) {
+	place, err := services.ParseTypedID(field, id, services.SiteMessageType)
+	return ID(place), err
+}
+
+// GlobalID is the ID as the API shows it.
+func (id ID) GlobalID() string {
+	return services.GlobalID(services.SiteMessageType, services.PostID(id).String())
+}
+
+// Time is when the ID was made, to the millisecond, in UTC.
+func (id ID) Time() time.Time { return services.PostID(id).Time() }
+
+// Message is a message from the host application to users, as one recipient has it.
+type Message struct {
+	ID        ID
+	Type      string
+	Title     string    // 1 to 255 characters
+	Content   string    // to 64 KB
+	CreatedAt time.Time // to the microsecond
+	UpdatedAt time.Time // the last change of the text; CreatedAt if there was none
+	ReadAt    time.Time // when the user marked it read; zero while it is unread
+}
+
+// Report is a message as its sender sees it. Both counts are of the existing rows: while a message to many is being delivered,
+// Recipients grows.
+type Report struct {
+	Message    Message // without ReadAt
+	Recipients int
+	ReadCount  int
+}
+
+// State is the absolute state of one type of messages of one user: a lower version is an older state.
+type State struct {
+	User    services.UserID
+	Type    string
+	Version uint64
+	Unread  int                // counted to services.MessagesCounted + 1, the newest
+	Days    services.DayCounts // of the unread: Older and Days together are Unread
+}
+
+// shown is the part of a state that a document shows.
+func (s State) shown() services.MessageTypeState {
+	return services.MessageTypeState{Type: s.Type, Version: s.Version, Unread: s.Unread, Days: s.Days}
+}
+
+// The limits of a message.
+const (
+	maxTitle   = 255
+	maxContent = 64 << 10 // bytes
+	// MaxRecipients bounds the recipients of one call.
+	MaxRecipients = 10_000
+)
+
+// Text is what a message says.
+type Text struct {
+	Type    string // "" is the default: the first that is configured
+	Title   string
+	Content string
+}
+
+// Check sets the type of a text that has none, and reports whether a message can have this text, given the existing types.
+func (t *Text) Check(types []string) error {
+	if t.Type == "" {
+		t.Type = types[0]
+	}
+	if err := checkType(t.Type, types); err != nil {
+		return err
+	}
+	if err := checkTitle(t.Title); err != nil {
+		return err
+	}
+	return checkContent(t.Content)
+}
+
+// checkTitle reports whether a title is valid: 1 to 255 characters that are not all white space.
+func checkTitle(title string) error { return services.CheckFilled("title", title, maxTitle) }
+
+// checkContent reports whether a content is valid: UTF-8 without NUL, up to 64 KB.
+func checkContent(content string) error {
+	if len(content) > maxContent {
+		return services.Errorf(services.Invalid, "content: up to %d bytes are allowed, got %d", maxContent, len(content))
+	}
+	return services.CheckText("content", content, 0, maxContent)
+}
+
+// checkType reports whether a type is configured.
+func checkType(kind string, types []string) error {
+	if slices.Contains(types, kind) {
+		return nil
+	}
+	return services.Errorf(services.Invalid, "type: %s is not a type of site messages: %s", services.Quote(kind), strings.Join(types, ", "))
+}
+
+// CheckRecipients reports whether one call may name so many recipients.
+func CheckRecipients(count int) error {
+	if count == 0 || count > MaxRecipients {
+		return services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", MaxRecipients, count)
+	}
+	return nil
+}
