@@ -12,10 +12,10 @@ const keepNodes = 24 * time.Hour
 
 var (
 	// A heartbeat's commit does not wait for the disk: if a crash of the database loses it, the next heartbeat has replaced it.
-	beatNode = sql.NewStatement("heartbeat", `INSERT INTO nodes (name, beat_at, clock_at) SELECT $1, {database clock}, $2 {no wait for the disk}
-		ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, clock_at = excluded.clock_at`)
+	beatNode = sql.NewStatement("heartbeat", `INSERT INTO nodes (name, beat_at, clock_at, process) SELECT $1, {database clock}, $2, $3 {no wait for the disk}
+		ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, clock_at = excluded.clock_at, process = excluded.process`)
 
-	listNodes = sql.NewStatement("nodes", `SELECT name, {database clock} - beat_at, clock_at - beat_at FROM nodes ORDER BY name`)
+	listNodes = sql.NewStatement("nodes", `SELECT name, process, {database clock} - beat_at, clock_at - beat_at FROM nodes ORDER BY name`)
 
 	leaveNode = sql.NewStatement("node leaves", `DELETE FROM nodes WHERE name = $1`)
 
@@ -44,10 +44,11 @@ var (
 
 // Node is a process that shares this database, according to its last heartbeat.
 type Node struct {
-	Name   string
-	Self   bool          // it is this node
-	Silent time.Duration // since its last heartbeat, by the database's clock
-	Ahead  time.Duration // how far its clock is ahead of the database's, less the time that the heartbeat took on its way
+	Name    string
+	Process string        // what the tokens of its jobs begin with; "" if it is of a version that does not say so
+	Self    bool          // it is this node
+	Silent  time.Duration // since its last heartbeat, by the database's clock
+	Ahead   time.Duration // how far its clock is ahead of the database's, less the time that the heartbeat took on its way
 }
 
 // Beat records this node's heartbeat and lists the nodes with a heartbeat within a day, by name. On SQLite, which serves one
@@ -56,7 +57,7 @@ func Beat(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil
 	}
-	if _, err := s.Pulse.Run(ctx, beatNode, s.Node, s.Now()); err != nil {
+	if _, err := s.Pulse.Run(ctx, beatNode, s.Node, s.Now(), s.Tokens); err != nil {
 		return nil, err
 	}
 	return Nodes(ctx, s)
@@ -70,7 +71,7 @@ func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	err = s.Pulse.Each(ctx, listNodes, nil, func(scan func(...any) error) error {
 		var node Node
 		var silent, ahead int64
-		err := scan(&node.Name, &silent, &ahead)
+		err := scan(&node.Name, &node.Process, &silent, &ahead)
 		node.Self = node.Name == s.Node
 		node.Silent, node.Ahead = time.Duration(silent)*time.Microsecond, time.Duration(ahead)*time.Microsecond
 		nodes = append(nodes, node)
@@ -100,6 +101,11 @@ func ForgetNodes(ctx context.Context, s *sql.DB) (forgotten int, err error) {
 // HeldBy lists jobs that some nodes hold leases on, at most limit, the first made first.
 func HeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Job, error) {
 	return jobsOf(ctx, s, heldJobs, nodes, limit)
+}
+
+// HeldBefore lists jobs that earlier processes of a node hold leases on, at most limit, the first made first.
+func HeldBefore(ctx context.Context, s *sql.DB, node Node, limit int) ([]Job, error) {
+	return jobsOf(ctx, s, heldBefore, []string{node.Name}, node.Process+"%", limit)
 }
 
 // Overdue lists the ids of jobs of some kinds that were due at a time and are not claimed, at most limit, the first made first:
@@ -172,6 +178,6 @@ func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []J
 	if err != nil || s.Node == "" {
 		return freed, nil, err
 	}
-	left, err = jobsOf(ctx, s, heldBefore, []string{s.Node}, its, limit)
+	left, err = HeldBefore(ctx, s, Node{Name: s.Node, Process: s.Tokens}, limit)
 	return freed, left, err
 }

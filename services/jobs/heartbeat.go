@@ -36,6 +36,14 @@ type Heartbeat struct {
 	crashed bool
 	begun   time.Time // the start of this process
 	left    []Job     // jobs that could not be freed so far
+
+	processes map[string]process // of the other nodes, by name
+}
+
+// process is a process of another node.
+type process struct {
+	id       string
+	replaced time.Time // when it took the place of one that did not take its node off the list; zero: it did not
 }
 
 // Heartbeat makes this node's heartbeat.
@@ -75,6 +83,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	_ = h.replaced(nodes) // notes the processes
 	return h.engine.onBeat(ctx, nodes)
 }
 
@@ -137,7 +146,8 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 		}
 	}
 	var silent, dead []string
-	hanging := h.lingers()
+	replaced := h.replaced(nodes)
+	hanging := h.lingers() || len(replaced) > 0
 	for _, node := range nodes {
 		if node.Silent >= silentAfter {
 			silent = append(silent, node.Name)
@@ -147,7 +157,7 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 			dead = append(dead, node.Name)
 		}
 	}
-	if err := h.takeOver(ctx, silent, dead, hanging); err != nil {
+	if err := h.takeOver(ctx, silent, dead, replaced, hanging); err != nil {
 		return err
 	}
 	// It comes last: the jobs of dead nodes must not wait for the reading of overdue jobs, whose number grows with the backlog.
@@ -157,12 +167,42 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// takeOver notes the jobs that silent nodes and a crashed process held, and frees those of dead nodes.
-func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, hanging bool) (err error) {
+// replaced are the nodes whose process has lately taken the place of one that did not take its node off the list: it crashed, and
+// may not have been silent for long enough to be noticed. PostgreSQL may still run its transactions.
+func (h *Heartbeat) replaced(nodes []Node) (replaced []Node) {
+	processes := make(map[string]process, len(nodes))
+	for _, node := range nodes {
+		if node.Self || node.Process == "" {
+			continue
+		}
+		now, known := h.processes[node.Name]
+		if now.id != node.Process {
+			if now = (process{id: node.Process}); known {
+				now.replaced = time.Now()
+			}
+		}
+		processes[node.Name] = now
+		if !now.replaced.IsZero() && time.Since(now.replaced) < lostAfter {
+			replaced = append(replaced, node)
+		}
+	}
+	h.processes = processes
+	return replaced
+}
+
+// takeOver notes the jobs that silent nodes and crashed processes held, and frees those of dead nodes.
+func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replaced []Node, hanging bool) (err error) {
 	e := h.engine
 	held := h.left
 	if len(silent) > 0 {
 		theirs, err := HeldBy(ctx, e.db, silent, heldAtOnce)
+		if err != nil {
+			return err
+		}
+		held = append(theirs, held...)
+	}
+	for _, node := range replaced {
+		theirs, err := HeldBefore(ctx, e.db, node, heldAtOnce)
 		if err != nil {
 			return err
 		}

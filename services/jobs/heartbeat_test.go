@@ -221,6 +221,67 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	}
 }
 
+// A node crashes and starts again under its name before the others find it silent, while PostgreSQL still has a transaction of the
+// process before. The others name the counts of the job that it has locked, and of what is overdue, until these are done.
+func TestTheOthersNoticeAProcessThatTookThePlaceOfACrashedOne(t *testing.T) {
+	n, before := two(t)
+	heart := n.Heartbeat()
+	n.must(heart.Begin(t.Context()))
+	n.enqueue(jobs.Keyed("paint", "1"))
+	held := before.takes()
+	n.must(heart.RunOnce(t.Context()))
+	n.enqueue(jobs.Keyed("flood", ""))
+	n.clock.advance(time.Second)
+	after := before.startsAgain()
+	again := after.Heartbeat()
+	rolledBack := before.db.Write(t.Context(), func(tx *sql.Tx) error {
+		if _, err := jobs.FinishInTx(t.Context(), tx, held); err != nil {
+			return err
+		}
+		after.must(again.Begin(t.Context()))
+		n.must(heart.RunOnce(t.Context()))
+		if got := slices.Sorted(maps.Keys(n.Behind(1))); !slices.Equal(got, []services.Source{"BLUE", "RED"}) {
+			t.Errorf("of the user of the locked job %v are behind, want BLUE and RED", got)
+		}
+		if got := n.Behind(2); len(got) != 1 || got["RED"].IsZero() {
+			t.Errorf("of everybody %v are behind, want RED of the overdue job", got)
+		}
+		return errMissed
+	})
+	if !errors.Is(rolledBack, errMissed) {
+		t.Fatal(rolledBack)
+	}
+	after.must(again.RunOnce(t.Context()))
+	claimed := after.claim()
+	n.must(heart.RunOnce(t.Context()))
+	after.must(after.RunJobs(t.Context(), claimed))
+	n.must(heart.RunOnce(t.Context()))
+	if len(claimed) != 2 || n.SomeBehind() {
+		t.Errorf("%d jobs were done, want 2; counts are behind: %v", len(claimed), n.SomeBehind())
+	}
+}
+
+// A node that ends well and starts again makes nothing behind: the jobs that its new process holds are not those of a crashed one.
+func TestAProcessAfterOneThatEndedWellIsNotSuspected(t *testing.T) {
+	n, before := two(t)
+	heart := n.Heartbeat()
+	n.must(heart.Begin(t.Context()))
+	before.must(before.Heartbeat().Begin(t.Context()))
+	n.must(heart.RunOnce(t.Context()))
+	n.must(jobs.Leave(t.Context(), before.db))
+	n.must(heart.RunOnce(t.Context()))
+	after := before.startsAgain()
+	after.must(after.Heartbeat().Begin(t.Context()))
+	n.enqueue(jobs.Keyed("flood", ""))
+	if held := after.claim(); len(held) != 1 {
+		t.Fatalf("claimed %v", held)
+	}
+	n.must(heart.RunOnce(t.Context()))
+	if n.SomeBehind() {
+		t.Error("counts are behind although no process crashed")
+	}
+}
+
 // What this node claimed or finished without hearing of it is given back with the next heartbeat.
 func TestJobsInDoubtAreGivenBack(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
