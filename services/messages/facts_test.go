@@ -63,7 +63,7 @@ func (b bundle) markUnread(user services.UserID, ids ...ID) (found []State) {
 	return found
 }
 
-// unreadIDs is what counts for a user, in the order of their list.
+// unreadIDs are the messages that count for a user, in the order of their list.
 func (b bundle) unreadIDs(user services.UserID, types ...string) (ids []ID) {
 	b.T.Helper()
 	for _, m := range storetest.Must(list(b.Ctx, b.DB, user, types, true, MaxID, 100))(b.T) {
@@ -78,7 +78,7 @@ func state(user services.UserID, kind string, version uint64, unread int) State 
 	return state
 }
 
-func TestDeliverSiteMessage(t *testing.T) {
+func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		first := b.message(10, "general")
 		b.message(20, "offer")
@@ -99,7 +99,7 @@ func TestDeliverSiteMessage(t *testing.T) {
 	})
 }
 
-// Of many unread messages the newest are counted, so many that it shows that there are more: by a delivery, a mark and a read alike.
+// Only the newest unread messages are counted, one more than the bound: by a delivery, a mark and a read alike.
 func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 	const most = services.MessagesCounted + 1
 	eachBundle(t, func(b bundle) {
@@ -147,7 +147,7 @@ func TestDeliverAgainKeepsReadStates(t *testing.T) {
 	})
 }
 
-func TestMarkSiteMessagesRead(t *testing.T) {
+func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		for id := ID(1); id <= 6; id++ {
 			b.message(id, []string{"general", "offer"}[id%2])
@@ -173,8 +173,8 @@ func TestMarkSiteMessagesRead(t *testing.T) {
 	})
 }
 
-// A mark that names what the user does not have changes nothing at all.
-func TestMarksOfOthersMessages(t *testing.T) {
+// A mark that names a message that the user does not have changes nothing at all.
+func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		b.message(10, "general")
 		b.message(20, "general")
@@ -203,7 +203,7 @@ func TestMarksOfOthersMessages(t *testing.T) {
 	})
 }
 
-func TestEditSiteMessage(t *testing.T) {
+func TestAnEditKeepsReadStates(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		m := b.message(10, "general")
 		b.give(10, 1, 2)
@@ -223,12 +223,12 @@ func TestEditSiteMessage(t *testing.T) {
 	})
 }
 
-func TestSiteMessageKeys(t *testing.T) {
+func TestAKeyFindsItsMessage(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		text := Text{Type: "general", Title: "t", Content: "c"}
 		b.MustWrite(func(tx *store.Tx) error { return Insert(b.Ctx, tx.Tx, 5, text, "spring") })
 		b.message(6, "general")
-		b.message(7, "general") // no key is no name: two of them are no conflict
+		b.message(7, "general") // messages without a key do not conflict
 		id, got, found, err := ByKey(b.Ctx, b.DB, "spring")
 		storetest.Equal(b.T, storetest.Must(id, err)(b.T), ID(5))
 		storetest.Equal(b.T, got, text)
@@ -238,7 +238,7 @@ func TestSiteMessageKeys(t *testing.T) {
 	})
 }
 
-func TestPagesOfSiteMessages(t *testing.T) {
+func TestPagesListEveryMessageOnce(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		for id := ID(1); id <= 25; id++ {
 			b.message(id, "general")
@@ -264,8 +264,8 @@ func TestPagesOfSiteMessages(t *testing.T) {
 	})
 }
 
-// Deliveries and marks at once: no version stands for two counts, and the last state is what the rows say.
-func TestSiteMessagesAtOnce(t *testing.T) {
+// Under concurrent deliveries and marks no version has two counts, and the last state equals the rows.
+func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		const users, messages = 4, 12
 		all := []services.UserID{4, 2, 3, 1}
@@ -274,7 +274,7 @@ func TestSiteMessagesAtOnce(t *testing.T) {
 			for _, s := range found {
 				key := fmt.Sprint(s.User, "/", s.Version)
 				if had, loaded := seen.LoadOrStore(key, s.Unread); loaded && had != s.Unread {
-					b.T.Errorf("version %d of user %d stands for %d and for %d", s.Version, s.User, had, s.Unread)
+					b.T.Errorf("version %d of user %d has the counts %d and %d", s.Version, s.User, had, s.Unread)
 				}
 			}
 		}
@@ -316,9 +316,9 @@ func TestSiteMessagesAtOnce(t *testing.T) {
 	})
 }
 
-// A mark of a list that was shown before something was marked unread leaves that alone, and takes the rest; one that was
-// made without a list, or with a later one, takes all.
-func TestLateMarksOfSiteMessages(t *testing.T) {
+// A mark of a list from before a message was marked unread skips that message and marks the rest; a mark without a list, or with
+// a later one, marks all.
+func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		for id := ID(1); id <= 3; id++ {
 			b.message(id, "general")
@@ -328,7 +328,7 @@ func TestLateMarksOfSiteMessages(t *testing.T) {
 		types, shown := []string{"general"}, gen()
 		storetest.Equal(b.T, shown, uint64(0))
 		b.markRead(1, selection{IDs: []ID{1}, Gen: shown})
-		storetest.Equal(b.T, b.markUnread(1, 1, 2), []State{state(1, "general", 5, 3)}) // 2 is unread already, and is to stay so too
+		storetest.Equal(b.T, b.markUnread(1, 1, 2), []State{state(1, "general", 5, 3)}) // 2 is unread already, and must stay so
 		storetest.Equal(b.T, b.markRead(1, selection{IDs: []ID{1, 2}, Gen: shown}), []State{state(1, "general", 5, 3)})
 		storetest.Equal(b.T, b.markRead(1, selection{Types: types, Gen: shown}), []State{state(1, "general", 6, 2)})
 		storetest.Equal(b.T, b.unreadIDs(1, types...), []ID{2, 1})

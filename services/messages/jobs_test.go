@@ -81,7 +81,7 @@ func TestAMessageReachesAllItsRecipients(t *testing.T) {
 
 // A worker that died after the rows and before the counts leaves the job to another, which finds the rows and projects the
 // counts.
-func TestADeliveryThatBreaksOffIsRepeated(t *testing.T) {
+func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		newService(w, w.Fanout)
 		users := w.Users(2)
@@ -165,7 +165,7 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark selection) {
 	})
 }
 
-// run does a job. The model gets a delivery from its payload.
+// run does a job. The model learns of a delivery from its payload.
 func (m *mailbox) run(job jobs.Job) {
 	m.Must(m.Fanout.RunJobs(m.TB.Context(), []jobs.Job{job}))
 	var chunk struct {
@@ -279,7 +279,7 @@ func (m *mailbox) check(t *rapid.T) {
 			}
 			key := fmt.Sprint(user, "/", state.Version)
 			if had, known := m.ledger[key]; known && had != state.Unread {
-				t.Fatalf("version %s stands for %d and for %d", key, had, state.Unread)
+				t.Fatalf("version %s has the counts %d and %d", key, had, state.Unread)
 			}
 			m.ledger[key] = state.Unread
 		}
@@ -289,7 +289,7 @@ func (m *mailbox) check(t *rapid.T) {
 		}
 		shown := document.Messages[0]
 		if had, known := m.ledger[fmt.Sprint(user, "/", shown.Version)]; !known || had != shown.Unread {
-			t.Fatalf("the document of %d says %d at version %d, the facts said %d (known: %v)", user, shown.Unread, shown.Version, had, known)
+			t.Fatalf("the document of %d has %d at version %d, the facts had %d (known: %v)", user, shown.Unread, shown.Version, had, known)
 		}
 	}
 }
@@ -322,7 +322,7 @@ func (m *mailbox) rest(t *rapid.T) {
 
 // Messages are sent, marked on two devices, repeated, late and lost in any order: the count equals the list, no document
 // ever shows a count that was wrong at its version, and at rest everything equals a simple model.
-func TestSiteMessagesAgreeWithTheModel(t *testing.T) {
+func TestMessagesAgreeWithTheModel(t *testing.T) {
 	histories.Fewer(t, 6)
 	w := fanouttest.New(t, fanouttest.Options{})
 	service := newService(w, w.Fanout)

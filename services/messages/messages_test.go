@@ -84,7 +84,7 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 	found, err := states(t.Context(), b.Store.DB, numbers[keys[0]])
 	b.Must(err)
 	if len(found) != 1 || found[0].Unread != 1 {
-		t.Errorf("who was named twice has %+v", found)
+		t.Errorf("the user who was named twice has %+v", found)
 	}
 }
 
