@@ -10,8 +10,8 @@ import (
 
 func TestABoardIsReadToItsEnd(t *testing.T) {
 	pages := []string{
-		`{"edges":[{"node":{"title":"a","status":"LIVE"}},{"node":{"title":"b","status":"UPCOMING"}}],"pageInfo":{"hasNextPage":true,"endCursor":"c1"},"end":null}`,
-		`{"edges":[{"node":{"title":"c","status":"REPLAY"}}],"pageInfo":{"hasNextPage":false,"endCursor":"c2"},"end":"RETENTION"}`,
+		`{"edges":[{"status":"LIVE","node":{"title":"a"}},{"status":"UPCOMING","node":{"title":"b"}}],"pageInfo":{"hasNextPage":true,"endCursor":"c1"},"end":null}`,
+		`{"edges":[{"status":"REPLAY","node":{"title":"c"}}],"pageInfo":{"hasNextPage":false,"endCursor":"c2"},"end":"RETENTION"}`,
 	}
 	asked := 0
 	a := answering(t, func(q question) string {
