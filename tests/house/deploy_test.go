@@ -1,0 +1,104 @@
+package house
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+var (
+	metric = regexp.MustCompile(`\btidings_[a-z_]+\b`)
+	gauge  = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
+)
+
+// deployed gives every file under deploy.
+func deployed(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir("../../deploy", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[strings.TrimPrefix(filepath.ToSlash(path), "../../deploy/")] = string(text)
+		return err
+	})
+	if err != nil || len(files) < 7 {
+		t.Fatalf("%d files of deploy: %v", len(files), err)
+	}
+	return files
+}
+
+// Alerts and dashboards ask for metrics that the program has: a query for another one is silent for ever.
+func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
+	var known []string
+	for _, match := range gauge.FindAllStringSubmatch(readText(t, "services/node/metrics.go"), -1) {
+		name := "tidings_" + match[1] + match[2]
+		if match[3] != "" {
+			name = "tidings_cleaner_" + match[3] + "_total"
+		}
+		known = append(known, name)
+	}
+	if len(known) < 25 {
+		t.Fatalf("the program has %d metrics", len(known))
+	}
+	for path, text := range deployed(t) {
+		if path == "README.md" {
+			continue
+		}
+		for _, name := range metric.FindAllString(text, -1) {
+			if !slices.Contains(known, name) {
+				t.Errorf("%s: there is no metric %s", path, name)
+			}
+		}
+	}
+}
+
+// Every file of a deployment is of its form, the anchors of YAML included.
+func TestDeploymentsAreWellFormed(t *testing.T) {
+	for path, text := range deployed(t) {
+		switch filepath.Ext(path) {
+		case ".json":
+			if !json.Valid([]byte(text)) {
+				t.Errorf("%s is no JSON", path)
+			}
+		case ".yaml":
+			for _, document := range strings.Split(text, "\n---\n") {
+				var content map[string]any
+				if err := yaml.Unmarshal([]byte(document), &content); err != nil || len(content) == 0 {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+		}
+	}
+}
+
+// Every alert names its severity, what a person sees, and what to do.
+func TestAlertsSayWhatToDo(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr         string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(deployed(t)["prometheus/alerts.yaml"]), &rules); err != nil || len(rules.Groups) == 0 {
+		t.Fatalf("%+v, %v", rules, err)
+	}
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert == "" || rule.Expr == "" || rule.Annotations["summary"] == "" || rule.Annotations["action"] == "" ||
+				!slices.Contains([]string{"page", "warn"}, rule.Labels["severity"]) {
+				t.Errorf("the alert %q is incomplete: %+v", rule.Alert, rule)
+			}
+		}
+	}
+}
