@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -37,9 +38,9 @@ func TestSeedUsers(t *testing.T) {
 	if err != nil || len(active) != 1234 || active[1233] != 1234 {
 		t.Errorf("%d active users, %v", len(active), err)
 	}
-	notices, err := s.UserNotices(t.Context(), 99)
-	if err != nil || notices.IsNew(time.Now().Add(-time.Hour)) || notices.Position != 0 {
-		t.Errorf("%+v, %v", notices, err)
+	state, err := announcements.ReadUser(t.Context(), s.Runner, 99)
+	if err != nil || state.IsNew(time.Now().Add(-time.Hour)) || state.Position != 0 {
+		t.Errorf("%+v, %v", state, err)
 	}
 	// The next user gets the next number.
 	err = s.Write(t.Context(), func(tx *store.Tx) error {

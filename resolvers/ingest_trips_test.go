@@ -43,7 +43,7 @@ func by(people, i int, more event) event {
 // eventKinds are all kinds, in an order in which each finds what it needs. So many people do them.
 func eventKinds(people int, now time.Time) []kindOfEvent {
 	m := kindMaker{people, now}
-	return slices.Concat(m.ofPosts(), m.ofConversations(), m.ofShows(), m.ofNotices(), m.ofEnds(), m.edits())
+	return slices.Concat(m.ofPosts(), m.ofConversations(), m.ofShows(), m.ofAnnouncements(), m.ofEnds(), m.edits())
 }
 
 // kindMaker makes kinds of events that so many people do at a time.
@@ -135,7 +135,7 @@ func (m kindMaker) ofShows() []kindOfEvent {
 	}
 }
 
-func (m kindMaker) ofNotices() []kindOfEvent {
+func (m kindMaker) ofAnnouncements() []kindOfEvent {
 	return []kindOfEvent{
 		m.host("sendSiteMessage", func(_ told, i int) event {
 			return event{"title": "t", "content": "c", "to": []string{m.other(i), m.other(i + 1)}}

@@ -11,6 +11,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/messages"
 )
 
@@ -81,7 +82,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 		case services.BadgesType:
 			n.badges[id] = key
 		case services.AnnouncementType:
-			err = parseInto(n.announcements, id, services.ParseAnnouncementID)
+			err = parseInto(n.announcements, id, announcements.ParseID)
 		case services.NotificationType:
 			err = parseInto(n.notifications, id, services.ParseNotificationID)
 		case services.SiteMessageType:
@@ -280,7 +281,7 @@ func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *no
 		return err
 	}
 	if len(ids.announcements) > 0 {
-		items, err := r.Notice.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
+		items, err := r.Announcements.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/jobs"
 	"tidings/services/messages"
 )
@@ -212,7 +213,7 @@ func (c *call) showID(id string) (services.PostID, error) {
 
 func (c *call) announcementID(id string) (services.PostID, error) {
 	c.subject = id
-	return services.ParseAnnouncementID("announcementId", id)
+	return announcements.ParseID("announcementId", id)
 }
 
 func (c *call) siteMessageID(id string) (messages.ID, error) {

@@ -6,14 +6,14 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/jobs"
-	"tidings/services/notice"
 )
 
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType,
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
-		return c.r.Notice.Publish(notice.Draft{
+		return c.r.Announcements.Publish(announcements.Draft{
 			Title: in.Title, Content: in.Content, StartsAt: orZero(in.StartsAt), EndsAt: orZero(in.EndsAt), Segments: in.Segments,
 		})
 	},
@@ -26,7 +26,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 		if err != nil {
 			return nil, err
 		}
-		edit := notice.Edit{Content: orCleared(in.Content), EndsAt: in.EndsAt.Value(), Segments: in.Segments.Value(), ShowAgain: in.ShowAgain}
+		edit := announcements.Edit{Content: orCleared(in.Content), EndsAt: in.EndsAt.Value(), Segments: in.Segments.Value(), ShowAgain: in.ShowAgain}
 		edit.NoEnd = in.EndsAt.IsSet() && edit.EndsAt == nil
 		edit.ForEveryone = in.Segments.IsSet() && edit.Segments == nil
 		if edit.Title, err = notNull("title", in.Title); err != nil {
@@ -35,7 +35,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 		if edit.StartsAt, err = notNull("startsAt", in.StartsAt); err != nil {
 			return nil, err
 		}
-		return c.r.Notice.Edit(id, edit)
+		return c.r.Announcements.Edit(id, edit)
 	},
 }
 
@@ -43,7 +43,7 @@ var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 	name: "withdrawAnnouncement", by: forHost, makes: services.AnnouncementType,
 	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
 		id, err := c.announcementID(in.AnnouncementID)
-		return c.r.Notice.Withdraw(id), err
+		return c.r.Announcements.Withdraw(id), err
 	},
 }
 
@@ -51,30 +51,30 @@ var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 	name: "markAnnouncementsRead",
 	command: func(_ context.Context, c *call, in *graph.MarkAnnouncementsReadInput) (*jobs.Command, error) {
-		var upTo notice.UpTo
+		var upTo announcements.UpTo
 		var err error
 		switch {
 		case in.UpTo == nil:
 		case strings.Contains(*in.UpTo, ":"):
-			upTo.Announcement, err = services.ParseAnnouncementID("upTo", *in.UpTo)
+			upTo.Announcement, err = announcements.ParseID("upTo", *in.UpTo)
 		default:
 			upTo.Position, err = announcementCursor.parse("upTo", c.actor, *in.UpTo)
 		}
-		return c.r.Notice.MarkRead(c.actor, upTo), err
+		return c.r.Announcements.MarkRead(c.actor, upTo), err
 	},
 }
 
 var raiseDot = &operation[graph.RaiseDotInput]{
 	name: "raiseDot", by: forHost,
 	command: func(_ context.Context, c *call, in *graph.RaiseDotInput) (*jobs.Command, error) {
-		return c.r.Notice.RaiseDot(in.Name, in.Segments)
+		return c.r.Announcements.RaiseDot(in.Name, in.Segments)
 	},
 }
 
 var clearDot = &operation[graph.ClearDotInput]{
 	name: "clearDot",
 	command: func(_ context.Context, c *call, in *graph.ClearDotInput) (*jobs.Command, error) {
-		return c.r.Notice.ClearDot(c.actor, in.Name)
+		return c.r.Announcements.ClearDot(c.actor, in.Name)
 	},
 }
 
@@ -85,6 +85,6 @@ var setSegments = &operation[graph.SetSegmentsInput]{
 		if err != nil {
 			return nil, err
 		}
-		return c.r.Notice.SetSegments(user, in.Segments)
+		return c.r.Announcements.SetSegments(user, in.Segments)
 	},
 }

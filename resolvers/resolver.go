@@ -12,13 +12,13 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/badge"
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/live"
 	"tidings/services/messages"
-	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/push"
 	"tidings/services/social"
@@ -27,21 +27,21 @@ import (
 
 // Resolver is what the resolvers work with.
 type Resolver struct {
-	Social   *social.Service
-	Feed     *feed.Service
-	Badge    *badge.Service
-	Notify   *notify.Service
-	Notice   *notice.Service
-	Chat     *chat.Service
-	Fanout   *fanout.Fanout
-	Hub      *push.Hub
-	Queue    JobQueue
-	Clock    services.Clock
-	Log      *slog.Logger
-	Messages *messages.Service
-	Views    *views.Service
-	Live     *live.Service
-	Sources  dataloader.Sources
+	Social        *social.Service
+	Feed          *feed.Service
+	Badge         *badge.Service
+	Notify        *notify.Service
+	Announcements *announcements.Service
+	Chat          *chat.Service
+	Fanout        *fanout.Fanout
+	Hub           *push.Hub
+	Queue         JobQueue
+	Clock         services.Clock
+	Log           *slog.Logger
+	Messages      *messages.Service
+	Views         *views.Service
+	Live          *live.Service
+	Sources       dataloader.Sources
 }
 
 // JobQueue tells operators of the jobs.

@@ -83,8 +83,8 @@ func (e SourceExpiry) Mark(source Source, today int64) PostID {
 	return max(1, PostIDAt(e.Since(source, today))) - 1
 }
 
-// AgedNotices returns a reader's state in the announcements with items that are too old treated as read.
-func (e SourceExpiry) AgedNotices(state NoticeState, today int64) NoticeState {
+// AgedAnnouncements returns a reader's state in the announcements with items that are too old treated as read.
+func (e SourceExpiry) AgedAnnouncements(state AnnouncementState, today int64) AnnouncementState {
 	if e.Expires(SourceAnnouncements) {
 		state.Position = max(state.Position, uint64(e.Since(SourceAnnouncements, today).UnixMicro())-1)
 	}

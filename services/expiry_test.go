@@ -38,7 +38,7 @@ func TestAnItemLeavesAtTheBeginningOfADay(t *testing.T) {
 		if byDay := today < expiry.LeavesOn(SourceHomeFeed, DayOf(sent)); byDay != counts {
 			t.Errorf("after %d days its day counts: %t", days, byDay)
 		}
-		if byPosition := uint64(sent.UnixMicro()) > expiry.AgedNotices(NoticeState{}, today).Position; byPosition != counts {
+		if byPosition := uint64(sent.UnixMicro()) > expiry.AgedAnnouncements(AnnouncementState{}, today).Position; byPosition != counts {
 			t.Errorf("after %d days its position counts: %t", days, byPosition)
 		}
 		if expiry.Mark(SourceLiveBoard, today) != 0 || expiry.LeavesOn(SourceLiveBoard, DayOf(sent)) != 0 {

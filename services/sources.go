@@ -187,8 +187,8 @@ type MessageTypeState struct {
 	Days    DayCounts // of the unread messages, if they leave the count because of their age
 }
 
-// NoticeState is a user's state in the announcements and dots, as the facts have it.
-type NoticeState struct {
+// AnnouncementState is a user's state in the announcements and dots, as the facts have it.
+type AnnouncementState struct {
 	Version  uint64 // rises with every change; 0 is before the user's first visit
 	Position uint64 // announcements up to it are read
 	DotsFrom uint64 // dots raised up to then (us) count as dismissed: the user's first visit

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/audit"
 	"tidings/services/fanout"
-	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
@@ -22,7 +22,7 @@ import (
 const auditEvery = 10 * time.Minute
 
 // lapOf lets an audit visit everyone, and check the suspects again.
-func lapOf(w *fanouttest.World, a *audit.Audit) {
+func lapOf(w node, a *audit.Audit) {
 	w.TB.Helper()
 	everyone, err := w.Store.ActiveUsers(w.TB.Context(), 0, 10_000, time.Time{})
 	w.Must(err)
@@ -36,7 +36,7 @@ func lapOf(w *fanouttest.World, a *audit.Audit) {
 }
 
 // litUser is a user who has something of every source, and an author whom they follow, who was huge for a while.
-func litUser(w *fanouttest.World) (user, author services.UserID) {
+func litUser(w node) (user, author services.UserID) {
 	w.TB.Helper()
 	users := w.Users(3)
 	user, author = users[0], users[1]
@@ -50,26 +50,16 @@ func litUser(w *fanouttest.World) (user, author services.UserID) {
 	}
 	w.Like(w.Post(user), user, author)
 	send(w, user, author)
-	w.Redis.SetDots([]string{"shop"})
+	w.do(w.announced.SetSegments(author, []string{"a", "b", "c"}))
+	w.do(w.announced.SetSegments(user, []string{"a", "c"}))
+	w.do(w.announced.RaiseDot("shop", nil))
+	w.do(w.announced.ClearDot(user, "shop"))
 	var read, written services.ConversationID
 	w.Write(func(ctx context.Context, tx *store.Tx) (err error) {
 		if _, err = tx.RaisePosition(ctx, user, store.HomePage, "", first); err != nil {
 			return err
 		}
 		if _, err = tx.ChangePolicy(ctx, user, func(policy *services.DisplayPolicy) error { policy.QuietTo = 60; return nil }); err != nil {
-			return err
-		}
-		if _, err = tx.SetSegments(ctx, user, 5); err != nil {
-			return err
-		}
-		stamp, err := tx.NextNotice(ctx)
-		if err != nil {
-			return err
-		}
-		if err := tx.RaiseDot(ctx, "shop", 0, stamp); err != nil {
-			return err
-		}
-		if _, err := tx.ClearDot(ctx, user, "shop"); err != nil {
 			return err
 		}
 		for _, id := range []*services.ConversationID{&read, &written} {
@@ -88,14 +78,14 @@ func litUser(w *fanouttest.World) (user, author services.UserID) {
 		_, err = tx.SetWay(ctx, c, services.ToReadSide)
 		return err
 	})
-	enqueue(w, fanout.SeenJob(user), fanout.PolicyJob(user), fanout.NoticesJob(user), fanout.PassJob(read), fanout.PassJob(written))
+	enqueue(w, fanout.SeenJob(user), fanout.PolicyJob(user), announcements.UserJob(user), fanout.PassJob(read), fanout.PassJob(written))
 	w.Quiet(w.Fanout)
 	_, err := w.Fanout.Recount(w.TB.Context(), user) // a way of counting has one version more now, which is carried to nobody
 	w.Must(err)
 	return user, author
 }
 
-func shownOf(w *fanouttest.World, user services.UserID) rdb.Snapshot {
+func shownOf(w node, user services.UserID) rdb.Snapshot {
 	w.TB.Helper()
 	return rdbtest.Snapshot(w.TB, w.Redis, user)
 }

@@ -12,7 +12,6 @@ import (
 	"tidings/services"
 	"tidings/services/audit"
 	"tidings/services/fanout"
-	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -20,7 +19,7 @@ import (
 
 // flight is people who act all the time, while jobs run concurrently.
 type flight struct {
-	w      *fanouttest.World
+	w      node
 	people []services.UserID
 	random *rand.Rand
 
@@ -196,7 +195,7 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 func TestAuditsShareTheirLaps(t *testing.T) {
 	w := populous(t)
 	users := w.Users(250)
-	here, there := newAudit(w, auditEvery), newAudit(w.AnotherNode(), auditEvery)
+	here, there := newAudit(w, auditEvery), newAudit(newNode(w.AnotherNode()), auditEvery)
 	for step := range 40 {
 		order := []*audit.Audit{here, there}
 		if step/10%2 == 1 {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/audit"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
@@ -19,44 +20,56 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// node is one node with the features that have something in users' documents.
+type node struct {
+	*fanouttest.World
+	announced *announcements.Service
+}
+
+func newNode(w *fanouttest.World) node {
+	messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
+	return node{w, announcements.New(announcements.Config{
+		DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+	})}
+}
+
+// do commits a command that must succeed.
+func (n node) do(cmd *jobs.Command, err error) {
+	n.TB.Helper()
+	n.Must(err)
+	n.Must(n.Fanout.Commit(n.TB.Context(), cmd)[0])
+}
+
 // newAudit is the audit of a world's node.
-func newAudit(w *fanouttest.World, every time.Duration) *audit.Audit {
+func newAudit(w node, every time.Duration) *audit.Audit {
 	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Clock: w.Clock, Log: w.Log, Every: every})
 }
 
 // world is a world on the engines that are quickest to start.
-func world(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+func world(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
-	return withFeatures(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings}))
+	return newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings}))
 }
 
 // served is a world on a redis-server, which the test may flush and kill.
-func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+func served(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
-	return withFeatures(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
+	return newNode(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
 
 // populous is a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
-func populous(t *testing.T) *fanouttest.World {
+func populous(t *testing.T) node {
 	t.Helper()
-	return withFeatures(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
+	return newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
 }
 
-// withFeatures makes the features of a world that have a package of their own.
-func withFeatures(w *fanouttest.World) *fanouttest.World {
-	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
-		messages.New(messages.Config{DB: w.Store.DB, Jobs: f.Engine, Fanout: f, IDs: w.IDs})
-	})
-	return w
-}
-
-func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
+func enqueue(w node, queued ...jobs.NewJob) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) })
 }
 
 // send sends users a site message.
-func send(w *fanouttest.World, users ...services.UserID) {
+func send(w node, users ...services.UserID) {
 	w.TB.Helper()
 	id := messages.ID(w.IDs.Next())
 	w.Write(func(ctx context.Context, tx *store.Tx) error {

@@ -20,7 +20,7 @@ func TestAuditFindsAReaderOfRegistersThatIsWrong(t *testing.T) {
 		"notifications":          rdb.CategoryRegisters(services.CategoryCounts{Category: services.CategoryLike, Version: 1 << 51, Days: [8]int{9}})[0],
 		"site messages":          rdb.MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 51, Unread: 9}),
 		"display policy":         rdb.PolicyRegister(services.DisplayPolicy{Version: 1 << 51, QuietTo: 9}),
-		"announcements and dots": rdb.NoticeRegister(services.NoticeState{Version: 1 << 51, Position: 9}),
+		"announcements and dots": rdb.AnnouncementRegister(services.AnnouncementState{Version: 1 << 51, Position: 9}),
 		"live board":             rdb.LiveSeenRegister(1 << 51),
 	} {
 		t.Run(name, func(t *testing.T) {

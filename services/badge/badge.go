@@ -33,7 +33,6 @@ type Config struct {
 	Store         *store.Store
 	Redis         *rdb.Projections
 	Fanout        *fanout.Fanout
-	Announcements *mirror.Announcements
 	Pulled        *mirror.Pulled
 	Conversations *mirror.LastSequences
 	Shows         *mirror.Shows
@@ -59,7 +58,6 @@ type Service struct {
 	store         *store.Store
 	redis         *rdb.Projections
 	fanout        *fanout.Fanout
-	announcements *mirror.Announcements
 	pulled        *mirror.Pulled
 	conversations *mirror.LastSequences
 	shows         *mirror.Shows
@@ -92,7 +90,7 @@ func New(cfg Config) *Service {
 		cfg.Remembered = 20_000
 	}
 	s := &Service{
-		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, announcements: cfg.Announcements, pulled: cfg.Pulled, conversations: cfg.Conversations, shows: cfg.Shows, clock: cfg.Clock, log: cfg.Log,
+		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, pulled: cfg.Pulled, conversations: cfg.Conversations, shows: cfg.Shows, clock: cfg.Clock, log: cfg.Log,
 		settings: source.Settings{Caps: cfg.Caps, Expiry: cfg.Expiry, Ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}
@@ -284,7 +282,7 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 	}
 	shared, err := s.sources.share(ctx, at.Now)
 	if err != nil {
-		s.log.Warn("announcements and dots are unknown: SQL has not answered yet", "error", err)
+		s.log.Warn("what all users share is unknown: SQL has not answered yet", "error", err)
 		return at
 	}
 	at.Shared = shared

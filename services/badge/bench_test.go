@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/badge/source"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 )
 
 // The cost of a read apart from fetching the document from Redis: rendering a document with every source, and remembering the
@@ -21,10 +21,10 @@ func BenchmarkRender(b *testing.B) {
 	}
 	document.Messages = []services.MessageTypeState{{Type: "general", Unread: 4}, {Type: "offers", Unread: 1}}
 	document.Conversations = services.ConversationSums{Unread: 7, Mentions: 2}
-	document.Notice = services.NoticeState{Version: 1}
-	at := source.Moment{Now: noon, Risen: noon, Shared: &mirror.Notices{
-		Announcements: []services.Announcement{{Position: 3}, {Position: 2}},
-		Dots:          []services.RaisedDot{{Name: "shop"}, {Name: "games"}},
+	document.Announcements = services.AnnouncementState{Version: 1}
+	at := source.Moment{Now: noon, Risen: noon, Shared: &announcements.State{
+		Announcements: []announcements.Announcement{{Position: 3}, {Position: 2}},
+		Dots:          []announcements.Dot{{Name: "shop"}, {Name: "games"}},
 	}}
 	s := &Service{known: newLastKnown(1000), fanout: fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{})})}
 	s.sources = s.newSources(sourcesOfFeatures()...)

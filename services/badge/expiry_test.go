@@ -165,12 +165,11 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 			m.letters = append(m.letters, waits{at: id.Time(), post: services.PostID(id)})
 		},
 		func() {
-			id := m.IDs.Next()
-			m.announce(id, 0)
-			notices, err := m.Memory.Announcements.At(m.TB.Context(), m.Clock.Now())
+			id := m.announce(0)
+			state, err := m.announced.Memory.At(m.TB.Context(), m.Clock.Now())
 			m.Must(err)
 			// its position may be a microsecond after the clock, and so on the next day
-			for _, announced := range notices.Announcements {
+			for _, announced := range state.Announcements {
 				if announced.ID == id {
 					m.news = append(m.news, waits{at: time.UnixMicro(int64(announced.Position))})
 				}
@@ -252,7 +251,7 @@ func (m *agingModel) check(what string) {
 	t, ctx := m.TB, m.TB.Context()
 	t.Helper()
 	m.settle()
-	m.Must(m.Memory.Announcements.Refresh(ctx))
+	m.Must(m.announced.Memory.Refresh(ctx))
 	feed, letters, news, talk, mentions, live := m.truth()
 	want := fmt.Sprint([]int{feed, letters, news, talk, mentions, live, feed + letters + news + talk + live})
 	numbers := func(b *services.Badges) string {

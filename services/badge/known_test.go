@@ -44,7 +44,8 @@ func hanging(ctx context.Context) error {
 
 // restarted is the same node after a restart, with nothing remembered.
 func (n node) restarted() node {
-	return node{n.World, New(configOf(n.World, n.letters)), n.letters}
+	n.Service = New(n.config())
+	return n
 }
 
 // If neither engine answers, a node that has shown nothing yet returns UNKNOWN, with a version that replaces nothing.

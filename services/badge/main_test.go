@@ -9,11 +9,11 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/badge/source"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/messages"
-	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -26,22 +26,33 @@ const activeFor = 30 * day
 type node struct {
 	*fanouttest.World
 	*Service
-	letters *messages.Service
+	letters   *messages.Service
+	announced *announcements.Service
 }
 
 func newNode(w *fanouttest.World) node {
-	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
-	return node{w, New(configOf(w, letters)), letters}
+	n := node{
+		World:   w,
+		letters: messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs}),
+		announced: announcements.New(announcements.Config{
+			DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+		}),
+	}
+	n.Service = New(n.config())
+	return n
 }
 
-// configOf is what the badges of a world need.
-func configOf(w *fanouttest.World, letters *messages.Service) Config {
-	return Config{Sources: []Source{letters.Source()}, Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}
+// config is the configuration of the node's badges.
+func (n node) config() Config {
+	return Config{
+		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Pulled: n.Memory.Pulled, Conversations: n.Memory.Conversations, Shows: n.Memory.Shows,
+		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source()},
+	}
 }
 
 // with is the badges of the same node with other settings.
 func (n node) with(change func(*Config)) *Service {
-	cfg := configOf(n.World, n.letters)
+	cfg := n.config()
 	change(&cfg)
 	return New(cfg)
 }
@@ -137,7 +148,7 @@ func (n node) seen(user services.UserID, upTo services.PostID) {
 
 // shownAt is a moment without announcements and dots.
 func shownAt(now time.Time) source.Moment {
-	return source.Moment{Now: now, Risen: now, Shared: &mirror.Notices{}}
+	return source.Moment{Now: now, Risen: now, Shared: &announcements.State{}}
 }
 
 // shownView is a rendering without engines.
@@ -150,5 +161,5 @@ var shownSources = (&Service{}).newSources(sourcesOfFeatures()...)
 
 // sourcesOfFeatures are those that have a package of their own.
 func sourcesOfFeatures() []Source {
-	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil)}
+	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source()}
 }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
@@ -22,13 +23,13 @@ import (
 
 // The streams that a badge shows beside its own document.
 const (
-	noticeStream = "announcements and dots"
-	pullStream   = "pulled posts"
-	showStream   = "shows"
-	roomStream   = "rooms"
+	announcementStream = "announcements and dots"
+	pullStream         = "pulled posts"
+	showStream         = "shows"
+	roomStream         = "rooms"
 )
 
-var streams = []string{noticeStream, pullStream, showStream, roomStream}
+var streams = []string{announcementStream, pullStream, showStream, roomStream}
 
 // gate lets a node read one stream of the facts and not the others.
 type gate struct {
@@ -49,7 +50,7 @@ func (g *gate) lets(stream string) error {
 }
 
 func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
-	stream := map[string]string{mirror.LogNotice: noticeStream, mirror.LogPull: pullStream, mirror.LogShow: showStream}[kind]
+	stream := map[string]string{announcements.LogKind: announcementStream, mirror.LogPull: pullStream, mirror.LogShow: showStream}[kind]
 	if err := g.lets(stream); err != nil {
 		return nil, err
 	}
@@ -75,7 +76,8 @@ func (n node) learner() *learner {
 	g := &gate{SQL: mirror.SQL{Store: n.Store}}
 	w := *n.World
 	w.Memory = mirror.New(mirror.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
-	l := &learner{node: node{&w, New(configOf(&w, n.letters)), n.letters}, gate: g}
+	w.Fanout = w.Another()
+	l := &learner{node: newNode(&w), gate: g}
 	l.learn("")
 	return l
 }
@@ -112,7 +114,7 @@ type audience struct {
 	posts                 []services.PostID
 	own                   func(l *learner) // applies the last change to its own node before all others
 	show                  services.PostID
-	announcement          services.Announcement
+	announcement          services.PostID // the last one; 0: none yet
 }
 
 func (n node) audience() *audience {
@@ -145,8 +147,8 @@ func (n node) audience() *audience {
 func (n node) commit(t *rapid.T, a *audience, stream string) {
 	n.TB.Helper()
 	switch stream {
-	case noticeStream:
-		n.notice(t, a)
+	case announcementStream:
+		n.announceAny(t, a)
 	case pullStream:
 		change := mirror.PullChange{Author: a.huge}
 		if change.Deleted = len(a.posts) > 0 && rapid.Bool().Draw(t, "delete"); change.Deleted {
@@ -184,35 +186,23 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 	}
 }
 
-// notice raises a dot, publishes an announcement that ends soon, or moves the end of the last one.
-func (n node) notice(t *rapid.T, a *audience) {
+// announceAny raises a dot, publishes an announcement that ends soon, or moves the end of the last one.
+func (n node) announceAny(t *rapid.T, a *audience) {
 	n.TB.Helper()
-	what := rapid.IntRange(0, 2).Draw(t, "notice")
-	id := n.IDs.Next()
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		stamp, err := tx.NextNotice(ctx)
-		if err != nil {
-			return err
-		}
-		switch {
-		case what == 0:
-			err = tx.RaiseDot(ctx, "shop", 0, stamp)
-		case what == 1 && a.announcement.ID != 0:
-			a.announcement.EndsAt = tx.Now.Add(time.Second)
-			err = tx.UpdateAnnouncement(ctx, a.announcement)
-		default:
-			a.announcement = services.Announcement{
-				ID: id, Title: "title", CreatedAt: tx.Now, UpdatedAt: tx.Now, StartsAt: tx.Now, Position: stamp,
-				EndsAt: tx.Now.Add(time.Duration(rapid.IntRange(1, 3).Draw(t, "s")) * time.Second),
-			}
-			err = tx.InsertAnnouncement(ctx, a.announcement)
-		}
-		if err != nil {
-			return err
-		}
-		return fanout.NoticeChanged(ctx, tx, "notice")
-	})
-	a.own = func(l *learner) { _ = l.Memory.Announcements.Refresh(l.TB.Context()) }
+	do := func(cmd *jobs.Command, err error) {
+		n.Must(err)
+		n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
+	}
+	switch what := rapid.IntRange(0, 2).Draw(t, "announcement"); {
+	case what == 0:
+		do(n.announced.RaiseDot("shop", nil))
+	case what == 1 && a.announcement != 0:
+		end := n.Clock.Now().Add(time.Second)
+		do(n.announced.Edit(a.announcement, announcements.Edit{EndsAt: &end}))
+	default:
+		a.announcement = n.announce(time.Duration(rapid.IntRange(1, 3).Draw(t, "s")) * time.Second)
+	}
+	a.own = func(l *learner) { _ = l.announced.Memory.Refresh(l.TB.Context()) }
 }
 
 // Several nodes learn several streams, each in its own order and the streams in any order relative to each other, their own

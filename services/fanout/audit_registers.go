@@ -36,23 +36,6 @@ func (f *Fanout) auditNotifications(ctx context.Context, user services.UserID) (
 	return facts, err
 }
 
-func (f *Fanout) auditNotices(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
-	notices, err := f.store.UserNotices(ctx, user)
-	if err != nil {
-		return nil, err
-	}
-	if notices.Version > 0 {
-		facts = append(facts, rdb.NoticeRegister(notices.NoticeState))
-	}
-	if notices.Segments.Version > 0 {
-		facts = append(facts, rdb.SegmentRegister(notices.Segments))
-	}
-	for dot, seen := range notices.Dots {
-		facts = append(facts, rdb.DotRegister(dot, seen))
-	}
-	return facts, nil
-}
-
 func (f *Fanout) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	policy, err := f.store.Policy(ctx, user)
 	if err != nil || policy.Version == 0 {

@@ -125,7 +125,7 @@ func (f *Fanout) auditRegisters(ctx context.Context, user services.UserID, shown
 		}
 	}
 	// A dot that was clicked away before the user returned from dormancy has no effect, whether or not the document has it.
-	_, from, _ := strings.Cut(want[rdb.NoticeField], ";")
+	_, from, _ := strings.Cut(want[rdb.AnnouncementField], ";")
 	_, from, _ = strings.Cut(from, ";")
 	for _, field := range slices.Sorted(maps.Keys(shown.Fields)) {
 		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] == "" && number(afterVersion(shown.Fields[field])) <= number(from) {

@@ -22,15 +22,14 @@ import (
 
 // Config is what fan-out needs.
 type Config struct {
-	Jobs          *jobs.Engine // New registers the kinds of fan-out's jobs in it
-	Store         *store.Store
-	Redis         *rdb.Projections
-	Activity      *mirror.Activity
-	Announcements *mirror.Announcements
-	ShowMemory    *mirror.Shows
-	Clock         services.Clock
-	IDs           *services.IDClock
-	Log           *slog.Logger
+	Jobs       *jobs.Engine // New registers the kinds of fan-out's jobs in it
+	Store      *store.Store
+	Redis      *rdb.Projections
+	Activity   *mirror.Activity
+	ShowMemory *mirror.Shows
+	Clock      services.Clock
+	IDs        *services.IDClock
+	Log        *slog.Logger
 
 	Chunk     int           // followers a chunk job serves; 0 means 2,000
 	ActiveFor time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days
@@ -54,7 +53,6 @@ type Fanout struct {
 	store          *store.Store
 	redis          *rdb.Projections
 	activityMemory *mirror.Activity
-	announcements  *mirror.Announcements
 	showMemory     *mirror.Shows
 	clock          services.Clock
 	ids            *services.IDClock
@@ -103,20 +101,17 @@ func New(cfg Config) *Fanout {
 		cfg.Rebuilds = 16
 	}
 	f := &Fanout{
-		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, announcements: cfg.Announcements, showMemory: cfg.ShowMemory, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
+		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, showMemory: cfg.ShowMemory, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
 		Engine: cfg.Jobs, slots: make(chan struct{}, cfg.Rebuilds),
 	}
 	for _, kinds := range [][]jobs.Kind{
-		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(), f.noticeKinds(),
+		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(),
 		f.chatKinds(), f.policyKinds(), f.hostKinds(), f.showKinds(), f.replayKinds(),
 	} {
 		f.Register(kinds...)
 	}
 	f.RegisterRegisters("notifications", f.notificationRegisters, f.auditNotifications)
 	f.RegisterRegisters("display policy", f.policyRegisters, f.auditPolicy)
-	f.RegisterRegisters("announcements and dots", f.noticeRegisters, f.auditNotices)
-	f.OnArrival(f.enter)
-	f.RegisterLimitedRows("positions of dormant users", (&dormantPositions{fanout: f}).forget)
 	f.RegisterPosition("live board", store.LiveBoard, liveRegister, f.auditLive)
 	f.RegisterAuditPart("home feed", f.auditFeed)
 	f.RegisterAuditPart("versioned fields", f.auditRegisters)

@@ -5,9 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
+
 	"tidings/services"
 	"tidings/services/store"
-	"time"
 )
 
 var follows = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}

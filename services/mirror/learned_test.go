@@ -25,29 +25,22 @@ func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 	both := []services.UserID{reader, reader + 1}
 	last := m.Log.Learned(both)
 	for _, change := range []struct {
-		what   string
-		shared bool // it also counts for users who do not see it
-		make   func()
+		what string
+		make func()
 	}{
-		{"a message", false, func() { m.Conversations.Moved(store.Head{Conversation: 1, Number: 4}) }},
-		{"a pulled post", false, func() { m.Pulled.Changed(PullChange{Author: huge, Post: 6}, 2) }},
-		{"a show that went live", false, func() {
+		{"a message", func() { m.Conversations.Moved(store.Head{Conversation: 1, Number: 4}) }},
+		{"a pulled post", func() { m.Pulled.Changed(PullChange{Author: huge, Post: 6}, 2) }},
+		{"a show that went live", func() {
 			s.planned(1, 8, 5)
 			s.start(1, 5)
 			if err := m.Shows.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"an announcement", true, func() {
-			s.notices = store.Notices{At: noon, Stamp: 5, Version: 1, Announcements: []services.Announcement{entry(1, 0)}}
-			if err := m.Announcements.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}},
 	} {
 		change.make()
 		now := m.Log.Learned(both)
-		if now[0] <= last[0] || (now[1] > last[1]) != change.shared {
+		if now[0] <= last[0] || now[1] > last[1] {
 			t.Errorf("with %s what was learned went from %v to %v", change.what, last, now)
 		}
 		last = now

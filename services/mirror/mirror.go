@@ -1,5 +1,5 @@
 // Package mirror is this node's cache of small shared data, kept current by the changelog: recently read posts and people,
-// announcements and dots, the shows of boards, pulled posts, fan-outs in flight, the last sequences of conversations, the
+// the shows of boards, pulled posts, fan-outs in flight, the last sequences of conversations, the
 // activity thresholds.
 //
 // Each cache is a type of its own with its own facts, independent of the others. It registers the kinds of log entries that it
@@ -24,25 +24,18 @@ type Facts interface {
 	changelog.Log
 	PeopleFacts
 	InFlightFacts // which includes the facts of posts
-	AnnouncementFacts
 	PulledFacts
 	ShowFacts
 	SequenceFacts
 	ActivityFacts
 }
 
-// Redis is what the caches keep in Redis for all nodes.
-type Redis interface {
-	Copies
-	SetDots(names []string)
-}
-
-var _ Redis = (*rdb.Projections)(nil)
+var _ Copies = (*rdb.Projections)(nil)
 
 // Config configures the caches of a node.
 type Config struct {
 	Facts Facts
-	Redis Redis
+	Redis Copies // what the caches keep in Redis for all nodes
 	Log   *slog.Logger
 	Clock services.Clock // nil is the machine's clock
 	Poll  time.Duration  // the time between two turns of the log; 0 means 500 ms
@@ -56,7 +49,6 @@ type Memories struct {
 	People        *People
 	Posts         *Posts
 	Reader        *Reader
-	Announcements *Announcements
 	Pulled        *Pulled
 	InFlight      *InFlight
 	Conversations *LastSequences
@@ -71,7 +63,6 @@ func New(cfg Config) *Memories {
 		Log:           log,
 		People:        NewPeople(log, cfg.Facts, 0),
 		Posts:         NewPosts(log, cfg.Facts, 0),
-		Announcements: NewAnnouncements(log, cfg.Facts, cfg.Redis.SetDots),
 		Pulled:        NewPulled(log, cfg.Facts),
 		InFlight:      NewInFlight(log, cfg.Facts),
 		Conversations: NewLastSequences(log, cfg.Facts),

@@ -32,21 +32,8 @@ type engines struct {
 	waiting     []string  // keys of fan-out jobs
 	madeBy      time.Time // asked for last
 
-	notices                                                                              store.Notices
-	announcements                                                                        map[services.PostID]services.Announcement
-	dots                                                                                 []string
-	sqlPosts, sqlUsers, sqlHeads, sqlNotices, sqlAnnouncements, sqlLogs, redisCalls, put int
-	sqlLogHeads                                                                          atomic.Int64 // read while the caches run
-}
-
-func (e *engines) Notices(context.Context) (store.Notices, error) {
-	e.sqlNotices++
-	return e.notices, e.sqlDown
-}
-
-func (e *engines) Announcements(_ context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
-	e.sqlAnnouncements += len(ids)
-	return pick(e.announcements, ids), e.sqlDown
+	sqlPosts, sqlUsers, sqlHeads, sqlLogs, redisCalls, put int
+	sqlLogHeads                                            atomic.Int64 // read while the caches run
 }
 
 func (e *engines) PullAuthors(_ context.Context, after services.UserID, limit int) (list []services.UserID, err error) {
@@ -331,5 +318,8 @@ func TestNumbers(t *testing.T) {
 		t.Errorf("kept: %d, %t", number, ok)
 	}
 }
+
+// noon is when the tests with a time of day begin.
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func at(second int) time.Time { return time.Unix(int64(second), 0) }

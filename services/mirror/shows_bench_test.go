@@ -36,7 +36,7 @@ func fullMemory(tb testing.TB) (m *Memories, version uint64) {
 		}
 		if i < benchLive {
 			one.Status, one.StartedAt, one.LiveVersion, one.LiveStamp = services.ShowLive, noon.Add(-time.Duration(random.IntN(7200))*time.Second), one.Version, 1
-			state.raise(one.Host, micro(noon))
+			state.raise(one.Host, uint64(noon.UnixMicro()))
 		}
 		if state.put(one, noon); i%10 == 0 && one.Status == services.ShowUpcoming {
 			version++

@@ -22,18 +22,19 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
 	m := newMirror(e)
+	m.Log.Register(changelog.Kind{Name: "shared", Load: func(context.Context) error { return nil }, Shared: true})
 	told := 0
 	m.Log.OnShared(func() { told++ })
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
-	tail := func(what string, changes int, heads int64, logs, notices int) {
+	tail := func(what string, changes int, heads int64, logs, notified int) {
 		t.Helper()
 		e.sqlLogHeads.Store(0)
 		e.sqlLogs, told = 0, 0
 		got, err := m.Log.Tail(t.Context())
-		if err != nil || got != changes || e.sqlLogHeads.Load() != heads || e.sqlLogs != logs || told != notices {
+		if err != nil || got != changes || e.sqlLogHeads.Load() != heads || e.sqlLogs != logs || told != notified {
 			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, notified %d times, %v", what, got, e.sqlLogHeads.Load(), e.sqlLogs, told, err)
 		}
 	}
@@ -44,8 +45,8 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	if got := read(t, m, 1)[1]; !got.UpdatedAt.Equal(at(5)) {
 		t.Errorf("the post is the one of %s", got.UpdatedAt)
 	}
-	e.log = append(e.log, changelog.Entry{Kind: LogNotice, Version: 1, At: at(6)})
-	tail("a notice, which is loaded", 0, 1, 2, 1)
+	e.log = append(e.log, changelog.Entry{Kind: "shared", Version: 1, At: at(6)})
+	tail("a change that all users share, which is loaded", 0, 1, 2, 1)
 	tail("nothing new again", 0, 1, 0, 0)
 	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
 	if _, err := m.Log.Tail(t.Context()); !services.IsUnavailable(err) {

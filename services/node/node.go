@@ -21,6 +21,7 @@ import (
 	"tidings/graph"
 	"tidings/resolvers"
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/audit"
 	"tidings/services/badge"
 	"tidings/services/chat"
@@ -30,7 +31,6 @@ import (
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/mirror"
-	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/push"
 	"tidings/services/ratelimit"
@@ -197,7 +197,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.Jobs = jobs.New(jobs.Config{DB: s.Store.DB, Clock: s.clock, Log: s.Log})
 	carrying := fanout.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, Announcements: s.Memory.Announcements, ShowMemory: s.Memory.Shows, Clock: s.clock, IDs: ids, Log: s.Log, ActiveFor: s.Config.ActiveFor,
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, ShowMemory: s.Memory.Shows, Clock: s.clock, IDs: ids, Log: s.Log, ActiveFor: s.Config.ActiveFor,
 		IdleAfter: s.Config.IdleAfter, Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers}, MuteMentions: s.Config.MuteMentions, Expiry: ages,
 		Shows: services.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest}, KeepBoards: sessions,
 	}
@@ -207,11 +207,14 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Fanout = fanout.New(carrying)
 	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
 	s.cleaner = s.Fanout.Cleaner(s.Config.CleanEvery)
+	announced := announcements.New(announcements.Config{
+		DB: s.Store.DB, Redis: s.Redis, Jobs: s.Jobs, Log: s.Memory.Log, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+	})
 	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes})
 	s.Badge = badge.New(badge.Config{
-		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Announcements: s.Memory.Announcements, Pulled: s.Memory.Pulled, Conversations: s.Memory.Conversations, Shows: s.Memory.Shows, Clock: s.clock, Log: s.Log, Caps: caps,
+		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Pulled: s.Memory.Pulled, Conversations: s.Memory.Conversations, Shows: s.Memory.Shows, Clock: s.clock, Log: s.Log, Caps: caps,
 		Expiry:  expiry,
-		Sources: []badge.Source{letters.Source()},
+		Sources: []badge.Source{announced.Source(), letters.Source()},
 	})
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
@@ -241,11 +244,10 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Feed: feed.New(feed.Config{
 			Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 		}),
-		Notice:   notice.New(notice.Config{Store: s.Store, Redis: s.Redis, Announcements: s.Memory.Announcements, Fanout: s.Fanout, IDs: ids, Clock: s.clock}),
 		Messages: letters,
 		Views:    views.New(views.Config{DB: s.Store.DB, Redis: s.Redis.Client, Jobs: s.Jobs, IDs: ids, Log: s.Log}),
-		Chat:     conversations,
-		Badge:    s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
+		Chat:     conversations, Announcements: announced,
+		Badge: s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}
 }
 

@@ -42,7 +42,7 @@ func TestADocumentIsReadWhole(t *testing.T) {
 		}
 	}
 	want.Conversations = services.ConversationSums{Unread: 7, Mentions: 2, ReadSide: []services.ReadSidePlace{{Conversation: 9, Base: 1 << 24}}}
-	want.Notice = services.NoticeState{Version: 3, Position: 17, DotsFrom: 1_700_000_000_000_000}
+	want.Announcements = services.AnnouncementState{Version: 3, Position: 17, DotsFrom: 1_700_000_000_000_000}
 	want.Segments = services.SegmentState{Version: 4, Bits: math.MaxUint64}
 	want.Policy = services.DisplayPolicy{Version: 5, OutOfTotal: map[services.Source]bool{services.SourceHomeFeed: true, services.SourceNotifications: true},
 		AsDot: map[services.Source]bool{services.SourceConversations: true}, QuietFrom: 1320, QuietTo: 420, OffsetEast: -90}
@@ -65,7 +65,7 @@ func TestABrokenFieldNeverReadsAsZero(t *testing.T) {
 			return isText && len(text)%namedSize == 0
 		case "R":
 			return isText && len(text)%8 == 0
-		case noticeField:
+		case announcementField:
 			return value == "1;2;3"
 		}
 		return false

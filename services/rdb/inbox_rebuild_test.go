@@ -263,7 +263,7 @@ func TestMemoryOfAnIdleUserInTwoConversations(t *testing.T) {
 	v.build(FeedFacts{})
 	now := uint64(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
 	results, err := v.c.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{
-		NoticeRegister(services.NoticeState{Version: 12, Position: now, DotsFrom: now}),
+		AnnouncementRegister(services.AnnouncementState{Version: 12, Position: now, DotsFrom: now}),
 	}}})
 	v.must(err)
 	v.states(services.Membership{Conversation: 100_000, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20},

@@ -31,10 +31,10 @@ type Registers struct {
 }
 
 const (
-	noticeField  = "A"
-	segmentField = "G"
-	policyField  = "P"
-	liveField    = "B"
+	announcementField = "A"
+	segmentField      = "G"
+	policyField       = "P"
+	liveField         = "B"
 
 	// These two are not versioned fields.
 	feedAgedField = "fx"
@@ -46,7 +46,7 @@ type fixedRegister struct{ field, pattern string }
 
 // fixedRegisters lists them.
 var fixedRegisters = []fixedRegister{
-	{noticeField, `^%d+;%d+;%d+$`},
+	{announcementField, `^%d+;%d+;%d+$`},
 	{segmentField, `^%d+;%d+$`},
 	{policyField, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`},
 	{liveField, `^%d+;$`},
@@ -54,16 +54,16 @@ var fixedRegisters = []fixedRegister{
 
 // Registered holds the values of the fixed registers.
 type Registered struct {
-	Notice   services.NoticeState
-	Segments services.SegmentState
-	Policy   services.DisplayPolicy
-	LiveSeen uint64 // live board: shows that went live up to this version of the changelog were seen
+	Announcements services.AnnouncementState
+	Segments      services.SegmentState
+	Policy        services.DisplayPolicy
+	LiveSeen      uint64 // live board: shows that went live up to this version of the changelog were seen
 }
 
 // registered reads the fixed registers, in the order of fixedRegisters. It calls the parsers directly: calls through a table
 // would make each document escape to the heap.
 func (p *parser) registered(r *Registered) {
-	r.Notice = p.notice()
+	r.Announcements = p.announcements()
 	r.Segments = p.segments()
 	r.Policy = p.policy()
 	r.LiveSeen = p.liveSeen()
@@ -130,9 +130,9 @@ func MessageDaysRegister(state services.MessageTypeState) Register {
 	})}
 }
 
-// NoticeRegister is the versioned field of a user's position in the announcements.
-func NoticeRegister(state services.NoticeState) Register {
-	return Register{noticeField, registerValue(state.Version, redis.Digits(state.Position), redis.Digits(state.DotsFrom))}
+// AnnouncementRegister is the versioned field of a user's position in the announcements.
+func AnnouncementRegister(state services.AnnouncementState) Register {
+	return Register{announcementField, registerValue(state.Version, redis.Digits(state.Position), redis.Digits(state.DotsFrom))}
 }
 
 // SegmentRegister is the versioned field of a user's segments.
@@ -154,10 +154,10 @@ func PolicyRegister(policy services.DisplayPolicy) Register {
 // LiveSeenRegister is the versioned field with the changelog version up to which the live board was seen.
 func LiveSeenRegister(version uint64) Register { return Register{liveField, registerValue(version)} }
 
-func (p *parser) notice() services.NoticeState {
+func (p *parser) announcements() services.AnnouncementState {
 	var version, position, from string
 	p.parts(&version, &position, &from)
-	return services.NoticeState{Version: p.numberOf(version), Position: p.numberOf(position), DotsFrom: p.numberOf(from)}
+	return services.AnnouncementState{Version: p.numberOf(version), Position: p.numberOf(position), DotsFrom: p.numberOf(from)}
 }
 
 func (p *parser) segments() services.SegmentState {

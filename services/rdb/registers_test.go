@@ -26,12 +26,12 @@ func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
 		v.build(FeedFacts{})
 		want := v.document()
 		want.Messages = []services.MessageTypeState{{Type: services.DefaultMessageType, Version: 3, Unread: 12}}
-		want.Notice = services.NoticeState{Version: 2, Position: 40, DotsFrom: 1_700_000_000_000_000}
+		want.Announcements = services.AnnouncementState{Version: 2, Position: 40, DotsFrom: 1_700_000_000_000_000}
 		want.Segments = services.SegmentState{Version: 9, Bits: math.MaxUint64}
 		want.DotsSeen = map[string]uint64{"shop": 1_700_000_000_000_001}
 		want.Policy = services.DisplayPolicy{Version: 4, AsDot: map[services.Source]bool{services.SourceHomeFeed: true}, QuietFrom: 60, QuietTo: 30, OffsetEast: -480}
 		registers := []Register{
-			MessagesRegister(want.Messages[0]), NoticeRegister(want.Notice), SegmentRegister(want.Segments),
+			MessagesRegister(want.Messages[0]), AnnouncementRegister(want.Announcements), SegmentRegister(want.Segments),
 			DotRegister("shop", 1_700_000_000_000_001), PolicyRegister(want.Policy),
 		}
 		for _, register := range registers {

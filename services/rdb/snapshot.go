@@ -224,11 +224,11 @@ func (c *Projections) RegisterFields() (fields []string) {
 
 // The names and values of versioned fields.
 const (
-	Unborn         = unborn      // before the first version
-	NoticeField    = noticeField // announcements and dots
-	DotPrefix      = "D"         // before the name of a dot
-	CountsPrefix   = "N"         // before a category: the counts of notifications, see ParseCounts
-	MessagesPrefix = "S"         // before a type: the counts of site messages, kept by days if they expire: see ParseCounts
+	Unborn            = unborn            // before the first version
+	AnnouncementField = announcementField // announcements and dots
+	DotPrefix         = "D"               // before the name of a dot
+	CountsPrefix      = "N"               // before a category: the counts of notifications, see ParseCounts
+	MessagesPrefix    = "S"               // before a type: the counts of site messages, kept by days if they expire: see ParseCounts
 )
 
 // ParseCounts reads the versioned field of a category's counts; the category and its newest notification are stored elsewhere.

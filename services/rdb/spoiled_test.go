@@ -29,7 +29,7 @@ func (v view) acts() map[string]func(context.Context) error {
 		"a removal": func(ctx context.Context) error { _, err := v.c.DropFromInbox(ctx, reader, author); return err },
 		"a stamp":   func(ctx context.Context) error { _, err := v.c.StampOf(ctx, reader); return err },
 		"a register": func(ctx context.Context) error {
-			_, err := v.c.PutRegisters(ctx, []Registers{{User: reader, Fields: []Register{NoticeRegister(services.NoticeState{Version: 2})}}})
+			_, err := v.c.PutRegisters(ctx, []Registers{{User: reader, Fields: []Register{AnnouncementRegister(services.AnnouncementState{Version: 2})}}})
 			return err
 		},
 		"a state": func(ctx context.Context) error {

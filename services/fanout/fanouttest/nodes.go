@@ -38,11 +38,11 @@ func (w *World) Another() *fanout.Fanout {
 func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 
 // AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
-func (w *World) AnotherNodeWith(redis mirror.Redis, change func(*fanout.Config)) *World {
+func (w *World) AnotherNodeWith(redis mirror.Copies, change func(*fanout.Config)) *World {
 	other := *w
 	other.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
-	other.cfg.Activity, other.cfg.Announcements, other.cfg.ShowMemory = other.Memory.Activity, other.Memory.Announcements, other.Memory.Shows
+	other.cfg.Activity, other.cfg.ShowMemory = other.Memory.Activity, other.Memory.Shows
 	other.cfg.IDs = other.IDs
 	if change != nil {
 		change(&other.cfg)

@@ -5,42 +5,43 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/badge"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/messages"
-	"tidings/services/notice"
-	"tidings/services/store"
 	"tidings/tests/histories"
 )
 
 const dormancy = 30 * 24 * time.Hour
 
-// noticeNode is one node as the model's test sees it.
-type noticeNode struct {
+// announcementsNode is one node as the model's test sees it.
+type announcementsNode struct {
 	*fanouttest.World
-	badge  *badge.Service
-	notice *notice.Service
+	badge     *badge.Service
+	announced *announcements.Service
 }
 
-func newNoticeNode(w *fanouttest.World) noticeNode {
-	return noticeNode{
-		World:  w,
-		badge:  badge.New(badge.Config{Sources: []badge.Source{messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs}).Source()}, Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}),
-		notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Announcements: w.Memory.Announcements, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-	}
+func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
+	announced := announcements.New(announcements.Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
+	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
+	return announcementsNode{World: w, announced: announced, badge: badge.New(badge.Config{
+		Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log,
+		Sources: []badge.Source{announced.Source(), letters.Source()},
+	})}
 }
 
 // modelEntry is an announcement as the model has it.
 type modelEntry struct {
 	id           services.PostID
-	segments     services.SegmentBits
+	segments     announcements.Segments
 	starts, ends time.Time
 	place        uint64 // 0: none
 	missed       bool   // its start came when its time was over already
@@ -56,7 +57,7 @@ type modelUser struct {
 	known         bool
 	place, from   uint64
 	read, changed time.Time
-	segments      services.SegmentBits
+	segments      announcements.Segments
 	cleared       map[string]uint64
 	versions      [2]string
 	shown         map[string]string // version -> what it stood for
@@ -72,9 +73,9 @@ func (u *modelUser) visit(now time.Time, head uint64) {
 	}
 }
 
-type noticeModel struct {
+type announcementsModel struct {
 	*rapid.T
-	nodes   [2]noticeNode
+	nodes   [2]announcementsNode
 	entries []*modelEntry
 	users   []*modelUser
 	raises  []modelRaise
@@ -83,22 +84,24 @@ type noticeModel struct {
 
 type modelRaise struct {
 	dot    string
-	target services.SegmentBits
+	target announcements.Segments
 	at     uint64
 }
 
-func (m *noticeModel) must(err error) {
+func (m *announcementsModel) must(err error) {
 	m.Helper()
 	if err != nil {
 		m.Fatal(err)
 	}
 }
 
-func (m *noticeModel) node() noticeNode { return m.nodes[rapid.IntRange(0, 1).Draw(m.T, "node")] }
+func (m *announcementsModel) node() announcementsNode {
+	return m.nodes[rapid.IntRange(0, 1).Draw(m.T, "node")]
+}
 
-func (m *noticeModel) now() time.Time { return m.nodes[0].Clock.Now() }
+func (m *announcementsModel) now() time.Time { return m.nodes[0].Clock.Now() }
 
-func (m *noticeModel) commit(n noticeNode, cmd *jobs.Command, err error) *jobs.Command {
+func (m *announcementsModel) commit(n announcementsNode, cmd *jobs.Command, err error) *jobs.Command {
 	m.Helper()
 	m.must(err)
 	m.must(n.Fanout.Commit(context.Background(), cmd)[0])
@@ -106,16 +109,18 @@ func (m *noticeModel) commit(n noticeNode, cmd *jobs.Command, err error) *jobs.C
 }
 
 // head is the last stamp that was given.
-func (m *noticeModel) head() uint64 {
+func (m *announcementsModel) head() (stamp uint64) {
 	m.Helper()
-	notices, err := m.nodes[0].Store.Notices(context.Background())
+	lines, err := m.nodes[0].Store.Lines(context.Background(), `SELECT value FROM counters WHERE name = 'notices'`)
 	m.must(err)
-	return notices.Stamp
+	stamp, err = strconv.ParseUint(lines[0], 10, 64)
+	m.must(err)
+	return stamp
 }
 
 var modelSegments = []string{"beta", "staff"}
 
-func (m *noticeModel) drawSegments(label string) (names []string, bits services.SegmentBits) {
+func (m *announcementsModel) drawSegments(label string) (names []string, bits announcements.Segments) {
 	for i, name := range modelSegments {
 		if rapid.IntRange(0, 3).Draw(m.T, label+name) == 0 {
 			names, bits = append(names, name), bits|1<<i
@@ -124,10 +129,12 @@ func (m *noticeModel) drawSegments(label string) (names []string, bits services.
 	return names, bits
 }
 
-func (m *noticeModel) drawUser() *modelUser { return rapid.SampledFrom(m.users).Draw(m.T, "user") }
+func (m *announcementsModel) drawUser() *modelUser {
+	return rapid.SampledFrom(m.users).Draw(m.T, "user")
+}
 
 // settle does what is due and reads the places that were taken, which are all after the ones before.
-func (m *noticeModel) settle(before uint64) {
+func (m *announcementsModel) settle(before uint64) {
 	m.Helper()
 	n := m.node()
 	n.Work(n.Fanout)
@@ -139,7 +146,7 @@ func (m *noticeModel) settle(before uint64) {
 	for i, e := range m.entries {
 		ids[i] = e.id
 	}
-	facts, err := n.Store.Announcements(context.Background(), ids)
+	facts, err := announcements.Read(context.Background(), n.Store.Runner, ids)
 	m.must(err)
 	for _, e := range m.entries {
 		position := facts[e.id].Position
@@ -160,7 +167,7 @@ func (m *noticeModel) settle(before uint64) {
 }
 
 // unread is the model itself.
-func (m *noticeModel) list(u *modelUser) (list []*modelEntry) {
+func (m *announcementsModel) list(u *modelUser) (list []*modelEntry) {
 	for _, e := range m.entries {
 		if e.place > 0 && !e.withdrawn && !e.over(m.now()) && (e.segments == 0 || e.segments&u.segments != 0) {
 			list = append(list, e)
@@ -170,7 +177,7 @@ func (m *noticeModel) list(u *modelUser) (list []*modelEntry) {
 	return list
 }
 
-func (m *noticeModel) isLit(u *modelUser, dot string) bool {
+func (m *announcementsModel) isLit(u *modelUser, dot string) bool {
 	for _, raise := range m.raises {
 		if raise.dot == dot && raise.at > max(u.from, u.cleared[dot]) && (raise.target == 0 || raise.target&u.segments != 0) {
 			return true
@@ -180,7 +187,7 @@ func (m *noticeModel) isLit(u *modelUser, dot string) bool {
 }
 
 // check compares what a user is shown, number, list and dots, with the model.
-func (m *noticeModel) check(u *modelUser) {
+func (m *announcementsModel) check(u *modelUser) {
 	m.Helper()
 	ctx := context.Background()
 	which := rapid.IntRange(0, 1).Draw(m.T, "reads from")
@@ -199,7 +206,7 @@ func (m *noticeModel) check(u *modelUser) {
 	if badges.Announcements.Value != unread || badges.Announcements.Precision != services.Exact {
 		m.Fatalf("user %d has %+v unread, want %d of %s", u.number, badges.Announcements, unread, want)
 	}
-	page, err := n.notice.Page(ctx, u.number, notice.End, 100)
+	page, err := n.announced.Page(ctx, u.number, announcements.End, 100)
 	m.must(err)
 	got := ""
 	for _, item := range page.Items {
@@ -221,7 +228,7 @@ func (m *noticeModel) check(u *modelUser) {
 
 // checkVersion: on one node a version never falls, and it stands for one content; on both nodes too, until the clock was
 // set back, when each of them has to find a later version for itself.
-func (m *noticeModel) checkVersion(u *modelUser, which int, badges *services.Badges) {
+func (m *announcementsModel) checkVersion(u *modelUser, which int, badges *services.Badges) {
 	m.Helper()
 	if badges.Version < u.versions[which] {
 		m.Fatalf("user %d: the version falls from %s to %s", u.number, u.versions[which], badges.Version)
@@ -238,19 +245,15 @@ func (m *noticeModel) checkVersion(u *modelUser, which int, badges *services.Bad
 	u.shown[place] = content
 }
 
-// TestNoticesAgainstModel publishes, plans, starts, ends, edits, shows again, withdraws, raises, clears, marks and marks
+// TestAnnouncementsAgainstModel publishes, plans, starts, ends, edits, shows again, withdraws, raises, clears, marks and marks
 // late on two nodes, lets users come, go away for more than a month and return, loses keys and all of Redis, repeats
 // jobs and sets the clock back, at random. After every step number, list and dots are the model's.
-func TestNoticesAgainstModel(t *testing.T) {
+func TestAnnouncementsAgainstModel(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	nodes := [2]noticeNode{newNoticeNode(w), newNoticeNode(w.AnotherNode())}
-	first := &noticeModel{nodes: nodes}
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.SegmentBits(ctx, modelSegments)
-		return err
-	})
+	nodes := [2]announcementsNode{newAnnouncementsNode(w), newAnnouncementsNode(w.AnotherNode())}
+	first := &announcementsModel{nodes: nodes}
 	for _, dot := range []string{"shop", "wallet"} {
-		cmd, err := nodes[0].notice.RaiseDot(dot, nil)
+		cmd, err := nodes[0].announced.RaiseDot(dot, modelSegments) // which gives the segments their bits
 		w.Must(err)
 		w.Must(w.Fanout.Commit(t.Context(), cmd)[0])
 	}
@@ -261,12 +264,12 @@ func TestNoticesAgainstModel(t *testing.T) {
 		if former.setBack {        // and with nodes that saw nothing of it: those have numbers of their own until they restart
 			again := w.AnotherNode()
 			again.IDs = w.IDs
-			nodes = [2]noticeNode{newNoticeNode(again), newNoticeNode(w.AnotherNode())}
+			nodes = [2]announcementsNode{newAnnouncementsNode(again), newAnnouncementsNode(w.AnotherNode())}
 		}
-		m := &noticeModel{T: rt, nodes: nodes}
+		m := &announcementsModel{T: rt, nodes: nodes}
 		for _, e := range former.entries {
 			if !e.withdrawn {
-				m.commit(nodes[0], nodes[0].notice.Withdraw(e.id), nil)
+				m.commit(nodes[0], nodes[0].announced.Withdraw(e.id), nil)
 			}
 		}
 		former = m

@@ -1,4 +1,4 @@
-package store
+package announcements
 
 import (
 	"context"
@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/sql"
 )
 
 // never is the end of an announcement that has none.
 const never = math.MaxInt64
 
-// LogNotice is the kind of log entry for announcements and dots. Both share one kind, and so one order: a node never shows a
+// LogKind is the kind of log entry for announcements and dots. Both share one kind, and so one order: a node never shows a
 // later change of one without the earlier changes of the other. The key is the global id of the announcement, or the name of
 // the dot.
-const LogNotice = "notice"
+const LogKind = "notice"
 
 const announcementColumns = `SELECT id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn FROM announcements `
 
@@ -25,10 +26,10 @@ const inList = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM
 var (
 	// A stamp is odd. An announcement ends at a whole millisecond, which is an even number of microseconds, so no version can
 	// mean both an end and a change.
-	raiseNoticeClock = sql.NewStatement("raise the notice clock", `UPDATE counters
+	raiseClock = sql.NewStatement("raise the notice clock", `UPDATE counters
 		SET value = (CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END) | 1 WHERE name = 'notices' RETURNING value`)
 
-	noticeHead = sql.NewStatement("read the notice clock", `SELECT value FROM counters WHERE name = 'notices'`)
+	readClock = sql.NewStatement("read the notice clock", `SELECT value FROM counters WHERE name = 'notices'`)
 
 	insertAnnouncement = sql.NewStatement("insert an announcement", `INSERT INTO announcements
 		(id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn)
@@ -47,10 +48,10 @@ var (
 		WHERE name = 'announcement_floor'`)
 
 	// One statement reads one snapshot: the stamp and the version belong to exactly the list and dots beside them.
-	readNotices = sql.NewStatement("notices", `
+	readShared = sql.NewStatement("notices", `
 SELECT 0 AS kind, '' AS name, (SELECT value FROM counters WHERE name = 'notices') AS a,
 	(SELECT count(*) FROM announcements WHERE position > 0 AND ends_at <= $1) AS b,
-	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogNotice+`'), 0) AS c, 0 AS d, 0 AS e
+	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0) AS c, 0 AS d, 0 AS e
 UNION ALL
 SELECT 1, '', id, position, segments, ends_at, updated_at FROM announcements WHERE `+inList+` AND ends_at > $1
 UNION ALL
@@ -60,16 +61,16 @@ SELECT 3, dot, segment, raised_at, 0, 0, 0 FROM dot_raises
 ORDER BY kind, name, b DESC`)
 )
 
-// NextNotice raises the notice clock and returns its stamp: the present microseconds made odd, or the next odd number after the
-// last stamp. Until this transaction ends, all others that change an announcement or raise a dot wait, so that stamps are
+// nextStamp raises the announcements' clock and returns its stamp: the present microseconds made odd, or the next odd number after
+// the last stamp. Until this transaction ends, all others that change an announcement or raise a dot wait, so that stamps are
 // committed in their order.
-func (tx *Tx) NextNotice(ctx context.Context) (stamp uint64, err error) {
-	_, err = tx.One(ctx, raiseNoticeClock, []any{tx.Now}, &stamp)
+func nextStamp(ctx context.Context, tx *sql.Tx) (stamp uint64, err error) {
+	_, err = tx.One(ctx, raiseClock, []any{tx.Now}, &stamp)
 	return stamp, err
 }
 
-// InsertAnnouncement inserts an announcement. CONFLICT when the id is taken.
-func (tx *Tx) InsertAnnouncement(ctx context.Context, a services.Announcement) error {
+// insert inserts an announcement. CONFLICT when the id is taken.
+func insert(ctx context.Context, tx *sql.Tx, a Announcement) error {
 	inserted, err := tx.Run(ctx, insertAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.CreatedAt, a.UpdatedAt,
 		a.StartsAt, endMicros(a.EndsAt), int64(a.Position), a.Withdrawn)
 	if err == nil && inserted == 0 {
@@ -78,56 +79,58 @@ func (tx *Tx) InsertAnnouncement(ctx context.Context, a services.Announcement) e
 	return err
 }
 
-// UpdateAnnouncement writes every field of an announcement but its id and its creation time.
-func (tx *Tx) UpdateAnnouncement(ctx context.Context, a services.Announcement) error {
+// update writes every field of an announcement but its id and its creation time.
+func update(ctx context.Context, tx *sql.Tx, a Announcement) error {
 	_, err := tx.Run(ctx, updateAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.UpdatedAt,
 		a.StartsAt, endMicros(a.EndsAt), int64(a.Position), a.Withdrawn)
 	return err
 }
 
-// TrimAnnouncements removes the announcements beyond the newest keep from the list for good. Those that are over or withdrawn
-// do not count among the newest. The caller holds the notice clock.
-func (tx *Tx) TrimAnnouncements(ctx context.Context, keep int) error {
+// trim removes the announcements beyond the newest keep from the list for good. Those that are over or withdrawn do not count
+// among the newest. The caller holds the announcements' clock.
+func trim(ctx context.Context, tx *sql.Tx, keep int) error {
 	_, err := tx.Run(ctx, trimAnnouncements, tx.Now, keep)
 	return err
 }
 
-// AnnouncementForUpdate reads an announcement and locks it until this transaction ends. NOT_FOUND when there is none.
-func (tx *Tx) AnnouncementForUpdate(ctx context.Context, id services.PostID) (services.Announcement, error) {
-	found, err := announcements(ctx, tx.Tx.Runner, lockAnnouncement, id)
+// lock reads an announcement and locks it until this transaction ends. NOT_FOUND when there is none.
+func lock(ctx context.Context, tx *sql.Tx, id services.PostID) (Announcement, error) {
+	found, err := scan(ctx, tx.Runner, lockAnnouncement, id)
 	if err != nil {
-		return services.Announcement{}, err
+		return Announcement{}, err
 	}
 	a, ok := found[id]
 	if !ok {
-		return a, services.Errorf(services.NotFound, "there is no announcement %s", services.GlobalID(services.AnnouncementType, id.String()))
+		return a, services.Errorf(services.NotFound, "there is no announcement %s", globalID(id))
 	}
 	return a, nil
 }
 
-// NoticeHead is the last stamp of the notice clock.
-func (tx *Tx) NoticeHead(ctx context.Context) (stamp uint64, err error) {
-	_, err = tx.One(ctx, noticeHead, nil, &stamp)
+// lastStamp is the last stamp of the announcements' clock.
+func lastStamp(ctx context.Context, tx *sql.Tx) (stamp uint64, err error) {
+	_, err = tx.One(ctx, readClock, nil, &stamp)
 	return stamp, err
 }
 
-// Announcements reads announcements by ID, within the transaction.
-func (tx *Tx) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
-	return announcements(ctx, tx.Tx.Runner, announcementsByID, ids)
+// Read reads announcements by ID, in any state. An unknown ID is absent.
+func Read(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]Announcement, error) {
+	return scan(ctx, r, announcementsByID, ids)
 }
 
-// Announcements reads announcements by ID, in any state. An unknown ID is absent.
-func (s *Store) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
-	return announcements(ctx, s.DB.Runner, announcementsByID, ids)
+// logChange ends a transaction that changed something that all users share, by an entry in the log that the nodes follow. The
+// transaction took a stamp of the announcements' clock before anything else; key names what changed.
+func logChange(ctx context.Context, tx *sql.Tx, key string) error {
+	_, err := changelog.AppendLog(ctx, tx, LogKind, key, nil)
+	return err
 }
 
-func announcements(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[services.PostID]services.Announcement, error) {
-	found := make(map[services.PostID]services.Announcement)
-	err := r.Each(ctx, st, []any{which}, func(scan func(...any) error) error {
-		var a services.Announcement
+func scan(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[services.PostID]Announcement, error) {
+	found := make(map[services.PostID]Announcement)
+	err := r.Each(ctx, st, []any{which}, func(row func(...any) error) error {
+		var a Announcement
 		var segments, created, updated, starts, ends int64
-		err := scan(&a.ID, &a.Title, &a.Content, &segments, &created, &updated, &starts, &ends, &a.Position, &a.Withdrawn)
-		a.Segments, a.CreatedAt, a.UpdatedAt = services.SegmentBits(segments), sql.FromMicros(created), sql.FromMicros(updated)
+		err := row(&a.ID, &a.Title, &a.Content, &segments, &created, &updated, &starts, &ends, &a.Position, &a.Withdrawn)
+		a.Segments, a.CreatedAt, a.UpdatedAt = Segments(segments), sql.FromMicros(created), sql.FromMicros(updated)
 		a.StartsAt, a.EndsAt = sql.FromMicros(starts), endTime(ends)
 		found[a.ID] = a
 		return err
@@ -135,48 +138,48 @@ func announcements(ctx context.Context, r sql.Runner, st sql.Statement, which an
 	return found, err
 }
 
-// Notices is what all users share: the list of announcements and the dots.
-type Notices struct {
+// Facts are what all users share: the list of announcements and the dots.
+type Facts struct {
 	At      time.Time // when it was read
 	Stamp   uint64    // of the last change
 	Version uint64    // of the log, of the last change
 	Ended   uint64    // how many announcements that were ever in the list have ended; each change lowers it by one at most
 	// Announcements are those in the list that are not over, the newest first, without their texts and their times of creation
 	// and start.
-	Announcements []services.Announcement
+	Announcements []Announcement
 	// HiddenEnds are the future ends of announcements that have left the list: Ended will count these too.
 	HiddenEnds []time.Time
-	Dots       []services.RaisedDot // by their names
+	Dots       []Dot // by their names
 }
 
-// Notices reads what all users share in one snapshot, without what is over.
-func (s *Store) Notices(ctx context.Context) (Notices, error) {
-	n := Notices{At: s.Now()}
-	err := s.Each(ctx, readNotices, []any{n.At, int64(never)}, func(scan func(...any) error) error {
+// readFacts reads what all users share in one snapshot, without what is over.
+func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
+	facts := Facts{At: db.Now()}
+	err := db.Each(ctx, readShared, []any{facts.At, int64(never)}, func(row func(...any) error) error {
 		var kind, a, b, c, d, e int64
 		var name string
-		if err := scan(&kind, &name, &a, &b, &c, &d, &e); err != nil {
+		if err := row(&kind, &name, &a, &b, &c, &d, &e); err != nil {
 			return err
 		}
 		switch kind {
 		case 0:
-			n.Stamp, n.Ended, n.Version = uint64(a), uint64(b), uint64(c)
+			facts.Stamp, facts.Ended, facts.Version = uint64(a), uint64(b), uint64(c)
 		case 1:
-			n.Announcements = append(n.Announcements, services.Announcement{
-				ID: services.PostID(a), Position: uint64(b), Segments: services.SegmentBits(c), EndsAt: endTime(d), UpdatedAt: sql.FromMicros(e),
+			facts.Announcements = append(facts.Announcements, Announcement{
+				ID: services.PostID(a), Position: uint64(b), Segments: Segments(c), EndsAt: endTime(d), UpdatedAt: sql.FromMicros(e),
 			})
 		case 2:
-			n.HiddenEnds = append(n.HiddenEnds, sql.FromMicros(b))
+			facts.HiddenEnds = append(facts.HiddenEnds, sql.FromMicros(b))
 		default:
-			if len(n.Dots) == 0 || n.Dots[len(n.Dots)-1].Name != name {
-				n.Dots = append(n.Dots, services.RaisedDot{Name: name})
+			if len(facts.Dots) == 0 || facts.Dots[len(facts.Dots)-1].Name != name {
+				facts.Dots = append(facts.Dots, Dot{Name: name})
 			}
-			dot := &n.Dots[len(n.Dots)-1]
-			dot.Raises = append(dot.Raises, services.DotRaise{Target: targetOf(a), At: uint64(b)})
+			dot := &facts.Dots[len(facts.Dots)-1]
+			dot.Raises = append(dot.Raises, Raise{Target: targetOf(a), At: uint64(b)})
 		}
 		return nil
 	})
-	return n, err
+	return facts, err
 }
 
 func endMicros(end time.Time) int64 {

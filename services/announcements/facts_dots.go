@@ -1,4 +1,4 @@
-package store
+package announcements
 
 import (
 	"context"
@@ -19,7 +19,7 @@ var (
 		SELECT dot, segment, raised_at FROM {rows $1 dot TEXT, segment BIGINT, raised_at BIGINT} AS r WHERE TRUE
 		ON CONFLICT (dot, segment) DO UPDATE SET raised_at = excluded.raised_at`)
 
-	clearDot = sql.NewStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
+	clearRaised = sql.NewStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), value FROM counters
 		WHERE name = 'notices' AND EXISTS (SELECT 1 FROM dot_raises WHERE dot = CAST($2 AS TEXT))
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
@@ -29,21 +29,21 @@ var (
 
 	insertSegments = sql.NewInsertion("insert segments", "segments", "name TEXT, bit BIGINT", "ON CONFLICT DO NOTHING")
 
-	setSegments = sql.NewStatement("set a user's segments", `INSERT INTO user_segments AS s (user_number, ver, segments) VALUES ($1, $2, $3)
+	upsertSegments = sql.NewStatement("set a user's segments", `INSERT INTO user_segments AS s (user_number, ver, segments) VALUES ($1, $2, $3)
 		ON CONFLICT (user_number) DO UPDATE SET segments = excluded.segments, ver = CASE WHEN s.segments = excluded.segments THEN s.ver
 			WHEN excluded.ver > s.ver THEN excluded.ver ELSE s.ver + 1 END
 		RETURNING ver`)
 )
 
-// RaiseDot notes that a dot was raised at a stamp for a target. The first raise creates the dot; CONFLICT when there are
-// services.MaxDots others. The caller holds the notice clock.
-func (tx *Tx) RaiseDot(ctx context.Context, name string, target services.SegmentBits, stamp uint64) error {
+// raiseDot notes that a dot was raised at a stamp for a target. The first raise creates the dot; CONFLICT when there are MaxDots
+// others. The caller holds the announcements' clock.
+func raiseDot(ctx context.Context, tx *sql.Tx, name string, target Segments, stamp uint64) error {
 	var dots, known int
 	if _, err := tx.One(ctx, countDots, []any{name}, &dots, &known); err != nil {
 		return err
 	}
-	if known == 0 && dots >= services.MaxDots {
-		return services.Errorf(services.Conflict, "name: %s would be dot %d, up to %d are allowed", services.Quote(name), dots+1, services.MaxDots)
+	if known == 0 && dots >= MaxDots {
+		return services.Errorf(services.Conflict, "name: %s would be dot %d, up to %d are allowed", services.Quote(name), dots+1, MaxDots)
 	}
 	var raised sql.Rows
 	for rest := uint64(target); rest != 0; rest &= rest - 1 {
@@ -57,27 +57,27 @@ func (tx *Tx) RaiseDot(ctx context.Context, name string, target services.Segment
 }
 
 // targetOf is the target of a row of dot_raises.
-func targetOf(segment int64) services.SegmentBits {
+func targetOf(segment int64) Segments {
 	if segment == everyone {
 		return 0
 	}
 	return 1 << segment
 }
 
-// ClearDot notes that a user has seen a dot as it is now, and returns the stamp up to which it is cleared. NOT_FOUND when the
+// clearDot notes that a user has seen a dot as it is now, and returns the stamp up to which it is cleared. NOT_FOUND when the
 // dot was never raised.
-func (tx *Tx) ClearDot(ctx context.Context, user services.UserID, name string) (seen uint64, err error) {
-	found, err := tx.One(ctx, clearDot, []any{user, name}, &seen)
+func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string) (seen uint64, err error) {
+	found, err := tx.One(ctx, clearRaised, []any{user, name}, &seen)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
 	}
 	return seen, err
 }
 
-// SegmentBits returns the bits of segments by name. A segment that is new gets the next bit. CONFLICT, with the segment's name,
-// when there would be more than services.MaxSegments.
-func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.SegmentBits, error) {
-	known, err := readSegmentBits(ctx, tx.Tx.Runner, names)
+// ensureSegments returns the bits of segments by name. A segment that is new gets the next bit. CONFLICT, with the segment's
+// name, when there would be more than MaxSegments.
+func ensureSegments(ctx context.Context, tx *sql.Tx, names []string) (Segments, error) {
+	known, err := readSegmentBits(ctx, tx.Runner, names)
 	if err != nil || len(known) == len(names) {
 		return union(known), err
 	}
@@ -85,7 +85,7 @@ func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.Segment
 		return 0, err
 	}
 	// The former holder of the lock may have added some of them meanwhile.
-	if known, err = readSegmentBits(ctx, tx.Tx.Runner, names); err != nil {
+	if known, err = readSegmentBits(ctx, tx.Runner, names); err != nil {
 		return 0, err
 	}
 	var lacking []string
@@ -101,9 +101,9 @@ func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.Segment
 	given -= int64(len(lacking))
 	var fresh [][]any
 	for _, name := range lacking {
-		if given >= services.MaxSegments {
+		if given >= MaxSegments {
 			return 0, services.Errorf(services.Conflict, "segments: %s would be segment %d, up to %d are allowed",
-				services.Quote(name), given+1, services.MaxSegments)
+				services.Quote(name), given+1, MaxSegments)
 		}
 		fresh = append(fresh, []any{name, given})
 		known[name] = 1 << given
@@ -113,8 +113,8 @@ func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.Segment
 	return union(known), err
 }
 
-func readSegmentBits(ctx context.Context, r sql.Runner, names []string) (map[string]services.SegmentBits, error) {
-	found := make(map[string]services.SegmentBits, len(names))
+func readSegmentBits(ctx context.Context, r sql.Runner, names []string) (map[string]Segments, error) {
+	found := make(map[string]Segments, len(names))
 	if len(names) == 0 {
 		return found, nil
 	}
@@ -128,15 +128,15 @@ func readSegmentBits(ctx context.Context, r sql.Runner, names []string) (map[str
 	return found, err
 }
 
-func union(known map[string]services.SegmentBits) (all services.SegmentBits) {
+func union(known map[string]Segments) (all Segments) {
 	for _, bit := range known {
 		all |= bit
 	}
 	return all
 }
 
-// SetSegments sets the segments of a user, replacing all former ones, and returns the version of the set.
-func (tx *Tx) SetSegments(ctx context.Context, user services.UserID, segments services.SegmentBits) (version uint64, err error) {
-	_, err = tx.One(ctx, setSegments, []any{user, tx.Now, int64(segments)}, &version)
+// setSegments sets the segments of a user, replacing all former ones, and returns the version of the set.
+func setSegments(ctx context.Context, tx *sql.Tx, user services.UserID, segments Segments) (version uint64, err error) {
+	_, err = tx.One(ctx, upsertSegments, []any{user, tx.Now, int64(segments)}, &version)
 	return version, err
 }

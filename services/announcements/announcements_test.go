@@ -1,4 +1,4 @@
-package notice
+package announcements
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/redis"
@@ -27,7 +26,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Announcements: w.Memory.Announcements, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
+	return node{w, New(Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
 }
 
 // each runs a test on both engine pairs.
@@ -47,7 +46,7 @@ func (n node) do(cmd *jobs.Command, err error) services.PostID {
 	if len(cmd.IDs()) == 0 {
 		return 0
 	}
-	id, err := services.ParseAnnouncementID("id", cmd.IDs()[0])
+	id, err := ParseID("id", cmd.IDs()[0])
 	n.Must(err)
 	return id
 }
@@ -98,7 +97,7 @@ func (n node) lit(user services.UserID) (names []string) {
 	n.Must(err)
 	documents, err := n.World.Redis.Documents(n.TB.Context(), []services.UserID{user})
 	n.Must(err)
-	for _, dot := range at.notices.Lights(at.state, at.segments(), documents[0].DotsSeen) {
+	for _, dot := range at.shared.Lights(at.own, at.segments, documents[0].DotsSeen) {
 		if dot.Lit {
 			names = append(names, dot.Name)
 		}
@@ -147,7 +146,7 @@ func TestTheStartIsIdempotent(t *testing.T) {
 		n.do(n.MarkRead(user, UpTo{}), nil)
 		for _, id := range []services.PostID{twice, gone, off, 99} {
 			n.Write(func(ctx context.Context, tx *store.Tx) error {
-				return jobs.Enqueue(ctx, tx.Tx, fanout.StartJob(services.Announcement{ID: id, StartsAt: soon}))
+				return jobs.Enqueue(ctx, tx.Tx, StartJob(Announcement{ID: id, StartsAt: soon}))
 			})
 		}
 		n.Work(n.World.Fanout)
@@ -243,7 +242,7 @@ func TestReturning(t *testing.T) {
 		if _, err := n.World.Fanout.Janitor().RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if known, err := n.World.Store.UserNotices(t.Context(), swept); err != nil || known.Version != 0 {
+		if known, err := ReadUser(t.Context(), n.World.Store.Runner, swept); err != nil || known.Version != 0 {
 			t.Errorf("the janitor left %+v, %v", known, err)
 		}
 		n.wants(swept, "on return after the janitor")
@@ -287,7 +286,7 @@ func TestSharingTouchesNobody(t *testing.T) {
 		n.Must(err)
 		n.Must(n.World.Fanout.Commit(ctx, cmd)[0])
 		if len(cmd.IDs()) > 0 && id == 0 {
-			id, err = services.ParseAnnouncementID("id", cmd.IDs()[0])
+			id, err = ParseID("id", cmd.IDs()[0])
 			n.Must(err)
 		}
 	}
@@ -312,7 +311,7 @@ func TestSharingTouchesNobody(t *testing.T) {
 }
 
 // Without Redis the list and the marks work from SQL, and the marks made meanwhile hold when an empty Redis is back.
-func TestNoticesWithoutRedis(t *testing.T) {
+func TestMarksHoldWithoutRedis(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	users := n.Users(2)
 	stranger := n.Strangers(1)[0]
@@ -354,7 +353,7 @@ func awaitRedis(t *testing.T, n node) {
 
 // Two nodes on one PostgreSQL: what one publishes and raises the other shows after the next turn of its log, and a mark
 // made on one holds on both.
-func TestTwoNodes(t *testing.T) {
+func TestTwoNodesShowTheSame(t *testing.T) {
 	each(t, func(t *testing.T, here node) {
 		other := here.AnotherNode()
 		there := newNode(other)

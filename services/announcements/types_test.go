@@ -1,14 +1,16 @@
-package services
+package announcements
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/services"
 )
 
 func TestTargetsReachSegments(t *testing.T) {
 	for _, c := range []struct {
-		target, user SegmentBits
+		target, user Segments
 		want         bool
 	}{{0, 0, true}, {0, 5, true}, {1, 0, false}, {1 << 63, 1<<63 | 1, true}, {6, 1, false}, {6, 4, true}} {
 		if got := c.target.Reaches(c.user); got != c.want {
@@ -17,10 +19,10 @@ func TestTargetsReachSegments(t *testing.T) {
 	}
 }
 
-func TestDotsAreLitForThoseWhomTheyWereRaisedFor(t *testing.T) {
-	dot := RaisedDot{Name: "shop", Raises: []DotRaise{{Target: 2, At: 9}, {At: 5}}}
+func TestDotsAreLitForTheirTargets(t *testing.T) {
+	dot := Dot{Name: "shop", Raises: []Raise{{Target: 2, At: 9}, {At: 5}}}
 	for _, c := range []struct {
-		segments SegmentBits
+		segments Segments
 		seen     uint64
 		want     bool
 	}{{0, 4, true}, {0, 5, false}, {2, 5, true}, {2, 8, true}, {2, 9, false}, {1, 8, false}, {3, 8, true}} {
@@ -28,7 +30,7 @@ func TestDotsAreLitForThoseWhomTheyWereRaisedFor(t *testing.T) {
 			t.Errorf("with %b, seen up to %d: %t", c.segments, c.seen, got)
 		}
 	}
-	if (RaisedDot{Name: "new"}).LitFor(0, 0) {
+	if (Dot{Name: "new"}).LitFor(0, 0) {
 		t.Error("a dot that nobody raised is lit")
 	}
 }
@@ -41,26 +43,26 @@ func TestAnnouncementsAreOverFromTheirEndOn(t *testing.T) {
 	}
 }
 
-func TestNamesOfNotices(t *testing.T) {
+func TestNamesOfDotsAndSegments(t *testing.T) {
 	for _, good := range []string{"a", "shop.sale_2-b", strings.Repeat("z", 64)} {
-		if err := CheckNoticeName("name", good); err != nil {
+		if err := checkName("name", good); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, bad := range []string{"", "Shop", "a b", "ä", "a/b", strings.Repeat("z", 65)} {
-		if err := CheckNoticeName("name", bad); CodeOf(err) != Invalid || !strings.HasPrefix(err.Error(), "name: ") {
+		if err := checkName("name", bad); services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "name: ") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
 }
 
 func TestAnnouncementIDs(t *testing.T) {
-	a := Announcement{ID: PostIDAt(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))}
-	if id, err := ParseAnnouncementID("upTo", a.GlobalID()); id != a.ID || err != nil {
+	a := Announcement{ID: services.PostIDAt(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))}
+	if id, err := ParseID("upTo", a.GlobalID()); id != a.ID || err != nil {
 		t.Errorf("%s is read as %s, %v", a.GlobalID(), id, err)
 	}
 	for _, bad := range []string{"", "announcement:", "post:" + a.ID.String(), "announcement:lower"} {
-		if _, err := ParseAnnouncementID("upTo", bad); CodeOf(err) != Invalid {
+		if _, err := ParseID("upTo", bad); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -1,64 +1,56 @@
 package badge
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"tidings/services"
+	"tidings/services/announcements"
 	"tidings/services/badge/source"
-	"tidings/services/fanout"
-	"tidings/services/mirror"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
-// announce publishes in SQL and updates this node's cache.
-func (n node) announce(id services.PostID, ends time.Duration) {
+// announce publishes an announcement that ends after a while, or never with 0.
+func (n node) announce(ends time.Duration) services.PostID {
 	n.TB.Helper()
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		stamp, err := tx.NextNotice(ctx)
-		if err != nil {
-			return err
-		}
-		a := services.Announcement{ID: id, Title: "title", CreatedAt: tx.Now, UpdatedAt: tx.Now, StartsAt: tx.Now, Position: stamp}
-		if ends > 0 {
-			a.EndsAt = tx.Now.Add(ends)
-		}
-		if err := tx.InsertAnnouncement(ctx, a); err != nil {
-			return err
-		}
-		return fanout.NoticeChanged(ctx, tx, a.GlobalID())
-	})
-	n.Must(n.World.Memory.Announcements.Refresh(n.TB.Context()))
+	draft := announcements.Draft{Title: "title"}
+	if ends > 0 {
+		draft.EndsAt = n.Clock.Now().Add(ends)
+	}
+	cmd, err := n.announced.Publish(draft)
+	n.Must(err)
+	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
+	id, err := announcements.ParseID("id", cmd.IDs()[0])
+	n.Must(err)
+	return id
 }
 
 // Announcements leave the count when they end, and the badges say when that is; dots are listed by name.
-func TestNoticesAreRendered(t *testing.T) {
-	notices := &mirror.Notices{
+func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
+	state := &announcements.State{
 		Version: 3_499, Ended: 2,
-		Announcements: []services.Announcement{
+		Announcements: []announcements.Announcement{
 			{ID: 3, Position: 30, EndsAt: noon.Add(2 * time.Hour)}, {ID: 2, Position: 20, EndsAt: noon.Add(time.Hour), Segments: 1}, {ID: 1, Position: 10, EndsAt: noon.Add(time.Minute)},
 		},
-		Dots: []services.RaisedDot{{Name: "shop", Raises: []services.DotRaise{{At: 15}}}, {Name: "wallet", Raises: []services.DotRaise{{At: 25}}}},
+		Dots: []announcements.Dot{{Name: "shop", Raises: []announcements.Raise{{At: 15}}}, {Name: "wallet", Raises: []announcements.Raise{{At: 25}}}},
 	}
 	for _, c := range []struct {
-		state    services.NoticeState
+		state    services.AnnouncementState
 		bits     uint64
 		count    int
 		next     time.Time
 		lit      [2]bool
 		clearing map[string]uint64
 	}{
-		{services.NoticeState{}, 1, 0, time.Time{}, [2]bool{}, nil},
-		{services.NoticeState{Version: 1}, 1, 3, noon.Add(time.Minute), [2]bool{true, true}, nil},
-		{services.NoticeState{Version: 1, Position: 10, DotsFrom: 15}, 1, 2, noon.Add(time.Hour), [2]bool{false, true}, nil},
-		{services.NoticeState{Version: 1, Position: 10}, 2, 1, noon.Add(2 * time.Hour), [2]bool{true, false}, map[string]uint64{"wallet": 25}},
-		{services.NoticeState{Version: 1, Position: 30}, 1, 0, time.Time{}, [2]bool{true, true}, nil},
+		{services.AnnouncementState{}, 1, 0, time.Time{}, [2]bool{}, nil},
+		{services.AnnouncementState{Version: 1}, 1, 3, noon.Add(time.Minute), [2]bool{true, true}, nil},
+		{services.AnnouncementState{Version: 1, Position: 10, DotsFrom: 15}, 1, 2, noon.Add(time.Hour), [2]bool{false, true}, nil},
+		{services.AnnouncementState{Version: 1, Position: 10}, 2, 1, noon.Add(2 * time.Hour), [2]bool{true, false}, map[string]uint64{"wallet": 25}},
+		{services.AnnouncementState{Version: 1, Position: 30}, 1, 0, time.Time{}, [2]bool{true, true}, nil},
 	} {
 		document := rdb.Document{Ready: true, N: 5, DotsSeen: c.clearing}
-		document.Notice, document.Segments.Bits = c.state, c.bits
-		badges := (shownView(source.Settings{}, document, source.Moment{Now: noon, Risen: noon, Shared: notices})).render()
+		document.Announcements, document.Segments.Bits = c.state, c.bits
+		badges := (shownView(source.Settings{}, document, source.Moment{Now: noon, Risen: noon, Shared: state})).render()
 		if badges.Announcements.Value != c.count || badges.Total.Value != c.count || !badges.NextAt.Equal(c.next) {
 			t.Errorf("%+v: %+v, next at %s", c, badges.Announcements, badges.NextAt)
 		}
@@ -78,8 +70,7 @@ func TestNoticesAreRendered(t *testing.T) {
 func TestAnnouncementsAreExplained(t *testing.T) {
 	n := served(t)
 	user, stranger := n.Users(1)[0], n.Strangers(1)[0]
-	n.announce(1, 0)
-	n.announce(2, time.Minute)
+	first, second := n.announce(0), n.announce(time.Minute)
 	explained := func() (ids []string) {
 		t.Helper()
 		all, err := n.Explain(t.Context(), user)
@@ -100,7 +91,7 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 		}
 		return ids
 	}
-	if got := explained(); len(got) != 2 || got[0] != "announcement:0000000000002" || got[1] != "announcement:0000000000001" {
+	if got := explained(); len(got) != 2 || got[0] != "announcement:"+second.String() || got[1] != "announcement:"+first.String() {
 		t.Errorf("behind the number are %v", got)
 	}
 	n.World.Clock.Advance(time.Minute)
@@ -112,7 +103,7 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 		t.Errorf("without Redis %+v", badges.Announcements)
 	}
 	n.read(stranger)
-	n.announce(3, 0)
+	n.announce(0)
 	if badges := n.read(stranger); badges.Announcements.Value != 1 {
 		t.Errorf("a new user without Redis has %+v", badges.Announcements)
 	}
@@ -122,7 +113,7 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 func TestADormantDocumentIsMadeAnew(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]
-	n.announce(1, 0)
+	n.announce(0)
 	if badges := n.read(user); badges.Announcements.Value != 1 {
 		t.Fatalf("%+v", badges.Announcements)
 	}

@@ -26,13 +26,13 @@ func (a *api) announce(input string) string {
 	return id
 }
 
-const noticesQuery = `{ viewer { badges { announcements { value precision } dots { name lit } }
+const announcementsQuery = `{ viewer { badges { announcements { value precision } dots { name lit } }
 	announcements { edges { cursor node { id title unread } } pageInfo { hasNextPage endCursor } } } }`
 
 // unread reads the number and the list of a viewer, which have to agree.
 func (a *api) unread(key string) (titles []string, lit map[string]bool) {
 	a.t.Helper()
-	got := a.must(key, noticesQuery, nil)
+	got := a.must(key, announcementsQuery, nil)
 	edges, _ := got.at("viewer", "announcements", "edges").([]any)
 	for i := range edges {
 		if got.at("viewer", "announcements", "edges", i, "node", "unread") == true {
@@ -69,7 +69,7 @@ func TestAnnouncements(t *testing.T) {
 		t.Errorf("after the mark %+v", marked)
 	}
 	a.wantUnread("bob", "two")
-	shown := a.must("bob", noticesQuery, nil)
+	shown := a.must("bob", announcementsQuery, nil)
 	cursor := shown.at("viewer", "announcements", "edges", 0, "cursor")
 	if again := a.host(`mutation($id: ID!) { editAnnouncement(input: {announcementId: $id, title: "again", showAgain: true}) { announcement { title } } }`,
 		map[string]any{"id": two}); again.at("editAnnouncement", "announcement", "title") != "again" {
@@ -183,7 +183,7 @@ func TestAnnouncementsArePaged(t *testing.T) {
 	}
 }
 
-func TestBadInputOfNotices(t *testing.T) {
+func TestBadInputOfAnnouncements(t *testing.T) {
 	a := newAPI(t)
 	at := func(by time.Duration) string { return fmt.Sprintf("%q", a.Clock.Now().Add(by).Format(time.RFC3339)) }
 	waiting := a.announce(`{title: "waiting", startsAt: ` + at(time.Hour) + `}`)
@@ -191,7 +191,7 @@ func TestBadInputOfNotices(t *testing.T) {
 	gone := a.announce(`{title: "gone"}`)
 	a.host(`mutation { withdrawAnnouncement(input: {announcementId: "`+gone+`"}) { announcementId } }`, nil)
 	a.unread("bob")
-	before := a.must("bob", noticesQuery, nil)
+	before := a.must("bob", announcementsQuery, nil)
 	publish := func(input string) string {
 		return `mutation { publishAnnouncement(input: ` + input + `) { announcement { id } } }`
 	}
@@ -244,7 +244,7 @@ func TestBadInputOfNotices(t *testing.T) {
 			t.Errorf("%.200s: %+v, want %s: %s", bad.query, got.Errors, bad.code, bad.says)
 		}
 	}
-	if after := a.must("bob", noticesQuery, nil); fmt.Sprint(after) != fmt.Sprint(before) {
+	if after := a.must("bob", announcementsQuery, nil); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("something was half-done: %+v after %+v", after, before)
 	}
 	for _, query := range []string{
@@ -261,7 +261,7 @@ func TestBadInputOfNotices(t *testing.T) {
 	}
 }
 
-func TestNoticesAreIngested(t *testing.T) {
+func TestAnnouncementsAreIngested(t *testing.T) {
 	a := newAPI(t)
 	a.unread("bob")
 	got := a.ingest(

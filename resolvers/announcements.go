@@ -5,7 +5,7 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/notice"
+	"tidings/services/announcements"
 )
 
 // host is for what only the host application and those who look after the installation may do.
@@ -22,15 +22,15 @@ func (r *Resolver) host(ctx context.Context) error {
 
 // announcement is what the host application is shown of one that it has just changed.
 func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcement, error) {
-	place, err := services.ParseAnnouncementID("announcementId", id)
+	place, err := announcements.ParseID("announcementId", id)
 	if err != nil {
 		return graph.Announcement{}, err
 	}
-	a, err := r.Notice.Announcement(ctx, place)
+	a, err := r.Announcements.Announcement(ctx, place)
 	return graphAnnouncement(a), err
 }
 
-func graphAnnouncement(a services.Announcement) graph.Announcement {
+func graphAnnouncement(a announcements.Announcement) graph.Announcement {
 	shown := graph.Announcement{ID: a.GlobalID(), Title: a.Title, Content: a.Content, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt}
 	if !a.EndsAt.IsZero() {
 		shown.EndsAt = &a.EndsAt
@@ -38,7 +38,7 @@ func graphAnnouncement(a services.Announcement) graph.Announcement {
 	return shown
 }
 
-func graphItem(item notice.Item) graph.Announcement {
+func graphItem(item announcements.Item) graph.Announcement {
 	shown := graphAnnouncement(item.Announcement)
 	shown.Unread = &item.Unread
 	return shown
@@ -57,13 +57,13 @@ func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, firs
 }
 
 func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, size int, after *string) (_ *graph.AnnouncementConnection, err error) {
-	before := uint64(notice.End)
+	before := uint64(announcements.End)
 	if after != nil {
 		if before, err = announcementCursor.parse("after", viewer.Number, *after); err != nil {
 			return nil, err
 		}
 	}
-	page, err := r.Notice.Page(ctx, viewer.Number, before, size)
+	page, err := r.Announcements.Page(ctx, viewer.Number, before, size)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,92 @@
+// Package announcements is announcements and dots: one list and some lights that all users share, and each user's position in
+// them.
+//
+// A change by the host application costs the same whatever the number of users: a row and a changelog entry that every node
+// reads, and nothing per user. A user is a position in the list and a stamp for each dot that they dismissed; count and list
+// both come from the node cache, so that they cannot disagree. Positions never go back. Without Redis everything works from
+// SQL; without SQL the node cache is still shown and nothing changes.
+package announcements
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/fanout"
+	"tidings/services/jobs"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+)
+
+// Config is the configuration of announcements and dots.
+type Config struct {
+	DB     *sql.DB
+	Redis  *rdb.Projections
+	Jobs   *jobs.Engine        // New registers the kinds of jobs in it
+	Log    *changelog.Follower // the node cache follows it
+	Fanout *fanout.Fanout      // New registers what it projects of each user
+	IDs    *services.IDClock
+	Clock  services.Clock
+}
+
+// Service knows announcements, dots and segments. It is safe for concurrent use.
+type Service struct {
+	Memory *Memory // this node's cache
+
+	db     *sql.DB
+	redis  *rdb.Projections
+	fanout *fanout.Fanout
+	ids    *services.IDClock
+	clock  services.Clock
+}
+
+// New makes the service, and registers its kinds of jobs, its kind of log entry, and its part of each user's document.
+func New(cfg Config) *Service {
+	s := &Service{
+		Memory: newMemory(cfg.Log, database{cfg.DB}, cfg.Redis.SetDots),
+		db:     cfg.DB, redis: cfg.Redis, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
+	}
+	cfg.Jobs.Register(s.kinds()...)
+	cfg.Fanout.RegisterRegisters("announcements and dots", s.registers, s.auditRegisters)
+	cfg.Fanout.OnArrival(s.arrive)
+	cfg.Fanout.RegisterLimitedRows("positions of dormant users", (&dormantPositions{service: s}).forget)
+	return s
+}
+
+// shared is a host application's command that changes state that all users share. change receives the stamp of the change and
+// returns the ID that it made, "" for none, and the changed state.
+func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
+	var stamp uint64
+	return &jobs.Command{
+		Name: name,
+		Apply: func(ctx context.Context, tx *sql.Tx) (_ []string, err error) {
+			if stamp, err = nextStamp(ctx, tx); err != nil {
+				return nil, err
+			}
+			id, changed, err := change(ctx, tx, stamp)
+			var ids []string
+			if id != "" {
+				ids = []string{id}
+			}
+			if err != nil {
+				return ids, err
+			}
+			return ids, logChange(ctx, tx, changed)
+		},
+		AfterCommit: func(ctx context.Context) error { return s.Memory.CatchUp(ctx, stamp) },
+	}
+}
+
+// own is a command that changes one user's state, and queues the job that projects it into their document.
+func (s *Service) own(name string, user services.UserID, change func(ctx context.Context, tx *sql.Tx) error) *jobs.Command {
+	return &jobs.Command{
+		Name: name, Actor: user,
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			if err := change(ctx, tx); err != nil {
+				return nil, err
+			}
+			return nil, jobs.Enqueue(ctx, tx, UserJob(user))
+		},
+		AfterCommit: func(ctx context.Context) error { return s.project(ctx, user) },
+	}
+}

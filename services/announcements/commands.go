@@ -1,0 +1,197 @@
+package announcements
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// Draft is an announcement to be published. Segments nil is everyone.
+type Draft struct {
+	Title, Content string
+	StartsAt       time.Time // zero: now
+	EndsAt         time.Time // zero: never
+	Segments       []string
+}
+
+// Publish is the command by which the host application publishes an announcement: it enters the list at once, or when it
+// starts. Its ID is the command's. INVALID for a text that is too long or an end that is in the past or not after the start;
+// CONFLICT if a segment would exceed their number.
+func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
+	if err := checkTexts(&draft.Title, &draft.Content); err != nil {
+		return nil, err
+	}
+	if err := checkTarget(draft.Segments); err != nil {
+		return nil, err
+	}
+	draft.StartsAt, draft.EndsAt = draft.StartsAt.Truncate(time.Millisecond), draft.EndsAt.Truncate(time.Millisecond)
+	if err := checkTimes(draft.StartsAt, draft.EndsAt); err != nil {
+		return nil, err
+	}
+	return s.shared("publishAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+		a := Announcement{
+			ID: tx.NewID(s.ids), Title: draft.Title, Content: draft.Content, CreatedAt: tx.Now, UpdatedAt: tx.Now,
+			StartsAt: draft.StartsAt, EndsAt: draft.EndsAt,
+		}
+		if a.StartsAt.IsZero() {
+			a.StartsAt = tx.Now
+		}
+		if err := checkEnd(a, tx.Now); err != nil {
+			return "", "", err
+		}
+		var err error
+		if a.Segments, err = target(ctx, tx, draft.Segments); err != nil {
+			return "", "", err
+		}
+		if !a.StartsAt.After(tx.Now) {
+			a.Position = stamp
+		} else if err := jobs.Enqueue(ctx, tx, StartJob(a)); err != nil {
+			return "", "", err
+		}
+		if err := insert(ctx, tx, a); err != nil {
+			return "", "", err
+		}
+		return a.GlobalID(), a.GlobalID(), trim(ctx, tx, MaxListed)
+	}), nil
+}
+
+// Edit is what to change of an announcement; nil leaves it.
+type Edit struct {
+	Title, Content   *string
+	StartsAt, EndsAt *time.Time
+	NoEnd            bool     // it never ends; without EndsAt
+	Segments         []string // nil leaves them
+	ForEveryone      bool     // instead of for segments; without Segments
+	ShowAgain        bool     // it gets a new position, at the end of the list: unread again for everybody
+}
+
+// Edit is the command by which the host application changes an announcement. NOT_FOUND if there is none. CONFLICT if it was
+// withdrawn, if its start is changed after it has started and it is not shown again, or if it is to be shown again after its
+// end. Otherwise as Publish.
+func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
+	if err := checkTexts(edit.Title, edit.Content); err != nil {
+		return nil, err
+	}
+	if err := checkTarget(edit.Segments); err != nil {
+		return nil, err
+	}
+	return s.shared("editAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+		a, err := lock(ctx, tx, id)
+		if err != nil {
+			return "", "", err
+		}
+		if a.Withdrawn {
+			return "", "", services.Errorf(services.Conflict, "announcementId: %s was withdrawn", a.GlobalID())
+		}
+		if err := edit.apply(ctx, tx, &a, stamp); err != nil {
+			return "", "", err
+		}
+		if a.Position == 0 && !a.OverAt(tx.Now) {
+			if err := jobs.Enqueue(ctx, tx, StartJob(a)); err != nil {
+				return "", "", err
+			}
+		}
+		if err := update(ctx, tx, a); err != nil {
+			return "", "", err
+		}
+		return a.GlobalID(), a.GlobalID(), trim(ctx, tx, MaxListed)
+	}), nil
+}
+
+// apply changes the announcement as it stands in the transaction.
+func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp uint64) (err error) {
+	started := a.Position > 0
+	if edit.Title != nil {
+		a.Title = *edit.Title
+	}
+	if edit.Content != nil {
+		a.Content = *edit.Content
+	}
+	if edit.Segments != nil || edit.ForEveryone {
+		if a.Segments, err = target(ctx, tx, edit.Segments); err != nil {
+			return err
+		}
+	}
+	if edit.StartsAt != nil {
+		if started && !edit.ShowAgain {
+			return services.Errorf(services.Conflict, "startsAt: %s has started; it can only be shown again", a.GlobalID())
+		}
+		a.StartsAt = edit.StartsAt.Truncate(time.Millisecond)
+	}
+	if edit.EndsAt != nil || edit.NoEnd {
+		a.EndsAt = time.Time{}
+		if edit.EndsAt != nil {
+			a.EndsAt = edit.EndsAt.Truncate(time.Millisecond)
+		}
+		if err := checkTimes(a.StartsAt, a.EndsAt); err != nil {
+			return err
+		}
+	} else if edit.StartsAt != nil {
+		if err := checkTimes(a.StartsAt, a.EndsAt); err != nil {
+			return err
+		}
+	}
+	if edit.ShowAgain && a.OverAt(tx.Now) {
+		return services.Errorf(services.Conflict, "showAgain: the time of %s is over since %s; give it another endsAt", a.GlobalID(), timeText(a.EndsAt))
+	}
+	switch {
+	case started && !edit.ShowAgain:
+	case a.StartsAt.After(tx.Now):
+		a.Position = 0 // it enters the list when it starts
+	case !a.OverAt(tx.Now):
+		a.Position = stamp
+	}
+	a.UpdatedAt = later(tx.Now, a.UpdatedAt.Add(time.Microsecond)) // strictly later, so that no cache keeps the former text
+	return nil
+}
+
+// Withdraw is the command by which the host application takes an announcement out of everybody's list and count, also one
+// that has not started. NOT_FOUND when there is none. Withdrawing again changes nothing.
+func (s *Service) Withdraw(id services.PostID) *jobs.Command {
+	return s.shared("withdrawAnnouncement", func(ctx context.Context, tx *sql.Tx, _ uint64) (string, string, error) {
+		a, err := lock(ctx, tx, id)
+		if err != nil {
+			return "", "", err
+		}
+		if a.Withdrawn {
+			return a.GlobalID(), "", jobs.ErrUnchanged
+		}
+		a.Withdrawn = true
+		return a.GlobalID(), a.GlobalID(), update(ctx, tx, a)
+	})
+}
+
+func checkTexts(title, content *string) error {
+	if title != nil {
+		if err := services.CheckFilled("title", *title, MaxTitle); err != nil {
+			return err
+		}
+	}
+	if content == nil {
+		return nil
+	}
+	if len(*content) > MaxContent {
+		return services.Errorf(services.Invalid, "content: up to %d bytes are allowed, got %d", MaxContent, len(*content))
+	}
+	return services.CheckText("content", *content, 0, MaxContent)
+}
+
+// checkTimes checks that an end is after its start; both may be left out.
+func checkTimes(starts, ends time.Time) error {
+	if !starts.IsZero() && !ends.IsZero() && !ends.After(starts) {
+		return services.Errorf(services.Invalid, "endsAt: %s is not after the start, %s", timeText(ends), timeText(starts))
+	}
+	return nil
+}
+
+func checkEnd(a Announcement, now time.Time) error {
+	if a.OverAt(now) {
+		return services.Errorf(services.Invalid, "endsAt: %s is over already; it is %s", timeText(a.EndsAt), timeText(now))
+	}
+	return nil
+}
+
+func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,0 +1,81 @@
+package announcements
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// target is the set of users that the named segments reach: everyone if none are named.
+func target(ctx context.Context, tx *sql.Tx, segments []string) (Segments, error) {
+	if segments == nil {
+		return 0, nil
+	}
+	return ensureSegments(ctx, tx, segments)
+}
+
+// checkTarget checks the names of a target. nil is everyone; an empty list would be nobody, which is a mistake.
+func checkTarget(segments []string) error {
+	if segments != nil && len(segments) == 0 {
+		return services.Errorf(services.Invalid, "segments: name at least one, or leave it out for everyone")
+	}
+	return checkSegments(segments)
+}
+
+func checkSegments(segments []string) error {
+	for _, name := range segments {
+		if err := checkName("segments", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RaiseDot is the command by which the host application lights a dot, for everyone or for segments. The first raise makes the
+// dot. CONFLICT if there are too many dots or segments.
+func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error) {
+	if err := checkName("name", name); err != nil {
+		return nil, err
+	}
+	if err := checkTarget(segments); err != nil {
+		return nil, err
+	}
+	return s.shared("raiseDot", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+		bits, err := target(ctx, tx, segments)
+		if err != nil {
+			return "", "", err
+		}
+		return "", name, raiseDot(ctx, tx, name, bits, stamp)
+	}), nil
+}
+
+// ClearDot is the command by which a user dismisses a dot in its present state. NOT_FOUND if it was never raised.
+func (s *Service) ClearDot(user services.UserID, name string) (*jobs.Command, error) {
+	if err := checkName("name", name); err != nil {
+		return nil, err
+	}
+	return s.own("clearDot", user, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := clearDot(ctx, tx, user, name)
+		return err
+	}), nil
+}
+
+// SetSegments is the command by which the host application sets a user's segments, replacing all earlier ones. CONFLICT if
+// there are too many.
+func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Command, error) {
+	if err := checkSegments(segments); err != nil {
+		return nil, err
+	}
+	segments = slices.Compact(slices.Sorted(slices.Values(segments)))
+	return s.own("setSegments", user, func(ctx context.Context, tx *sql.Tx) error {
+		bits, err := ensureSegments(ctx, tx, segments)
+		if err != nil {
+			return err
+		}
+		_, err = setSegments(ctx, tx, user, bits)
+		return err
+	}), nil
+}

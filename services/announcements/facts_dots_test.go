@@ -1,0 +1,137 @@
+package announcements
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/store/storetest"
+)
+
+func (b *bundle) raise(name string, target Segments) (stamp uint64) {
+	b.T.Helper()
+	b.write(func(tx *sql.Tx) (err error) {
+		if stamp, err = nextStamp(b.Ctx, tx); err != nil {
+			return err
+		}
+		return raiseDot(b.Ctx, tx, name, target, stamp)
+	})
+	return stamp
+}
+
+func (b *bundle) clear(user services.UserID, name string) (seen uint64) {
+	b.T.Helper()
+	b.write(func(tx *sql.Tx) (err error) { seen, err = clearDot(b.Ctx, tx, user, name); return err })
+	return seen
+}
+
+func (b *bundle) segments(names ...string) (bits Segments) {
+	b.T.Helper()
+	b.write(func(tx *sql.Tx) (err error) { bits, err = ensureSegments(b.Ctx, tx, names); return err })
+	return bits
+}
+
+func TestDotsAreRaisedAndCleared(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		b.raise("shop", 0)
+		some := b.raise("shop", 1|1<<5|1<<63)
+		all := b.raise("shop", 0)
+		last := b.raise("shop", 1<<5)
+		other := b.raise("a.b-c_1", 0)
+		raise := func(target Segments, at uint64) Raise {
+			return Raise{Target: target, At: at}
+		}
+		dots := b.shared().Dots
+		slices.SortFunc(dots[1].Raises, func(x, y Raise) int { return cmp.Compare(x.Target, y.Target) })
+		storetest.Equal(b.T, dots, []Dot{
+			{Name: "a.b-c_1", Raises: []Raise{raise(0, other)}},
+			{Name: "shop", Raises: []Raise{raise(0, all), raise(1, some), raise(1<<5, last), raise(1<<63, some)}},
+		})
+		storetest.Equal(b.T, b.clear(7, "shop"), other) // the end of the announcements' clock, also where another dot was last
+		storetest.Equal(b.T, b.clear(7, "shop"), other)
+		again := b.raise("shop", 1)
+		storetest.Equal(b.T, b.clear(7, "shop"), again)
+		storetest.Equal(b.T, storetest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T).Dots, map[string]uint64{"shop": again})
+		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := clearDot(b.Ctx, tx, 7, "nope"); return err })
+		storetest.Coded(b.T, err, services.NotFound)
+	})
+}
+
+func TestDotsAreBounded(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		for n := range MaxDots {
+			b.raise(fmt.Sprint("dot", n), 3)
+		}
+		b.raise("dot7", 0) // one that is there may be raised
+		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error {
+			stamp, err := nextStamp(b.Ctx, tx)
+			return errors.Join(err, raiseDot(b.Ctx, tx, "another", 0, stamp))
+		})
+		storetest.Coded(b.T, err, services.Conflict)
+		storetest.Equal(b.T, len(b.shared().Dots), MaxDots)
+	})
+}
+
+func TestSegmentsGetABitEach(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		storetest.Equal(b.T, b.segments(), Segments(0))
+		storetest.Equal(b.T, b.segments("beta"), Segments(1))
+		storetest.Equal(b.T, b.segments("beta", "staff", "beta"), Segments(3))
+		for n := 2; n < MaxSegments; n++ {
+			storetest.Equal(b.T, b.segments(fmt.Sprint("s", n)), Segments(1)<<n)
+		}
+		storetest.Equal(b.T, b.segments("beta", "s63"), Segments(1|1<<63))
+		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := ensureSegments(b.Ctx, tx, []string{"beta", "one more"}); return err })
+		storetest.Coded(b.T, err, services.Conflict)
+		storetest.Equal(b.T, err.Error(), `segments: "one more" would be segment 65, up to 64 are allowed`)
+	})
+}
+
+// Several that name new segments at once give each name one bit, and no bit twice.
+func TestSegmentsNamedAtOnceGetABitEach(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		var all sync.WaitGroup
+		got := make([]Segments, 8)
+		for n := range got {
+			all.Go(func() {
+				err := b.DB.Write(b.Ctx, func(tx *sql.Tx) (err error) {
+					got[n], err = ensureSegments(b.Ctx, tx, []string{"shared", fmt.Sprint("own", n)})
+					return err
+				})
+				if err != nil {
+					b.T.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		shared, sum := b.segments("shared"), Segments(0)
+		for _, bits := range got {
+			if bits&shared == 0 || sum&bits&^shared != 0 {
+				b.T.Fatalf("the bits are %b", got)
+			}
+			sum |= bits
+		}
+		storetest.Equal(b.T, sum, Segments(1<<9-1))
+	})
+}
+
+func TestTheVersionOfSegmentsRisesWithTheirChange(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		set := func(bits Segments) (version uint64) {
+			b.write(func(tx *sql.Tx) (err error) { version, err = setSegments(b.Ctx, tx, 7, bits); return err })
+			storetest.Equal(b.T, storetest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T), UserState{Segments: services.SegmentState{Version: version, Bits: uint64(bits)}, Dots: map[string]uint64{}})
+			return version
+		}
+		first := set(1<<63 | 1)
+		storetest.Equal(b.T, set(1<<63|1), first)
+		storetest.Equal(b.T, set(0), first+1) // the clock stands
+		b.Clock.Advance(-time.Hour)
+		storetest.Equal(b.T, set(2), first+2)
+	})
+}

@@ -1,0 +1,213 @@
+package announcements
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/sql"
+	"tidings/services/store/storetest"
+)
+
+// bundle is a store with what tests of the facts need around it.
+type bundle struct{ *storetest.Bundle }
+
+// eachStore runs a test on both engines, each time on a new database with a standing clock.
+func eachStore(t *testing.T, test func(b *bundle)) {
+	t.Helper()
+	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
+}
+
+// write runs one transaction that must succeed.
+func (b *bundle) write(fn func(tx *sql.Tx) error) {
+	b.T.Helper()
+	if err := b.DB.Write(b.Ctx, fn); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+func (b *bundle) announcement(id services.PostID) Announcement {
+	now := b.Clock.Now()
+	return Announcement{ID: id, Title: "title of " + id.String(), Content: "content", CreatedAt: now, UpdatedAt: now, StartsAt: now}
+}
+
+// announce adds an announcement to the list now.
+func (b *bundle) announce(id services.PostID, change ...func(*Announcement)) (a Announcement) {
+	b.T.Helper()
+	a = b.announcement(id)
+	for _, with := range change {
+		with(&a)
+	}
+	b.write(func(tx *sql.Tx) (err error) {
+		if a.Position, err = nextStamp(b.Ctx, tx); err != nil {
+			return err
+		}
+		return errors.Join(insert(b.Ctx, tx, a), trim(b.Ctx, tx, 3))
+	})
+	return a
+}
+
+func (b *bundle) shared() Facts {
+	b.T.Helper()
+	return storetest.Must(readFacts(b.Ctx, b.DB))(b.T)
+}
+
+// positions are those of the list.
+func (b *bundle) positions() (list []uint64) {
+	b.T.Helper()
+	for _, a := range b.shared().Announcements {
+		list = append(list, a.Position)
+	}
+	return list
+}
+
+func TestStampsAlwaysRise(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		next := func() (stamp uint64) {
+			b.T.Helper()
+			b.write(func(tx *sql.Tx) (err error) { stamp, err = nextStamp(b.Ctx, tx); return err })
+			return stamp
+		}
+		now := uint64(b.Clock.Now().UnixMicro())
+		storetest.Equal(b.T, []uint64{next(), next()}, []uint64{now, now + 2})
+		b.Clock.Advance(-time.Hour)
+		storetest.Equal(b.T, next(), now+4)
+		b.Clock.Advance(2 * time.Hour)
+		storetest.Equal(b.T, next(), uint64(b.Clock.Now().UnixMicro()))
+		storetest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: uint64(b.Clock.Now().UnixMicro())})
+	})
+}
+
+// Stamps are committed in their order: a reader who has read up to one never finds a smaller one later.
+func TestStampsAppearInTheirOrder(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		const writers, raises = 6, 20
+		var all sync.WaitGroup
+		for range writers {
+			all.Go(func() {
+				for range raises {
+					err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error {
+						stamp, err := nextStamp(b.Ctx, tx)
+						return errors.Join(err, raiseDot(b.Ctx, tx, "dot", 0, stamp))
+					})
+					if err != nil {
+						b.T.Error(err)
+					}
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { all.Wait(); close(done) }()
+		last := uint64(0)
+		for busy := true; busy; {
+			select {
+			case <-done:
+				busy = false
+			default:
+			}
+			n := b.shared()
+			if n.Stamp < last {
+				b.T.Fatalf("after the stamp %d comes %d", last, n.Stamp)
+			}
+			if last = n.Stamp; len(n.Dots) > 0 && n.Dots[0].Raises[0].At != n.Stamp {
+				b.T.Fatalf("the stamp %d is not that of the dot beside it: %+v", n.Stamp, n.Dots)
+			}
+		}
+		storetest.Equal(b.T, b.shared().Stamp, uint64(b.Clock.Now().UnixMicro())+2*(writers*raises-1))
+	})
+}
+
+func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		first := b.announce(1)
+		second := b.announce(2, func(a *Announcement) {
+			a.EndsAt, a.Segments = b.Clock.Now().Add(time.Hour), 1<<63|1
+		})
+		waiting := b.announcement(3)
+		waiting.StartsAt = b.Clock.Now().Add(time.Minute)
+		b.write(func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) })
+		storetest.Coded(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) }), services.Conflict)
+
+		storetest.Equal(b.T, storetest.Must(Read(b.Ctx, b.Runner, []services.PostID{1, 2, 3, 4}))(b.T),
+			map[services.PostID]Announcement{1: first, 2: second, 3: waiting})
+		short := func(a Announcement) Announcement {
+			return Announcement{ID: a.ID, Position: a.Position, Segments: a.Segments, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt}
+		}
+		storetest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Announcements: []Announcement{short(second), short(first)}})
+
+		b.write(func(tx *sql.Tx) error {
+			a, err := lock(b.Ctx, tx, 1)
+			storetest.Equal(b.T, a, first)
+			a.Title, a.Content, a.Segments, a.Withdrawn, a.EndsAt = "other", "", 4, true, b.Clock.Now().Add(time.Second)
+			a.Position++ // whatever it is given
+			first = a
+			return errors.Join(err, update(b.Ctx, tx, a))
+		})
+		storetest.Equal(b.T, storetest.Must(Read(b.Ctx, b.Runner, []services.PostID{1}))(b.T), map[services.PostID]Announcement{1: first})
+		storetest.Equal(b.T, b.positions(), []uint64{second.Position})
+		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := lock(b.Ctx, tx, 4); return err })
+		storetest.Coded(b.T, err, services.NotFound)
+
+		b.Clock.Advance(time.Hour - 1000)
+		storetest.Equal(b.T, b.positions(), []uint64{second.Position})
+		b.Clock.Advance(1000)
+		storetest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Ended: 2})
+	})
+}
+
+// Every announcement that was ever in the list counts as ended when its end has passed. That includes those that were withdrawn
+// or trimmed: their future ends are listed. No change lowers the count by more than one.
+func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		ends := func(after time.Duration) func(*Announcement) {
+			return func(a *Announcement) { a.EndsAt = b.Clock.Now().Add(after) }
+		}
+		withdrawn := b.announce(1, ends(time.Hour))
+		for id := range services.PostID(3) {
+			b.announce(id+2, ends(time.Minute))
+		}
+		b.write(func(tx *sql.Tx) error { return trim(b.Ctx, tx, 2) }) // 1 and 2 fall out
+		withdrawn.Withdrawn = true
+		waiting := b.announcement(9)
+		waiting.StartsAt, waiting.EndsAt = b.Clock.Now().Add(time.Second), b.Clock.Now().Add(time.Minute)
+		b.write(func(tx *sql.Tx) error {
+			_, err := changelog.AppendLog(b.Ctx, tx, LogKind, "withdrawn", nil)
+			return errors.Join(err, update(b.Ctx, tx, withdrawn), insert(b.Ctx, tx, waiting))
+		})
+		hidden := b.shared()
+		storetest.Equal(b.T, hidden.Version, uint64(1))
+		storetest.Equal(b.T, []int{int(hidden.Ended), len(hidden.Announcements), len(hidden.HiddenEnds)}, []int{0, 2, 2})
+		b.Clock.Advance(time.Minute)
+		over := b.shared()
+		storetest.Equal(b.T, []int{int(over.Ended), len(over.Announcements), len(over.HiddenEnds)}, []int{3, 0, 1})
+		b.Clock.Advance(time.Hour)
+		storetest.Equal(b.T, []int{int(b.shared().Ended), len(b.shared().HiddenEnds)}, []int{4, 0})
+	})
+}
+
+// The list keeps the newest that are not over. What once fell out stays out, also when newer ones end or are withdrawn.
+func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		var list []Announcement
+		for id := services.PostID(1); id <= 4; id++ {
+			list = append(list, b.announce(id, func(a *Announcement) {
+				if id == 2 {
+					a.EndsAt = b.Clock.Now().Add(time.Hour)
+				}
+			}))
+		}
+		storetest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position, list[1].Position})
+		b.Clock.Advance(time.Hour)
+		storetest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
+		fifth := b.announce(5) // the third that is not over: nothing falls out for it
+		storetest.Equal(b.T, b.positions(), []uint64{fifth.Position, list[3].Position, list[2].Position})
+		b.write(func(tx *sql.Tx) error {
+			fifth.Withdrawn = true
+			return update(b.Ctx, tx, fifth)
+		})
+		storetest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
+	})
+}

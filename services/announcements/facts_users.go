@@ -1,0 +1,147 @@
+package announcements
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// UserState is a user's state in announcements and dots.
+type UserState struct {
+	services.AnnouncementState
+	Segments services.SegmentState
+	Dots     map[string]uint64 // name -> the stamp up to which the user has cleared it
+	SeenAt   time.Time         // the user's last visit; zero: never
+}
+
+// IsNew reports whether a user who comes now counts as new: they have no position, or have neither been seen nor marked
+// anything since dormantBefore.
+func (s UserState) IsNew(dormantBefore time.Time) bool {
+	return s.Version == 0 || s.SeenAt.Before(dormantBefore) && s.Version < uint64(sql.Micros(dormantBefore))
+}
+
+// newerVersion is the version after n.ver in a statement whose $2 is now.
+const newerVersion = `CASE WHEN CAST($2 AS BIGINT) > n.ver THEN CAST($2 AS BIGINT) ELSE n.ver + 1 END`
+
+var (
+	resetDormant = sql.NewStatement("reset the notices of a dormant user", `UPDATE user_notices AS n SET ver = `+newerVersion+`,
+			position = CASE WHEN c.value > n.position THEN c.value ELSE n.position END,
+			dots_from = CASE WHEN c.value > n.dots_from THEN c.value ELSE n.dots_from END
+		FROM counters AS c
+		WHERE c.name = 'notices' AND n.user_number = $1 AND n.ver < $3 AND EXISTS (SELECT 1 FROM users WHERE number = $1 AND seen_at < $3)`)
+
+	forgetDots = sql.NewStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
+
+	// An upsert locks the row whether it is there or not.
+	insertPosition = sql.NewStatement("enter a user's notices", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
+		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
+		ON CONFLICT (user_number) DO UPDATE SET ver = n.ver`)
+
+	raisePosition = sql.NewStatement("raise the position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
+		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
+		ON CONFLICT (user_number) DO UPDATE SET
+			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
+			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
+
+	userState = sql.NewStatement("a user's notices", `
+SELECT 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE user_number = $1
+UNION ALL SELECT 1, '', ver, segments, 0 FROM user_segments WHERE user_number = $1
+UNION ALL SELECT 2, '', seen_at, 0, 0 FROM users WHERE number = $1 AND seen_at > 0
+UNION ALL SELECT 3, dot, seen, 0, 0 FROM user_dots WHERE user_number = $1`)
+
+	positionsAfter = sql.NewStatement("users with notices", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
+		WHERE n.user_number > $1 ORDER BY n.user_number LIMIT $2`)
+
+	// A user who returns concurrently has a newer version, and keeps the row.
+	dropPositions = sql.NewStatement("drop notices of dormant users", `DELETE FROM user_notices WHERE {in user_number $1 BIGINT} AND ver < $2 RETURNING user_number`)
+)
+
+// enter gives a user without a position the present end of the list. A user who has neither been seen nor marked anything since
+// dormantBefore counts as new: call it before the visit is recorded.
+func enter(ctx context.Context, tx *sql.Tx, user services.UserID, dormantBefore time.Time) error {
+	reset, err := tx.Run(ctx, resetDormant, user, tx.Now, dormantBefore)
+	if err != nil {
+		return err
+	}
+	if reset > 0 {
+		if _, err := tx.Run(ctx, forgetDots, []services.UserID{user}); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Run(ctx, insertPosition, user, tx.Now)
+	return err
+}
+
+// raiseRead moves a user's position in the list forward, never back, and returns the user's state. A user without a position
+// gets the present end of the list.
+func raiseRead(ctx context.Context, tx *sql.Tx, user services.UserID, position uint64) (UserState, error) {
+	if _, err := tx.Run(ctx, raisePosition, user, tx.Now, int64(position)); err != nil {
+		return UserState{}, err
+	}
+	return ReadUser(ctx, tx.Runner, user)
+}
+
+// ReadUser reads a user's state. Without a position its version is 0.
+func ReadUser(ctx context.Context, r sql.Runner, user services.UserID) (UserState, error) {
+	state := UserState{Dots: map[string]uint64{}}
+	err := r.Each(ctx, userState, []any{user}, func(scan func(...any) error) error {
+		var kind, a, b, c int64
+		var dot string
+		err := scan(&kind, &dot, &a, &b, &c)
+		switch kind {
+		case 0:
+			state.Version, state.Position, state.DotsFrom = uint64(a), uint64(b), uint64(c)
+		case 1:
+			state.Segments = services.SegmentState{Version: uint64(a), Bits: uint64(b)}
+		case 2:
+			state.SeenAt = sql.FromMicros(a)
+		default:
+			state.Dots[dot] = uint64(a)
+		}
+		return err
+	})
+	return state, err
+}
+
+// dropDormant deletes the positions of users who were not seen since a time, among the first limit users with IDs greater than
+// after. It returns the last user ID that it read, 0 when there is no further one, and how many it deleted. The users' segments,
+// which the host application set, stay.
+func dropDormant(ctx context.Context, db *sql.DB, before time.Time, after services.UserID, limit int) (last services.UserID, dropped int, err error) {
+	looked := 0
+	var dormant []services.UserID
+	err = db.Each(ctx, positionsAfter, []any{after, limit}, func(scan func(...any) error) error {
+		var seen int64
+		err := scan(&last, &seen)
+		if looked++; seen < sql.Micros(before) {
+			dormant = append(dormant, last)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	if looked < limit {
+		last = 0
+	}
+	if len(dormant) == 0 {
+		return last, 0, nil
+	}
+	err = db.Write(ctx, func(tx *sql.Tx) error {
+		var gone []services.UserID
+		err := tx.Each(ctx, dropPositions, []any{dormant, before}, func(scan func(...any) error) error {
+			var user services.UserID
+			err := scan(&user)
+			gone = append(gone, user)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		dropped = len(gone)
+		_, err = tx.Run(ctx, forgetDots, gone)
+		return err
+	})
+	return last, dropped, err
+}

@@ -1,0 +1,236 @@
+package announcements
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+	"tidings/tests/histories"
+)
+
+const dormancy = 30 * 24 * time.Hour
+
+// enter is the first thing that a user's visit does.
+func (b *bundle) enter(user services.UserID) (n UserState) {
+	b.T.Helper()
+	b.write(func(tx *sql.Tx) (err error) {
+		if err = enter(b.Ctx, tx, user, b.Clock.Now().Add(-dormancy)); err != nil {
+			return err
+		}
+		if n, err = ReadUser(b.Ctx, tx.Runner, user); err != nil {
+			return err
+		}
+		return store.In(tx).MarkActive(b.Ctx, []services.UserID{user})
+	})
+	n.SeenAt = time.Time{} // of the visit before
+	return n
+}
+
+// standing is a user's state, without the time of their last visit.
+func (b *bundle) standing(user services.UserID) UserState {
+	b.T.Helper()
+	n := storetest.Must(ReadUser(b.Ctx, b.Runner, user))(b.T)
+	n.SeenAt = time.Time{}
+	return n
+}
+
+func standsAt(version, position, dotsFrom uint64) services.AnnouncementState {
+	return services.AnnouncementState{Version: version, Position: position, DotsFrom: dotsFrom}
+}
+
+func (b *bundle) markAnnouncements(user services.UserID, position uint64) (n UserState) {
+	b.T.Helper()
+	b.write(func(tx *sql.Tx) (err error) { n, err = raiseRead(b.Ctx, tx, user, position); return err })
+	return n
+}
+
+func TestNewUsersStartAtTheEnd(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		user := b.MakeUsers("alice")[0]
+		version := uint64(b.Clock.Now().UnixMicro())
+		storetest.Equal(b.T, b.standing(user), UserState{Dots: map[string]uint64{}})
+		stamp := b.raise("shop", 0)
+		want := UserState{AnnouncementState: standsAt(version, stamp, stamp), Dots: map[string]uint64{}}
+		storetest.Equal(b.T, b.enter(user), want)
+		b.raise("shop", 0)
+		storetest.Equal(b.T, b.enter(user), want) // again changes nothing
+		storetest.Equal(b.T, b.standing(user), want)
+		b.write(func(tx *sql.Tx) error { _, err := setSegments(b.Ctx, tx, user, 6); return err })
+		cleared := b.clear(user, "shop")
+		want.Segments, want.Dots["shop"] = services.SegmentState{Version: version, Bits: 6}, cleared
+		storetest.Equal(b.T, b.enter(user), want)
+	})
+}
+
+func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		user := b.MakeUsers("alice")[0]
+		first := b.announce(1).Position
+		storetest.Equal(b.T, b.markAnnouncements(user, first-1).Position, first) // new: the present end
+		second, third := b.announce(2).Position, b.announce(3).Position
+		version := b.enter(user).Version
+		storetest.Equal(b.T, b.markAnnouncements(user, third).Position, third)
+		late := b.markAnnouncements(user, second)
+		storetest.Equal(b.T, []uint64{late.Position, late.Version, late.DotsFrom}, []uint64{third, version + 1, first})
+	})
+}
+
+// A user who was away for 30 days counts as new, whether or not the janitor has run.
+func TestDormantPositionsGo(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		for _, swept := range []bool{false, true} {
+			users := b.MakeUsers(fmt.Sprint("away", swept), fmt.Sprint("here", swept))
+			away, here := users[0], users[1]
+			b.raise("shop", 0)
+			b.enter(away)
+			b.clear(away, "shop")
+			b.write(func(tx *sql.Tx) error { _, err := setSegments(b.Ctx, tx, away, 1); return err })
+			old := b.enter(away)
+			b.enter(here)
+			b.Clock.Advance(dormancy - time.Hour)
+			b.enter(here)
+			storetest.Equal(b.T, b.enter(away), old) // just in time
+			b.Clock.Advance(time.Hour)
+			b.enter(here)
+			b.Clock.Advance(dormancy)
+			stamp := b.raise("shop", 0)
+			b.enter(here)
+			if swept {
+				b.sweep(1)
+				storetest.Equal(b.T, b.standing(away), UserState{Segments: old.Segments, Dots: map[string]uint64{}})
+			}
+			back := b.enter(away)
+			if back.Version <= old.Version {
+				b.T.Fatalf("the version went from %d to %d", old.Version, back.Version)
+			}
+			storetest.Equal(b.T, back, UserState{AnnouncementState: standsAt(back.Version, stamp, stamp), Segments: old.Segments, Dots: map[string]uint64{}})
+			storetest.Equal(b.T, b.enter(here).Position < stamp, true)
+		}
+	})
+}
+
+// sweep runs a whole round of the janitor's steps and returns how many positions it deleted.
+func (b *bundle) sweep(limit int) (dropped int) {
+	b.T.Helper()
+	for last, first := services.UserID(0), true; first || last > 0; first = false {
+		var n int
+		var err error
+		if last, n, err = dropDormant(b.Ctx, b.DB, b.Clock.Now().Add(-dormancy), last, limit); err != nil {
+			b.T.Fatal(err)
+		}
+		dropped += n
+	}
+	return dropped
+}
+
+func TestDormantPositionsAreDroppedInSteps(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		for n := range 7 {
+			b.enter(b.MakeUsers(fmt.Sprint("user", n))[0])
+		}
+		b.Clock.Advance(dormancy + time.Second)
+		b.enter(b.MakeUsers("user3")[0])
+		last, dropped, err := dropDormant(b.Ctx, b.DB, b.Clock.Now().Add(-dormancy), 0, 3)
+		storetest.Equal(b.T, []any{last, dropped, err}, []any{b.MakeUsers("user2")[0], 3, error(nil)})
+		storetest.Equal(b.T, b.sweep(2), 3)
+		storetest.Equal(b.T, b.sweep(2), 0)
+		storetest.Equal(b.T, storetest.Must(ReadUser(b.Ctx, b.Runner, b.MakeUsers("user3")[0]))(b.T).Version > 0, true)
+	})
+}
+
+// A user returns on two devices while the janitor runs: they have one position, which the janitor leaves alone.
+func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		var users []services.UserID
+		for n := range 20 {
+			users = append(users, b.MakeUsers(fmt.Sprint("user", n))[0])
+			b.enter(users[n])
+		}
+		b.Clock.Advance(dormancy + time.Second)
+		stamp := b.raise("shop", 0)
+		var all sync.WaitGroup
+		all.Go(func() { b.sweep(3) })
+		for _, user := range users {
+			for range 2 {
+				all.Go(func() {
+					if n := b.enter(user); n.Position != stamp || n.DotsFrom != stamp {
+						b.T.Errorf("user %d is at %+v, want %d", user, n, stamp)
+					}
+				})
+			}
+		}
+		all.Wait()
+		b.raise("shop", 0)
+		for _, user := range users {
+			storetest.Equal(b.T, b.enter(user).Position, stamp)
+		}
+	})
+}
+
+// TestUserStateAgainstModel visits, marks, clears, goes away and sweeps at random.
+func TestUserStateAgainstModel(t *testing.T) {
+	histories.Fewer(t, 3)
+	eachStore(t, func(b *bundle) {
+		history := 0
+		rapid.Check(b.T, func(t *rapid.T) {
+			history++
+			user := b.MakeUsers(fmt.Sprint("user", history))[0]
+			stamp := b.raise("shop", 0)
+			var model UserState
+			var seen, changed time.Time // changed: when the row was made or a mark moved it
+			away := func() bool {
+				since := b.Clock.Now().Add(-dormancy)
+				return model.Version > 0 && seen.Before(since) && changed.Before(since)
+			}
+			forget := func() { model.AnnouncementState, model.Dots = standsAt(0, 0, 0), map[string]uint64{} }
+			visit := func() {
+				if model.Version == 0 {
+					model.AnnouncementState = standsAt(1, stamp, stamp)
+					changed = b.Clock.Now()
+				}
+			}
+			forget()
+			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 7), 1, 30).Draw(t, "steps") {
+				switch step {
+				case 0, 1:
+					stamp = b.raise("shop", 0)
+				case 2:
+					storetest.Equal(t, storetest.Must(ReadUser(b.Ctx, b.Runner, user))(t).IsNew(b.Clock.Now().Add(-dormancy)), away() || model.Version == 0)
+					if away() {
+						forget()
+					}
+					visit()
+					b.enter(user)
+					seen = b.Clock.Now()
+				case 3:
+					upTo := stamp - uint64(rapid.IntRange(0, 3).Draw(t, "back"))
+					visit()
+					if upTo > model.Position {
+						model.Position, changed = upTo, b.Clock.Now()
+					}
+					b.markAnnouncements(user, upTo)
+				case 4:
+					model.Dots["shop"] = stamp
+					storetest.Equal(t, b.clear(user, "shop"), stamp)
+				case 5:
+					b.Clock.Advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "days")) * 24 * time.Hour)
+				case 6:
+					b.sweep(1000)
+					if away() {
+						forget()
+					}
+				}
+				got := b.standing(user)
+				got.Version = min(got.Version, 1)
+				storetest.Equal(t, got, model)
+			}
+		})
+	})
+}

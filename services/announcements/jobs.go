@@ -1,0 +1,123 @@
+package announcements
+
+import (
+	"context"
+	"fmt"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+)
+
+// The kinds of jobs. Their names are in the database.
+const (
+	kindStart = "announcement.start" // key: announcement id. It gets its position in the list when it starts
+	kindUser  = "notices"            // key: user. Their position, segments or dots changed
+)
+
+func (s *Service) kinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: kindStart, Class: jobs.Short, Each: jobs.OfPost(s.runStart), Changes: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
+		{Name: kindUser, Class: jobs.Short, Each: jobs.OfUser(s.project), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceAnnouncements)},
+	}
+}
+
+// StartJob gives an announcement its position in the list when it starts.
+func StartJob(a Announcement) jobs.NewJob {
+	job := jobs.Keyed(kindStart, a.ID.String())
+	job.NotBefore = a.StartsAt
+	return job
+}
+
+// UserJob projects a user's position in the announcements, their segments and their dots into their document.
+func UserJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(kindUser, user) }
+
+func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) error {
+	started := false
+	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		started, err = start(ctx, tx, id)
+		return err
+	})
+	if err != nil || !started {
+		return err
+	}
+	return s.Memory.Refresh(ctx)
+}
+
+// start gives an announcement its position if its start time has come and it has none. It is safe to repeat, and allows for
+// any change since the job was left.
+func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, err error) {
+	found, err := Read(ctx, tx.Runner, []services.PostID{id})
+	if err != nil {
+		return false, err
+	}
+	switch a, known := found[id]; {
+	case !known || !a.waits(tx.Now):
+		return false, nil
+	case a.StartsAt.After(tx.Now): // postponed, or the clock of another node is ahead of this one's
+		return false, jobs.Enqueue(ctx, tx, StartJob(a))
+	}
+	// The announcements' clock comes first: every change of an announcement takes the two locks in this order.
+	stamp, err := nextStamp(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	a, err := lock(ctx, tx, id)
+	if err != nil {
+		return false, err
+	}
+	if !a.waits(tx.Now) || a.StartsAt.After(tx.Now) {
+		return false, nil // changed between the two reads; that change has left its own job
+	}
+	a.Position = stamp
+	if err := update(ctx, tx, a); err != nil {
+		return false, err
+	}
+	if err := trim(ctx, tx, MaxListed); err != nil {
+		return false, err
+	}
+	return true, logChange(ctx, tx, a.GlobalID())
+}
+
+// project projects a user's position in the announcements, their segments and their dots into their document.
+func (s *Service) project(ctx context.Context, user services.UserID) error {
+	return s.fanout.Project(ctx, user, s.registers)
+}
+
+// registers are a user's versioned fields according to the facts.
+func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+	state, err := ReadUser(ctx, s.db.Runner, user)
+	if err != nil {
+		return nil, fmt.Errorf("announcements and dots of user %d: %w", user, err)
+	}
+	if state.Version > 0 {
+		registers = append(registers, rdb.AnnouncementRegister(state.AnnouncementState))
+	}
+	if state.Segments.Version > 0 {
+		registers = append(registers, rdb.SegmentRegister(state.Segments))
+	}
+	for dot, seen := range state.Dots {
+		registers = append(registers, rdb.DotRegister(dot, seen))
+	}
+	return registers, nil
+}
+
+// auditRegisters are what registers should return. The audit reads the facts on its own: through registers it would take the
+// output of a wrong reader for right.
+func (s *Service) auditRegisters(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
+	state, err := ReadUser(ctx, s.db.Runner, user)
+	if err != nil {
+		return nil, err
+	}
+	if state.Version > 0 {
+		facts = append(facts, rdb.AnnouncementRegister(state.AnnouncementState))
+	}
+	if state.Segments.Version > 0 {
+		facts = append(facts, rdb.SegmentRegister(state.Segments))
+	}
+	for dot, seen := range state.Dots {
+		facts = append(facts, rdb.DotRegister(dot, seen))
+	}
+	return facts, nil
+}

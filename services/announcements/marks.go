@@ -1,0 +1,62 @@
+package announcements
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// UpTo is how far a user has read: up to an announcement at its present position, or up to a position at which the user saw
+// one; the zero value is the end of the list.
+type UpTo struct {
+	Announcement services.PostID
+	Position     uint64
+}
+
+// MarkRead is the command by which a user reads the list up to a position. The mark only grows. NOT_FOUND for an announcement
+// that does not exist, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a
+// position beyond the end.
+func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
+	return s.own("markAnnouncementsRead", user, func(ctx context.Context, tx *sql.Tx) error {
+		position, err := upTo.position(ctx, tx, user)
+		if err != nil {
+			return err
+		}
+		// A user who returns after a long time is treated as new first: the mark then covers what they have seen since.
+		if err := s.arrive(ctx, tx, user); err != nil {
+			return err
+		}
+		_, err = raiseRead(ctx, tx, user, position)
+		return err
+	})
+}
+
+func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID) (uint64, error) {
+	if upTo.Announcement != 0 {
+		found, err := Read(ctx, tx.Runner, []services.PostID{upTo.Announcement})
+		if err != nil {
+			return 0, err
+		}
+		state, err := ReadUser(ctx, tx.Runner, user)
+		if err != nil {
+			return 0, err
+		}
+		a := found[upTo.Announcement]
+		if a.Position == 0 || a.Withdrawn || !a.Segments.Reaches(Segments(state.Segments.Bits)) {
+			return 0, services.Errorf(services.NotFound, "upTo: there is no announcement %s", globalID(upTo.Announcement))
+		}
+		return a.Position, nil
+	}
+	head, err := lastStamp(ctx, tx)
+	switch {
+	case err != nil:
+		return 0, err
+	case upTo.Position == 0:
+		return head, nil
+	case upTo.Position > head:
+		return 0, services.Errorf(services.Invalid, "upTo: the cursor is beyond the end of the announcements")
+	}
+	return upTo.Position, nil
+}

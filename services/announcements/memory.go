@@ -1,0 +1,317 @@
+package announcements
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/sql"
+)
+
+// reader reads announcements and dots from SQL.
+type reader interface {
+	facts(ctx context.Context) (Facts, error)
+	announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error)
+}
+
+// database is the reader of a node.
+type database struct{ db *sql.DB }
+
+func (d database) facts(ctx context.Context) (Facts, error) { return readFacts(ctx, d.db) }
+
+func (d database) announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
+	return Read(ctx, d.db.Runner, ids)
+}
+
+// State is the announcements and dots that all users share, as they are at a moment. It is immutable.
+type State struct {
+	Version       uint64         // of the log
+	Ended         uint64         // how many announcements have ended; raised further where this node's clock was set back
+	Announcements []Announcement // the running ones, the newest first, without their texts
+	Dots          []Dot          // by their names
+
+	from, until time.Time // the time in which it is valid, until excluded
+}
+
+// Memory is this node's cache of announcements and dots. It is safe for concurrent use.
+type Memory struct {
+	reader  reader
+	log     *changelog.Follower
+	setDots func(names []string)
+	texts   *changelog.Cache[services.PostID, Announcement]
+	current atomic.Pointer[State]
+
+	mu     sync.Mutex
+	facts  *Facts // nil: never loaded
+	lifted uint64 // added to Ended, so that this node's sequences do not fall when its clock is set back
+}
+
+// newMemory makes an empty cache that follows the log. It calls setDots with the names of all dots before it installs them.
+func newMemory(log *changelog.Follower, from reader, setDots func(names []string)) *Memory {
+	m := &Memory{
+		reader: from, log: log, setDots: setDots,
+		// Twice as many as can run at once: texts of announcements that do not run are read too, and the cache also holds
+		// changes of texts that nobody has read.
+		texts: changelog.NewCache[services.PostID](2*MaxListed, func(a Announcement) time.Time { return a.UpdatedAt }),
+	}
+	log.Register(changelog.Kind{Name: LogKind, Load: m.load, Shared: true})
+	log.RegisterStream(changelog.Stream{Learned: m.learned})
+	return m
+}
+
+// learned leaves out the changes that time alone makes: every node makes those by itself.
+func (m *Memory) learned(_ []services.UserID, sums []uint64) {
+	learned := 2 * m.version()
+	for i := range sums {
+		sums[i] += learned
+	}
+}
+
+// At returns what all users share at a moment. It is UNAVAILABLE only when SQL has not answered since this node started.
+func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
+	current := m.current.Load()
+	if current.holdsAt(now) {
+		return current, nil
+	}
+	if current == nil || now.Before(m.readAt().Add(-tolerance)) {
+		// The clock was set back, and the cache lacks what has ended since.
+		if err := m.Refresh(ctx); err != nil && current == nil {
+			return nil, err
+		}
+	}
+	return m.shownAt(now), nil
+}
+
+// tolerance is how far behind the newest reader another reader's time may be: a reader who took the time and was delayed. Such
+// a reader gets the newest state, since otherwise an announcement that has just ended would flicker.
+const tolerance = time.Second
+
+// stateHolds is how long a state made of the facts is valid when nothing ends.
+const stateHolds = 24 * time.Hour
+
+func (s *State) holdsAt(now time.Time) bool {
+	return s != nil && now.After(s.from.Add(-tolerance)) && now.Before(s.until)
+}
+
+// Refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. When SQL does not
+// answer, the cache stays as it is.
+func (m *Memory) Refresh(ctx context.Context) error {
+	before := m.stamp()
+	if err := m.load(ctx); err != nil {
+		return err
+	}
+	if m.stamp() != before {
+		m.log.NotifyShared()
+	}
+	return nil
+}
+
+// CatchUp makes sure that the cache contains the change with a stamp. Many changes that were committed together are read once.
+func (m *Memory) CatchUp(ctx context.Context, stamp uint64) error {
+	if m.stamp() >= stamp {
+		return nil
+	}
+	return m.Refresh(ctx)
+}
+
+func (m *Memory) load(ctx context.Context) error {
+	facts, err := m.reader.facts(ctx)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(facts.Dots))
+	for i, dot := range facts.Dots {
+		names[i] = dot.Name
+	}
+	if m.take(&facts, func() { m.setDots(names) }) {
+		for _, announcement := range facts.Announcements {
+			m.texts.Changed(announcement.ID, announcement.UpdatedAt)
+		}
+	}
+	return nil
+}
+
+// Whole reads whole announcements, in any state, from the cache and the missing ones from SQL. Unknown ids are absent.
+func (m *Memory) Whole(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
+	found, missing := m.texts.GetAll(ids)
+	if len(missing) == 0 {
+		return found, nil
+	}
+	facts, err := m.reader.announcements(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	m.texts.Take(found, facts, nil)
+	return found, nil
+}
+
+// take installs facts that were read, unless the cache has newer ones, and drops the state made of the former facts. before
+// runs first.
+func (m *Memory) take(facts *Facts, before func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.facts != nil && facts.Stamp < m.facts.Stamp {
+		return false
+	}
+	before()
+	m.facts = facts
+	m.show(facts.At)
+	return true
+}
+
+func (m *Memory) stamp() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.facts == nil {
+		return 0
+	}
+	return m.facts.Stamp
+}
+
+func (m *Memory) version() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.facts == nil {
+		return 0
+	}
+	return m.facts.Version
+}
+
+func (m *Memory) readAt() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.facts == nil {
+		return time.Time{}
+	}
+	return m.facts.At
+}
+
+// shownAt makes the state of a moment. The facts must have been loaded.
+func (m *Memory) shownAt(now time.Time) *State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if current := m.current.Load(); current.holdsAt(now) {
+		return current
+	}
+	return m.show(now)
+}
+
+// show makes the state of a moment and keeps it as the current one. It depends only on the facts and the moment, so that all
+// nodes make the same, even one that has just started.
+func (m *Memory) show(now time.Time) *State {
+	if now.Before(m.facts.At) {
+		now = m.facts.At
+	}
+	shown := &State{Dots: m.facts.Dots, Version: m.facts.Version, Ended: m.facts.Ended, from: m.facts.At, until: now.Add(stateHolds)}
+	passes := func(end time.Time) bool {
+		switch {
+		case end.IsZero():
+		case !now.Before(end):
+			shown.Ended++
+			shown.from = later(shown.from, end)
+			return true
+		case end.Before(shown.until):
+			shown.until = end
+		}
+		return false
+	}
+	for _, announcement := range m.facts.Announcements {
+		if !passes(announcement.EndsAt) {
+			shown.Announcements = append(shown.Announcements, announcement)
+		}
+	}
+	for _, end := range m.facts.HiddenEnds {
+		passes(end)
+	}
+	shown.Ended += m.lifted
+	if last := m.current.Load(); last != nil {
+		same := shown.Version == last.Version && shown.Ended == last.Ended
+		if sequence := last.Sequence(); shown.Sequence() < sequence || shown.Sequence() == sequence && !same {
+			more := sequence - shown.Sequence() + 1 // the content differs from that of the last sequence
+			shown.Ended, m.lifted = shown.Ended+more, m.lifted+more
+		}
+	}
+	m.current.Store(shown)
+	return shown
+}
+
+// Sequence rises with every change, those that time makes included, and is the same on every node that has the same facts at
+// the same time. Version counts twice because a change may lower Ended by one.
+func (s *State) Sequence() uint64 { return 2*s.Version + s.Ended }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Unread lists the announcements that are addressed to a user and lie after the user's position, the newest first. A user
+// without a position has none unread.
+func (s *State) Unread(state services.AnnouncementState, segments Segments) (list []Announcement) {
+	s.eachUnread(state, segments, func(a *Announcement) { list = append(list, *a) })
+	return list
+}
+
+// CountUnread counts the list of Unread, and returns when the first of it ends; the zero time when none ends.
+func (s *State) CountUnread(state services.AnnouncementState, segments Segments) (count int, ends time.Time) {
+	s.eachUnread(state, segments, func(a *Announcement) {
+		count++
+		if end := a.EndsAt; !end.IsZero() && (ends.IsZero() || end.Before(ends)) {
+			ends = end
+		}
+	})
+	return count, ends
+}
+
+func (s *State) eachUnread(state services.AnnouncementState, segments Segments, do func(*Announcement)) {
+	if state.Version == 0 {
+		return
+	}
+	for i := range s.Announcements {
+		announcement := &s.Announcements[i]
+		if announcement.Position <= state.Position {
+			break
+		}
+		if announcement.Segments.Reaches(segments) {
+			do(announcement)
+		}
+	}
+}
+
+// Visible lists the announcements that are addressed to a user, those before a position, the newest first, at most limit.
+func (s *State) Visible(segments Segments, before uint64, limit int) (list []Announcement) {
+	for _, announcement := range s.Announcements {
+		if len(list) == limit {
+			break
+		}
+		if announcement.Position < before && announcement.Segments.Reaches(segments) {
+			list = append(list, announcement)
+		}
+	}
+	return list
+}
+
+// Shows reports whether an announcement runs and is addressed to a user, and returns it without its texts.
+func (s *State) Shows(id services.PostID, segments Segments) (Announcement, bool) {
+	for _, announcement := range s.Announcements {
+		if announcement.ID == id && announcement.Segments.Reaches(segments) {
+			return announcement, true
+		}
+	}
+	return Announcement{}, false
+}
+
+// Lights are all dots, lit or not, for a user who has cleared some up to a stamp. For a user without a position all are
+// cleared.
+func (s *State) Lights(state services.AnnouncementState, segments Segments, cleared map[string]uint64) []services.Dot {
+	dots := make([]services.Dot, len(s.Dots))
+	for i, dot := range s.Dots {
+		dots[i].Name = dot.Name
+		dots[i].Lit = state.Version > 0 && dot.LitFor(segments, max(state.DotsFrom, cleared[dot.Name]))
+	}
+	return dots
+}

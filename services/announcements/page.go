@@ -1,0 +1,84 @@
+package announcements
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// Item is an announcement as a user sees it.
+type Item struct {
+	Announcement
+	Unread bool
+}
+
+// Page is a part of the list, the newest first.
+type Page struct {
+	Items   []Item
+	HasNext bool
+}
+
+// End is after every position: a page before it is the first.
+const End = 1<<63 - 1
+
+// Page lists the current announcements for a user before a position: exactly those that the badge counts, and the read ones
+// besides.
+func (s *Service) Page(ctx context.Context, user services.UserID, before uint64, size int) (Page, error) {
+	at, err := s.standing(ctx, user)
+	if err != nil {
+		return Page{}, err
+	}
+	list := at.shared.Visible(at.segments, before, size+1)
+	page := Page{HasNext: len(list) > size}
+	page.Items, err = s.items(ctx, at, list[:min(size, len(list))])
+	return page, err
+}
+
+// Visible returns those of some announcements that are current and meant for a user.
+func (s *Service) Visible(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]Item, error) {
+	at, err := s.standing(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	var list []Announcement
+	for _, id := range ids {
+		if a, ok := at.shared.Shows(id, at.segments); ok {
+			list = append(list, a)
+		}
+	}
+	items, err := s.items(ctx, at, list)
+	visible := make(map[services.PostID]Item, len(items))
+	for _, item := range items {
+		visible[item.ID] = item
+	}
+	return visible, err
+}
+
+// items adds the texts to announcements of the list. Position and times come from the list itself.
+func (s *Service) items(ctx context.Context, at standing, list []Announcement) ([]Item, error) {
+	ids := make([]services.PostID, len(list))
+	for i, a := range list {
+		ids[i] = a.ID
+	}
+	texts, err := s.Memory.Whole(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	unreadFrom := s.fanout.Expiry().AgedAnnouncements(at.own, services.DayOf(s.clock.Now())).Position
+	items := make([]Item, 0, len(list))
+	for _, listed := range list {
+		a, known := texts[listed.ID]
+		if !known {
+			continue
+		}
+		a.Position, a.EndsAt = listed.Position, listed.EndsAt
+		items = append(items, Item{Announcement: a, Unread: at.own.Version > 0 && a.Position > unreadFrom})
+	}
+	return items, nil
+}
+
+// Announcement returns an announcement whatever its state: for the host application, which has just changed it.
+func (s *Service) Announcement(ctx context.Context, id services.PostID) (Announcement, error) {
+	found, err := Read(ctx, s.db.Runner, []services.PostID{id})
+	return found[id], err
+}

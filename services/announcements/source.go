@@ -1,0 +1,116 @@
+package announcements
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"tidings/services"
+	"tidings/services/badge/source"
+	"tidings/services/rdb"
+)
+
+// Source is the source of the badges for the unread announcements, and for the dots, which have no count.
+type Source struct {
+	source.Plain
+	s *Service
+}
+
+// Source is this node's source of the badges.
+func (s *Service) Source() Source { return Source{s: s} }
+
+// Name is the source's name in logs.
+func (Source) Name() string { return "announcements and dots" }
+
+// Key is the key of the announcements' count.
+func (Source) Key() services.Source { return services.SourceAnnouncements }
+
+// Part is the one count.
+func (Source) Part(badges *services.Badges, i int) *services.Count {
+	return source.Single(&badges.Announcements, i)
+}
+
+// Carry keeps the earlier dots.
+func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Shown) {
+	badges.Dots = earlier.Badges.Dots
+}
+
+// Facts reads a user's state from SQL. It gives a new user their initial position, as a rebuild would.
+func (b Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
+	if _, err := b.s.Memory.At(ctx, b.s.clock.Now()); err != nil {
+		return err
+	}
+	state, err := b.s.userState(ctx, user)
+	document.Announcements, document.Segments, document.DotsSeen = state.AnnouncementState, state.Segments, state.Dots
+	return err
+}
+
+// Share is this node's list of announcements and dots.
+func (b Source) Share(ctx context.Context, now time.Time) (any, error) {
+	state, err := b.s.Memory.At(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	return state, nil
+}
+
+// Render counts the current announcements that are meant for this user and lie after their position; they leave the count when
+// they end. It lists every dot, lit or not.
+func (Source) Render(v *source.View, badges *services.Badges) {
+	badges.Dots = []services.Dot{}
+	state, known := v.Shared.(*State)
+	if !known {
+		badges.Announcements = services.NewCount(0, services.Unknown, time.Time{})
+		return
+	}
+	own, segments := v.Document.Announcements, Segments(v.Document.Segments.Bits)
+	count, ends := state.CountUnread(v.Ages.AgedAnnouncements(own, v.Today()), segments)
+	v.Expires(services.SourceAnnouncements, count)
+	v.Learned(state.Sequence() - state.Ended)
+	v.Passed(int64(state.Ended))
+	v.ChangesAt(ends)
+	badges.Announcements = source.Exact(count)
+	badges.Dots = state.Lights(own, segments, v.Document.DotsSeen)
+}
+
+// Explain lists the unread announcements.
+func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+	shared, own, err := b.read(ctx, of.User)
+	if err != nil {
+		return nil, err
+	}
+	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.Badges.Announcements}
+	aged := b.s.fanout.Expiry().AgedAnnouncements(own.AnnouncementState, of.Today)
+	for _, announcement := range shared.Unread(aged, Segments(own.Segments.Bits)) {
+		id := announcement.GlobalID()
+		explanation.Items = append(explanation.Items, services.Item{
+			ID: id, At: time.UnixMicro(int64(announcement.Position)).UTC(), Count: 1, ClearedBy: source.ClearedBy("markAnnouncementsRead", "upTo", id),
+		})
+	}
+	return []services.Explanation{explanation}, nil
+}
+
+// Digest adds the number of announcements that were listed since a moment.
+func (b Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
+	shared, own, err := b.read(ctx, user)
+	if err != nil {
+		return err
+	}
+	count := 0
+	for _, announcement := range shared.Visible(Segments(own.Segments.Bits), math.MaxUint64, MaxListed) {
+		if announcement.Position >= uint64(since.UnixMicro()) {
+			count++
+		}
+	}
+	source.Brings(digest, services.SourceAnnouncements, "", count, MaxListed)
+	return nil
+}
+
+func (b Source) read(ctx context.Context, user services.UserID) (*State, UserState, error) {
+	shared, err := b.s.Memory.At(ctx, b.s.clock.Now())
+	if err != nil {
+		return nil, UserState{}, err
+	}
+	own, err := ReadUser(ctx, b.s.db.Runner, user)
+	return shared, own, err
+}

@@ -1,0 +1,68 @@
+package announcements
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+func TestUsersSeeWhatIsAddressedToThem(t *testing.T) {
+	n := &State{
+		Announcements: []Announcement{entry(9, time.Hour), entry(7, 0), entry(5, time.Minute), entry(3, 0)},
+		Dots:          []Dot{{Name: "a", Raises: []Raise{{At: 5}}}, {Name: "b", Raises: []Raise{{Target: 2, At: 7}}}},
+	}
+	n.Announcements[0].Segments, n.Announcements[2].Segments = 1, 2
+	for _, c := range []struct {
+		segments Segments
+		position uint64
+		count    int
+		ends     time.Duration
+	}{{0, 0, 2, 0}, {1, 0, 3, time.Hour}, {3, 0, 4, time.Minute}, {3, 5, 2, time.Hour}, {2, 4, 2, time.Minute}, {3, 9, 0, 0}} {
+		state := services.AnnouncementState{Version: 1, Position: c.position}
+		count, ends := n.CountUnread(state, c.segments)
+		if count != c.count || !ends.Equal(entry(0, c.ends).EndsAt) {
+			t.Errorf("%+v: %d unread until %s", c, count, ends)
+		}
+		listed := 0
+		for _, a := range n.Visible(c.segments, 100, 100) {
+			if a.Position > c.position {
+				listed++
+			}
+		}
+		if listed != count || len(n.Unread(state, c.segments)) != count {
+			t.Errorf("%+v: %d are listed as unread, %d counted", c, listed, count)
+		}
+	}
+	if count, _ := n.CountUnread(services.AnnouncementState{}, 3); count != 0 {
+		t.Errorf("without a position %d are unread", count)
+	}
+	if page := n.Visible(3, 9, 2); len(page) != 2 || page[0].ID != 7 || page[1].ID != 5 {
+		t.Errorf("a page after the first: %v", page)
+	}
+	if _, ok := n.Shows(9, 0); ok {
+		t.Error("an announcement for others is shown")
+	}
+	if a, ok := n.Shows(9, 1); !ok || a.ID != 9 {
+		t.Error("an announcement is not shown")
+	}
+	lit := func(state services.AnnouncementState, segments Segments, cleared map[string]uint64) (all [2]bool) {
+		for i, dot := range n.Lights(state, segments, cleared) {
+			all[i] = dot.Lit
+		}
+		return all
+	}
+	for _, c := range []struct {
+		got, want [2]bool
+	}{
+		{lit(services.AnnouncementState{}, 2, nil), [2]bool{}},
+		{lit(services.AnnouncementState{Version: 1}, 2, nil), [2]bool{true, true}},
+		{lit(services.AnnouncementState{Version: 1}, 0, nil), [2]bool{true, false}},
+		{lit(services.AnnouncementState{Version: 1, DotsFrom: 5}, 2, nil), [2]bool{false, true}},
+		{lit(services.AnnouncementState{Version: 1, DotsFrom: 4}, 2, map[string]uint64{"b": 7}), [2]bool{true, false}},
+	} {
+		if c.got != c.want {
+			t.Errorf("lit are %v, want %v", c.got, c.want)
+		}
+	}
+}

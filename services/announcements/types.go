@@ -1,0 +1,101 @@
+package announcements
+
+import (
+	"strings"
+	"time"
+
+	"tidings/services"
+)
+
+// Segments is a set of segments of users, one bit each. As a target, 0 is everyone.
+type Segments uint64
+
+// Reaches reports whether a target reaches a user with these segments.
+func (target Segments) Reaches(user Segments) bool { return target == 0 || target&user != 0 }
+
+// The bounds of announcements and dots.
+const (
+	MaxSegments = 64       // segments of an installation
+	MaxTitle    = 255      // characters
+	MaxContent  = 64 << 10 // bytes
+	MaxListed   = 1000     // announcements in the list: when one more starts, the oldest is dropped
+	MaxDots     = 100      // dots of an installation
+	maxName     = 64
+)
+
+// Announcement is an entry of the one list that all users share.
+type Announcement struct {
+	ID        services.PostID // of the moment of its publication
+	Title     string          // 1 to 255 characters
+	Content   string          // up to 64 KB
+	Segments  Segments
+	CreatedAt time.Time
+	UpdatedAt time.Time // the last change of its texts, to the microsecond
+	StartsAt  time.Time
+	EndsAt    time.Time // zero: never
+	// Position is its position in the list, a stamp of the announcements' clock: 0 until it starts, greater when it is shown
+	// again.
+	Position  uint64
+	Withdrawn bool
+}
+
+// GlobalID is the announcement's global id.
+func (a Announcement) GlobalID() string { return globalID(a.ID) }
+
+func globalID(id services.PostID) string {
+	return services.GlobalID(services.AnnouncementType, id.String())
+}
+
+// ParseID parses "announcement:KEY". field names the argument in the error.
+func ParseID(field, id string) (services.PostID, error) {
+	return services.ParseTypedID(field, id, services.AnnouncementType)
+}
+
+// OverAt reports whether the announcement has ended at a moment: from EndsAt on.
+func (a Announcement) OverAt(moment time.Time) bool {
+	return !a.EndsAt.IsZero() && !moment.Before(a.EndsAt)
+}
+
+// waits reports whether the announcement has yet to get its position.
+func (a Announcement) waits(now time.Time) bool {
+	return a.Position == 0 && !a.Withdrawn && !a.OverAt(now)
+}
+
+// Dot is a dot as the facts have it: when it was raised for everyone, and for segments.
+type Dot struct {
+	Name   string
+	Raises []Raise // the last for each target
+}
+
+// Raise is the last time that a dot was raised for a target.
+type Raise struct {
+	Target Segments
+	At     uint64 // a stamp of the announcements' clock
+}
+
+// LitFor reports whether the dot is lit for a user with these segments who has seen it up to a stamp. At an equal stamp it is
+// not lit.
+func (d Dot) LitFor(segments Segments, seen uint64) bool {
+	for _, raise := range d.Raises {
+		if raise.At > seen && raise.Target.Reaches(segments) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkName checks the name of a dot or of a segment: 1 to 64 of a-z, 0-9, '_', '.', '-'. field names the argument in the
+// error, which is INVALID.
+func checkName(field, name string) error {
+	if len(name) == 0 || len(name) > maxName {
+		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", field, maxName, len(name))
+	}
+	if strings.ContainsFunc(name, notOfName) {
+		return services.Errorf(services.Invalid, "%s: %s: only a-z, 0-9, '_', '.' and '-' are allowed", field, services.Quote(name))
+	}
+	return nil
+}
+
+func notOfName(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-'
+}

@@ -1,0 +1,95 @@
+package announcements
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+)
+
+// arrive gives a new user their position in the announcements and dots, in the transaction of their first action.
+func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) error {
+	return enter(ctx, tx, user, tx.Moment(s.fanout.ActiveSince))
+}
+
+// userState is a user's state, from SQL. A new user starts at the present end, and counts as seen from then on.
+func (s *Service) userState(ctx context.Context, user services.UserID) (UserState, error) {
+	state, err := ReadUser(ctx, s.db.Runner, user)
+	if err != nil || !state.IsNew(s.fanout.ActiveSince()) {
+		return state, err
+	}
+	if err := s.fanout.Arrive(ctx, user); err != nil {
+		return state, err
+	}
+	return ReadUser(ctx, s.db.Runner, user)
+}
+
+// dormant reports whether a document belongs to a user who was away for so long that they count as new: it is rebuilt before it
+// is shown. Redis expires such documents by itself, but by its own clock.
+func (s *Service) dormant(document rdb.Document) bool {
+	lastSeen := services.DayStart(document.Day + 1) // at the latest
+	return document.Ready && lastSeen.Before(s.fanout.ActiveSince())
+}
+
+// dormantStep is how many users' positions one turn of the janitor checks.
+const dormantStep = 20_000
+
+// dormantPositions deletes the positions of dormant users, some of them in each turn.
+type dormantPositions struct {
+	service *Service
+	walked  services.UserID // how far the walk along the positions has come
+}
+
+func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) {
+	walked, dropped, err := dropDormant(ctx, d.service.db, d.service.fanout.ActiveSince(), d.walked, dormantStep)
+	if err == nil {
+		d.walked = walked
+	}
+	return dropped, err
+}
+
+// standing is the state that all users share at a moment, and one user's state in it.
+type standing struct {
+	shared   *State
+	own      services.AnnouncementState
+	segments Segments
+}
+
+// standing reads a user's state as the badge does: from their document, which is made if it is missing, or from SQL if Redis
+// does not answer.
+func (s *Service) standing(ctx context.Context, user services.UserID) (at standing, err error) {
+	if at.shared, err = s.Memory.At(ctx, s.clock.Now()); err != nil {
+		return at, err
+	}
+	if !s.fanout.ViewsStale(ctx, user) {
+		document, err := s.document(ctx, user)
+		if err == nil && !document.Ready {
+			if err = s.fanout.Rebuild(ctx, user); err == nil {
+				document, err = s.document(ctx, user)
+			}
+		}
+		if err == nil && document.Ready {
+			at.own, at.segments = document.Announcements, Segments(document.Segments.Bits)
+			return at, nil
+		}
+		if err != nil && !services.IsUnavailable(err) {
+			return at, err
+		}
+	}
+	state, err := s.userState(ctx, user)
+	at.own, at.segments = state.AnnouncementState, Segments(state.Segments.Bits)
+	return at, err
+}
+
+// document is a user's document. It is also not ready if the user was away for so long that they count as new.
+func (s *Service) document(ctx context.Context, user services.UserID) (rdb.Document, error) {
+	documents, err := s.redis.Documents(ctx, []services.UserID{user})
+	if err != nil {
+		return rdb.Document{}, err
+	}
+	if s.dormant(documents[0]) {
+		return rdb.Document{}, nil
+	}
+	return documents[0], nil
+}
