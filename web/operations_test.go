@@ -112,6 +112,25 @@ func TestReadyMadeOperations(t *testing.T) {
 	}
 }
 
+// A normalizing cache holds one object of badges: a push with fewer fields than the query takes the others off the screen.
+func TestPushedBadgesHaveTheFieldsOfTheQuery(t *testing.T) {
+	operations, err := readOperations(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	selected := map[string]string{}
+	for _, op := range operations {
+		for name, field := range map[string]string{"query MyBadges {": " badges {", "subscription WatchMyBadges {": " badgesChanged {"} {
+			if _, selection, found := strings.Cut(op.Query, field); found && strings.Contains(op.Query, name) {
+				selected[name] = strings.Join(strings.Fields(strings.TrimRight(selection, "} \n")), " ")
+			}
+		}
+	}
+	if diff := cmp.Diff(selected["query MyBadges {"], selected["subscription WatchMyBadges {"]); diff != "" || len(selected) != 2 {
+		t.Errorf("WatchMyBadges selects other fields than MyBadges (-query +push):\n%s", diff)
+	}
+}
+
 func TestCheckOperationFindsFaults(t *testing.T) {
 	schema := loadSchema(t)
 	for name, test := range map[string]struct {
