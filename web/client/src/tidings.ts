@@ -68,7 +68,8 @@ export function createTidings(options: TidingsOptions): Tidings {
     show();
   });
 
-  async function request<Data>(query: string, variables?: object): Promise<Answer<Data>> {
+  /** send is request; answered runs when the answer is there and nobody has seen it. */
+  async function send<Data>(query: string, variables?: object, answered?: () => void): Promise<Answer<Data>> {
     for (let renewed = false; ; renewed = true) {
       const headers: Record<string, string> = {
         'content-type': 'application/json',
@@ -78,7 +79,9 @@ export function createTidings(options: TidingsOptions): Tidings {
       if (options.device) headers['tidings-device'] = options.device;
       const response = await (options.fetch ?? fetch)(url, { method: 'POST', headers, body: JSON.stringify({ query, variables }) });
       const answer = (await response.json()) as Answer<Data>;
-      if (response.status !== 401 || renewed) return { ...answer, data: guard(answer.data) };
+      if (response.status === 401 && !renewed) continue;
+      answered?.();
+      return { ...answer, data: guard(answer.data) };
     }
   }
 
@@ -90,17 +93,19 @@ export function createTidings(options: TidingsOptions): Tidings {
   }
 
   async function mutate<Data>(query: string, variables: object, predict: (badges: Badges) => Badges): Promise<Answer<Data>> {
-    predictions = [...predictions, predict];
+    const own = (shown: Badges) => predict(shown); // the same prediction may be made twice
+    const settle = () => void (predictions = predictions.filter((other) => other !== own));
+    predictions = [...predictions, own];
     show();
     try {
-      return await request<Data>(query, variables);
+      return await send<Data>(query, variables, settle);
     } finally {
-      predictions = predictions.filter((other) => other !== predict);
+      settle();
       show();
     }
   }
 
-  return { request, mutate, listen, badges, socket };
+  return { request: (query, variables) => send(query, variables), mutate, listen, badges, socket };
 }
 
 /** createStore makes a store that can be set; start runs while somebody listens. */

@@ -81,8 +81,11 @@ test('useHomeFeed pages to the end, and marks what it shows', async () => {
   assert.deepEqual(now().nodes.map(({ id }) => id), all);
   await post(author, 'unseen');
   await until(now, ({ newPosts }) => newPosts?.value === 13, 'the push is not there');
+  const seen: (number | null | undefined)[] = [];
+  ends.push(tidings.badges.subscribe(() => seen.push(tidings.badges.get()?.homeFeed.value)));
   await now().markSeen();
   await until(now, ({ newPosts }) => newPosts?.value === 1, 'what was not shown does not count');
+  assert.deepEqual(seen, [0, 1], 'the prediction holds until the answer is there, and no longer');
   await now().refresh();
   await until(now, ({ nodes }) => nodes[0]?.body === 'unseen', 'the new post is not shown');
   assert.equal(now().nodes.length, 5);
