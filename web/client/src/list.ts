@@ -14,6 +14,8 @@ export interface ListState<Node, Extra> {
   readonly loading: boolean;
   /** Why the last page did not come; undefined when it did. */
   readonly error: Error | undefined;
+  /** The first page of what is shown; undefined before it is there. */
+  readonly top: (Connection<Node> & Extra) | undefined;
   /** What the last page has beside its edges, as sessionId and readToken; undefined before the first. */
   readonly page: (Connection<Node> & Extra) | undefined;
 }
@@ -35,7 +37,7 @@ export function createList<Node extends { readonly id: string }, Extra>(
   variables: object,
   read: (data: never) => (Connection<Node> & Extra) | null | undefined,
 ): List<Node, Extra> {
-  const store = createStore<ListState<Node, Extra>>({ nodes: [], hasNextPage: true, loading: false, error: undefined, page: undefined });
+  const store = createStore<ListState<Node, Extra>>({ nodes: [], hasNextPage: true, loading: false, error: undefined, top: undefined, page: undefined });
   let turn = 0; // counts the requests: the answer of a former one changes nothing
 
   async function load(first: boolean): Promise<void> {
@@ -55,7 +57,7 @@ export function createList<Node extends { readonly id: string }, Extra>(
     if (!page) return store.set({ ...former, loading: false, error });
     const nodes = new Map((first ? [] : former.nodes).map((node) => [node.id, node]));
     for (const { node } of page.edges) nodes.set(node.id, node);
-    store.set({ nodes: [...nodes.values()], hasNextPage: page.pageInfo.hasNextPage, loading: false, error: undefined, page });
+    store.set({ nodes: [...nodes.values()], hasNextPage: page.pageInfo.hasNextPage, loading: false, error: undefined, top: first ? page : former.top, page });
   }
 
   return {

@@ -169,11 +169,11 @@ export function useNotifications<Node extends { readonly id: string } = Notifica
     loadNext: list.loadNext,
     refresh: list.refresh,
     /** Whether something has arrived since the list was loaded. */
-    hasNew: !!state.page && !!badges && state.page.newest !== badges.notifications.newest,
+    hasNew: !!state.top && !!badges && state.top.newest !== badges.notifications.newest,
     /** markSeen says that the panel was opened: the rows stay unread. */
     markSeen: async () =>
       replace(
-        await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, upTo: state.nodes[0]?.id ?? null }, rows, (now) =>
+        await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, upTo: state.top?.newest ?? null }, rows, (now) =>
           categories ? now : clear(now, 'notifications'),
         ),
       ),

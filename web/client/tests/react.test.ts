@@ -150,6 +150,23 @@ test('useNotifications shows rows, tells of new ones, and marks them', async () 
   await assert.rejects(now().markRead(['notification:none']));
 });
 
+test('useNotifications marks as seen what its first page had, and not what arrived while it went on', async () => {
+  const { publishPost } = await post('popular', 'mine');
+  const act = (user: string, mutation: string) => server.ask(user, mutation, { id: publishPost.post.id });
+  await act('liker', 'mutation L($id: ID!) { likePost(input: { postId: $id }) { changed } }');
+  await arrive('popular', 1);
+  await act('critic', 'mutation C($id: ID!) { publishPost(input: { parentId: $id, body: "hm" }) { post { id } } }');
+  await arrive('popular', 2);
+  const { now, tidings } = await render('popular', () => useNotifications({ first: 1 }));
+  await until(now, ({ nodes, page }) => nodes.length === 1 && !!page && tidings.badges.get()?.total.value === 2, 'the first page is not there');
+  await server.ask('friend', 'mutation F { follow(input: { userId: "user:popular" }) { changed } }');
+  await arrive('popular', 3);
+  await now().loadNext();
+  await until(now, ({ nodes, hasNew }) => nodes.length === 2 && hasNew, 'the next page is not there');
+  await now().markSeen();
+  assert.equal(tidings.badges.get()?.total.value, 1);
+});
+
 test('a token that is over is renewed once for a request', async () => {
   const asked: boolean[] = [];
   const tidings = createTidings({
