@@ -29,6 +29,8 @@ const (
 	maxSuspects  = 1000            // while there are this many suspects, no other user is visited
 	poll         = time.Second
 	turnLease    = 30 * time.Second // after it, others take the turn of a node that died
+	// longestLease is how far ahead a claimed job may be due: its lease, from a clock that may be ahead of ours, or be read after it.
+	longestLease = time.Minute
 )
 
 // Config is what an audit needs.
@@ -152,7 +154,7 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 	var kept, due []suspect
 	for _, s := range a.suspects {
 		if _, known := waiting[s.job]; !known && !now.Before(s.at.Add(checkAgain)) {
-			waits, err := a.Store.JobWaits(ctx, s.job, now.Add(turnLease))
+			waits, err := a.Store.JobWaits(ctx, s.job, now.Add(longestLease))
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"tidings/services/announcements"
 	"tidings/services/audit"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
@@ -297,6 +298,32 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	if got := a.Stats(); got.Drifted != 1 {
 		t.Errorf("a mark that no job carries: %+v", got)
 	}
+	w.Agree(user, author)
+}
+
+// A job that is claimed between the reading of the clock and the look at the jobs, or by a node whose clock is ahead, has a lease that
+// ends later than one that is given now: it explains a difference all the same.
+func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
+	w := served(t, nil)
+	user, author := litUser(w)
+	a := newAudit(w, auditEvery)
+	w.Like(w.Post(author), author, user)
+	for range 2 {
+		lapOf(w, a)
+	}
+	w.Clock.Advance(2 * time.Second)
+	claimed, err := jobs.Claim(t.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
+	w.Must(err)
+	w.Clock.Advance(-2 * time.Second)
+	for range 3 {
+		_, err := a.RunOnce(t.Context())
+		w.Must(err)
+	}
+	if got := a.Stats(); got.Drifted != 0 {
+		t.Errorf("what a claimed job is to bring is taken for drift: %+v", got)
+	}
+	w.Must(w.Fanout.RunJobs(t.Context(), claimed))
+	w.Quiet(w.Fanout)
 	w.Agree(user, author)
 }
 
