@@ -341,6 +341,38 @@ func (ec *executionContext) fieldContext_LiveBoardChange_badges(_ context.Contex
 	return fc, nil
 }
 
+func (ec *executionContext) _LiveBoardChange_viewer(ctx context.Context, field graphql.CollectedField, obj *LiveBoardChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LiveBoardChange_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v Viewer) graphql.Marshaler {
+			return ec.marshalNViewer2tidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LiveBoardChange_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "LiveBoardChange",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _LiveBoardConnection_edges(ctx context.Context, field graphql.CollectedField, obj *LiveBoardConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -844,6 +876,11 @@ func (ec *executionContext) _LiveBoardChange(ctx context.Context, sel ast.Select
 			}
 		case "badges":
 			out.Values[i] = ec._LiveBoardChange_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._LiveBoardChange_viewer(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -350,6 +350,38 @@ func (ec *executionContext) fieldContext_HomeFeedChange_badges(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _HomeFeedChange_viewer(ctx context.Context, field graphql.CollectedField, obj *HomeFeedChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_HomeFeedChange_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v Viewer) graphql.Marshaler {
+			return ec.marshalNViewer2tidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_HomeFeedChange_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "HomeFeedChange",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _MarkHomeFeedSeenPayload_badges(ctx context.Context, field graphql.CollectedField, obj *MarkHomeFeedSeenPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1195,6 +1227,11 @@ func (ec *executionContext) _HomeFeedChange(ctx context.Context, sel ast.Selecti
 			}
 		case "badges":
 			out.Values[i] = ec._HomeFeedChange_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._HomeFeedChange_viewer(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -227,6 +227,8 @@ type ConversationChange struct {
 	Conversation Conversation `json:"conversation"`
 	// The viewer's badges, with their version: no second read is needed.
 	Badges services.Badges `json:"badges"`
+	// The viewer, with the same badges.
+	Viewer Viewer `json:"viewer"`
 }
 
 // A page of the viewer's conversations.
@@ -247,7 +249,7 @@ type ConversationEdge struct {
 
 // A conversation after what the viewer did in it.
 type ConversationPayload struct {
-	// Whether it changed anything; false where the viewer is a member already, and for a mute that is so already. For marks, entering and leaving it is always true.
+	// Whether it changed anything of the conversation or of the viewer's state in it; false when it was so already. A mark as unread always does: what other devices say of the time before it is late.
 	Changed bool `json:"changed"`
 	// The conversation as it is now.
 	Conversation *Conversation `json:"conversation,omitempty"`
@@ -469,6 +471,8 @@ type HomeFeedChange struct {
 	Authors []User `json:"authors"`
 	// The viewer's badges, with their version: no second read is needed.
 	Badges services.Badges `json:"badges"`
+	// The viewer, with the same badges.
+	Viewer Viewer `json:"viewer"`
 }
 
 // A mutation by its name, with its own input: exactly one of these. `viewer` in an input is the user of `as`.
@@ -639,6 +643,8 @@ type LiveBoardChange struct {
 	LiveBoard services.Count `json:"liveBoard"`
 	// The viewer's badges, with their version: no second read is needed.
 	Badges services.Badges `json:"badges"`
+	// The viewer, with the same badges.
+	Viewer Viewer `json:"viewer"`
 }
 
 // A page of the live board: the shows of all hosts whom the viewer follows, first those that run, the newest start first; then
@@ -662,7 +668,7 @@ type LiveBoardConnection struct {
 
 // The input of markAllRead.
 type MarkAllReadInput struct {
-	// The first notification of the list that was shown: what arrived after it was read stays unread. Without it everything until now is read.
+	// The `upTo` of the first notification of the list that was shown: what arrived after it was read stays unread. Without it everything until now is read.
 	UpTo *string `json:"upTo,omitempty"`
 	// The readToken of the list that was shown: what was marked unread since then, on any device, stays unread. Without it the mark is meant as of now.
 	ReadToken *string `json:"readToken,omitempty"`
@@ -772,9 +778,9 @@ type MarkNotificationUnreadPayload struct {
 
 // Marks notifications as read: some by their ids, or all of some categories, or all up to a place, or all.
 type MarkNotificationsReadInput struct {
-	// These, 1 to 500; each as far as it was shown: who joined it since is unread. Goes with nothing but readToken.
+	// These, 1 to 500: by `id` all of it until now, by `upTo` as far as it was shown, so that what joined it since is unread. Goes with nothing but readToken.
 	Ids []string `json:"ids,omitempty"`
-	// Everything that had arrived when the notification that is named did, in `categories` if they are given; with the first of a list all that the list held.
+	// The `upTo` of a notification: everything that had arrived when it was shown, in `categories` if they are given; with that of the first of a list all that the list held.
 	UpTo *string `json:"upTo,omitempty"`
 	// Everything in these, up to `upTo` if it is given.
 	Categories []services.Category `json:"categories,omitempty"`
@@ -800,7 +806,7 @@ type MarkNotificationsReadPayload struct {
 type MarkNotificationsSeenInput struct {
 	// Which categories; all of them when left out.
 	Categories []services.Category `json:"categories,omitempty"`
-	// The first notification of the list that was shown, or `newest` in the badges: what arrived after they were read still counts. Without it everything until now is seen. INVALID beyond the newest, NOT_FOUND when it is of another's list.
+	// The `upTo` of the first notification of the list that was shown, or `newest` in the badges: what arrived after they were read still counts. Without it everything until now is seen. INVALID beyond the newest, NOT_FOUND when it is of another's list.
 	UpTo *string `json:"upTo,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -943,8 +949,10 @@ type MutePayload struct {
 
 // What some people did with one subject within one half day, UTC: "A, B and 3 others liked your post".
 type Notification struct {
-	// Names it as it is shown now: a mark of it reaches no further. It has another id once somebody joins, and the first of a list where something older arrived after it; all of them still find it.
+	// notification:KEY. It stays, whoever joins and goes.
 	ID string `json:"id"`
+	// How far it is shown, for marks: one up to it leaves out who joins later. That of the first of a list is up to all that the list held.
+	UpTo string `json:"upTo"`
 	// What they did.
 	Category services.Category `json:"category"`
 	// With what: LIKE and COMMENT the viewer's own post, MENTION the post that mentions him; null for FOLLOW and REMINDER, and when the post is gone.

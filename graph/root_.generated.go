@@ -203,6 +203,7 @@ type ComplexityRoot struct {
 	ConversationChange struct {
 		Badges       func(childComplexity int) int
 		Conversation func(childComplexity int) int
+		Viewer       func(childComplexity int) int
 	}
 
 	ConversationConnection struct {
@@ -299,6 +300,7 @@ type ComplexityRoot struct {
 		Badges   func(childComplexity int) int
 		NewPosts func(childComplexity int) int
 		NewestID func(childComplexity int) int
+		Viewer   func(childComplexity int) int
 	}
 
 	IngestError struct {
@@ -340,6 +342,7 @@ type ComplexityRoot struct {
 		Rescheduled func(childComplexity int) int
 		Scheduled   func(childComplexity int) int
 		SessionID   func(childComplexity int) int
+		Viewer      func(childComplexity int) int
 		WentLive    func(childComplexity int) int
 	}
 
@@ -530,6 +533,7 @@ type ComplexityRoot struct {
 		Seen       func(childComplexity int) int
 		Show       func(childComplexity int) int
 		Subject    func(childComplexity int) int
+		UpTo       func(childComplexity int) int
 	}
 
 	NotificationBadges struct {
@@ -1522,6 +1526,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ConversationChange.Conversation(childComplexity), true
+	case "ConversationChange.viewer":
+		if e.ComplexityRoot.ConversationChange.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationChange.Viewer(childComplexity), true
 
 	case "ConversationConnection.edges":
 		if e.ComplexityRoot.ConversationConnection.Edges == nil {
@@ -1826,6 +1836,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.HomeFeedChange.NewestID(childComplexity), true
+	case "HomeFeedChange.viewer":
+		if e.ComplexityRoot.HomeFeedChange.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HomeFeedChange.Viewer(childComplexity), true
 
 	case "IngestError.code":
 		if e.ComplexityRoot.IngestError.Code == nil {
@@ -1970,6 +1986,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.LiveBoardChange.SessionID(childComplexity), true
+	case "LiveBoardChange.viewer":
+		if e.ComplexityRoot.LiveBoardChange.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.Viewer(childComplexity), true
 	case "LiveBoardChange.wentLive":
 		if e.ComplexityRoot.LiveBoardChange.WentLive == nil {
 			break
@@ -3102,6 +3124,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Notification.Subject(childComplexity), true
+	case "Notification.upTo":
+		if e.ComplexityRoot.Notification.UpTo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.UpTo(childComplexity), true
 
 	case "NotificationBadges.categories":
 		if e.ComplexityRoot.NotificationBadges.Categories == nil {
@@ -4989,6 +5017,8 @@ func (ec *executionContext) childFields_ConversationChange(ctx context.Context, 
 		return ec.fieldContext_ConversationChange_conversation(ctx, field)
 	case "badges":
 		return ec.fieldContext_ConversationChange_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_ConversationChange_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ConversationChange", field.Name)
 }
@@ -5181,6 +5211,8 @@ func (ec *executionContext) childFields_HomeFeedChange(ctx context.Context, fiel
 		return ec.fieldContext_HomeFeedChange_authors(ctx, field)
 	case "badges":
 		return ec.fieldContext_HomeFeedChange_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_HomeFeedChange_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type HomeFeedChange", field.Name)
 }
@@ -5265,6 +5297,8 @@ func (ec *executionContext) childFields_LiveBoardChange(ctx context.Context, fie
 		return ec.fieldContext_LiveBoardChange_liveBoard(ctx, field)
 	case "badges":
 		return ec.fieldContext_LiveBoardChange_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_LiveBoardChange_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LiveBoardChange", field.Name)
 }
@@ -5491,6 +5525,8 @@ func (ec *executionContext) childFields_Notification(ctx context.Context, field 
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_Notification_id(ctx, field)
+	case "upTo":
+		return ec.fieldContext_Notification_upTo(ctx, field)
 	case "category":
 		return ec.fieldContext_Notification_category(ctx, field)
 	case "subject":

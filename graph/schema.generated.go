@@ -7490,6 +7490,10 @@ func (ec *executionContext) marshalNVersion2string(ctx context.Context, sel ast.
 	return res
 }
 
+func (ec *executionContext) marshalNViewer2tidingsᚋgraphᚐViewer(ctx context.Context, sel ast.SelectionSet, v Viewer) graphql.Marshaler {
+	return ec._Viewer(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalOAdmin2ᚖtidingsᚋgraphᚐAdmin(ctx context.Context, sel ast.SelectionSet, v *Admin) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null

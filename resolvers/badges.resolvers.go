@@ -23,8 +23,8 @@ func (r *notificationBadgesResolver) Newest(ctx context.Context, obj *services.N
 	if obj.Newest == 0 {
 		return nil, nil
 	}
-	id := services.GlobalID(services.NotificationType, obj.Newest.String())
-	return &id, nil
+	upTo := services.UpToText(obj.Newest)
+	return &upTo, nil
 }
 
 func (r *Resolver) Badges() graph.BadgesResolver { return &badgesResolver{r} }

@@ -63,12 +63,12 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		if first = false; known {
 			return nil, errKnown
 		}
-		return r.liveBoardChange(ctx, change)
+		return r.liveBoardChange(ctx, viewer, change)
 	}), nil
 }
 
 // liveBoardChange reads the hosts of an event, with a loader of its own.
-func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
+func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.Change) (*graph.LiveBoardChange, error) {
 	lists := [][]services.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserID
 	var ids []services.PostID
@@ -91,6 +91,7 @@ func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*gr
 	}
 	return &graph.LiveBoardChange{
 		SessionID: change.Session.String(), NewSession: change.Replaced, WentLive: shown[0], Ended: shown[1],
-		Scheduled: shown[2], Rescheduled: shown[3], Cancelled: shown[4], More: change.More, NewAbove: change.NewAbove, LiveBoard: change.Badges.LiveBoard, Badges: *change.Badges,
+		Scheduled: shown[2], Rescheduled: shown[3], Cancelled: shown[4], More: change.More, NewAbove: change.NewAbove, LiveBoard: change.Badges.LiveBoard,
+		Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
 	}, nil
 }

@@ -183,3 +183,54 @@ func TestEverythingIsDescribed(t *testing.T) {
 		}
 	}
 }
+
+// What a member's own act finds as it is changes nothing, and says so.
+func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		a := newAPIOn(t, w, 10, 5)
+		group := a.talk("GROUP", "alice", "bob")
+		message := a.say("bob", group)
+		steps := 0
+		does := func(verb, input string, want bool) {
+			t.Helper()
+			steps++
+			for range 2 { // under its key it answers as the first time
+				got := a.must("alice", fmt.Sprintf(`mutation { r: %s(input: {%s, idempotencyKey: "%d"}) { changed conversation { id } } }`, verb, input, steps), nil)
+				if got.at("r", "changed") != want || got.at("r", "conversation", "id") != group {
+					t.Errorf("%s: %+v, want changed %t", verb, got.Data, want)
+				}
+			}
+		}
+		it := fmt.Sprintf("conversationId: %q", group)
+		does("leaveConversation", it, true) // it reads what was unread
+		does("markConversationRead", it, false)
+		does("markConversationUnread", fmt.Sprintf("fromMessageId: %q", message), true)
+		does("markConversationRead", it, true)
+		does("markConversationRead", fmt.Sprintf("%s, upTo: %q", it, message), false)
+		a.must("alice", fmt.Sprintf(`mutation { enterConversation(input: {%s}) { until } }`, it), nil)
+		does("leaveConversation", it, true)
+		does("leaveConversation", it, false)
+		told := a.ingest(event{"markConversationRead": event{"as": "user:alice", "conversationId": group}})
+		if told.at("ingest", "results", 0, "changed") != false {
+			t.Errorf("as an event: %+v", told.Data)
+		}
+	})
+}
+
+// The second of two profiles at one moment is the one that is shown, on every node.
+func TestTheLastProfileIsShownUnderAStandingClock(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		a := newAPIOn(t, w, 10, 5)
+		b := newAPIOn(t, w.AnotherNode(), 10, 5)
+		for _, name := range []string{"one", "two", "three"} {
+			got := a.must("alice", fmt.Sprintf(`mutation { setProfile(input: {name: %q}) { user { name } } }`, name), nil)
+			_, err := b.Memory.Log.RunOnce(t.Context())
+			w.Must(err)
+			there := b.must("bob", `{ node(id: "user:alice") { ... on User { name } } }`, nil)
+			if got.at("setProfile", "user", "name") != name || there.at("node", "name") != name {
+				t.Errorf("%s: here %v, on another node %v", name, got.Data, there.Data)
+			}
+			w.Clock.Advance(-time.Minute)
+		}
+	})
+}

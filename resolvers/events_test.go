@@ -179,7 +179,7 @@ func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things in
 	c.Quiet(c.Fanout)
 	c.restart(copies)
 	c.must("reader", "{ viewer { __typename } }", nil)
-	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.all.below(c.all.schema.Types[field.Type.Name()])+" }")
+	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.all.below(c.all.schema.Types[field.Type.Name()], "Viewer")+" }") // whose lists are those of queries
 	data := s.costs(t, fmt.Sprintf("an event of %d things, copies in Redis: %v", things, copies))
 	if shows, given := (answer{Data: data}).at(field.Name, "scheduled").([]any); given && len(shows) != things {
 		t.Errorf("the event has %d shows, want %d", len(shows), things)

@@ -48,16 +48,20 @@ func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, sinc
 		cancel()
 		return nil, err
 	}
-	return relay(ctx, cancel, r.Log, r.Feed.Watch(ctx, viewer.Number, badges), r.homeFeedChange), nil
+	return relay(ctx, cancel, r.Log, r.Feed.Watch(ctx, viewer.Number, badges), func(ctx context.Context, change feed.Change) (*graph.HomeFeedChange, error) {
+		return r.homeFeedChange(ctx, viewer, change)
+	}), nil
 }
 
 // homeFeedChange reads the authors of an event, with a loader of its own.
-func (r *Resolver) homeFeedChange(ctx context.Context, change feed.Change) (*graph.HomeFeedChange, error) {
+func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, change feed.Change) (*graph.HomeFeedChange, error) {
 	users, err := dataloader.New(r.Sources).Users(ctx, change.Authors)
 	if err != nil {
 		return nil, err
 	}
-	event := &graph.HomeFeedChange{NewPosts: change.New, Authors: make([]graph.User, len(change.Authors)), Badges: *change.Badges}
+	event := &graph.HomeFeedChange{
+		NewPosts: change.New, Authors: make([]graph.User, len(change.Authors)), Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
+	}
 	for i, author := range change.Authors {
 		event.Authors[i] = graphUser(users[author])
 	}

@@ -66,7 +66,7 @@ var (
 			if n.Newest == 0 {
 				return append(to, "null"...)
 			}
-			return appendText(to, services.GlobalID(services.NotificationType, n.Newest.String()))
+			return appendText(to, services.UpToText(n.Newest))
 		}),
 		"total":      within(func(n *services.NotificationCounts) *services.Count { return &n.Total }, countObject),
 		"categories": listed((*services.NotificationCounts).Categories, categoryObject),

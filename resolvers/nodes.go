@@ -153,7 +153,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	if err != nil {
 		return nil, err
 	}
-	notifications, err := r.Notify.At(ctx, viewer.Number, slices.Collect(maps.Values(ids.notifications)))
+	notifications, err := r.notificationsOf(ctx, viewer, slices.Collect(maps.Values(ids.notifications)))
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	if err := r.messageNodes(ctx, ids, found); err != nil {
 		return nil, err
 	}
-	if err := r.notificationNodes(ctx, viewer, notifications, ids, found); err != nil {
+	if err := r.notificationNodes(ctx, viewer, notifications, found); err != nil {
 		return nil, err
 	}
 	return found, r.otherNodes(ctx, viewer, ids, found)
@@ -236,23 +236,24 @@ func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[str
 	return nil
 }
 
-// notificationNodes adds the viewer's own notifications.
-func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []services.Notification, ids *nodeIDs, found map[string]graph.Node) error {
-	shown, err := r.graphNotifications(ctx, viewer, list)
-	if err != nil {
-		return err
-	}
-	byPlace := make(map[services.PostID]graph.Notification, len(list))
-	for i, n := range list {
-		byPlace[n.Place] = shown[i]
-	}
-	for id, place := range ids.notifications {
-		if node, ok := byPlace[place]; ok {
-			node.ID = id
-			found[id] = node
+// notificationsOf reads the viewer's own notifications by their ids.
+func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []services.Notification, err error) {
+	found, err := r.Notify.At(ctx, viewer.Number, ids)
+	for id, n := range found {
+		if n.First == id { // the other positions in it are no ids
+			list = append(list, n)
 		}
 	}
-	return nil
+	return list, err
+}
+
+// notificationNodes adds the viewer's own notifications.
+func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []services.Notification, found map[string]graph.Node) error {
+	shown, err := r.graphNotifications(ctx, viewer, list)
+	for _, node := range shown {
+		found[node.ID] = node
+	}
+	return err
 }
 
 // viewerNodes adds the viewer and their badges. Those of others are not there.

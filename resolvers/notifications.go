@@ -15,28 +15,32 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// notificationsByID reads some of the viewer's notifications for a payload; those of which nothing stands any more are left out.
+// notificationsByID reads some of the viewer's notifications for a payload, by their ids or by what was shown of them, each once;
+// those of which nothing stands any more are left out.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
 	places := make([]services.PostID, 0, len(ids))
-	byPlace := make(map[services.PostID]string, len(ids))
 	for _, id := range ids {
 		place, err := services.ParseNotificationID("id", id)
+		if services.IsUpTo(id) {
+			place, _, err = services.ParseUpTo("id", id)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := byPlace[place]; place != 0 && !twice {
-			places, byPlace[place] = append(places, place), id
-		}
+		places = append(places, place)
 	}
-	list, err := r.Notify.At(ctx, viewer.Number, places)
+	found, err := r.Notify.At(ctx, viewer.Number, places)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := r.graphNotifications(ctx, viewer, list)
-	for i := range shown {
-		shown[i].ID = byPlace[list[i].Place]
+	list, known := make([]services.Notification, 0, len(found)), map[services.PostID]bool{}
+	for _, place := range places {
+		if n, ok := found[place]; ok && !known[n.First] {
+			known[n.First] = true
+			list = append(list, n)
+		}
 	}
-	return shown, err
+	return r.graphNotifications(ctx, viewer, list)
 }
 
 // marked is what a mark of notifications answers of them, if its payload is asked for them: those that it names, or else the newest of
@@ -85,7 +89,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 	shown := make([]graph.Notification, len(list))
 	for i, n := range list {
 		shown[i] = graph.Notification{
-			ID: n.GlobalID(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
+			ID: n.GlobalID(), UpTo: n.UpTo(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
 			Actors: []graph.User{},
 		}
 		if post, ok := visible.posts[n.Subject]; ok {

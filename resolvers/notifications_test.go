@@ -15,7 +15,7 @@ const panelQuery = `query($first: Int, $after: String, $unseen: Boolean, $unread
 		older { like comment mention follow } } }
 	notifications(first: $first, after: $after, unseenOnly: $unseen, unreadOnly: $unread, categories: $categories) {
 		readToken pageInfo { hasNextPage endCursor startCursor }
-		edges { cursor node { id category subject { id } actors { key } actorCount at seen read older } } } } }`
+		edges { cursor node { id upTo category subject { id } actors { key } actorCount at seen read older } } } } }`
 
 // panel lists a viewer's notifications, as "CATEGORY actors" with what their marks say, and holds the number to the list.
 func (a *api) panel(key string) (lines, ids []string) {
@@ -48,6 +48,17 @@ func (a *api) wantPanel(key, when string, want ...string) (ids []string) {
 		a.t.Errorf("%s: %s is listed %q, want %q", when, key, lines, want)
 	}
 	return ids
+}
+
+// upTos are what a viewer is shown of their notifications, for marks, in the order of the list.
+func (a *api) upTos(key string) (list []string) {
+	a.t.Helper()
+	got := a.must(key, panelQuery, nil)
+	edges, _ := got.at("viewer", "notifications", "edges").([]any)
+	for i := range edges {
+		list = append(list, got.at("viewer", "notifications", "edges", i, "node", "upTo").(string))
+	}
+	return list
 }
 
 func (a *api) answerTo(key, parent, body string, mentions ...string) string {
@@ -111,7 +122,7 @@ func TestTwoMarks(t *testing.T) {
 		t.Errorf("unread again: %+v", got.Data)
 	}
 	a.wantPanel("alice", "the mention is unread, and was seen", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1", "LIKE 1")
-	a.must("alice", `mutation($n: ID!) { markNotificationsRead(input: {upTo: $n}) { badges { version } } }`, map[string]any{"n": ids[2]})
+	a.must("alice", `mutation($n: ID!) { markNotificationsRead(input: {upTo: $n}) { badges { version } } }`, map[string]any{"n": a.upTos("alice")[2]})
 	a.wantPanel("alice", "read up to the follower", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
 }
 
@@ -199,24 +210,54 @@ func TestPagesOfNotifications(t *testing.T) {
 	}
 }
 
-// A notification is a node for its recipient alone, by the id that it has and by those that it had.
-func TestNotificationsAreTheViewersNodes(t *testing.T) {
+// A notification is a node for its recipient alone. Its id stays while others join, and its upTo tells what was shown: a mark up to
+// it leaves out who joined since, a mark by the id does not.
+func TestANotificationKeepsItsID(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()
 	_, before := a.panel("alice")
-	like := before[3]
-	a.must("carol", `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
-	_, after := a.panel("alice")
-	if after[0] == like {
-		t.Fatal("who joined left the id as it was")
+	like, shown := before[3], a.upTos("alice")[3]
+	join := func(key string) string {
+		t.Helper()
+		a.must(key, `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
+		_, after := a.panel("alice")
+		if after[0] != like || a.upTos("alice")[0] == shown {
+			t.Fatalf("%s was shown as %s; with %s it is %s, shown as %s", like, shown, key, after[0], a.upTos("alice")[0])
+		}
+		return a.upTos("alice")[0]
 	}
-	query := `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Notification { actorCount } } }`
-	got := a.must("alice", query, map[string]any{"ids": []string{like, post, after[0], "notification:0000000000009"}})
-	if got.at("nodes", 0, "id") != like || got.at("nodes", 0, "actorCount") != 2.0 || got.at("nodes", 2, "actorCount") != 2.0 || got.at("nodes", 1, "id") != post || got.at("nodes", 3) != nil {
+	later := join("carol")
+	query := `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Notification { actorCount upTo } } }`
+	place := "notification:" + strings.TrimPrefix(later, "notificationUpTo:")[:13]
+	got := a.must("alice", query, map[string]any{"ids": []string{like, post, place, "notification:0000000000009"}})
+	if got.at("nodes", 0, "id") != like || got.at("nodes", 0, "actorCount") != 2.0 || got.at("nodes", 1, "id") != post || got.at("nodes", 2) != nil || got.at("nodes", 3) != nil {
 		t.Errorf("the nodes are %+v", got.Data)
+	}
+	if got := a.as("alice", query, map[string]any{"ids": []string{later}}); got.code() != services.Invalid {
+		t.Errorf("what was shown is no object, and is fetched as %+v", got)
 	}
 	if got := a.must("bob", query, map[string]any{"ids": []string{like, before[0]}}); got.at("nodes", 0) != nil || got.at("nodes", 1) != nil {
 		t.Errorf("another reads them: %+v", got.Data)
+	}
+	read := func(id string, want bool) {
+		t.Helper()
+		got := a.must("alice", `mutation($id: ID!) { markNotificationsRead(input: {ids: [$id]}) { notifications { id read } } }`, map[string]any{"id": id})
+		if got.at("markNotificationsRead", "notifications", 0, "id") != like || got.at("markNotificationsRead", "notifications", 0, "read") != want {
+			t.Errorf("read by %s: %+v", id, got.Data)
+		}
+	}
+	read(shown, false)
+	read(later, true)
+	a.Named("dave")
+	last := join("dave")
+	read(later, false)
+	read(like, true)
+	if got := a.as("alice", `mutation($id: ID!) { markNotificationsSeen(input: {upTo: $id}) { badges { version } } }`, map[string]any{"id": like}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "upTo") {
+		t.Errorf("seen up to an id: %+v", got)
+	}
+	a.must("bob", `mutation($p: ID!) { unlikePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
+	if _, after := a.panel("alice"); after[0] != like || a.upTos("alice")[0] != last {
+		t.Errorf("without the first of it %s is %s, shown as %s", like, after[0], a.upTos("alice")[0])
 	}
 }
 
@@ -224,6 +265,7 @@ func TestMarksThatAreRefused(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()
 	_, mine := a.panel("alice")
+	shown := a.upTos("alice")[0]
 	_, bobs := a.panel("bob")
 	read := func(input string) string {
 		return `mutation { markNotificationsRead(input: {` + input + `}) { badges { version } } }`
@@ -236,17 +278,19 @@ func TestMarksThatAreRefused(t *testing.T) {
 	}{
 		"nothing named":         {read(``), services.Invalid, "ids, upTo, categories or all"},
 		"ids and a range":       {read(`ids: ["` + mine[0] + `"], categories: [LIKE]`), services.Invalid, "ids, all"},
-		"all and a range":       {read(`all: true, upTo: "` + mine[0] + `"`), services.Invalid, "ids, all"},
+		"all and a range":       {read(`all: true, upTo: "` + shown + `"`), services.Invalid, "ids, all"},
 		"too many ids":          {read(`ids: [` + many + `]`), services.Invalid, "1 to 500"},
 		"an id of another list": {read(`ids: ["` + post + `"]`), services.Invalid, "notification"},
 		"another's id":          {read(`ids: ["` + mine[0] + `", "` + bobs[0] + `"]`), services.NotFound, "not a notification of yours"},
 		"up to a post":          {read(`upTo: "` + post + `"`), services.Invalid, "upTo"},
-		"up to the beginning":   {read(`upTo: "notification:0000000000000"`), services.NotFound, "upTo"},
-		"beyond the end":        {read(`upTo: "notification:7ZZZZZZZZZZZZ"`), services.Invalid, "beyond the newest"},
+		"up to an id":           {read(`upTo: "` + mine[0] + `"`), services.Invalid, "send its upTo"},
+		"another's as shown":    {read(`ids: ["` + a.upTos("bob")[0] + `"]`), services.NotFound, "not of a notification of yours"},
+		"up to the beginning":   {read(`upTo: "notificationUpTo:0000000000000"`), services.NotFound, "upTo"},
+		"beyond the end":        {read(`upTo: "notificationUpTo:7ZZZZZZZZZZZZ"`), services.Invalid, "beyond the newest"},
 		"a broken token":        {read(`all: true, readToken: "7"`), services.Invalid, "readToken"},
 		"an unknown category":   {read(`categories: [SHOE]`), services.Invalid, "SHOE"},
-		"seen beyond the end":   {`mutation { markNotificationsSeen(input: {upTo: "notification:7ZZZZZZZZZZZZ"}) { badges { version } } }`, services.Invalid, "beyond the newest"},
-		"all beyond the end":    {`mutation { markAllRead(input: {upTo: "notification:7ZZZZZZZZZZZZ"}) { badges { version } } }`, services.Invalid, "beyond the newest"},
+		"seen beyond the end":   {`mutation { markNotificationsSeen(input: {upTo: "notificationUpTo:7ZZZZZZZZZZZZ"}) { badges { version } } }`, services.Invalid, "beyond the newest"},
+		"all beyond the end":    {`mutation { markAllRead(input: {upTo: "notificationUpTo:7ZZZZZZZZZZZZ"}) { badges { version } } }`, services.Invalid, "beyond the newest"},
 		"unread another's":      {`mutation { markNotificationUnread(input: {id: "notification:0000000000007"}) { badges { version } } }`, services.NotFound, "not a notification of yours"},
 		"unread a post":         {`mutation { markNotificationUnread(input: {id: "` + post + `"}) { badges { version } } }`, services.Invalid, "id"},
 	} {

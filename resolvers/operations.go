@@ -133,9 +133,15 @@ func (d *done) viewerAfter() *graph.Viewer {
 	if d.badges == nil {
 		return nil
 	}
-	viewer := *d.viewer
-	viewer.Now = d.badges
+	viewer := withBadges(d.viewer, d.badges)
 	return &viewer
+}
+
+// withBadges is a viewer who has these badges, so that a payload or an event shows the same in both places.
+func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
+	shown := *viewer
+	shown.Now = badges
+	return shown
 }
 
 // do does an operation as a mutation: for the viewer, or for the host application or an operator.

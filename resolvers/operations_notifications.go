@@ -2,6 +2,8 @@ package resolvers
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"tidings/graph"
 	"tidings/services"
@@ -44,15 +46,22 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		read := notify.Reading{Categories: in.Categories, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
-		ids := make([]string, len(in.Ids))
+		in.Ids = slices.Clone(in.Ids)
 		for i, id := range in.Ids {
-			place, err := services.ParseNotificationID("ids", id)
+			if !services.IsUpTo(id) {
+				place, err := services.ParseNotificationID("ids", id)
+				if err != nil {
+					return nil, err
+				}
+				read.IDs = append(read.IDs, place)
+				continue
+			}
+			place, _, err := services.ParseUpTo("ids", id)
 			if err != nil {
 				return nil, err
 			}
-			read.IDs, ids[i] = append(read.IDs, place), placeID(place)
+			read.Shown, in.Ids[i] = append(read.Shown, place), services.UpToText(place)
 		}
-		in.Ids = ids
 		if read.UpTo, err = notificationPlace(in.UpTo); err != nil {
 			return nil, err
 		}
@@ -71,7 +80,6 @@ var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
 		c.subject = in.ID
 		place, err := services.ParseNotificationID("id", in.ID)
-		in.ID = placeID(place)
 		return c.r.Notify.MarkUnread(c.actor, place), err
 	},
 }
@@ -95,19 +103,17 @@ var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	},
 }
 
-// placeID is the global id of a notification without the reach that it has in a list.
-func placeID(place services.PostID) string {
-	return services.GlobalID(services.NotificationType, place.String())
-}
-
-// notificationPlace is the place up to which a mark reaches that names a notification in upTo, 0 without one.
+// notificationPlace is the place up to which a mark reaches that has an upTo, 0 without one.
 func notificationPlace(upTo *string) (services.PostID, error) {
 	if upTo == nil {
 		return 0, nil
 	}
-	place, reach, err := services.ParseNotificationReach("upTo", *upTo)
+	place, reach, err := services.ParseUpTo("upTo", *upTo)
+	if err != nil && strings.HasPrefix(*upTo, services.NotificationType+":") {
+		return 0, services.Errorf(services.Invalid, "upTo: %s is the id of a notification: send its upTo", services.Quote(*upTo))
+	}
 	if err == nil && place == 0 {
-		err = services.Errorf(services.NotFound, "upTo: %s is not a notification of yours", *upTo)
+		err = services.Errorf(services.NotFound, "upTo: %s is not of a notification of yours", *upTo)
 	}
 	return reach, err
 }

@@ -144,7 +144,7 @@ func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 func TestOneRequestInOtherWords(t *testing.T) {
 	s := &story{api: newAPI(t)}
 	s.Named("dora")
-	place := "notification:0000000000001"
+	place := "notificationUpTo:0000000000001"
 	all := []services.Category{}
 	for i := range services.Categories {
 		all = append(all, services.Categories[len(services.Categories)-1-i])
@@ -208,7 +208,7 @@ func (s *story) ofNotifications(post string) {
 	s.once("markNotificationsSeen", event{"as": "user:carol"}, event{"categories": []string{"LIKE"}})
 	s.once("markNotificationsRead", event{"as": "user:carol", "ids": ids[:1]}, event{"ids": []string{altered(ids[0])}})
 	s.once("markNotificationUnread", event{"as": "user:carol", "id": ids[0]}, event{"id": altered(ids[0])})
-	s.once("markAllRead", event{"as": "user:carol"}, event{"upTo": ids[0]})
+	s.once("markAllRead", event{"as": "user:carol"}, event{"upTo": s.upTos("carol")[0]})
 	s.once("undoMarkAllRead", event{"as": "user:carol"}, nil)
 }
 

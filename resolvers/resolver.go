@@ -17,6 +17,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/feed"
+	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/notify"
@@ -29,7 +30,7 @@ import (
 type Resolver struct {
 	Social        *social.Service
 	Feed          *feed.Service
-	Badge         *badge.Service
+	Badge         Badges
 	Notify        *notify.Service
 	Announcements *announcements.Service
 	Chat          *chat.Service
@@ -42,6 +43,16 @@ type Resolver struct {
 	Views         *views.Service
 	Live          *live.Service
 	Sources       dataloader.Sources
+}
+
+// Badges are the badges of users, as badge.Service has them.
+type Badges interface {
+	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
+	ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error)
+	Explain(ctx context.Context, user services.UserID) ([]services.Explanation, error)
+	Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error)
+	Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error)
+	SetPolicy(user services.UserID, change badge.PolicyChange) (*jobs.Command, error)
 }
 
 // JobQueue tells operators of the jobs.

@@ -142,29 +142,9 @@ func ParseUserIDText(text string) (UserID, error) {
 // ParsePostGlobalID reads "post:KEY". field names the argument in the error.
 func ParsePostGlobalID(field, id string) (PostID, error) { return ParseTypedID(field, id, PostType) }
 
-// ParseNotificationID parses the output of Notification.GlobalID and returns the notification's position. field names the
-// argument.
+// ParseNotificationID parses "notification:KEY". field names the argument in the error.
 func ParseNotificationID(field, id string) (PostID, error) {
-	place, _, err := ParseNotificationReach(field, id)
-	return place, err
-}
-
-// ParseNotificationReach parses the output of Notification.GlobalID and returns the notification's position, and the position
-// up to which a mark of the whole list reaches: the same, or a later one.
-func ParseNotificationReach(field, id string) (place, reach PostID, err error) {
-	shorter := max(len(id)-PostIDLetters, 0)
-	if len(id) != len(NotificationType)+1+2*PostIDLetters {
-		place, err = ParseTypedID(field, id, NotificationType)
-		return place, place, err
-	}
-	if place, err = ParseTypedID(field, id[:shorter], NotificationType); err != nil {
-		return 0, 0, err
-	}
-	reach, err = ParsePostID(id[shorter:])
-	if err != nil || reach <= place {
-		return 0, 0, Errorf(Invalid, "%s: %s is not the id of a notification", field, Quote(id))
-	}
-	return place, reach, nil
+	return ParseTypedID(field, id, NotificationType)
 }
 
 // ParseTypedID parses a global ID of a type whose keys are sortable IDs. field names the argument in the error, which is INVALID.

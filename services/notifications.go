@@ -3,12 +3,14 @@ package services
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
 // Notification is one entry of a user's list: what some users did with one subject within one half day.
 type Notification struct {
-	Place    PostID // of the cause that arrived last, and the notification's ID: a mark of it reaches so far
+	First    PostID // of the first cause that it ever had, and its ID: it stays, whoever joins and goes
+	Place    PostID // of the cause that arrived last: a mark of what is shown reaches so far
 	Reach    PostID // on the first of a list: how far a mark of the whole list reaches, if that is beyond Place; else 0
 	Category Category
 	Subject  PostID    // the post, or for REMINDER the show, that it is about; 0: the user
@@ -21,12 +23,43 @@ type Notification struct {
 }
 
 // GlobalID is the notification's global id.
-func (n Notification) GlobalID() string {
-	key := n.Place.String()
+func (n Notification) GlobalID() string { return GlobalID(NotificationType, n.First.String()) }
+
+// UpTo formats how far the notification is shown. A mark up to it leaves out what arrives later.
+func (n Notification) UpTo() string {
+	text := UpToText(n.Place)
 	if n.Reach > n.Place {
-		key += n.Reach.String()
+		text += n.Reach.String()
 	}
-	return GlobalID(NotificationType, key)
+	return text
+}
+
+// UpToText formats a position up to which a mark of notifications reaches.
+func UpToText(place PostID) string { return GlobalID(upToType, place.String()) }
+
+// upToType is no type of objects: what it names is a moment in a list.
+const upToType = "notificationUpTo"
+
+// IsUpTo reports whether a text claims to be the output of UpToText or Notification.UpTo.
+func IsUpTo(text string) bool { return strings.HasPrefix(text, upToType+":") }
+
+// ParseUpTo parses the output of Notification.UpTo and returns the position of the notification, and the position up to which a mark
+// of the whole list reaches: the same, or a later one. field names the argument in the error.
+func ParseUpTo(field, text string) (place, reach PostID, err error) {
+	wrong := Errorf(Invalid, "%s: %s is not the upTo of a notification", field, Quote(text))
+	key, found := strings.CutPrefix(text, upToType+":")
+	if !found || len(key) != PostIDLetters && len(key) != 2*PostIDLetters {
+		return 0, 0, wrong
+	}
+	if place, err = ParsePostID(key[:PostIDLetters]); err != nil || len(key) == PostIDLetters {
+		reach = place
+	} else {
+		reach, err = ParsePostID(key[PostIDLetters:])
+	}
+	if err != nil || reach < place || reach == place && len(key) > PostIDLetters {
+		return 0, 0, wrong
+	}
+	return place, reach, nil
 }
 
 // Position is the notification's position in its list.

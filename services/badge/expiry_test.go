@@ -214,7 +214,8 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 			if list := m.talk[room]; len(list) > 0 {
 				upTo := 1 + random.IntN(len(list))
 				m.own(room, func(ctx context.Context, tx *store.Tx) error {
-					return tx.ReadUpTo(ctx, m.rooms[room], m.reader, int64(upTo), -1)
+					_, err := tx.ReadUpTo(ctx, m.rooms[room], m.reader, int64(upTo), -1)
+					return err
 				})
 				markAll(list[:upTo])
 			}

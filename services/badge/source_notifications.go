@@ -70,9 +70,10 @@ func (n notifications) Explain(ctx context.Context, of source.Explained) (list [
 	}
 	items := map[services.Category][]services.Item{}
 	for _, notification := range page.Notifications {
-		id := services.GlobalID(services.NotificationType, notification.Place.String())
+		notification.Reach = 0 // each row clears itself alone
 		items[notification.Category] = append(items[notification.Category], services.Item{
-			ID: id, At: notification.At, Count: 1, ClearedBy: source.Clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", id)),
+			ID: notification.GlobalID(), At: notification.At, Count: 1,
+			ClearedBy: source.Clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", notification.UpTo())),
 		})
 	}
 	for _, category := range services.Categories {

@@ -3,6 +3,7 @@ package changelog
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"tidings/services/sql"
@@ -15,6 +16,15 @@ type Entry struct {
 	At      time.Time
 	Key     string
 	Payload []byte
+}
+
+// ChangedAt is the time of an entry's change: that of AppendChange, else the entry's own.
+func (e Entry) ChangedAt() time.Time {
+	us, err := strconv.ParseInt(string(e.Payload), 10, 64)
+	if err != nil {
+		return e.At
+	}
+	return time.UnixMicro(us).UTC()
 }
 
 var (
@@ -59,6 +69,12 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 		err = fmt.Errorf("append to the log %s: it has an entry %d", kind, version)
 	}
 	return version, err
+}
+
+// AppendChange is AppendLog for a value with a time of its own, which may be later than the transaction's: of two changes at one
+// time, or with a clock that was set back between them, the second is the later one.
+func AppendChange(ctx context.Context, tx *sql.Tx, kind, key string, at time.Time) (uint64, error) {
+	return AppendLog(ctx, tx, kind, key, strconv.AppendInt(nil, at.UnixMicro(), 10))
 }
 
 // LockLog makes other writers of a kind wait until this transaction ends, before it has appended anything. A transaction that

@@ -75,9 +75,9 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 	return s.own("markConversationRead", user, id, func(ctx context.Context, tx *store.Tx) error {
 		if nothing {
 			_, err := tx.LockMember(ctx, id, user)
-			return err
+			return ifChanged(false, err)
 		}
-		return tx.ReadUpTo(ctx, id, user, number, gen)
+		return ifChanged(tx.ReadUpTo(ctx, id, user, number, gen))
 	}), nil
 }
 
@@ -98,12 +98,16 @@ func (s *Service) Mute(user services.UserID, id services.ConversationID, muted b
 		name = "unmuteConversation"
 	}
 	return s.own(name, user, id, func(ctx context.Context, tx *store.Tx) error {
-		changed, err := tx.Mute(ctx, id, user, muted)
-		if err == nil && !changed {
-			err = jobs.ErrUnchanged
-		}
-		return err
+		return ifChanged(tx.Mute(ctx, id, user, muted))
 	})
+}
+
+// ifChanged is the error of a command that may find the state as requested.
+func ifChanged(changed bool, err error) error {
+	if err == nil && !changed {
+		err = jobs.ErrUnchanged
+	}
+	return err
 }
 
 // Enter is the command by which a device opens a conversation, or confirms that it still has it open. Everything is marked
@@ -124,7 +128,7 @@ func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
 // Leave is the command by which a device closes a conversation: everything is marked read. The user stays a member: see Quit.
 func (s *Service) Leave(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
-		return tx.Leave(ctx, id, user, device)
+		return ifChanged(tx.Leave(ctx, id, user, device))
 	})
 }
 

@@ -123,6 +123,14 @@ func (w *world) do(t *rapid.T, cmd *jobs.Command, changes bool) {
 	}
 }
 
+// own commits a member's own act, which a stranger is refused. It changes something at least where it must; a lease that has run
+// out may still be there to be ended.
+func (w *world) own(t *rapid.T, cmd *jobs.Command, allowed, must bool) {
+	if err := w.n.do(cmd); (err == nil) != allowed || must && !cmd.Changed() {
+		t.Fatalf("%s (allowed: %t, to change something: %t): %v, changed %t", cmd.Name, allowed, must, err, cmd.Changed())
+	}
+}
+
 func (w *world) send(t *rapid.T) {
 	room, user, member := w.pick(t)
 	mentions := rapid.SliceOfNDistinct(rapid.SampledFrom(w.people), 0, 2, rapid.ID).Draw(t, "mentions")
@@ -147,7 +155,7 @@ func (w *world) read(t *rapid.T) {
 	}
 	upTo := rapid.IntRange(1, len(room.messages)+1).Draw(t, "up to")
 	allowed := member.in && upTo <= len(room.messages)
-	w.do(t, must(w.n.MarkRead(user, room.id, Mark{UpTo: services.NewMessageID(room.id, int64(upTo))})), allowed)
+	w.own(t, must(w.n.MarkRead(user, room.id, Mark{UpTo: services.NewMessageID(room.id, int64(upTo))})), allowed, allowed && upTo > member.base)
 	if allowed {
 		member.base = max(member.base, upTo)
 	}
@@ -173,7 +181,7 @@ func (w *world) readToken(t *rapid.T) {
 		return
 	}
 	token := rapid.SampledFrom(member.tokens).Draw(t, "token")
-	w.do(t, must(w.n.MarkRead(user, room.id, Mark{Token: token.text})), member.in)
+	w.own(t, must(w.n.MarkRead(user, room.id, Mark{Token: token.text})), member.in, member.in && token.gen == member.gen && token.upTo > member.base)
 	if member.in && token.gen == member.gen {
 		member.base = max(member.base, token.upTo)
 	}
@@ -236,7 +244,8 @@ func (w *world) enter(t *rapid.T) {
 func (w *world) leave(t *rapid.T) {
 	room, user, member := w.pick(t)
 	device := rapid.SampledFrom([]string{"phone", "laptop"}).Draw(t, "device")
-	w.do(t, w.n.Leave(user, room.id, device), member.in)
+	_, held := member.leases[device]
+	w.own(t, w.n.Leave(user, room.id, device), member.in, member.in && (held || member.base < len(room.messages)))
 	if member.in {
 		member.base = len(room.messages)
 		delete(member.leases, device)

@@ -37,10 +37,13 @@ func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := n.Watch(ctx, 999, group, badges); services.CodeOf(err) != services.NotFound {
+	if _, err := n.Watch(ctx, 999, group, func() (<-chan *services.Badges, error) {
+		t.Error("something is opened for who is no member")
+		return badges, nil
+	}); services.CodeOf(err) != services.NotFound {
 		t.Fatalf("a stranger watches: %v", err)
 	}
-	changes, err := n.Watch(ctx, users[1], group, badges)
+	changes, err := n.Watch(ctx, users[1], group, func() (<-chan *services.Badges, error) { return badges, nil })
 	n.Must(err)
 	badges <- &services.Badges{Version: "1"}
 	first := next(t, changes, func(Change) bool { return true })
@@ -81,7 +84,7 @@ func TestAWatcherSeesThatWhatHeHasReadIsTakenBack(t *testing.T) {
 	here, elsewhere := n.send(users[0], group), n.send(users[0], group)
 	n.read(users[1], group, 0)
 	badges := make(chan *services.Badges, 1)
-	changes, err := n.Watch(t.Context(), users[1], group, badges)
+	changes, err := n.Watch(t.Context(), users[1], group, func() (<-chan *services.Badges, error) { return badges, nil })
 	n.Must(err)
 	badges <- &services.Badges{Version: "1"}
 	revision := next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 }).State.Revision
@@ -101,14 +104,14 @@ func TestAWatchEndsWithItsContextAndWithItsBadges(t *testing.T) {
 	users := n.Users(2)
 	group := n.create(services.GroupConversation, users...)
 	ctx, cancel := context.WithCancel(t.Context())
-	changes, err := n.Watch(ctx, users[1], group, make(chan *services.Badges))
+	changes, err := n.Watch(ctx, users[1], group, func() (<-chan *services.Badges, error) { return make(chan *services.Badges), nil })
 	n.Must(err)
 	cancel()
 	if _, open := <-changes; open {
 		t.Error("a change after the end")
 	}
 	badges := make(chan *services.Badges)
-	changes, err = n.Watch(t.Context(), users[1], group, badges)
+	changes, err = n.Watch(t.Context(), users[1], group, func() (<-chan *services.Badges, error) { return badges, nil })
 	n.Must(err)
 	close(badges)
 	if _, open := <-changes; open {

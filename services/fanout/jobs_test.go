@@ -56,7 +56,7 @@ func steps() []fanouttest.Step {
 		{Name: "a profile", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
 			name := "A name"
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if err := tx.SetProfile(ctx, users[0], &name, nil); err != nil {
+				if _, err := tx.SetProfile(ctx, users[0], &name, nil); err != nil {
 					return err
 				}
 				return jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(users[0]))
@@ -185,7 +185,7 @@ func TestAProfileReachesItsCopy(t *testing.T) {
 	user := w.Users(1)[0]
 	name := "Ada"
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.SetProfile(ctx, user, &name, nil); err != nil {
+		if _, err := tx.SetProfile(ctx, user, &name, nil); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(user))

@@ -41,7 +41,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if post, err = tx.EditPost(ctx, id, draft.Body, mentioned); err != nil {
 				return nil, err
 			}
-			if _, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogPost, id.String(), nil); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx.Tx, mirror.LogPost, id.String(), post.UpdatedAt); err != nil {
 				return nil, err
 			}
 			queued, err := renotify(ctx, tx, before, were, mentioned)

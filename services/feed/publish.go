@@ -185,7 +185,6 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 		Name: "deletePost", Actor: author,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
-			changedAt = tx.Now
 			post, deleted, err := tx.DeletePost(ctx, id)
 			if err := tx.OwnPost(ctx, author, "postId", id, post.Author, err); err != nil {
 				return nil, err
@@ -193,7 +192,8 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 			if !deleted {
 				return []string{post.GlobalID()}, jobs.ErrUnchanged
 			}
-			if _, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogPost, id.String(), nil); err != nil {
+			changedAt = post.UpdatedAt
+			if _, err := changelog.AppendChange(ctx, tx.Tx, mirror.LogPost, id.String(), changedAt); err != nil {
 				return nil, err
 			}
 			if pulled = 0; post.Pull {

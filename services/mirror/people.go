@@ -40,7 +40,7 @@ func NewPeople(log *changelog.Follower, facts PeopleFacts, capacity int) *People
 
 func (p *People) apply(entry changelog.Entry) {
 	if number, err := services.ParseUserIDText(entry.Key); err == nil {
-		p.Changed(number, entry.At)
+		p.Changed(number, entry.ChangedAt())
 	}
 }
 

@@ -37,7 +37,7 @@ func NewPosts(log *changelog.Follower, facts PostFacts, capacity int) *Posts {
 
 func (p *Posts) apply(entry changelog.Entry) {
 	if id, err := services.ParsePostID(entry.Key); err == nil {
-		p.Changed(id, entry.At)
+		p.Changed(id, entry.ChangedAt())
 	}
 }
 

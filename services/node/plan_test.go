@@ -38,7 +38,7 @@ func fill(b *storetest.Bundle, notified bool) {
 			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at, node) SELECT 'kind', '', '', n, n, CASE WHEN n % 100 = 0 THEN 'node' ELSE '' END FROM s",
 			upTo + "INSERT INTO mentions SELECT n % 5000, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, 0, n, n % 20, n, n % 10 > 0 FROM s",
-			upTo + "INSERT INTO notification_groups SELECT n % 500, 'LIKE', n % 5000, n % 20, n, n, 1, n % 3 * n, 0, 0, 0, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO notification_groups SELECT n % 500, 'LIKE', n % 5000, n % 20, n, n, 1, n % 3 * n, 0, 0, 0, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_state SELECT n, 'LIKE', 1, 1, 1 FROM s WHERE n <= 500",
 			upTo + "INSERT INTO site_messages (id, type, title, content, created_at, updated_at) SELECT n, 'general', 't', 'c', n, n FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO site_message_recipients (user_number, message, type, read_at) SELECT n % 499, n % 500, 'general', CASE WHEN n % 10 > 0 THEN n END FROM s WHERE TRUE ON CONFLICT DO NOTHING",

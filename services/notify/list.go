@@ -34,9 +34,9 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 	})
 }
 
-// At reads a user's notifications by positions in them. Each keeps the ID by which it was requested, although newer causes may
-// have joined it. A notification of another list, or without a remaining cause, is absent.
-func (s *Service) At(ctx context.Context, user services.UserID, places []services.PostID) ([]services.Notification, error) {
+// At reads a user's notifications by positions in them, whatever has joined them since. A position in another list, or in a
+// notification without a remaining cause, is absent.
+func (s *Service) At(ctx context.Context, user services.UserID, places []services.PostID) (map[services.PostID]services.Notification, error) {
 	if len(places) == 0 {
 		return nil, nil
 	}

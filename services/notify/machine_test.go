@@ -180,13 +180,13 @@ func (p *panel) mark() {
 	case verb == 0:
 		cmd, err = p.service.MarkSeen(p.me, nil, 0)
 	case verb == 1 && len(all) > 0:
-		cmd, err = p.service.MarkRead(p.me, Reading{IDs: []services.PostID{rapid.SampledFrom(all).Draw(p.t, "row").Place}})
+		cmd, err = p.service.MarkRead(p.me, Reading{Shown: []services.PostID{rapid.SampledFrom(all).Draw(p.t, "row").Place}})
 	case verb == 2:
 		cmd, err = p.service.MarkAllRead(p.me, 0, "")
 	case verb == 3:
 		cmd = p.service.UndoAllRead(p.me)
 	case verb == 4 && len(all) > 0:
-		cmd = p.service.MarkUnread(p.me, rapid.SampledFrom(all).Draw(p.t, "row").Place)
+		cmd = p.service.MarkUnread(p.me, rapid.SampledFrom(all).Draw(p.t, "row").First)
 	default:
 		return
 	}

@@ -43,9 +43,10 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 	}), nil
 }
 
-// Reading is a user's mark: IDs alone, or else everything in Categories (none: all) up to UpTo (0: until now).
+// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (none: all) up to UpTo (0: until now).
 type Reading struct {
-	IDs        []services.PostID
+	IDs        []services.PostID // of notifications: all of each until now
+	Shown      []services.PostID // positions of notifications: each as far as it was shown
 	Categories []services.Category
 	UpTo       services.PostID
 	All        bool   // without the others: everything until now
@@ -63,13 +64,15 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 		return nil, err
 	}
 	mark := store.ReadMark{UpTo: read.UpTo, Gen: gen}
+	named := len(read.IDs) + len(read.Shown)
 	switch ranged := len(read.Categories) > 0 || read.UpTo != 0; {
-	case len(read.IDs) > 0 && (ranged || read.All), read.All && ranged:
+	case named > 0 && (ranged || read.All), read.All && ranged:
 		return nil, services.Errorf(services.Invalid, "ids, all: neither goes with anything else but readToken")
-	case len(read.IDs) > maxMarked:
-		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxMarked, len(read.IDs))
-	case len(read.IDs) > 0:
+	case named > maxMarked:
+		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxMarked, named)
+	case named > 0:
 		mark.IDs = slices.Compact(slices.Sorted(slices.Values(read.IDs)))
+		mark.Shown = slices.Compact(slices.Sorted(slices.Values(read.Shown)))
 	case ranged || read.All:
 		if mark.Categories, err = services.CheckCategories("categories", read.Categories); err != nil {
 			return nil, err

@@ -243,11 +243,11 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 		Name: "setProfile", Actor: user,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
-			changedAt = tx.Now
-			if err := tx.SetProfile(ctx, user, name, avatarURL); err != nil {
+			var err error
+			if changedAt, err = tx.SetProfile(ctx, user, name, avatarURL); err != nil {
 				return nil, err
 			}
-			if _, err := changelog.AppendLog(ctx, tx.Tx, mirror.LogProfile, services.UserIDText(user), nil); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx.Tx, mirror.LogProfile, services.UserIDText(user), changedAt); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(user))

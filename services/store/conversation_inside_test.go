@@ -22,7 +22,10 @@ func (i inside) enter(device string, lease time.Duration) {
 
 func (i inside) leave(device string) {
 	i.t.Helper()
-	i.write(func(tx *store.Tx) error { return tx.Leave(i.ctx, i.id, 2, device) })
+	i.write(func(tx *store.Tx) error {
+		_, err := tx.Leave(i.ctx, i.id, 2, device)
+		return err
+	})
 }
 
 func (i inside) end() (next time.Time) {
@@ -124,7 +127,10 @@ func TestLeavingAConversationEndsItsLeases(t *testing.T) {
 		equal(b.t, i.end(), time.Time{})
 		b.write(func(tx *store.Tx) (err error) { _, err = tx.EndLeases(b.ctx, i.id, 77); return err })
 		coded(b.t, b.try(func(tx *store.Tx) error { return tx.Enter(b.ctx, i.id, 2, "phone", b.clock.Now()) }), services.Conflict)
-		coded(b.t, b.try(func(tx *store.Tx) error { return tx.Leave(b.ctx, i.id, 77, "phone") }), services.NotFound)
+		coded(b.t, b.try(func(tx *store.Tx) error {
+			_, err := tx.Leave(b.ctx, i.id, 77, "phone")
+			return err
+		}), services.NotFound)
 	})
 }
 
@@ -159,7 +165,10 @@ func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 					number := int64(step + 1)
 					fns := []func(tx *store.Tx) error{
 						func(tx *store.Tx) error { _, _, _, err := tx.SendMessage(b.ctx, id, user, "x", users); return err },
-						func(tx *store.Tx) error { return tx.ReadUpTo(b.ctx, id, user, number, -1) },
+						func(tx *store.Tx) error {
+							_, err := tx.ReadUpTo(b.ctx, id, user, number, -1)
+							return err
+						},
 						func(tx *store.Tx) error { return tx.MarkUnread(b.ctx, id, user, number) },
 						func(tx *store.Tx) error {
 							_, _, err := tx.RecallMessage(b.ctx, services.NewMessageID(id, number), user)

@@ -55,32 +55,33 @@ func (tx *Tx) moveTo(ctx context.Context, m *services.Membership, number int64) 
 
 // ReadUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation in which the
 // device made the mark, -1 for the present one. A mark of an older generation is late and changes nothing, and so does a mark
-// below the position. INVALID beyond the newest message, or in a generation that was never opened.
-func (tx *Tx) ReadUpTo(ctx context.Context, id services.ConversationID, user services.UserID, number, gen int64) error {
+// below the position. It says whether the position moved. INVALID beyond the newest message, or in a generation that was never
+// opened.
+func (tx *Tx) ReadUpTo(ctx context.Context, id services.ConversationID, user services.UserID, number, gen int64) (changed bool, err error) {
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if number > m.Head {
-		return beyond("upTo", id, number, m.Head)
+		return false, beyond("upTo", id, number, m.Head)
 	}
 	if gen > m.Gen {
-		return services.Errorf(services.Invalid, "readToken: it is of a later generation than the present %d", m.Gen)
+		return false, services.Errorf(services.Invalid, "readToken: it is of a later generation than the present %d", m.Gen)
 	}
 	if gen >= 0 && gen < m.Gen {
-		return nil
+		return false, nil
 	}
 	if number == 0 {
 		number = m.Head
 	}
 	if number <= m.Base {
-		return nil
+		return false, nil
 	}
 	before := m
 	if err := tx.moveTo(ctx, &m, number); err != nil {
-		return err
+		return false, err
 	}
-	return tx.put(ctx, before, m)
+	return true, tx.put(ctx, before, m)
 }
 
 func beyond(field string, id services.ConversationID, number, head int64) error {
@@ -146,26 +147,27 @@ func (tx *Tx) Enter(ctx context.Context, id services.ConversationID, user servic
 	return tx.put(ctx, before, m)
 }
 
-// Leave marks everything read and ends a device's lease. The user is outside when it was their last lease. inside is false also
-// when there was none.
-func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user services.UserID, device string) error {
+// Leave marks everything read and ends a device's lease. The user is outside when it was their last lease. changed is false when
+// there was none, and everything was read.
+func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user services.UserID, device string) (changed bool, err error) {
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil {
-		return err
+		return false, err
 	}
 	before := m
-	if _, err := tx.Run(ctx, dropLease, id, user, device); err != nil {
-		return err
+	dropped, err := tx.Run(ctx, dropLease, id, user, device)
+	if err != nil {
+		return false, err
 	}
 	if err := tx.moveTo(ctx, &m, m.Head); err != nil {
-		return err
+		return false, err
 	}
 	var first, last sql.NullInt64
 	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
-		return err
+		return false, err
 	}
 	m.Inside = last.Valid && last.Int64 > sql.Micros(tx.Now)
-	return tx.put(ctx, before, m)
+	return dropped > 0 || m != before, tx.put(ctx, before, m)
 }
 
 // EndLeases ends the expired leases of a user who is still a member. When none is left the user is outside, and has read what

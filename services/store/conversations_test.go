@@ -34,7 +34,10 @@ func (b *bundle) send(id services.ConversationID, author services.UserID, mentio
 func (b *bundle) try(fn func(tx *store.Tx) error) error { return b.Write(b.ctx, fn) }
 
 func (b *bundle) read(id services.ConversationID, user services.UserID, number, gen int64) error {
-	return b.try(func(tx *store.Tx) error { return tx.ReadUpTo(b.ctx, id, user, number, gen) })
+	return b.try(func(tx *store.Tx) error {
+		_, err := tx.ReadUpTo(b.ctx, id, user, number, gen)
+		return err
+	})
 }
 
 func (b *bundle) member(id services.ConversationID, user services.UserID) services.Membership {

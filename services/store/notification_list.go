@@ -52,7 +52,7 @@ WITH wanted AS MATERIALIZED (
 		ORDER BY %[2]sg.at DESC LIMIT 1 OFFSET $4 - 1), 0) AS bound
 	FROM wanted w
 )
-SELECT g.category, g.subject, g.bucket, g.newest, g.at, g.read_to, g.causes, w.seen
+SELECT g.category, g.subject, g.bucket, g.first, g.newest, g.at, g.read_to, g.causes, w.seen
 FROM ranges w CROSS JOIN notification_groups g
 WHERE g.recipient = $1 AND g.category = w.category AND (%[2]sg.at, g.subject) < ($3, w.below) AND %[2]sg.at >= w.bound AND %[1]s
 ORDER BY g.at DESC, g.category DESC, g.subject DESC LIMIT $5`
@@ -92,7 +92,7 @@ SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 FROM notification_heads h WHERE h.recipient = $1`)
 
 	groupAt = sql.NewStatement("notifications with their places", `
-SELECT n.place, g.category, g.subject, g.bucket, g.newest, g.at, g.read_to, g.causes,
+SELECT n.place, g.category, g.subject, g.bucket, g.first, g.newest, g.at, g.read_to, g.causes,
 	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)
 FROM notification_causes n CROSS JOIN notification_groups g
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient AND g.category = n.category
@@ -102,14 +102,14 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient 
 // listed is a group as a list query returns it.
 type listed struct {
 	group
-	newest, readTo, seen services.PostID
-	at                   int64 // microseconds
-	causes               int
+	first, newest, readTo, seen services.PostID
+	at                          int64 // microseconds
+	causes                      int
 }
 
 // scanListed reads a row of a list, after the columns that come before the group.
 func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
-	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.newest, &l.at, &l.readTo, &l.causes, &l.seen)...)
+	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.first, &l.newest, &l.at, &l.readTo, &l.causes, &l.seen)...)
 	return l, err
 }
 
@@ -185,36 +185,31 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	return page, err
 }
 
-// NotificationsAt reads the notifications that contain some positions, as they are now. Each has the position by which it was
-// asked for. A position is absent when it is not in this user's list, or when no cause of its group stands.
-func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, places []services.PostID, expiry services.Expiry) ([]services.Notification, error) {
-	asked := map[group][]services.PostID{}
+// NotificationsAt reads the notifications that contain some positions, as they are now, by those positions. A position is absent
+// when it is not in this user's list, or when no cause of its group stands.
+func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, places []services.PostID, expiry services.Expiry) (map[services.PostID]services.Notification, error) {
+	asked := map[services.PostID][]services.PostID{} // by the first of the group
 	var groups []listed
 	err := s.Each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
 		var place services.PostID
 		l, err := scanListed(scan, &place)
-		if asked[l.group] == nil {
+		if asked[l.first] == nil {
 			groups = append(groups, l)
 		}
-		asked[l.group] = append(asked[l.group], place)
+		asked[l.first] = append(asked[l.first], place)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	byNewest := make(map[services.PostID][]services.PostID, len(groups))
-	for _, l := range groups {
-		byNewest[l.newest] = asked[l.group]
-	}
 	described, err := s.describe(ctx, user, groups, expiry)
-	var list []services.Notification
+	found := make(map[services.PostID]services.Notification, len(places))
 	for _, n := range described {
-		for _, place := range byNewest[n.Place] {
-			n.Place = place
-			list = append(list, n)
+		for _, place := range asked[n.First] {
+			found[place] = n
 		}
 	}
-	return list, err
+	return found, err
 }
 
 // describe adds the actors of each group. A group whose last cause was undone meanwhile is left out.
@@ -231,7 +226,7 @@ func (s *Store) describe(ctx context.Context, user services.UserID, groups []lis
 		unseen := g.newest > g.seen && g.newest > g.readTo
 		older := unseen && g.bucket/bucketsPerDay < expiry.OldestDay(g.category, today)
 		list[i] = services.Notification{
-			Place: g.newest, Category: g.category, Subject: g.subject, At: sql.FromMicros(g.at), Actors: g.causes,
+			First: g.first, Place: g.newest, Category: g.category, Subject: g.subject, At: sql.FromMicros(g.at), Actors: g.causes,
 			Seen: !unseen, Read: g.newest <= g.readTo, Older: older,
 		}
 	}

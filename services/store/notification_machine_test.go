@@ -192,7 +192,7 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 		case verb == 0:
 			_, err = tx.RaiseNotificationsSeen(ctx, me, categories, upTo)
 		case verb == 1 && upTo != 0:
-			_, err = tx.ReadNotifications(ctx, me, store.ReadMark{IDs: d.places[:1+len(d.places)/2], Gen: gen})
+			_, err = tx.ReadNotifications(ctx, me, store.ReadMark{Shown: d.places[:1+len(d.places)/2], Gen: gen})
 		case verb == 2:
 			_, err = tx.ReadNotifications(ctx, me, store.ReadMark{Categories: categories, UpTo: upTo, Gen: gen})
 		case verb == 3:

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"tidings/services"
@@ -14,7 +15,8 @@ const UndoWithin = 30 * time.Second
 
 // ReadMark selects the notifications that were read.
 type ReadMark struct {
-	IDs        []services.PostID   // these, each up to the position that names it; otherwise
+	IDs        []services.PostID   // these, whole: each by its id
+	Shown      []services.PostID   // these, each up to the position that it was shown with; without them and IDs
 	Categories []services.Category // these, up to UpTo
 	UpTo       services.PostID     // 0 is everything
 	// Gen is the generation in which the reader saw them as unread: a notification that was marked unread in a later generation
@@ -35,7 +37,7 @@ RETURNING category`
 
 var (
 	groupsAt = sql.NewStatement("notifications by place", `
-SELECT n.category, n.subject, n.bucket, n.place, g.newest FROM notification_causes n CROSS JOIN notification_groups g
+SELECT n.category, n.subject, n.bucket, n.place, g.first, g.newest FROM notification_causes n CROSS JOIN notification_groups g
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
 	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)
 
@@ -90,13 +92,13 @@ func (tx *Tx) checkPlace(ctx context.Context, user services.UserID, h *head, upT
 	if upTo == 0 {
 		return h.place, nil
 	}
-	id := services.GlobalID(services.NotificationType, upTo.String())
+	text := services.UpToText(upTo)
 	if upTo > h.place {
-		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", id)
+		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", text)
 	}
 	places, err := readGroupsAt(ctx, tx.Tx.Runner, user, []services.PostID{upTo})
 	if err == nil && len(places) == 0 {
-		err = services.Errorf(services.NotFound, "upTo: %s is not a notification of yours", id)
+		err = services.Errorf(services.NotFound, "upTo: %s is not of a notification of yours", text)
 	}
 	return upTo, err
 }
@@ -104,7 +106,7 @@ func (tx *Tx) checkPlace(ctx context.Context, user services.UserID, h *head, upT
 // placed is the group that contains a position.
 type placed struct {
 	group
-	newest services.PostID
+	first, newest services.PostID
 }
 
 func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, places []services.PostID) (map[services.PostID]placed, error) {
@@ -112,7 +114,7 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 	err := r.Each(ctx, groupsAt, []any{user, places}, func(scan func(...any) error) error {
 		p := placed{group: group{inbox: inbox{recipient: user}}}
 		var place services.PostID
-		err := scan(&p.category, &p.subject, &p.bucket, &place, &p.newest)
+		err := scan(&p.category, &p.subject, &p.bucket, &place, &p.first, &p.newest)
 		found[place] = p
 		return err
 	})
@@ -138,15 +140,15 @@ func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserID, 
 	return b.save(ctx)
 }
 
-// ReadNotifications marks notifications read: those named by id, or all of some categories up to a position. A read
-// notification is in no count any more, seen or not. Causes that joined it after the given position are unread. NOT_FOUND for
-// an id that is not in this user's list, and then nothing is marked.
+// ReadNotifications marks notifications read: those that are named, or all of some categories up to a position. A read
+// notification is in no count any more, seen or not. Causes that joined it after the given position are unread. NOT_FOUND for one
+// that is not in this user's list, and then nothing is marked.
 func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read ReadMark) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
 	if err != nil {
 		return nil, err
 	}
-	if len(read.IDs) == 0 {
+	if len(read.IDs)+len(read.Shown) == 0 {
 		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
 			return nil, err
 		}
@@ -155,30 +157,53 @@ func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read 
 		}
 		return b.save(ctx)
 	}
-	places, err := readGroupsAt(ctx, tx.Tx.Runner, user, read.IDs)
+	list, err := b.named(ctx, user, h, read)
 	if err != nil {
 		return nil, err
-	}
-	reach := map[group]services.PostID{}
-	var groups []group // in the same order on every run, since the function may run again
-	for _, id := range read.IDs {
-		p, found := places[id]
-		if !found {
-			return nil, services.Errorf(services.NotFound, "ids: %s is not a notification of yours", services.GlobalID(services.NotificationType, id.String()))
-		}
-		if reach[p.group] == 0 {
-			groups = append(groups, p.group)
-		}
-		reach[p.group] = max(reach[p.group], id)
-	}
-	list := make(sql.Rows, 0, len(groups))
-	for _, g := range groups {
-		list = append(list, []any{g.category, g.subject, g.bucket, reach[g]})
 	}
 	if _, err := b.change(ctx, user, readGroups, user, list, int64(read.Gen)); err != nil {
 		return nil, err
 	}
 	return b.save(ctx)
+}
+
+// named are the groups that a mark names, each with the position up to which it is read.
+func (b *boxes) named(ctx context.Context, user services.UserID, h *head, read ReadMark) (sql.Rows, error) {
+	places, err := readGroupsAt(ctx, b.tx.Tx.Runner, user, slices.Concat(read.IDs, read.Shown))
+	if err != nil {
+		return nil, err
+	}
+	reach := map[group]services.PostID{}
+	var groups []group // in the same order on every run, since the function may run again
+	add := func(p placed, upTo services.PostID) {
+		if reach[p.group] == 0 {
+			groups = append(groups, p.group)
+		}
+		reach[p.group] = max(reach[p.group], upTo)
+	}
+	for _, id := range read.IDs {
+		p, found := places[id]
+		if !found || p.first != id {
+			return nil, notYours("ids", id)
+		}
+		add(p, h.place)
+	}
+	for _, place := range read.Shown {
+		p, found := places[place]
+		if !found {
+			return nil, services.Errorf(services.NotFound, "ids: %s is not of a notification of yours", services.UpToText(place))
+		}
+		add(p, place)
+	}
+	list := make(sql.Rows, len(groups))
+	for i, g := range groups {
+		list[i] = []any{g.category, g.subject, g.bucket, reach[g]}
+	}
+	return list, nil
+}
+
+func notYours(field string, id services.PostID) error {
+	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }
 
 func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read ReadMark, undo uint64) (changed int, err error) {
@@ -243,7 +268,7 @@ func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserID
 	return b.save(ctx)
 }
 
-// UnreadNotification marks one notification unread, in a new generation. It counts again if its category was not seen that far.
+// UnreadNotification marks the notification that contains a position unread, in a new generation. It counts again if its category was not seen that far.
 // NOT_FOUND when it is not in this user's list, or none of its causes stands.
 func (tx *Tx) UnreadNotification(ctx context.Context, user services.UserID, id services.PostID) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
@@ -256,7 +281,7 @@ func (tx *Tx) UnreadNotification(ctx context.Context, user services.UserID, id s
 	}
 	p, found := places[id]
 	if !found || p.newest == 0 {
-		return nil, services.Errorf(services.NotFound, "id: %s is not a notification of yours", services.GlobalID(services.NotificationType, id.String()))
+		return nil, notYours("id", id)
 	}
 	h.gen, h.changed = h.gen+1, true
 	list := sql.Rows{{p.category, p.subject, p.bucket, 0}}

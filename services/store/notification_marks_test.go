@@ -87,7 +87,7 @@ func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
 		if len(list) != 1 || list[0].Actors != 10 || len(list[0].Sample) != services.SampleActors || list[0].Sample[0] != 3 || list[0].Subject != 5 {
 			t.Fatalf("twelve comments of ten people are %+v", list)
 		}
-		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{Shown: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
 		b.wants("read", 0, 0)
 		b.answers(at+20, 5, 3) // a user who commented before comments again
 		b.wants("a further comment of the same person", 1, 1)
@@ -165,7 +165,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 			err  error
 			code services.Code
 		}{
-			"read another's, with one's own": {b.reads(store.ReadMark{IDs: []services.PostID{mine[0], others}}), services.NotFound},
+			"read another's, with one's own": {b.reads(store.ReadMark{Shown: []services.PostID{mine[0], others}}), services.NotFound},
 			"read up to another's":           {b.reads(store.ReadMark{Categories: services.Categories, UpTo: others}), services.NotFound},
 			"unread another's":               {b.unreads(others), services.NotFound},
 			"seen up to another's": {b.marks(func(tx *store.Tx) error {
@@ -194,19 +194,25 @@ func TestReadingReachesAsFarAsWasShown(t *testing.T) {
 		shown := b.apply(cause(5, 2))[0].Head
 		b.like(5, 3)
 		joined := b.apply(cause(5, 3))[0].Head
-		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{Shown: []services.PostID{shown}, Gen: services.AnyGen}), nil)
 		b.wants("an older id was read", 1, 1)
 		b.unlike(5, 3)
 		b.apply(cause(5, 3))
 		b.wants("who joined is gone", 0, 0)
 		b.like(5, 3)
 		b.apply(cause(5, 3))
-		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{Shown: []services.PostID{joined}, Gen: services.AnyGen}), nil)
 		b.wants("all of it read", 0, 0)
 		found := must(b.NotificationsAt(b.ctx, 1, []services.PostID{shown, joined}, nil))(b.t)
-		if len(found) != 2 || found[0].Place == found[1].Place || found[0].Actors != 2 || !found[0].Read {
-			t.Errorf("by its two ids it is %+v", found)
+		if n := found[joined]; len(found) != 2 || n.First != shown || n.Place != joined || n.Actors != 2 || !n.Read || found[shown].First != n.First {
+			t.Errorf("by its two positions it is %+v", found)
 		}
+		b.like(5, 4)
+		b.apply(cause(5, 4))
+		b.wants("another joined", 1, 1)
+		coded(b.t, b.reads(store.ReadMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), services.NotFound)
+		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
+		b.wants("by its id all of it is read", 0, 0)
 	})
 }
 
@@ -214,11 +220,11 @@ func TestReadingReachesAsFarAsWasShown(t *testing.T) {
 func TestUnreadOpensAGeneration(t *testing.T) {
 	each(t, func(b *bundle) {
 		places := b.three()
-		equal(b.t, b.reads(store.ReadMark{IDs: places, Gen: services.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{Shown: places, Gen: services.AnyGen}), nil)
 		b.wants("read", 0, 0)
 		equal(b.t, b.unreads(places[1]), nil)
 		b.wants("one unread again, never seen", 1, 1)
-		old := store.ReadMark{IDs: places, Gen: 0}
+		old := store.ReadMark{Shown: places, Gen: 0}
 		equal(b.t, b.reads(old), nil)
 		b.wants("a late mark by ids", 1, 1)
 		equal(b.t, b.reads(store.ReadMark{Categories: services.Categories, Gen: 0}), nil)
@@ -240,13 +246,13 @@ func TestUnreadOpensAGeneration(t *testing.T) {
 func TestMarkAllReadAndUndo(t *testing.T) {
 	each(t, func(b *bundle) {
 		places := b.three()
-		equal(b.t, b.reads(store.ReadMark{IDs: places[:1], Gen: services.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{Shown: places[:1], Gen: services.AnyGen}), nil)
 		until := b.readsAll(services.AnyGen)
 		equal(b.t, until, b.clock.Now().Add(30*time.Second))
 		b.wants("all read", 0, 0)
 		b.clock.advance(10 * time.Second)
 		equal(b.t, b.readsAll(services.AnyGen), until) // a second tap changes nothing
-		equal(b.t, b.reads(store.ReadMark{IDs: places[1:2], Gen: services.AnyGen}), nil)
+		equal(b.t, b.reads(store.ReadMark{Shown: places[1:2], Gen: services.AnyGen}), nil)
 		b.like(7, 3)
 		b.apply(cause(7, 3))
 		b.clock.advance(20 * time.Second)

@@ -3,6 +3,7 @@ package store_test
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -143,6 +144,17 @@ func (m *panelModel) raise(changed map[services.Category]bool) {
 	}
 }
 
+// first is the least position that a cluster ever had, which names it.
+func (m *panelModel) first(of cluster) services.PostID {
+	first := services.PostID(math.MaxInt64)
+	for c, k := range m.known {
+		if m.cluster(c) == of {
+			first = min(first, k.place)
+		}
+	}
+	return first
+}
+
 // top is the greatest position in a cluster, of the standing causes or of all.
 func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
 	for c, k := range m.known {
@@ -231,7 +243,7 @@ func (m *panelModel) list(now time.Time, expiry services.Expiry) (list []service
 			return cmp.Or(m.known[b].at.Compare(m.known[a].at), cmp.Compare(b.Object, a.Object), cmp.Compare(b.Actor, a.Actor))
 		})
 		last := m.top(of, true)
-		n := services.Notification{Place: last, Category: of.category, Subject: of.subject, At: m.known[causes[0]].at,
+		n := services.Notification{First: m.first(of), Place: last, Category: of.category, Subject: of.subject, At: m.known[causes[0]].at,
 			Read: last <= m.read[of].to, Seen: last <= max(m.seen[of.category], m.read[of].to)}
 		n.Older = !n.Seen && of.bucket/2 < expiry.OldestDay(of.category, now.Unix()/86400)
 		for _, c := range causes {

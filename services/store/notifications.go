@@ -89,11 +89,11 @@ WHERE s.recipient = c.recipient AND s.category = c.category`)
 	// The newest position and time are looked up, since the newest cause may have been undone. The count is updated by a
 	// difference, since counting would cost as much as the likes that the post has ever had.
 	moveGroups = sql.NewStatement("move notification groups", `
-INSERT INTO notification_groups AS g (recipient, category, subject, bucket, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
-SELECT recipient, category, subject, bucket, top, COALESCE((SELECT n.place`+standingOf+`
+INSERT INTO notification_groups AS g (recipient, category, subject, bucket, first, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
+SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+standingOf+`
 		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+standingOf+`
 		ORDER BY n.at DESC LIMIT 1), 0), causes, 0, 0, 0, 0
-FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, top BIGINT, causes BIGINT} AS c WHERE TRUE
+FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, first BIGINT, top BIGINT, causes BIGINT} AS c WHERE TRUE
 ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN excluded.top > g.top THEN excluded.top ELSE g.top END,
 	newest = excluded.newest, at = excluded.at, causes = g.causes + excluded.causes`)
 )
@@ -234,10 +234,11 @@ type raised struct {
 	standing bool
 }
 
-// moves is the change of a group: the greatest position among the changing causes, and by how many more causes stand.
+// moves is the change of a group: the least and the greatest position among the changing causes, and by how many more causes
+// stand. The least counts only for a new group, all of whose causes are among them.
 type moves struct {
-	top    services.PostID
-	causes int
+	first, top services.PostID
+	causes     int
 }
 
 // compare withdraws the causes that stand and are not supported, and restores those that are supported and do not stand.
@@ -248,8 +249,9 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 		b.marks[box].changed = true
 		g := group{box, c.Subject, bucket}
 		if moved[g] == nil {
-			moved[g] = &moves{}
+			moved[g] = &moves{first: place}
 		}
+		moved[g].first = min(moved[g].first, place)
 		moved[g].top, moved[g].causes = max(moved[g].top, place), moved[g].causes+by
 	}
 	var lowered, restored sql.Rows
@@ -322,7 +324,7 @@ func (b *boxes) moveGroups(ctx context.Context, moved map[group]*moves) error {
 	}
 	list := make(sql.Rows, 0, len(moved))
 	for g, by := range moved {
-		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.top, by.causes})
+		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.first, by.top, by.causes})
 	}
 	_, err := b.tx.Run(ctx, moveGroups, list)
 	return err

@@ -79,13 +79,19 @@ func TestProfiles(t *testing.T) {
 		for _, step := range []struct{ name, avatar *string }{
 			{text("Alice"), nil}, {nil, text("https://example.com/a.png")}, {nil, nil}, {text(""), nil}, {text("Älice 🦉"), nil},
 		} {
-			b.write(func(tx *store.Tx) error { return tx.SetProfile(b.ctx, 1, step.name, step.avatar) })
+			b.write(func(tx *store.Tx) error {
+				_, err := tx.SetProfile(b.ctx, 1, step.name, step.avatar)
+				return err
+			})
 		}
 		equal(b.t, must(b.Users(b.ctx, []services.UserID{1, 2, 9, 1}))(b.t), map[services.UserID]services.User{
-			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png", UpdatedAt: b.clock.Now().Truncate(time.Microsecond)},
+			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png", UpdatedAt: b.clock.Now().Truncate(time.Microsecond).Add(4 * time.Microsecond)},
 			2: {Number: 2, Key: "bob", UpdatedAt: time.UnixMicro(0).UTC()},
 		})
-		err := b.Write(b.ctx, func(tx *store.Tx) error { return tx.SetProfile(b.ctx, 9, text("Nobody"), nil) })
+		err := b.Write(b.ctx, func(tx *store.Tx) error {
+			_, err := tx.SetProfile(b.ctx, 9, text("Nobody"), nil)
+			return err
+		})
 		coded(b.t, err, services.NotFound)
 		equal(b.t, len(must(b.Users(b.ctx, nil))(b.t)), 0)
 	})

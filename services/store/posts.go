@@ -17,7 +17,8 @@ var (
 	insertPost = sql.NewStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
 
-	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL`)
+	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2,
+		updated_at = CASE WHEN updated_at < $2 THEN $2 ELSE updated_at + 1 END WHERE id = $1 AND deleted_at IS NULL`)
 
 	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 

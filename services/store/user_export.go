@@ -51,13 +51,13 @@ var exports = []exported{
 		WHERE host = $1 ORDER BY id`),
 	export("reminder", "show show, at time", `SELECT show, made FROM reminders WHERE user_number = $1 ORDER BY show`),
 	export("notification", "id notification, category text, post post, show show, user user, answer post, at time, standing bool, seen bool, read bool",
-		`SELECT c.place, c.category, CASE WHEN c.category <> 'REMINDER' THEN c.subject END, CASE WHEN c.category = 'REMINDER' THEN c.subject END, u.key, c.object, c.at, c.standing,
+		`SELECT COALESCE(g.first, c.place), c.category, CASE WHEN c.category <> 'REMINDER' THEN c.subject END, CASE WHEN c.category = 'REMINDER' THEN c.subject END, u.key, c.object, c.at, c.standing,
 			COALESCE(s.seen >= c.place, FALSE), COALESCE(g.read_to >= c.place, FALSE)
 		FROM notification_causes c LEFT JOIN users u ON u.number = c.actor
 		LEFT JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 		LEFT JOIN notification_groups g ON g.recipient = c.recipient AND g.category = c.category AND g.subject = c.subject AND g.bucket = c.bucket
 		WHERE c.recipient = $1 ORDER BY c.place`),
-	export("notificationMark", "category text, seenUpTo notification", `SELECT category, seen FROM notification_state WHERE recipient = $1 ORDER BY category`),
+	export("notificationMark", "category text, seenUpTo upTo", `SELECT category, seen FROM notification_state WHERE recipient = $1 ORDER BY category`),
 	export("position", "view text, id text, position digits, accessedAt time",
 		`SELECT view_code, view_id, position, last_access_at FROM user_access_log WHERE user_number = $1 ORDER BY view_code, view_id`),
 	export("siteMessage", "id siteMessage, kind text, title text, content text, sentAt time, updatedAt time, readAt time",
@@ -99,7 +99,10 @@ var exportForms = map[string]func(value int64, text string) any{
 	"show":         placeForm(services.ShowType),
 	"showStatus":   func(value int64, _ string) any { return services.ShowStatuses[value] },
 	"notification": placeForm(services.NotificationType),
-	"siteMessage":  placeForm(services.SiteMessageType),
+	"upTo": func(value int64, _ string) any {
+		return orNull(services.UpToText(services.PostID(value)), value == 0)
+	},
+	"siteMessage": placeForm(services.SiteMessageType),
 	"conversation": func(value int64, _ string) any {
 		return services.GlobalID(services.ConversationType, fmt.Sprint(value))
 	},

@@ -34,7 +34,7 @@ var life = []string{
 	`INSERT INTO reminders (show, user_number, made) VALUES (2097152001, 1, 1000000), (2097152000, 2, 1)`,
 	`INSERT INTO notification_heads (recipient, head, gen, undo, undo_at) VALUES (1, 2, 0, 0, 0)`,
 	`INSERT INTO notification_state (recipient, category, ver, head, seen) VALUES (1, 'LIKE', 1, 2, 1)`,
-	`INSERT INTO notification_groups (recipient, category, subject, bucket, top, newest, causes, read_to, unread_gen, undo, undo_to) VALUES (1, 'LIKE', 2097152000, 0, 2, 2, 2, 0, 0, 0, 0)`,
+	`INSERT INTO notification_groups (recipient, category, subject, bucket, first, top, newest, causes, read_to, unread_gen, undo, undo_to) VALUES (1, 'LIKE', 2097152000, 0, 1, 2, 2, 2, 0, 0, 0, 0)`,
 	`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing) VALUES
 		(1, 'LIKE', 2097152000, 2, 0, 1, 0, 1000000, TRUE), (1, 'FOLLOW', 0, 2, 0, 2, 0, 1000000, FALSE), (2, 'FOLLOW', 0, 1, 0, 2, 0, 1000000, FALSE),
 		(1, 'REMINDER', 2097152001, 2, 0, 3, 0, 1000000, TRUE)`,
@@ -72,7 +72,7 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"notification","id":"notification:0000000000001","category":"LIKE","post":"post:0000001YG0000","show":null,"user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":true,"seen":true,"read":false}
 {"type":"notification","id":"notification:0000000000002","category":"FOLLOW","post":null,"show":null,"user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":false,"seen":false,"read":false}
 {"type":"notification","id":"notification:0000000000003","category":"REMINDER","post":null,"show":"show:0000001YG0001","user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":true,"seen":false,"read":false}
-{"type":"notificationMark","category":"LIKE","seenUpTo":"notification:0000000000001"}
+{"type":"notificationMark","category":"LIKE","seenUpTo":"notificationUpTo:0000000000001"}
 {"type":"position","view":"home_page","id":"","position":"9007199254740993","accessedAt":"1970-01-01T00:00:01Z"}
 {"type":"siteMessage","id":"siteMessage:0000001YG0000","kind":"general","title":"Hello","content":"text","sentAt":"1970-01-01T00:00:01Z","updatedAt":"1970-01-01T00:00:01Z","readAt":null}
 {"type":"announcementMark","readUpTo":"1970-01-01T00:00:01Z","dotsFrom":"1970-01-01T00:00:02Z"}

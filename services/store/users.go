@@ -18,9 +18,11 @@ var (
 	// pass.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
+	// Of two changes at one time, or with a clock that was set back between them, the second is newer all the same.
 	setProfile = sql.NewStatement("set a profile", `UPDATE users
-		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url), updated_at = $4
-		WHERE number = $1`)
+		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url),
+			updated_at = CASE WHEN updated_at < $4 THEN $4 ELSE updated_at + 1 END
+		WHERE number = $1 RETURNING updated_at`)
 
 	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
@@ -80,14 +82,15 @@ func lacking(keys []string, numbers map[string]services.UserID) (missing []strin
 	return missing, len(missing) > 0
 }
 
-// SetProfile sets a user's name and the address of their picture; nil leaves either as it is, "" removes it. NOT_FOUND for an
-// unknown user ID.
-func (tx *Tx) SetProfile(ctx context.Context, user services.UserID, name, avatarURL *string) error {
-	changed, err := tx.Run(ctx, setProfile, user, optional(name), optional(avatarURL), tx.Now)
-	if err == nil && changed == 0 {
+// SetProfile sets a user's name and the address of their picture; nil leaves either as it is, "" removes it. It returns
+// the time of the change, later than that of any change before. NOT_FOUND for an unknown user ID.
+func (tx *Tx) SetProfile(ctx context.Context, user services.UserID, name, avatarURL *string) (time.Time, error) {
+	var changedAt int64
+	found, err := tx.One(ctx, setProfile, []any{user, optional(name), optional(avatarURL), tx.Now}, &changedAt)
+	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "there is no user with the number %d", user)
 	}
-	return err
+	return sql.FromMicros(changedAt), err
 }
 
 func optional(text *string) any {

@@ -153,14 +153,15 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	take := func(me int, first, second services.UserID) error {
 		return b.Write(b.ctx, func(tx *store.Tx) error {
 			runs[me]++
-			if err := tx.SetProfile(b.ctx, first, &name, nil); err != nil {
+			if _, err := tx.SetProfile(b.ctx, first, &name, nil); err != nil {
 				return err
 			}
 			if runs[me] == 1 {
 				both.Done()
 				both.Wait()
 			}
-			return tx.SetProfile(b.ctx, second, &name, nil)
+			_, err := tx.SetProfile(b.ctx, second, &name, nil)
+			return err
 		})
 	}
 	other := make(chan error)

@@ -115,7 +115,7 @@ func (c *crowd) badEvents() []badEvent {
 		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "user:bob"), "INVALID", `upTo: "user:bob"`},
 		{event("markLiveBoardSeen", "as", "user:bob", "sessionId", "none"), "INVALID", `sessionId: "none"`},
 		{event("markNotificationsSeen", "as", "user:bob", "upTo", c.post), "INVALID", "upTo: "},
-		{event("markNotificationsSeen", "as", "user:bob", "upTo", "notification:7ZZZZZZZZZZZZ"), "INVALID", "upTo: "},
+		{event("markNotificationsSeen", "as", "user:bob", "upTo", "notificationUpTo:7ZZZZZZZZZZZZ"), "INVALID", "upTo: "},
 	}
 }
 

@@ -188,8 +188,8 @@ func (c *crowd) badTexts() []badValue {
 		{"mark up to a user", mutSeen, "user:bob", refused{"INVALID", []string{"upTo", "post:"}}},
 		{"mark up to a post that never was", mutSeen, "post:0000000000001", refused{"NOT_FOUND", []string{"upTo", "post:0000000000001"}}},
 		{"mark in the future", mutSeen, future, refused{"INVALID", []string{"upTo", future, "in the future"}}},
-		{"panel up to a post", mutPanel, c.post, refused{"INVALID", []string{"upTo", "notification:"}}},
-		{"panel beyond the newest", mutPanel, "notification:" + strings.TrimPrefix(future, "post:"), refused{"INVALID", []string{"upTo", "beyond the newest"}}},
+		{"panel up to a post", mutPanel, c.post, refused{"INVALID", []string{"upTo", "of a notification"}}},
+		{"panel beyond the newest", mutPanel, "notificationUpTo:" + strings.TrimPrefix(future, "post:"), refused{"INVALID", []string{"upTo", "beyond the newest"}}},
 
 		{"no posts at once", queryFirst, 0, refused{"INVALID", []string{"first", "1 to 100", "got 0"}}},
 		{"101 posts at once", queryFirst, 101, refused{"INVALID", []string{"first", "1 to 100", "got 101"}}},

@@ -18,6 +18,7 @@ type panel struct {
 			Edges []struct {
 				Node struct {
 					ID      string
+					UpTo    string
 					At      time.Time
 					Seen    bool
 					Subject struct{ ID string }
@@ -33,7 +34,7 @@ type panel struct {
 
 func readPanel(t *testing.T, url, as string) (read panel) {
 	t.Helper()
-	query := `{viewer{badges{notifications{total{value precision}}}badgeExplained{source items{id}}notifications(first:100){edges{node{id at seen subject{id}}}}}}`
+	query := `{viewer{badges{notifications{total{value precision}}}badgeExplained{source items{id}}notifications(first:100){edges{node{id upTo at seen subject{id}}}}}}`
 	if err := world.Ask(url, as, query, nil, &read); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	seen := func(i int, list panel) {
 		t.Helper()
 		if edges := list.Viewer.Notifications.Edges; len(edges) > 0 {
-			if err := world.Ask(a.URL, author(i), `mutation($n:ID!){markNotificationsSeen(input:{upTo:$n}){badges{version}}}`, map[string]any{"n": edges[0].Node.ID}, nil); err != nil {
+			if err := world.Ask(a.URL, author(i), `mutation($n:ID!){markNotificationsSeen(input:{upTo:$n}){badges{version}}}`, map[string]any{"n": edges[0].Node.UpTo}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

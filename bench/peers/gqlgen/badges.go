@@ -54,7 +54,7 @@ func render(n uint64, feedCount, likes, newest string, now time.Time) (*Badges, 
 	}
 	badges.Total = newCount(value+like, more)
 	if newest != noPlace {
-		id := "notification:" + newest
+		id := "notificationUpTo:" + newest
 		badges.Notifications.Newest = &id
 	}
 	return badges, nil

@@ -138,6 +138,8 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
 /** A notification, as useNotifications selects it. */
 export interface Notification {
   readonly id: string;
+  /** How far it was shown, for marks: what joined it since is left out. */
+  readonly upTo: string;
   readonly category: string;
   readonly subject: { readonly id: string; readonly body: string } | null;
   readonly show: { readonly id: string; readonly title: string } | null;
@@ -157,7 +159,7 @@ export function useNotifications<Node extends { readonly id: string } = Notifica
 }: ListOptions & { categories?: readonly string[]; unreadOnly?: boolean } = {}) {
   const tidings = useTidings();
   const badges = useBadges();
-  const fields = select ?? `category subject { id body } show { id title } actors { ${userFields} } actorCount at seen read`;
+  const fields = `upTo ${select ?? `category subject { id body } show { id title } actors { ${userFields} } actorCount at seen read`}`;
   const chosen = ', categories: $categories, unreadOnly: $unreadOnly';
   const [list, state] = useList<Node, { readToken: string; newest?: string | null }>('notifications', chosen, fields, 'readToken', { first, categories, unreadOnly });
   const replace = (answer: Answer<Record<string, { notifications?: readonly Node[] | null } | null>>) => {

@@ -1,0 +1,146 @@
+package resolvers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/executor"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+)
+
+// cutOff is badges that cannot be read, and with which every read that comes after them fails too: a mutation reads them first
+// after its commit.
+type cutOff struct {
+	Badges
+	cut func()
+}
+
+func (c cutOff) Read(context.Context, services.UserID) (*services.Badges, error) {
+	c.cut()
+	return nil, &services.Error{Code: services.Unavailable, Message: "nothing answers"}
+}
+
+func (c cutOff) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
+	return c.Read(ctx, user)
+}
+
+// afterCommit does a mutation of a viewer's, after whose commit no read succeeds.
+func (a *api) afterCommit(key, query string, variables map[string]any) answer {
+	a.t.Helper()
+	ctx, cut := context.WithCancel(a.t.Context())
+	defer cut()
+	resolver := *a.resolver
+	resolver.Badge = cutOff{a.resolver.Badge, cut}
+	exec := executor.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: &resolver}), &resolver))
+	exec.SetErrorPresenter(ErrorPresenter(a.Log))
+	exec.SetRecoverFunc(Recover)
+	exec.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+		return next(dataloader.With(ctx, resolver.Sources))
+	})
+	ctx = services.WithViewer(ctx, services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}})
+	ctx = graphql.StartOperationTrace(ctx)
+	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, Variables: variables})
+	if faults != nil {
+		a.t.Fatalf("%s: %v", query, faults)
+	}
+	next, ctx := exec.DispatchOperation(graphql.WithOperationContext(ctx, operation), operation)
+	text, err := json.Marshal(next(ctx))
+	a.Must(err)
+	var got answer
+	a.Must(json.Unmarshal(text, &got))
+	return got
+}
+
+// askAll is a mutation that asks for every part of its payload.
+func askAll(verb string) string {
+	field := schema.Mutation.Fields.ForName(verb)
+	var shown []string
+	for _, part := range schema.Types[field.Type.Name()].Fields {
+		switch {
+		case !schema.Types[part.Type.Name()].IsCompositeType():
+			shown = append(shown, part.Name)
+		case part.Name == "badges":
+			shown = append(shown, "badges { id version }")
+		default:
+			shown = append(shown, part.Name+" { __typename }")
+		}
+	}
+	return fmt.Sprintf("mutation($i: %s!) { r: %s(input: $i) { %s } }", field.Arguments[0].Type.Name(), verb, strings.Join(shown, " "))
+}
+
+// A committed mutation never becomes an error because a read failed: what could not be read is null, and the change stands.
+func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
+	a := newAPI(t)
+	post, _ := a.everything()
+	show, mine := a.schedule("bob", time.Hour), a.schedule("alice", time.Hour)
+	other := a.schedule("alice", 2*time.Hour)
+	group, room := a.talk("GROUP", "alice", "bob"), a.talk("ROOM", "bob", "carol")
+	message, hers := a.say("bob", group), a.say("alice", group)
+	a.ingest(event{"sendSiteMessage": event{"title": "t", "to": []string{"user:alice"}}}, event{"publishAnnouncement": event{"title": "t"}}, event{"raiseDot": event{"name": "shop"}})
+	notification := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")[0]
+	site, _ := a.must("alice", `{ viewer { siteMessages { edges { node { id } } } } }`, nil).at("viewer", "siteMessages", "edges", 0, "node", "id").(string)
+	own := a.publish("alice")
+	steps := []struct {
+		verb  string
+		input event
+	}{
+		{"publishPost", event{"body": "b"}}, {"editPost", event{"postId": own, "body": "c"}}, {"deletePost", event{"postId": own}}, {"markHomeFeedSeen", event{}},
+		{"follow", event{"userId": "user:bob"}}, {"unfollow", event{"userId": "user:bob"}}, {"mute", event{"userId": "user:bob"}}, {"unmute", event{"userId": "user:bob"}},
+		{"hideFrom", event{"userId": "user:carol"}}, {"unhideFrom", event{"userId": "user:carol"}}, {"block", event{"userId": "user:carol"}}, {"unblock", event{"userId": "user:carol"}},
+		{"setProfile", event{"name": "Alice"}}, {"likePost", event{"postId": post}}, {"unlikePost", event{"postId": post}},
+		{"markNotificationsSeen", event{}}, {"markNotificationsRead", event{"ids": []string{notification}}}, {"markNotificationUnread", event{"id": notification}},
+		{"markAllRead", event{}}, {"undoMarkAllRead", event{}},
+		{"markSiteMessagesRead", event{"ids": []string{site}}}, {"markSiteMessagesUnread", event{"ids": []string{site}}},
+		{"markAnnouncementsRead", event{}}, {"clearDot", event{"name": "shop"}}, {"touchView", event{"code": "news", "id": "1"}},
+		{"createConversation", event{"kind": "GROUP", "memberIds": []string{"user:bob"}}}, {"joinConversation", event{"conversationId": room}},
+		{"quitConversation", event{"conversationId": room}}, {"addMembers", event{"conversationId": group, "userIds": []string{"user:carol"}}},
+		{"removeMembers", event{"conversationId": group, "userIds": []string{"user:carol"}}}, {"sendMessage", event{"conversationId": group, "body": "b"}},
+		{"recallMessage", event{"messageId": hers}}, {"enterConversation", event{"conversationId": group}}, {"leaveConversation", event{"conversationId": group}},
+		{"markConversationRead", event{"conversationId": group}}, {"markConversationUnread", event{"fromMessageId": message}},
+		{"muteConversation", event{"conversationId": group}}, {"unmuteConversation", event{"conversationId": group}}, {"setGroupPolicy", event{"policy": "NOBODY"}},
+		{"scheduleShow", event{"title": "t", "plannedAt": timeText(a.Clock.Now().Add(time.Hour))}}, {"rescheduleShow", event{"showId": mine, "title": "u"}},
+		{"startShow", event{"showId": mine}}, {"endShow", event{"showId": mine}}, {"setReplay", event{"showId": mine, "replayUrl": "https://example.com/r"}},
+		{"cancelShow", event{"showId": other}}, {"remindMe", event{"showId": show}}, {"cancelReminder", event{"showId": show}},
+		{"markLiveBoardSeen", event{}}, {"setDisplayPolicy", event{"quietHours": nil}},
+	}
+	var done []string
+	for _, step := range steps {
+		done = append(done, step.verb)
+		payload := schema.Types[schema.Mutation.Fields.ForName(step.verb).Type.Name()]
+		step.input["idempotencyKey"] = step.verb
+		query := askAll(step.verb)
+		got := a.afterCommit("alice", query, map[string]any{"i": step.input})
+		if len(got.Errors) > 0 || got.at("r") == nil {
+			t.Errorf("%s: %+v %+v", step.verb, got.Data, got.Errors)
+			continue
+		}
+		if payload.Fields.ForName("badges") != nil && (got.at("r", "badges") != nil || got.at("r", "viewer") != nil) {
+			t.Errorf("%s answers badges that could not be read: %+v", step.verb, got.Data)
+		}
+		// Under its key it answers what it did, now with all that there is to read.
+		again := a.ask("alice", []services.Scope{services.ScopeViewer}, query, map[string]any{"i": step.input})
+		if len(again.Errors) > 0 || again.at("r", "changed") != got.at("r", "changed") {
+			t.Errorf("%s again: %+v %+v, and first %+v", step.verb, again.Data, again.Errors, got.Data)
+		}
+		if payload.Fields.ForName("badges") != nil && (again.at("r", "badges", "id") != "badges:alice" || again.at("r", "viewer") == nil) {
+			t.Errorf("%s again has no badges: %+v", step.verb, again.Data)
+		}
+		a.Quiet(a.Fanout)
+	}
+	for _, field := range schema.Mutation.Fields {
+		if entry, known := operations[field.Name]; known {
+			if _, by, _, _ := entry.describe(); by == forUser && !slices.Contains(done, field.Name) {
+				t.Errorf("%s is not tried", field.Name)
+			}
+		}
+	}
+}
