@@ -54,6 +54,12 @@ verify: ## prove that generating again changes nothing, neither Go nor the pages
 	web/verify.sh
 	web/contract/verify.sh
 
+schema: ## write the golden schema; a change that would break clients needs BREAK=yes until 1.0
+	go run . schema > web/contract/testdata/schema.new
+	cd web/contract && npm ci --ignore-scripts --no-audit --no-fund && \
+		{ [[ "$(BREAK)" == yes ]] || node breaking.mjs testdata/schema.graphql testdata/schema.new; }
+	mv web/contract/testdata/schema.new web/contract/testdata/schema.graphql
+
 web: ## make the pages' assets again from their npm packages (needs node and npm)
 	cd web && npm ci && node build.mjs
 

@@ -1,4 +1,4 @@
-// Package command is the command line: serve, import, export, help, version. It reads flags and the environment into the
+// Package command is the command line: serve, import, export, schema, help, version. It reads flags and the environment into the
 // settings of a node, reports every fault of them at once, and maps the outcome to an exit code.
 package command
 
@@ -32,6 +32,8 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		return runImport(ctx, command, os.Stdin, stdout)
 	case "export":
 		err = runExport(ctx, command, stdout)
+	case "schema":
+		err = runSchema(stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "tidings:", err)

@@ -19,7 +19,7 @@ import (
 // Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
 // them.
 type Command struct {
-	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "help" or "version"
+	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "schema", "help" or "version"
 	Config node.Config   `embed:""` // for an import or an export only the settings that it takes are checked
 	Import ImportOptions `embed:""`
 	Export ExportOptions `embed:""`
@@ -32,6 +32,7 @@ type grammar struct {
 	Serve   struct{}    `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
 	Imports importWords `cmd:"" name:"import" help:"Take in follows from a CSV file, or site messages, posts or shows from a file of JSON Lines."`
 	Exports exportWords `cmd:"" name:"export" help:"Write down everything that is held of one user, as JSON Lines."`
+	Schema  schemaWords `cmd:"" help:"Print the GraphQL schema that the server serves."`
 	Version struct{}    `cmd:"" help:"Print the version, as --version does."`
 }
 
@@ -39,6 +40,8 @@ type importWords struct {
 	What string `arg:"" help:"follows, messages, posts or shows"`
 	File string `arg:"" help:"the file, gzipped or not; - is the standard input"`
 }
+
+type schemaWords struct{}
 
 type exportWords struct {
 	User string `arg:"" help:"the host application's key of the user"`

@@ -84,6 +84,8 @@ func TestCommands(t *testing.T) {
 		"import posts p.jsonl":             "import posts",
 		"import shows s.jsonl":             "import shows",
 		"export alice --out f":             "export",
+		"schema":                           "schema",
+		"schema --help":                    "help",
 		"help export":                      "help",
 		"--quiet import follows -- --both": "import follows",
 	} {

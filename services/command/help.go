@@ -94,6 +94,17 @@ be running meanwhile.
 `
 }
 
+// Help is the text of tidings schema --help.
+func (schemaWords) Help() string {
+	return `Examples:
+
+  tidings schema > schema.graphql
+
+The output is in the schema definition language, with all descriptions, sorted by name: the same schema is the same text. It
+needs no server, database or Redis, and takes no settings.
+`
+}
+
 // helpOn prints the help of the command that the words among args name, even if args have other faults.
 func helpOn(k *kong.Kong, args []string) error {
 	words := slices.DeleteFunc(args, func(arg string) bool { return arg == "help" || strings.HasPrefix(arg, "-") })
