@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/messages"
+	"tidings/services/store"
 )
 
 // explained are the items behind each count; their counts add up to it.
@@ -102,7 +103,9 @@ func TestNotificationsAreExplained(t *testing.T) {
 	if len(likes) != 3 || len(items) != 1 {
 		t.Fatalf("three posts are liked: %+v", items)
 	}
-	if want := `mutation { markNotificationsRead(input: {ids: ["` + likes[0].ID + `"]}) { badges { version total { value display } } } }`; likes[0].ClearedBy != want {
+	page, err := n.Store.Notifications(t.Context(), store.NotificationQuery{User: author, Categories: []services.Category{services.CategoryLike}, Limit: 1})
+	n.Must(err)
+	if want := `mutation { markNotificationsRead(input: {ids: ["` + page.Notifications[0].UpTo() + `"]}) { badges { version total { value display } } } }`; likes[0].ClearedBy != want {
 		t.Errorf("it is cleared by %s, want %s", likes[0].ClearedBy, want)
 	}
 	n.Clock.Advance(9 * day) // expired notifications leave count and items together

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	ids     = regexp.MustCompile(`\b(user|post|show|notification|siteMessage|conversation|message|announcement):[A-Za-z0-9._-]+`)
+	ids     = regexp.MustCompile(`\b(user|post|show|notification|notificationUpTo|siteMessage|conversation|message|announcement):[A-Za-z0-9._-]+`)
 	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 )
 
@@ -81,7 +81,7 @@ func (s *secrets) keepPrivate() {
 		SendSiteMessage    struct{ Message struct{ ID string } }
 		Viewer             struct {
 			Notifications struct {
-				Edges []struct{ Node struct{ ID string } }
+				Edges []struct{ Node struct{ ID, UpTo string } }
 			}
 		}
 	}
@@ -106,8 +106,9 @@ func (s *secrets) keepPrivate() {
 	for _, one := range []struct{ Announcement struct{ ID string } }{announced.PublishAnnouncement, announced.Future, announced.Gone} {
 		s.private = append(s.private, one.Announcement.ID)
 	}
-	s.Must("dave", `{viewer{notifications{edges{node{id}}}}}`, nil, &data)
-	s.private = append(s.private, data.SendSiteMessage.Message.ID, data.Viewer.Notifications.Edges[0].Node.ID)
+	s.Must("dave", `{viewer{notifications{edges{node{id upTo}}}}}`, nil, &data)
+	shown := data.Viewer.Notifications.Edges[0].Node
+	s.private = append(s.private, data.SendSiteMessage.Message.ID, shown.ID, shown.UpTo)
 }
 
 // publishUnder answers a post.

@@ -79,7 +79,7 @@ func TestBadges(t *testing.T) {
 	query := `{ viewer { badges { total { value } homeFeed { value display precision } notifications { newest like { value inTotal asOf } } } } }`
 	// 100 posts; likes of today and of the seven days before, the last of which still counts.
 	want := `{"data":{"viewer":{"badges":{"total":{"value":104},"homeFeed":{"value":100,"display":"99+","precision":"EXACT"},` +
-		`"notifications":{"newest":"notification:` + newestID + `","like":{"value":4,"inTotal":true,"asOf":null}}}}}}`
+		`"notifications":{"newest":"notificationUpTo:` + newestID + `","like":{"value":4,"inTotal":true,"asOf":null}}}}}}`
 	if got := ask(t, server, "dev:anna", query); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -16,7 +16,7 @@ export function render(n, fc, likes, newest, nowMs) {
   const more = fc.endsWith('+')
   const homeFeed = count(parseInt(fc, 10), more ? 'AT_LEAST' : 'EXACT')
   const like = count(unexpired(likes, today), 'EXACT')
-  const notifications = { newest: newest === noPlace ? null : `notification:${newest}`, total: sum(like), like }
+  const notifications = { newest: newest === noPlace ? null : `notificationUpTo:${newest}`, total: sum(like), like }
   return {
     version: `${n.padStart(16, '0')}.${String(today * dayMs * 1000).padStart(16, '0')}`,
     total: sum(homeFeed, notifications.total),

@@ -12,7 +12,7 @@ test('counts, display and precision', () => {
   assert.equal(badges.version, '0000000000000005.0008640000000000')
   assert.deepEqual(badges.homeFeed, { value: 300, display: '99+', inTotal: true, precision: 'AT_LEAST', asOf: null })
   assert.deepEqual(badges.total, { value: 304, display: '99+', inTotal: true, precision: 'AT_LEAST', asOf: null })
-  assert.equal(badges.notifications.newest, 'notification:01DHJFY1G0003')
+  assert.equal(badges.notifications.newest, 'notificationUpTo:01DHJFY1G0003')
   assert.equal(render('5', '0', '3;9;100;2,1,0,0,0,0,0,1', '0000000000000', 101 * dayMs).notifications.like.value, 3)
 })
 
