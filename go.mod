@@ -2,6 +2,9 @@ module tidings
 
 go 1.26.0
 
+// npm packages may hold Go of their own.
+ignore node_modules
+
 tool (
 	github.com/99designs/gqlgen
 	honnef.co/go/tools/cmd/staticcheck
