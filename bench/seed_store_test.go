@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/announcements"
+	"tidings/services/chat"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -68,7 +69,7 @@ func TestSeedConversations(t *testing.T) {
 	}
 	s := opened(t, file)
 	for user, want := range map[services.UserID]int{1: 10, 2: 10, 3: 4, 4: 4, 5: 14} {
-		states, err := s.MembershipsOf(t.Context(), user, 0, time.Now(), 100)
+		states, err := chat.MembershipsOf(t.Context(), s.DB, user, 0, time.Now(), 100)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"tidings/services"
+	"tidings/services/chat"
 )
 
 // PostSource reads posts with their authors, and people, in as few round trips as that takes.
@@ -45,9 +46,9 @@ type memory struct {
 	shows  Batch[services.PostID, services.Show]
 	shared Batch[any, any]
 
-	messages Batch[services.MessageID, services.Message]
+	messages Batch[services.MessageID, chat.Message]
 	mentions Batch[services.MessageID, []services.UserID]
-	members  Batch[services.MembersPage, []services.UserID]
+	members  Batch[chat.MembersPage, []services.UserID]
 	hidden   Batch[services.UserID, bool]
 
 	asking  sync.Mutex // of who asks which shows remind the viewer, so that it is asked once for all
@@ -175,7 +176,7 @@ func (l *Loader) KeepShows(shows []services.Show) {
 }
 
 // Messages reads messages; ones that never were are left out. Who asks has seen that the viewer is a member.
-func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID]services.Message, error)) (map[services.MessageID]services.Message, error) {
+func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID]chat.Message, error)) (map[services.MessageID]chat.Message, error) {
 	return l.memory().messages.Load(ctx, ids, read)
 }
 
@@ -185,7 +186,7 @@ func (l *Loader) Mentions(ctx context.Context, ids []services.MessageID, read fu
 }
 
 // Members reads pages of members. Who asks has seen that the viewer is one.
-func (l *Loader) Members(ctx context.Context, pages []services.MembersPage, read func(context.Context, []services.MembersPage) (map[services.MembersPage][]services.UserID, error)) (map[services.MembersPage][]services.UserID, error) {
+func (l *Loader) Members(ctx context.Context, pages []chat.MembersPage, read func(context.Context, []chat.MembersPage) (map[chat.MembersPage][]services.UserID, error)) (map[chat.MembersPage][]services.UserID, error) {
 	return l.memory().members.Load(ctx, pages, read)
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"tidings/services"
+	"tidings/services/chat"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -110,8 +111,8 @@ func (ec *executionContext) _Conversation_kind(ctx context.Context, field graphq
 			return obj.Kind, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.ConversationKind) graphql.Marshaler {
-			return ec.marshalNConversationKind2tidingsᚋservicesᚐConversationKind(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v chat.Kind) graphql.Marshaler {
+			return ec.marshalNConversationKind2tidingsᚋservicesᚋchatᚐKind(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1692,7 +1693,7 @@ func (ec *executionContext) unmarshalInputCreateConversationInput(ctx context.Co
 		switch k {
 		case "kind":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("kind"))
-			data, err := ec.unmarshalNConversationKind2tidingsᚋservicesᚐConversationKind(ctx, v)
+			data, err := ec.unmarshalNConversationKind2tidingsᚋservicesᚋchatᚐKind(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -3042,13 +3043,13 @@ func (ec *executionContext) marshalNConversationEdge2ᚕtidingsᚋgraphᚐConver
 	return ret
 }
 
-func (ec *executionContext) unmarshalNConversationKind2tidingsᚋservicesᚐConversationKind(ctx context.Context, v any) (services.ConversationKind, error) {
+func (ec *executionContext) unmarshalNConversationKind2tidingsᚋservicesᚋchatᚐKind(ctx context.Context, v any) (chat.Kind, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := services.ConversationKind(tmp)
+	res := chat.Kind(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNConversationKind2tidingsᚋservicesᚐConversationKind(ctx context.Context, sel ast.SelectionSet, v services.ConversationKind) graphql.Marshaler {
+func (ec *executionContext) marshalNConversationKind2tidingsᚋservicesᚋchatᚐKind(ctx context.Context, sel ast.SelectionSet, v chat.Kind) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {

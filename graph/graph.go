@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/chat"
 )
 
 // The parser adds @defer to every schema, and the executor obeys it by leaving parts of an answer to later parts, which no
@@ -33,7 +34,7 @@ func (Viewer) IsNode() {}
 // Conversation is a conversation as one of its members sees it; its lists are resolved when they are asked for.
 type Conversation struct {
 	ID          string
-	Kind        services.ConversationKind
+	Kind        chat.Kind
 	Title       *string
 	MemberCount int
 	Unread      services.Count
@@ -41,7 +42,7 @@ type Conversation struct {
 	Muted       bool
 	ReadToken   string
 
-	State services.ConversationState
+	State chat.State
 	Read  bool // what the operation shows of it was read with others
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"tidings/services"
+	"tidings/services/chat"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -262,7 +263,7 @@ type ConversationPayload struct {
 // The input of createConversation.
 type CreateConversationInput struct {
 	// What it is to be.
-	Kind services.ConversationKind `json:"kind"`
+	Kind chat.Kind `json:"kind"`
 	// The title, to 255 characters; DIRECT has none.
 	Title *string `json:"title,omitempty"`
 	// Who is in it besides the viewer: user:KEY, up to 499; DIRECT has exactly one.
@@ -1405,7 +1406,7 @@ type SetFanoutThresholdsPayload struct {
 // The input of setGroupPolicy.
 type SetGroupPolicyInput struct {
 	// Who may add the viewer from now on.
-	Policy services.GroupPolicy `json:"policy"`
+	Policy chat.GroupPolicy `json:"policy"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -1413,7 +1414,7 @@ type SetGroupPolicyInput struct {
 // The answer of setGroupPolicy. What could not be read after the change is null: the change stands.
 type SetGroupPolicyPayload struct {
 	// The policy after it.
-	Policy *services.GroupPolicy `json:"policy,omitempty"`
+	Policy *chat.GroupPolicy `json:"policy,omitempty"`
 	// The viewer's badges, which it does not change.
 	Badges *services.Badges `json:"badges,omitempty"`
 	// The viewer after it, with the same badges.

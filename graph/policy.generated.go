@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"tidings/services"
+	"tidings/services/chat"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -265,8 +266,8 @@ func (ec *executionContext) _SetGroupPolicyPayload_policy(ctx context.Context, f
 			return obj.Policy, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.GroupPolicy) graphql.Marshaler {
-			return ec.marshalOGroupPolicy2ᚖtidingsᚋservicesᚐGroupPolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *chat.GroupPolicy) graphql.Marshaler {
+			return ec.marshalOGroupPolicy2ᚖtidingsᚋservicesᚋchatᚐGroupPolicy(ctx, selections, v)
 		},
 		true,
 		false,
@@ -525,7 +526,7 @@ func (ec *executionContext) unmarshalInputSetGroupPolicyInput(ctx context.Contex
 		switch k {
 		case "policy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
-			data, err := ec.unmarshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx, v)
+			data, err := ec.unmarshalNGroupPolicy2tidingsᚋservicesᚋchatᚐGroupPolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -843,13 +844,13 @@ func (ec *executionContext) marshalNBadgeStyle2tidingsᚋgraphᚐBadgeStyle(ctx 
 	return v
 }
 
-func (ec *executionContext) unmarshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx context.Context, v any) (services.GroupPolicy, error) {
+func (ec *executionContext) unmarshalNGroupPolicy2tidingsᚋservicesᚋchatᚐGroupPolicy(ctx context.Context, v any) (chat.GroupPolicy, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := services.GroupPolicy(tmp)
+	res := chat.GroupPolicy(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx context.Context, sel ast.SelectionSet, v services.GroupPolicy) graphql.Marshaler {
+func (ec *executionContext) marshalNGroupPolicy2tidingsᚋservicesᚋchatᚐGroupPolicy(ctx context.Context, sel ast.SelectionSet, v chat.GroupPolicy) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -918,16 +919,16 @@ func (ec *executionContext) marshalODisplayPolicy2ᚖtidingsᚋgraphᚐDisplayPo
 	return ec._DisplayPolicy(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOGroupPolicy2ᚖtidingsᚋservicesᚐGroupPolicy(ctx context.Context, v any) (*services.GroupPolicy, error) {
+func (ec *executionContext) unmarshalOGroupPolicy2ᚖtidingsᚋservicesᚋchatᚐGroupPolicy(ctx context.Context, v any) (*chat.GroupPolicy, error) {
 	if v == nil {
 		return nil, nil
 	}
 	tmp, err := graphql.UnmarshalString(v)
-	res := services.GroupPolicy(tmp)
+	res := chat.GroupPolicy(tmp)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOGroupPolicy2ᚖtidingsᚋservicesᚐGroupPolicy(ctx context.Context, sel ast.SelectionSet, v *services.GroupPolicy) graphql.Marshaler {
+func (ec *executionContext) marshalOGroupPolicy2ᚖtidingsᚋservicesᚋchatᚐGroupPolicy(ctx context.Context, sel ast.SelectionSet, v *chat.GroupPolicy) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

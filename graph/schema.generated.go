@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"tidings/services"
+	"tidings/services/chat"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -120,7 +121,7 @@ type ViewerResolver interface {
 	Blocks(ctx context.Context, obj *Viewer, first *int, after *string) (*RestrictionConnection, error)
 	Hides(ctx context.Context, obj *Viewer, first *int, after *string) (*RestrictionConnection, error)
 	DisplayPolicy(ctx context.Context, obj *Viewer) (*DisplayPolicy, error)
-	GroupPolicy(ctx context.Context, obj *Viewer) (*services.GroupPolicy, error)
+	GroupPolicy(ctx context.Context, obj *Viewer) (*chat.GroupPolicy, error)
 	Views(ctx context.Context, obj *Viewer, codes []string, first *int, after *string) (*ViewConnection, error)
 }
 
@@ -5650,8 +5651,8 @@ func (ec *executionContext) _Viewer_groupPolicy(ctx context.Context, field graph
 			return ec.Resolvers.Viewer().GroupPolicy(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.GroupPolicy) graphql.Marshaler {
-			return ec.marshalOGroupPolicy2ᚖtidingsᚋservicesᚐGroupPolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *chat.GroupPolicy) graphql.Marshaler {
+			return ec.marshalOGroupPolicy2ᚖtidingsᚋservicesᚋchatᚐGroupPolicy(ctx, selections, v)
 		},
 		true,
 		false,

@@ -14,6 +14,7 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/badge"
+	"tidings/services/chat"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/messages"
@@ -32,9 +33,10 @@ type announcementsNode struct {
 func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 	announced := announcements.New(announcements.Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
+	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock})
 	return announcementsNode{World: w, announced: announced, badge: badge.New(badge.Config{
-		Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log,
-		Sources: []badge.Source{announced.Source(), letters.Source()},
+		Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Pulled: w.Memory.Pulled, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log,
+		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source()},
 	})}
 }
 

@@ -41,7 +41,7 @@ func parsePlace(kind byte, text string) (of, at uint64, err error) {
 }
 
 // talkText prints a place in a viewer's list of conversations: whose list, and then as placeText.
-func talkText(viewer services.UserID, state services.ConversationState) string {
+func talkText(viewer services.UserID, state chat.State) string {
 	place := placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
 	return conversationsCursor.text(viewer, 0) + place
 }
@@ -89,11 +89,11 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 	if err != nil {
 		return nil, err
 	}
-	messages, err := loader.Messages(ctx, ids, r.Chat.Store.Messages)
+	messages, err := loader.Messages(ctx, ids, r.Chat.MessagesByID)
 	if err != nil {
 		return nil, err
 	}
-	mentioned, err := loader.Mentions(ctx, ids, r.Chat.Store.Mentioned)
+	mentioned, err := loader.Mentions(ctx, ids, r.Chat.Mentioned)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 	return list, nil
 }
 
-func graphConversation(state services.ConversationState) graph.Conversation {
+func graphConversation(state chat.State) graph.Conversation {
 	c := graph.Conversation{
 		ID: state.ID.GlobalID(), Kind: state.Kind, Title: orNull(state.Title), MemberCount: state.Members,
 		Unread:   services.NewCount(int(state.Own.Unread()), services.Exact, time.Time{}),

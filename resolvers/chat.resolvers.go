@@ -27,7 +27,7 @@ func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversat
 		return nil, err
 	}
 	page, loader := membersPage(id, start, size), dataloader.From(ctx)
-	found, err := loader.Members(ctx, []services.MembersPage{page}, r.Chat.Store.MembersOf)
+	found, err := loader.Members(ctx, []chat.MembersPage{page}, r.Chat.Members)
 	if err != nil {
 		return nil, err
 	}

@@ -51,14 +51,14 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 	w.Named("alice", "bob", "carol")
 	a := &api{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
-	conversations := chat.New(chat.Config{Store: w.Store, Conversations: w.Memory.Conversations, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: maxGroup})
+	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: maxGroup})
 	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
 	announced := announcements.New(announcements.Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	a.resolver = &Resolver{
 		Sources: dataloader.Sources{Posts: w.Memory.Reader, Shows: w.Memory.Shows},
 		Social:  social.New(social.Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: maxFollowees, OnBlock: conversations.CloseDirect}),
 		Feed:    feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:   badge.New(badge.Config{Sources: []badge.Source{letters.Source(), announced.Source()}, Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}),
+		Badge:   badge.New(badge.Config{Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source()}, Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Pulled: w.Memory.Pulled, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
 		Messages: letters,
 		Views:    views.New(views.Config{DB: w.Store.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, IDs: w.IDs, Log: log}),

@@ -10,6 +10,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/chat"
 )
 
 func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.SetDisplayPolicyInput) (*graph.SetDisplayPolicyPayload, error) {
@@ -29,7 +30,7 @@ func (r *mutationResolver) SetGroupPolicy(ctx context.Context, input graph.SetGr
 	if err != nil {
 		return nil, err
 	}
-	policy := ifRead[services.GroupPolicy](r.Resolver)(r.Chat.GroupPolicy(ctx, done.viewer.Number))
+	policy := ifRead[chat.GroupPolicy](r.Resolver)(r.Chat.GroupPolicy(ctx, done.viewer.Number))
 	return &graph.SetGroupPolicyPayload{Policy: policy, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
@@ -40,8 +41,8 @@ func (r *viewerResolver) DisplayPolicy(ctx context.Context, obj *graph.Viewer) (
 	})
 }
 
-func (r *viewerResolver) GroupPolicy(ctx context.Context, obj *graph.Viewer) (*services.GroupPolicy, error) {
-	policy, err := dataloader.Shared(ctx, groupPolicyKey{}, func(ctx context.Context) (services.GroupPolicy, error) {
+func (r *viewerResolver) GroupPolicy(ctx context.Context, obj *graph.Viewer) (*chat.GroupPolicy, error) {
+	policy, err := dataloader.Shared(ctx, groupPolicyKey{}, func(ctx context.Context) (chat.GroupPolicy, error) {
 		return r.Chat.GroupPolicy(ctx, obj.Number)
 	})
 	return &policy, err

@@ -15,11 +15,11 @@ import (
 // talkParts are what is to be read of conversations besides their states.
 type talkParts struct {
 	messages []services.MessageID
-	members  []services.MembersPage
+	members  []chat.MembersPage
 }
 
 // add adds what some fields show of a conversation. What their arguments get wrong is theirs to say.
-func (p *talkParts) add(state services.ConversationState, fields wanted, variables map[string]any) {
+func (p *talkParts) add(state chat.State, fields wanted, variables map[string]any) {
 	if len(fields["Conversation.lastMessage"]) > 0 {
 		newest, _ := chat.MessagesBefore(state, services.MaxMessageNumber+1, 1)
 		p.messages = append(p.messages, newest...)
@@ -40,8 +40,8 @@ func (p *talkParts) add(state services.ConversationState, fields wanted, variabl
 }
 
 // membersPage names a page, with one member more than it shows.
-func membersPage(id services.ConversationID, after uint64, size int) services.MembersPage {
-	return services.MembersPage{Conversation: id, After: services.UserID(after), Size: size + 1}
+func membersPage(id services.ConversationID, after uint64, size int) chat.MembersPage {
+	return chat.MembersPage{Conversation: id, After: services.UserID(after), Size: size + 1}
 }
 
 // placeOf is the page of a list of a conversation that a field asks for.
@@ -60,15 +60,15 @@ func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.
 // readTalkParts reads messages and members, one query a kind, and answers the people in them, who are yet to be read.
 func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
-	messages, err := loader.Messages(ctx, parts.messages, r.Chat.Store.Messages)
+	messages, err := loader.Messages(ctx, parts.messages, r.Chat.MessagesByID)
 	if err != nil {
 		return nil, err
 	}
-	mentioned, err := loader.Mentions(ctx, parts.messages, r.Chat.Store.Mentioned)
+	mentioned, err := loader.Mentions(ctx, parts.messages, r.Chat.Mentioned)
 	if err != nil {
 		return nil, err
 	}
-	members, err := loader.Members(ctx, parts.members, r.Chat.Store.MembersOf)
+	members, err := loader.Members(ctx, parts.members, r.Chat.Members)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,5 @@
 package services
 
-import "time"
-
 // ConversationID is the dense number that Tidings gives a conversation: 1 is the oldest, 0 is none. The API shows it as 7
 // letters.
 type ConversationID uint32
@@ -63,56 +61,15 @@ func ParseMessageID(field, id string) (MessageID, error) {
 	return MessageID(place), err
 }
 
-// GroupPolicy is a user's setting of who may add them to a GROUP or a ROOM.
-type GroupPolicy string
-
 // The group policies. A block refuses whatever the policy is.
-const (
-	AddedByEveryone  GroupPolicy = "EVERYONE" // the default
-	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW"
-	AddedByNobody    GroupPolicy = "NOBODY"
-)
-
-// GroupPolicies lists every group policy.
-var GroupPolicies = []GroupPolicy{AddedByEveryone, AddedByFollowees, AddedByNobody}
-
-// ConversationKind is the kind of a conversation, which bounds its size.
-type ConversationKind string
+const ()
 
 // The kinds of conversations.
-const (
-	DirectConversation ConversationKind = "DIRECT" // two people; the same two have only one
-	GroupConversation  ConversationKind = "GROUP"  // members are added; up to 500 by default
-	RoomConversation   ConversationKind = "ROOM"   // anyone may join; without a limit
-)
-
-// CountingWay is how a conversation's unread messages reach its members' badges.
-type CountingWay string
+const ()
 
 // The counting ways. During a switch to the read side both apply: messages are projected to the members, and each member counts
 // by the flag in their own state.
-const (
-	WriteSide  CountingWay = "WRITE"   // a message is projected to each member
-	ToReadSide CountingWay = "TO_READ" // the members' states are being switched; messages are still projected to each
-	ReadSide   CountingWay = "READ"    // a message is not projected: readers compare with the conversation's last sequence
-)
-
-// Conversation is a conversation as the facts know it.
-type Conversation struct {
-	ID      ConversationID
-	Kind    ConversationKind
-	Title   string // to 255 characters; "" for DIRECT
-	Creator UserID
-	Head    int64     // the number of its newest message, 0 if there is none; only grows
-	LastAt  time.Time // of the newest message, or of the creation
-	Members int       // how many there are now
-	// Revision rises with every visible change other than a new message: a recall, a change of members.
-	Revision int64
-
-	Way        CountingWay
-	WayVersion int64 // rises with every change of Way
-	PerMinute  int   // messages in this minute or the one before, whichever is greater
-}
+const ()
 
 // Membership is one user's own state in a conversation, a versioned field. (Base, K, Mentions and the flags) are absolute and
 // belong together: the greater Version is newer. Head only grows; ReadSide goes with WayVersion.
@@ -151,26 +108,4 @@ func (m Membership) UnreadMentions() int64 {
 		return 0
 	}
 	return m.Mentions
-}
-
-// ConversationState is a conversation and one member's own state in it, at one moment.
-type ConversationState struct {
-	Conversation
-	Own Membership
-}
-
-// Message is a message as the facts know it.
-type Message struct {
-	ID       MessageID
-	Author   UserID
-	Body     string // 1 to 5,000 characters; "" if recalled
-	SentAt   time.Time
-	Recalled bool
-}
-
-// MembersPage selects a page of a conversation's members by their IDs: the first Size after one of them.
-type MembersPage struct {
-	Conversation ConversationID
-	After        UserID
-	Size         int
 }

@@ -13,6 +13,7 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/audit"
+	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
@@ -55,7 +56,6 @@ func litUser(w node) (user, author services.UserID) {
 	w.do(w.announced.SetSegments(user, []string{"a", "c"}))
 	w.do(w.announced.RaiseDot("shop", nil))
 	w.do(w.announced.ClearDot(user, "shop"))
-	var read, written services.ConversationID
 	w.Write(func(ctx context.Context, tx *store.Tx) (err error) {
 		if _, err = tx.RaisePosition(ctx, user, store.HomePage, "", first); err != nil {
 			return err
@@ -63,23 +63,14 @@ func litUser(w node) (user, author services.UserID) {
 		if _, err = tx.ChangePolicy(ctx, user, func(policy *services.DisplayPolicy) error { policy.QuietTo = 60; return nil }); err != nil {
 			return err
 		}
-		for _, id := range []*services.ConversationID{&read, &written} {
-			group := store.NewConversation{Kind: services.GroupConversation, Title: "g", Creator: author, Members: users}
-			if *id, _, err = tx.CreateConversation(ctx, group); err != nil {
-				return err
-			}
-			if _, _, _, err := tx.SendMessage(ctx, *id, author, "hello", users[:1]); err != nil {
-				return err
-			}
-		}
-		c, err := tx.LockConversation(ctx, read)
-		if err != nil {
-			return err
-		}
-		_, err = tx.SetWay(ctx, c, services.ToReadSide)
-		return err
+		return nil
 	})
-	enqueue(w, fanout.SeenJob(user), fanout.PolicyJob(user), announcements.UserJob(user), fanout.PassJob(read), fanout.PassJob(written))
+	for _, others := range [][]services.UserID{users, users[:1]} { // one is counted when it is read
+		id, err := services.ParseConversationID("id", w.do(w.chat.Create(author, chat.Group, "g", others))[0])
+		w.Must(err)
+		w.do(w.chat.Send(author, id, "hello", users[:1]))
+	}
+	enqueue(w, fanout.SeenJob(user), fanout.PolicyJob(user), announcements.UserJob(user))
 	w.Quiet(w.Fanout)
 	_, err := w.Fanout.Recount(w.TB.Context(), user) // a way of counting has one version more now, which is carried to nobody
 	w.Must(err)

@@ -52,7 +52,7 @@ func TestAuditKnowsWhatIsTooOld(t *testing.T) {
 		w.Clock.Advance(24 * time.Hour)
 		if day%2 == 0 {
 			w.Must(w.Fanout.AgeFeeds(t.Context(), []services.UserID{user}, services.DayOf(w.Clock.Now())))
-			w.Must(w.Fanout.AgeConversations(t.Context(), user, services.DayOf(w.Clock.Now())))
+			w.Must(w.chat.Source().Age(t.Context(), []services.UserID{user}, services.DayOf(w.Clock.Now())))
 		}
 		lapOf(w, a)
 		if got := a.Stats(); got.Drifted != drifted {

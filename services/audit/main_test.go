@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/audit"
+	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
@@ -24,20 +25,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	*fanouttest.World
 	announced *announcements.Service
+	chat      *chat.Service
 }
 
 func newNode(w *fanouttest.World) node {
 	messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
 	return node{w, announcements.New(announcements.Config{
 		DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+	}), chat.New(chat.Config{
+		Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock, MaxWriteMembers: 2,
 	})}
 }
 
-// do commits a command that must succeed.
-func (n node) do(cmd *jobs.Command, err error) {
+// do commits a command that must succeed, and returns the ids that it made.
+func (n node) do(cmd *jobs.Command, err error) []string {
 	n.TB.Helper()
 	n.Must(err)
 	n.Must(n.Fanout.Commit(n.TB.Context(), cmd)[0])
+	return cmd.IDs()
 }
 
 // newAudit is the audit of a world's node.

@@ -9,9 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
 // The audit does not read through the readers of rebuilds: the output of a wrong reader is drift.
@@ -50,10 +48,10 @@ func TestAuditFindsAReaderOfRegistersThatIsWrong(t *testing.T) {
 // right.
 func TestAuditKnowsTheMutedRule(t *testing.T) {
 	for _, mute := range []bool{false, true} {
-		w := served(t, func(cfg *fanout.Config) { cfg.MuteMentions = mute })
+		w := served(t, nil)
+		w.chat.MuteMentions = mute
 		user, _ := litUser(w)
-		w.Write(func(ctx context.Context, tx *store.Tx) error { _, err := tx.Mute(ctx, 2, user, true); return err })
-		enqueue(w, fanout.MemberJob(2, user))
+		w.do(w.chat.Mute(user, 2, true), nil)
 		w.Quiet(w.Fanout)
 		a := newAudit(w, auditEvery)
 		lapOf(w, a)

@@ -30,14 +30,13 @@ import (
 
 // Config is what the badges need.
 type Config struct {
-	Store         *store.Store
-	Redis         *rdb.Projections
-	Fanout        *fanout.Fanout
-	Pulled        *mirror.Pulled
-	Conversations *mirror.LastSequences
-	Shows         *mirror.Shows
-	Clock         services.Clock
-	Log           *slog.Logger
+	Store  *store.Store
+	Redis  *rdb.Projections
+	Fanout *fanout.Fanout
+	Pulled *mirror.Pulled
+	Shows  *mirror.Shows
+	Clock  services.Clock
+	Log    *slog.Logger
 	// Sources are the sources of the features that have a package of their own.
 	Sources []Source
 	// Caps are the largest numbers shown in full.
@@ -55,14 +54,13 @@ type Config struct {
 
 // Service returns badges. It is safe for concurrent use.
 type Service struct {
-	store         *store.Store
-	redis         *rdb.Projections
-	fanout        *fanout.Fanout
-	pulled        *mirror.Pulled
-	conversations *mirror.LastSequences
-	shows         *mirror.Shows
-	clock         services.Clock
-	log           *slog.Logger
+	store  *store.Store
+	redis  *rdb.Projections
+	fanout *fanout.Fanout
+	pulled *mirror.Pulled
+	shows  *mirror.Shows
+	clock  services.Clock
+	log    *slog.Logger
 
 	sources  sourceList
 	agers    []source.Ager // of sources
@@ -90,7 +88,7 @@ func New(cfg Config) *Service {
 		cfg.Remembered = 20_000
 	}
 	s := &Service{
-		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, pulled: cfg.Pulled, conversations: cfg.Conversations, shows: cfg.Shows, clock: cfg.Clock, log: cfg.Log,
+		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, pulled: cfg.Pulled, shows: cfg.Shows, clock: cfg.Clock, log: cfg.Log,
 		settings: source.Settings{Caps: cfg.Caps, Expiry: cfg.Expiry, Ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}

@@ -1,20 +1,17 @@
 package badge
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"tidings/services"
+	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/jobs"
 	"tidings/services/messages"
 	"tidings/services/redis"
-	"tidings/services/store"
 )
 
 // waits is one item that a reader may not have seen: the model of expiry is a list of these for each count.
@@ -52,23 +49,7 @@ func newAgingModel(n node, ages services.SourceExpiry) *agingModel {
 	others := m.Users(2)
 	m.host, m.friend = others[0], others[1]
 	m.Follow(m.host, m.reader)
-	m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
-		for i := range m.rooms {
-			wanted := store.NewConversation{Kind: services.RoomConversation, Title: "den", Creator: m.friend, Members: []services.UserID{m.friend, m.reader}}
-			if m.rooms[i], _, err = tx.CreateConversation(ctx, wanted); err != nil {
-				return err
-			}
-			if err = jobs.Enqueue(ctx, tx.Tx, fanout.PassJob(m.rooms[i])); err != nil {
-				return err
-			}
-		}
-		c, err := tx.LockConversation(ctx, m.rooms[1])
-		if err != nil {
-			return err
-		}
-		_, err = tx.SetWay(ctx, c, services.ToReadSide)
-		return err
-	})
+	m.rooms = [2]services.ConversationID{m.makeRoom(m.friend, m.reader), m.makeRoom(m.friend, m.reader, m.host)}
 	m.settle()
 	m.read(m.reader)
 	return m
@@ -110,28 +91,14 @@ func (m *agingModel) say(room int, author services.UserID, mention bool) {
 	if mention {
 		mentioned = []services.UserID{m.reader}
 	}
-	m.Write(func(ctx context.Context, tx *store.Tx) error {
-		message, c, _, err := tx.SendMessage(ctx, m.rooms[room], author, "hello", mentioned)
-		if err != nil {
-			return err
-		}
-		if author == m.reader {
-			markAll(m.talk[room])
-		}
-		m.talk[room] = append(m.talk[room], waits{at: message.SentAt, mentions: mention, own: author == m.reader})
-		defer m.Memory.Conversations.Moved(store.Head{Conversation: c.ID, Number: c.Head, At: c.LastAt})
-		queued := []jobs.NewJob{m.World.Fanout.ProjectJob(c.ID)}
-		if mention || author == m.reader {
-			queued = append(queued, fanout.MemberJob(c.ID, m.reader))
-		}
-		return jobs.Enqueue(ctx, tx.Tx, queued...)
-	})
-}
-
-func (m *agingModel) own(room int, change func(ctx context.Context, tx *store.Tx) error) {
-	m.Write(func(ctx context.Context, tx *store.Tx) error {
-		return errors.Join(change(ctx, tx), jobs.Enqueue(ctx, tx.Tx, fanout.MemberJob(m.rooms[room], m.reader)))
-	})
+	id, err := services.ParseMessageID("id", m.do(m.chat.Send(author, m.rooms[room], "hello", mentioned))[0])
+	m.Must(err)
+	sent, err := m.chat.MessagesByID(m.TB.Context(), []services.MessageID{id})
+	m.Must(err)
+	if author == m.reader {
+		markAll(m.talk[room])
+	}
+	m.talk[room] = append(m.talk[room], waits{at: sent[id].SentAt, mentions: mention, own: author == m.reader})
 }
 
 func markAll(list []waits) {
@@ -213,19 +180,14 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 		func() {
 			if list := m.talk[room]; len(list) > 0 {
 				upTo := 1 + random.IntN(len(list))
-				m.own(room, func(ctx context.Context, tx *store.Tx) error {
-					_, err := tx.ReadUpTo(ctx, m.rooms[room], m.reader, int64(upTo), -1)
-					return err
-				})
+				m.do(m.chat.MarkRead(m.reader, m.rooms[room], chat.Mark{UpTo: services.NewMessageID(m.rooms[room], int64(upTo))}))
 				markAll(list[:upTo])
 			}
 		},
 		func() { // from the unread item on, all items wait again, also those that were older when it arrived
 			if list := m.talk[room]; len(list) > 0 {
 				from := 1 + random.IntN(len(list))
-				m.own(room, func(ctx context.Context, tx *store.Tx) error {
-					return tx.MarkUnread(ctx, m.rooms[room], m.reader, int64(from))
-				})
+				m.do(m.chat.MarkUnread(m.reader, services.NewMessageID(m.rooms[room], int64(from))), nil)
 				for i := from - 1; i < len(list); i++ {
 					list[i].seen = false
 				}
@@ -233,10 +195,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 		},
 		func() {
 			m.muted = !m.muted
-			m.own(0, func(ctx context.Context, tx *store.Tx) error {
-				_, err := tx.Mute(ctx, m.rooms[0], m.reader, m.muted)
-				return err
-			})
+			m.do(m.chat.Mute(m.reader, m.rooms[0], m.muted), nil)
 		},
 		func() {
 			m.settle()

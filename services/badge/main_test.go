@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/badge/source"
+	"tidings/services/chat"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/messages"
@@ -28,14 +29,21 @@ type node struct {
 	*Service
 	letters   *messages.Service
 	announced *announcements.Service
+	chat      *chat.Service
 }
 
-func newNode(w *fanouttest.World) node {
+func newNode(w *fanouttest.World) node { return newNodeWith(w, nil) }
+
+// newNodeWith is newNode with other facts of the last sequences of conversations.
+func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts) node {
 	n := node{
 		World:   w,
 		letters: messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs}),
 		announced: announcements.New(announcements.Config{
 			DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+		}),
+		chat: chat.New(chat.Config{
+			Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
 		}),
 	}
 	n.Service = New(n.config())
@@ -45,8 +53,8 @@ func newNode(w *fanouttest.World) node {
 // config is the configuration of the node's badges.
 func (n node) config() Config {
 	return Config{
-		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Pulled: n.Memory.Pulled, Conversations: n.Memory.Conversations, Shows: n.Memory.Shows,
-		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source()},
+		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Pulled: n.Memory.Pulled, Shows: n.Memory.Shows,
+		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source(), n.chat.Source()},
 	}
 }
 
@@ -80,6 +88,22 @@ func (n node) must(command *jobs.Command, err error) {
 func served(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{}))
+}
+
+// do commits a command, and answers the ids that it made.
+func (n node) do(cmd *jobs.Command, err error) []string {
+	n.TB.Helper()
+	n.Must(err)
+	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
+	return cmd.IDs()
+}
+
+// makeRoom makes a room; with more than two members it is counted when it is read.
+func (n node) makeRoom(members ...services.UserID) services.ConversationID {
+	n.TB.Helper()
+	id, err := services.ParseConversationID("id", n.do(n.chat.Create(members[0], chat.Room, "den", members[1:]))[0])
+	n.Must(err)
+	return id
 }
 
 func (n node) read(user services.UserID) *services.Badges {
@@ -161,5 +185,5 @@ var shownSources = (&Service{}).newSources(sourcesOfFeatures()...)
 
 // sourcesOfFeatures are those that have a package of their own.
 func sourcesOfFeatures() []Source {
-	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source()}
+	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}}
 }

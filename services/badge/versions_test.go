@@ -14,10 +14,9 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/changelog"
-	"tidings/services/fanout"
+	"tidings/services/chat"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
-	"tidings/services/store"
 	"tidings/tests/histories"
 )
 
@@ -57,11 +56,11 @@ func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit 
 	return changelog.LogAfter(ctx, g.Store.DB, kind, version, limit)
 }
 
-func (g *gate) Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error) {
+func (g *gate) Heads(ctx context.Context, ids []services.ConversationID) ([]chat.Head, error) {
 	if err := g.lets(roomStream); err != nil {
 		return nil, err
 	}
-	return g.Store.Heads(ctx, ids)
+	return chat.Heads(ctx, g.Store.DB, ids)
 }
 
 // learner is one node: a cache that learns the streams in any order, and a device that subscribes to the node.
@@ -74,10 +73,9 @@ type learner struct {
 func (n node) learner() *learner {
 	n.TB.Helper()
 	g := &gate{SQL: mirror.SQL{Store: n.Store}}
-	w := *n.World
+	w := n.World.AnotherNode()
 	w.Memory = mirror.New(mirror.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
-	w.Fanout = w.Another()
-	l := &learner{node: newNode(&w), gate: g}
+	l := &learner{node: newNodeWith(w, g), gate: g}
 	l.learn("")
 	return l
 }
@@ -124,20 +122,7 @@ func (n node) audience() *audience {
 	a := &audience{reader: reader, huge: huge, host: users[0], speaker: users[1]}
 	n.Follow(a.host, reader)
 	a.show = n.Schedule(a.host, time.Hour)
-	n.Write(func(ctx context.Context, tx *store.Tx) (err error) {
-		wanted := store.NewConversation{Kind: services.RoomConversation, Title: "den", Creator: a.speaker, Members: []services.UserID{a.speaker, reader}}
-		if a.room, _, err = tx.CreateConversation(ctx, wanted); err != nil {
-			return err
-		}
-		c, err := tx.LockConversation(ctx, a.room)
-		if err != nil {
-			return err
-		}
-		if _, err = tx.SetWay(ctx, c, services.ToReadSide); err != nil {
-			return err
-		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.PassJob(a.room))
-	})
+	a.room = n.makeRoom(a.speaker, reader, a.host)
 	n.settle()
 	n.read(reader)
 	return a
@@ -175,13 +160,10 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 		}
 		a.own = func(l *learner) { l.learn(showStream) }
 	case roomStream:
-		var c services.Conversation
-		n.Write(func(ctx context.Context, tx *store.Tx) (err error) {
-			_, c, _, err = tx.SendMessage(ctx, a.room, a.speaker, "hello", nil)
-			return err
-		})
+		message, err := services.ParseMessageID("id", n.do(n.chat.Send(a.speaker, a.room, "hello", nil))[0])
+		n.Must(err)
 		a.own = func(l *learner) {
-			l.Memory.Conversations.Moved(store.Head{Conversation: a.room, Number: c.Head, At: c.LastAt})
+			l.chat.Sequences.Moved(chat.Head{Conversation: a.room, Number: message.Number(), At: n.Clock.Now()})
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package chat is conversations: who is in them, what is said, and what each member has read.
 //
-// It guarantees that a number of unread messages is exact whichever way it is counted: carried to each member when a
-// message is written, or compared with the conversation's head when somebody reads; that positions never go back but by
+// It guarantees that a number of unread messages is exact whichever way it is counted: projected to each member when a
+// message is written, or compared with the conversation's last sequence when somebody reads; that positions never go back but by
 // "mark unread", which opens a generation that late marks are not of; and that only members see anything.
 // A message and the job that carries it are one transaction. When Redis does not answer, messages are taken all the same
 // and the numbers follow.
@@ -17,19 +17,26 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
 
 // Config configures conversations. Zero numbers mean their defaults.
 type Config struct {
-	Store         *store.Store
-	Conversations *mirror.LastSequences
-	Fanout        *fanout.Fanout
-	Clock         services.Clock
+	Store   *store.Store
+	Redis   *rdb.Projections
+	Changes *changelog.Follower // each of its turns brings the last sequences up to date
+	Jobs    *jobs.Engine        // New registers the kinds of jobs of conversations in it
+	Fanout  *fanout.Fanout      // New registers in it what rebuilds merge and audits compare
+	Clock   services.Clock
+	// Facts reads the last sequences; nil means Store.
+	Facts SequenceFacts
+
+	MuteMentions bool // mentions of a user in a conversation that they have muted do not count either
 
 	MaxGroup        int           // members of a GROUP; 500
 	MaxWriteMembers int           // above it a conversation is counted on read; 500
@@ -40,6 +47,11 @@ type Config struct {
 // Service implements conversations. It is safe for concurrent use.
 type Service struct {
 	Config
+	Sequences *Sequences // the last sequences, in this node's cache
+
+	expiry    services.SourceExpiry
+	throttles throttles
+	aged      agedMessages
 }
 
 const (
@@ -49,30 +61,37 @@ const (
 	maxBody     = services.MaxBodyCharacters
 )
 
-// New makes the service.
+// New makes the service of a node, and registers its kinds of jobs, its part of rebuilds and of audits.
 func New(cfg Config) *Service {
 	cfg.MaxGroup = cmp.Or(cfg.MaxGroup, 500)
 	cfg.MaxWriteMembers = cmp.Or(cfg.MaxWriteMembers, 500)
 	cfg.MaxWriteLoad = cmp.Or(cfg.MaxWriteLoad, 20_000)
 	cfg.Lease = cmp.Or(cfg.Lease, time.Minute)
-	return &Service{cfg}
+	if cfg.Facts == nil {
+		cfg.Facts = sequenceFacts{cfg.Store.DB}
+	}
+	s := &Service{Config: cfg, Sequences: NewSequences(cfg.Changes, cfg.Facts), expiry: cfg.Fanout.Expiry()}
+	cfg.Jobs.Register(s.kinds()...)
+	cfg.Fanout.RegisterRebuildPart("conversations", s.rebuildSteps)
+	cfg.Fanout.RegisterAuditPart("conversations", s.audit)
+	return s
 }
 
 // Create is the command that creates a conversation of its creator and others, and returns its id. Two users have one DIRECT:
 // creating it again returns the same, and reopens it if a block had closed it. INVALID for a title that is too long, or for
 // members that do not fit the kind; NOT_FOUND while there is a block between the creator and one of the others, and for a GROUP
 // or ROOM also while the group policy of one of the others keeps the creator from adding them.
-func (s *Service) Create(creator services.UserID, kind services.ConversationKind, title string, others []services.UserID) (*jobs.Command, error) {
+func (s *Service) Create(creator services.UserID, kind Kind, title string, others []services.UserID) (*jobs.Command, error) {
 	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
 		return nil, err
 	}
 	members := distinct(append(slices.Clone(others), creator))
 	switch {
-	case kind == services.DirectConversation && title != "":
+	case kind == Direct && title != "":
 		return nil, services.Errorf(services.Invalid, "title: a DIRECT conversation has none")
-	case kind == services.DirectConversation && len(members) != 2:
+	case kind == Direct && len(members) != 2:
 		return nil, services.Errorf(services.Invalid, "memberIds: a DIRECT conversation has exactly one other member, got %d", len(members)-1)
-	case kind == services.GroupConversation && len(members) > s.MaxGroup:
+	case kind == Group && len(members) > s.MaxGroup:
 		return nil, services.Errorf(services.Invalid, "memberIds: a GROUP has up to %d members, got %d", s.MaxGroup, len(members))
 	case len(others) > maxNamed:
 		return nil, services.Errorf(services.Invalid, "memberIds: up to %d can be named at once, got %d", maxNamed, len(others))
@@ -80,26 +99,25 @@ func (s *Service) Create(creator services.UserID, kind services.ConversationKind
 	var id services.ConversationID
 	return &jobs.Command{
 		Name: "createConversation", Actor: creator,
-		Apply: func(ctx context.Context, in *sql.Tx) (ids []string, err error) {
-			tx := store.In(in)
-			refused := (*store.Tx).Apart
-			if kind != services.DirectConversation {
+		Apply: func(ctx context.Context, tx *sql.Tx) (ids []string, err error) {
+			var refused refusal = apart
+			if kind != Direct {
 				refused = adding(0)
 			}
 			if err := meets(ctx, tx, creator, "memberIds", members, refused); err != nil {
 				return nil, err
 			}
 			var created bool
-			id, created, err = tx.CreateConversation(ctx, store.NewConversation{Kind: kind, Title: title, Creator: creator, Members: members})
+			id, created, err = insert(ctx, tx, Wanted{Kind: kind, Title: title, Creator: creator, Members: members})
 			if err != nil {
 				return nil, err
 			}
-			c, err := tx.LockConversation(ctx, id)
+			c, err := lock(ctx, tx, id)
 			if err != nil {
 				return nil, err
 			}
 			if !created {
-				opened, err := tx.AddMembers(ctx, c, members)
+				opened, err := insertMembers(ctx, tx, c, members)
 				if err == nil && len(opened) == 0 {
 					err = jobs.ErrUnchanged
 				}
@@ -110,32 +128,37 @@ func (s *Service) Create(creator services.UserID, kind services.ConversationKind
 			}
 			return []string{id.GlobalID()}, s.changed(ctx, tx, c, members...)
 		},
-		AfterCommit: func(ctx context.Context) error { return s.Fanout.ProjectMember(ctx, id, creator) },
+		AfterCommit: func(ctx context.Context) error { return s.projectMember(ctx, id, creator) },
 	}, nil
 }
 
 // refusal lists those of some users with whom one user cannot begin something.
-type refusal func(tx *store.Tx, ctx context.Context, user services.UserID, others []services.UserID) ([]services.UserID, error)
+type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
+
+// apart is the refusal of those who have a block with a user.
+func apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
+	return store.In(tx).Apart(ctx, user, others)
+}
 
 // adding is the refusal of those whom a user cannot add to a GROUP or ROOM; id is 0 for one that is to be created.
 func adding(id services.ConversationID) refusal {
-	return func(tx *store.Tx, ctx context.Context, user services.UserID, others []services.UserID) ([]services.UserID, error) {
-		return tx.RefuseAdder(ctx, user, id, others)
+	return func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
+		return refuseAdder(ctx, tx, user, id, others)
 	}
 }
 
 // meets is the error of a user who begins something with others: NOT_FOUND, as for an unknown user, while one of them is
 // refused. A block and a policy give the same error, so that neither is disclosed. No block between them changes until the
 // transaction ends.
-func meets(ctx context.Context, tx *store.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
-	if err := tx.HoldRestrictions(ctx, user); err != nil {
+func meets(ctx context.Context, tx *sql.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
+	if err := store.In(tx).HoldRestrictions(ctx, user); err != nil {
 		return err
 	}
-	apart, err := refused(tx, ctx, user, others)
-	if err != nil || len(apart) == 0 {
+	found, err := refused(ctx, tx, user, others)
+	if err != nil || len(found) == 0 {
 		return err
 	}
-	return tx.NoUser(ctx, argument, slices.Min(apart))
+	return store.In(tx).NoUser(ctx, argument, slices.Min(found))
 }
 
 func distinct(users []services.UserID) []services.UserID {
@@ -145,34 +168,34 @@ func distinct(users []services.UserID) []services.UserID {
 
 // changed adds the jobs that project a conversation whose members or last message changed, and changes its way of counting
 // where its size and traffic require it.
-func (s *Service) changed(ctx context.Context, tx *store.Tx, c services.Conversation, users ...services.UserID) error {
+func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users ...services.UserID) error {
 	var queued []jobs.NewJob
-	if c.Way == services.ReadSide {
+	if c.Way == OnRead {
 		for _, user := range users {
-			queued = append(queued, fanout.MemberJob(c.ID, user))
+			queued = append(queued, memberJob(c.ID, user))
 		}
 	} else {
-		queued = append(queued, s.Fanout.ProjectJob(c.ID))
+		queued = append(queued, s.projectJob(c.ID))
 	}
 	if way := s.way(c); way != c.Way {
-		if _, err := tx.SetWay(ctx, c, way); err != nil {
+		if _, err := changeWay(ctx, tx, c, way); err != nil {
 			return err
 		}
-		queued = append(queued, fanout.PassJob(c.ID))
+		queued = append(queued, passJob(c.ID))
 	}
-	return jobs.Enqueue(ctx, tx.Tx, queued...)
+	return jobs.Enqueue(ctx, tx, queued...)
 }
 
 // way is how a conversation is to be counted. It returns to counting on write only well below the threshold, so that it does
 // not alternate. The return is one step: messages are projected at once, and a member who still has the other flag is counted
 // by that.
-func (s *Service) way(c services.Conversation) services.CountingWay {
+func (s *Service) way(c Conversation) Way {
 	load := c.Members * c.PerMinute
 	switch {
-	case c.Way == services.WriteSide && (c.Members > s.MaxWriteMembers || load >= s.MaxWriteLoad):
-		return services.ToReadSide
-	case c.Way != services.WriteSide && c.Members <= s.MaxWriteMembers/2 && load < s.MaxWriteLoad/2:
-		return services.WriteSide
+	case c.Way == OnWrite && (c.Members > s.MaxWriteMembers || load >= s.MaxWriteLoad):
+		return ToRead
+	case c.Way != OnWrite && c.Members <= s.MaxWriteMembers/2 && load < s.MaxWriteLoad/2:
+		return OnWrite
 	}
 	return c.Way
 }
@@ -187,24 +210,24 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 	if len(mentions) > maxMentions {
 		return nil, services.Errorf(services.Invalid, "mentionIds: up to %d are allowed, got %d", maxMentions, len(mentions))
 	}
-	var head store.Head
-	cmd := s.command("sendMessage", author, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
-		message, c, reached, err := tx.SendMessage(ctx, id, author, body, mentions)
+	var head Head
+	cmd := s.command("sendMessage", author, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		message, c, reached, err := insertMessage(ctx, tx, id, author, body, mentions)
 		if err != nil {
 			return nil, err
 		}
-		head = store.Head{Conversation: id, Number: c.Head, At: c.LastAt}
+		head = Head{Conversation: id, Number: c.Head, At: c.LastAt}
 		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
 	})
 	return s.moving(cmd, &head), nil
 }
 
 // moving makes this node's watchers see at once what a command did to a conversation: head is as its transaction left it.
-func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
+func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	carry := cmd.AfterCommit
 	cmd.AfterCommit = func(ctx context.Context) error {
 		if head.Number > 0 { // not when the result was stored under the idempotency key before
-			s.Conversations.Moved(*head)
+			s.Sequences.Moved(*head)
 		}
 		return carry(ctx)
 	}
@@ -212,21 +235,21 @@ func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
 }
 
 // command is a member's act in a conversation; the member's own state is projected at once.
-func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error)) *jobs.Command {
+func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user, CoalesceKey: "conversation " + id.String(),
-		Apply:       func(ctx context.Context, in *sql.Tx) ([]string, error) { return apply(ctx, store.In(in)) },
-		AfterCommit: func(ctx context.Context) error { return s.Fanout.ProjectMember(ctx, id, user) },
+		Apply:       func(ctx context.Context, tx *sql.Tx) ([]string, error) { return apply(ctx, tx) },
+		AfterCommit: func(ctx context.Context) error { return s.projectMember(ctx, id, user) },
 	}
 }
 
 // own is a command that changes only the user's own state.
-func (s *Service) own(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *store.Tx) error) *jobs.Command {
-	return s.command(name, user, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+func (s *Service) own(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) error) *jobs.Command {
+	return s.command(name, user, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		if err := apply(ctx, tx); err != nil {
 			return nil, err
 		}
-		return nil, jobs.Enqueue(ctx, tx.Tx, fanout.MemberJob(id, user))
+		return nil, jobs.Enqueue(ctx, tx, memberJob(id, user))
 	})
 }
 
@@ -234,21 +257,21 @@ func (s *Service) own(name string, user services.UserID, id services.Conversatio
 // again changes nothing.
 func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Command {
 	conversation := id.Conversation()
-	var head store.Head
-	cmd := s.command("recallMessage", author, conversation, func(ctx context.Context, tx *store.Tx) ([]string, error) {
-		c, recalled, err := tx.RecallMessage(ctx, id, author)
+	var head Head
+	cmd := s.command("recallMessage", author, conversation, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		c, recalled, err := recall(ctx, tx, id, author)
 		if err != nil {
 			return nil, err
 		}
 		if !recalled {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
-		head = store.Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
-		job := s.Fanout.ProjectJob(conversation)
-		if c.Way == services.ReadSide { // the states of many members changed, and no job projects them
-			job = fanout.PassJob(conversation)
+		head = Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
+		job := s.projectJob(conversation)
+		if c.Way == OnRead { // the states of many members changed, and no job projects them
+			job = passJob(conversation)
 		}
-		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, job)
+		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, job)
 	})
 	return s.moving(cmd, &head)
 }

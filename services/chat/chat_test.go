@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
@@ -19,11 +18,11 @@ import (
 func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 	n := served(t)
 	users := n.Users(3)
-	group, other := n.create(services.GroupConversation, users...), n.create(services.GroupConversation, users...)
+	group, other := n.create(Group, users...), n.create(Group, users...)
 	n.send(users[0], other)
 	n.carried()
 	n.send(users[0], group)
-	n.Must(n.fan.ProjectMember(t.Context(), group, users[1])) // and then the process dies
+	n.Must(n.projectMember(t.Context(), group, users[1])) // and then the process dies
 	n.want("reached", users[1], 2, 0)
 	if unread, _ := n.shown(users[2]); unread != 1 {
 		t.Errorf("not reached: %d", unread)
@@ -52,9 +51,9 @@ func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 func TestClearRunsBetweenTheHalves(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
-	group := n.create(services.GroupConversation, users...)
+	group := n.create(Group, users...)
 	snapshot := func() []services.Membership {
-		states, err := n.World.Store.Memberships(t.Context(), group, users[1:])
+		states, err := membershipsIn(t.Context(), n.World.Store.DB, group, users[1:])
 		n.Must(err)
 		return states
 	}
@@ -88,8 +87,8 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(fanouttest.New(t, options), func(c *Config) { c.MaxWriteLoad = 12 })
 			users := n.Users(3)
-			group := n.create(services.RoomConversation, users...)
-			ways := map[services.CountingWay]bool{}
+			group := n.create(Room, users...)
+			ways := map[Way]bool{}
 			total := 0
 			for step := range 60 {
 				n.send(users[0], group)
@@ -106,7 +105,7 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 			}
 			n.carried()
 			n.want("in the end", users[1], total, 0)
-			for _, way := range []services.CountingWay{services.WriteSide, services.ToReadSide, services.ReadSide} {
+			for _, way := range []Way{OnWrite, ToRead, OnRead} {
 				if !ways[way] {
 					t.Errorf("it was never counted by %s", way)
 				}
@@ -121,7 +120,7 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 func TestWritingGoesOnUntilEverybodyHasTheFlag(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteLoad = 12 })
 	users := n.Users(3)
-	group := n.create(services.RoomConversation, users...)
+	group := n.create(Room, users...)
 	quick := n.fan.Workers(1)[0] // the flags are carried by the other one
 	total := 0
 	for range 8 {
@@ -132,7 +131,7 @@ func TestWritingGoesOnUntilEverybodyHasTheFlag(t *testing.T) {
 		n.Must(err)
 		n.want("flags on their way", users[1], total, 0)
 	}
-	if way := n.counting(group); way != services.ToReadSide {
+	if way := n.counting(group); way != ToRead {
 		t.Errorf("counted by %s", way)
 	}
 }
@@ -141,11 +140,11 @@ func TestWritingGoesOnUntilEverybodyHasTheFlag(t *testing.T) {
 func TestALargeConversationIsCountedWhenSomebodyReads(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteMembers = 3 })
 	users := n.Users(5)
-	room := n.create(services.RoomConversation, users[:3]...)
+	room := n.create(Room, users[:3]...)
 	n.send(users[0], room)
 	n.mustDo(n.Join(users[3], room), nil)
 	n.carried()
-	if way := n.counting(room); way != services.ReadSide {
+	if way := n.counting(room); way != OnRead {
 		t.Fatalf("counted by %s", way)
 	}
 	n.mustDo(n.Join(users[4], room), nil)
@@ -166,16 +165,16 @@ func TestALargeConversationIsCountedWhenSomebodyReads(t *testing.T) {
 		n.mustDo(n.Quit(user, room), nil)
 	}
 	n.carried()
-	if way := n.counting(room); way != services.WriteSide {
+	if way := n.counting(room); way != OnWrite {
 		t.Errorf("small again, and counted by %s", way)
 	}
 	n.want("left", users[2], 0, 0)
 }
 
 func TestMutedMentionsMayBeMutedToo(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Fanout: func(c *fanout.Config) { c.MuteMentions = true }}), nil)
+	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MuteMentions = true })
 	users := n.Users(2)
-	group := n.create(services.GroupConversation, users...)
+	group := n.create(Group, users...)
 	n.send(users[0], group, users[1])
 	n.mustDo(n.Mute(users[1], group, true), nil)
 	n.carried()
@@ -188,7 +187,7 @@ func TestMutedMentionsMayBeMutedToo(t *testing.T) {
 func TestManyMessagesAreOnePass(t *testing.T) {
 	n := served(t)
 	users := n.Users(3)
-	group := n.create(services.GroupConversation, users...)
+	group := n.create(Group, users...)
 	n.carried()
 	cmds := make([]*jobs.Command, 200)
 	for i := range cmds {
@@ -215,7 +214,7 @@ func TestManyMessagesAreOnePass(t *testing.T) {
 func TestTheLastMessageIsCarriedWhenItIsDue(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Jobs: func(cfg *jobs.Config) { cfg.Poll = time.Hour }}), nil)
 	users := n.Users(3)
-	group := n.create(services.GroupConversation, users...)
+	group := n.create(Group, users...)
 	n.carried()
 	ctx, stop := context.WithCancel(t.Context())
 	var running errgroup.Group
@@ -244,7 +243,7 @@ func TestTheLastMessageIsCarriedWhenItIsDue(t *testing.T) {
 func TestADeviceThatIsGoneIsOutside(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
-	first, second := n.create(services.GroupConversation, users...), n.create(services.DirectConversation, users...)
+	first, second := n.create(Group, users...), n.create(Direct, users...)
 	n.mustDo(n.Enter(users[1], first, "phone"), nil)
 	n.mustDo(n.Enter(users[1], second, "phone"), nil)
 	n.mustDo(n.Enter(users[1], second, "laptop"), nil)

@@ -24,7 +24,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World, change func(*Config)) node {
-	cfg := Config{Store: w.Store, Conversations: w.Memory.Conversations, Fanout: w.Fanout, Clock: w.Clock}
+	cfg := Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock}
 	if change != nil {
 		change(&cfg)
 	}
@@ -49,7 +49,7 @@ func (n node) mustDo(cmd *jobs.Command, err error) []string {
 	return cmd.IDs()
 }
 
-func (n node) create(kind services.ConversationKind, members ...services.UserID) services.ConversationID {
+func (n node) create(kind Kind, members ...services.UserID) services.ConversationID {
 	n.TB.Helper()
 	id, err := services.ParseConversationID("id", n.mustDo(n.Create(members[0], kind, "", members[1:]))[0])
 	n.Must(err)
@@ -90,8 +90,8 @@ func (n node) shown(user services.UserID) (unread, mentions int) {
 		document = n.Document(user)
 	}
 	sums := document.Conversations
-	n.World.Memory.Conversations.Learn(n.TB.Context(), sums.ReadSide)
-	counted := n.World.Memory.Conversations.ReadSide(sums.ReadSide, n.Clock.Now())
+	n.Sequences.Learn(n.TB.Context(), sums.ReadSide)
+	counted := n.Sequences.ReadSide(sums.ReadSide, n.Clock.Now())
 	if !document.Ready || !counted.Known || sums.Unread < 0 || sums.Mentions < 0 {
 		n.TB.Fatalf("user %d: %+v, %+v", user, document, counted)
 	}
@@ -129,9 +129,9 @@ func (n node) want(what string, user services.UserID, unread, mentions int) {
 }
 
 // way is how a conversation is counted now.
-func (n node) counting(id services.ConversationID) services.CountingWay {
+func (n node) counting(id services.ConversationID) Way {
 	n.TB.Helper()
-	heads, err := n.World.Store.Heads(n.TB.Context(), []services.ConversationID{id})
+	heads, err := Heads(n.TB.Context(), n.World.Store.DB, []services.ConversationID{id})
 	n.Must(err)
 	return heads[0].Way
 }

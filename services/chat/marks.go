@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Mark is the position up to which a conversation was read: the newest message now, one message, or the position in a token.
@@ -72,12 +71,12 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 		}
 	}
 	nothing := mark.Token != "" && number == 0 // the member was shown an empty conversation; 0 would mean everything
-	return s.own("markConversationRead", user, id, func(ctx context.Context, tx *store.Tx) error {
+	return s.own("markConversationRead", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		if nothing {
-			_, err := tx.LockMember(ctx, id, user)
+			_, err := lockState(ctx, tx, id, user)
 			return ifChanged(false, err)
 		}
-		return ifChanged(tx.ReadUpTo(ctx, id, user, number, gen))
+		return ifChanged(readUpTo(ctx, tx, id, user, number, gen))
 	}), nil
 }
 
@@ -86,8 +85,8 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 // conversation.
 func (s *Service) MarkUnread(user services.UserID, from services.MessageID) *jobs.Command {
 	id := from.Conversation()
-	return s.own("markConversationUnread", user, id, func(ctx context.Context, tx *store.Tx) error {
-		return tx.MarkUnread(ctx, id, user, from.Number())
+	return s.own("markConversationUnread", user, id, func(ctx context.Context, tx *sql.Tx) error {
+		return markUnread(ctx, tx, id, user, from.Number())
 	})
 }
 
@@ -97,8 +96,8 @@ func (s *Service) Mute(user services.UserID, id services.ConversationID, muted b
 	if !muted {
 		name = "unmuteConversation"
 	}
-	return s.own(name, user, id, func(ctx context.Context, tx *store.Tx) error {
-		return ifChanged(tx.Mute(ctx, id, user, muted))
+	return s.own(name, user, id, func(ctx context.Context, tx *sql.Tx) error {
+		return ifChanged(setMuted(ctx, tx, id, user, muted))
 	})
 }
 
@@ -113,12 +112,12 @@ func ifChanged(changed bool, err error) error {
 // Enter is the command by which a device opens a conversation, or confirms that it still has it open. Everything is marked
 // read, and nothing counts until every device has left or its lease of a minute has expired.
 func (s *Service) Enter(user services.UserID, id services.ConversationID, device string) *jobs.Command {
-	return s.own("enterConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
+	return s.own("enterConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		until := tx.Now.Add(s.Lease)
-		if err := tx.Enter(ctx, id, user, device, until); err != nil {
+		if err := enter(ctx, tx, id, user, device, until); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.InsideJob(id, user, until))
+		return jobs.Enqueue(ctx, tx, insideJob(id, user, until))
 	})
 }
 
@@ -127,14 +126,14 @@ func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
 
 // Leave is the command by which a device closes a conversation: everything is marked read. The user stays a member: see Quit.
 func (s *Service) Leave(user services.UserID, id services.ConversationID, device string) *jobs.Command {
-	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
-		return ifChanged(tx.Leave(ctx, id, user, device))
+	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
+		return ifChanged(leave(ctx, tx, id, user, device))
 	})
 }
 
 // DeviceGone ends the leases of a disconnected device.
 func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device string) error {
-	ids, err := s.Store.LeasesOf(ctx, user, device)
+	ids, err := readLeases(ctx, s.Store.DB, user, device)
 	if err != nil || len(ids) == 0 {
 		return err
 	}

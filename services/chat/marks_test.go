@@ -63,7 +63,7 @@ func TestMarksAreLinearizable(t *testing.T) {
 
 func marksHistory(t *testing.T, n node, seed uint64) []porcupine.Operation {
 	users := n.Users(2)
-	group := n.create(services.GroupConversation, users...)
+	group := n.create(Group, users...)
 	const messages, devices, calls = 12, 5, 12
 	for range messages {
 		n.send(users[0], group)
@@ -136,7 +136,7 @@ func TestMarkUnreadOnlyAdds(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, nil)
 		users := n.Users(2)
-		group := n.create(services.GroupConversation, users...)
+		group := n.create(Group, users...)
 		for range 30 {
 			n.send(users[0], group, users[1])
 		}

@@ -5,19 +5,17 @@ import (
 	"slices"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Join is the command by which a user becomes a member of a ROOM; they have read what is there. Joining again changes nothing.
 func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.Command {
-	return s.members("joinConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
-		if c.Kind != services.RoomConversation {
-			return nil, store.NoConversation(id) // only its members may learn of what kind it is
+	return s.members("joinConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
+		if c.Kind != Room {
+			return nil, noConversation(id) // only its members may learn of what kind it is
 		}
-		return tx.AddMembers(ctx, c, []services.UserID{user})
+		return insertMembers(ctx, tx, c, []services.UserID{user})
 	})
 }
 
@@ -29,18 +27,18 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 	if err != nil {
 		return nil, err
 	}
-	return s.members("addMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
-		if _, err := tx.LockMember(ctx, id, by); err != nil {
+	return s.members("addMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
+		if _, err := lockState(ctx, tx, id, by); err != nil {
 			return nil, err
 		}
-		if c.Kind == services.DirectConversation {
+		if c.Kind == Direct {
 			return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and stays with its two members", id.GlobalID())
 		}
 		if err := meets(ctx, tx, by, "userIds", users, adding(id)); err != nil {
 			return nil, err
 		}
-		added, err := tx.AddMembers(ctx, c, users)
-		if size := c.Members + len(added); err == nil && c.Kind == services.GroupConversation && size > s.MaxGroup {
+		added, err := insertMembers(ctx, tx, c, users)
+		if size := c.Members + len(added); err == nil && c.Kind == Group && size > s.MaxGroup {
 			err = services.Errorf(services.Conflict, "userIds: a GROUP has up to %d members, it would have %d", s.MaxGroup, size)
 		}
 		return added, err
@@ -57,8 +55,8 @@ func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, 
 	if slices.Contains(users, by) { // the answer would be a conversation that they may not see any more
 		return nil, services.Errorf(services.Invalid, "userIds: who leaves himself uses quitConversation")
 	}
-	return s.members("removeMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
-		if _, err := tx.LockMember(ctx, id, by); err != nil {
+	return s.members("removeMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
+		if _, err := lockState(ctx, tx, id, by); err != nil {
 			return nil, err
 		}
 		if c.Creator != by {
@@ -71,8 +69,8 @@ func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, 
 // Quit is the command by which a member leaves for good: nothing of the conversation counts for them or is shown to them any
 // more. Leaving again changes nothing. CONFLICT for a DIRECT conversation, which can be muted.
 func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.Command {
-	return s.members("quitConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
-		switch _, err := tx.LockMember(ctx, id, user); services.CodeOf(err) {
+	return s.members("quitConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
+		switch _, err := lockState(ctx, tx, id, user); services.CodeOf(err) {
 		case services.Conflict: // they have left
 			return nil, nil
 		case "":
@@ -85,22 +83,22 @@ func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.C
 
 // CloseDirect is the consequence of a block: the DIRECT conversation of two users ends for both. It answers the jobs that
 // project that, and what brings the blocker's own view up to date. Creating the conversation again reopens it.
-func (s *Service) CloseDirect(ctx context.Context, in *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error) {
-	id, left, err := store.In(in).CloseDirect(ctx, blocker, blocked)
+func (s *Service) CloseDirect(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error) {
+	id, left, err := closeDirect(ctx, tx, blocker, blocked)
 	if err != nil || id == 0 {
 		return nil, nil, err
 	}
 	for _, user := range left {
-		queued = append(queued, fanout.MemberJob(id, user))
+		queued = append(queued, memberJob(id, user))
 	}
-	return queued, func(ctx context.Context) error { return s.Fanout.ProjectMember(ctx, id, blocker) }, nil
+	return queued, func(ctx context.Context) error { return s.projectMember(ctx, id, blocker) }, nil
 }
 
-func (s *Service) remove(ctx context.Context, tx *store.Tx, c services.Conversation, users []services.UserID) ([]services.UserID, error) {
-	if c.Kind == services.DirectConversation {
+func (s *Service) remove(ctx context.Context, tx *sql.Tx, c Conversation, users []services.UserID) ([]services.UserID, error) {
+	if c.Kind == Direct {
 		return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and cannot be left; mute it", c.ID.GlobalID())
 	}
-	return tx.RemoveMembers(ctx, c.ID, users)
+	return removeMembers(ctx, tx, c.ID, users)
 }
 
 func named(users []services.UserID) ([]services.UserID, error) {
@@ -112,9 +110,9 @@ func named(users []services.UserID) ([]services.UserID, error) {
 
 // members is a command that changes the members of a conversation, and returns the users whose state it changed; with none it
 // changed nothing.
-func (s *Service) members(name string, by services.UserID, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserID, error)) *jobs.Command {
-	return s.command(name, by, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
-		c, err := tx.LockConversation(ctx, id)
+func (s *Service) members(name string, by services.UserID, id services.ConversationID, change func(context.Context, *sql.Tx, Conversation) ([]services.UserID, error)) *jobs.Command {
+	return s.command(name, by, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		c, err := lock(ctx, tx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +123,7 @@ func (s *Service) members(name string, by services.UserID, id services.Conversat
 		if len(users) == 0 {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
-		if c, err = tx.LockConversation(ctx, id); err != nil { // as it is now
+		if c, err = lock(ctx, tx, id); err != nil { // as it is now
 			return nil, err
 		}
 		return []string{id.GlobalID()}, s.changed(ctx, tx, c, users...)

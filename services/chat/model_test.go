@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/sql/sqltest"
@@ -52,7 +51,7 @@ type modelToken struct {
 func newWorld(n node, flush func(*world, *rapid.T)) *world {
 	w := &world{n: n, people: n.Users(3)}
 	for range 2 {
-		room := &modelRoom{id: n.create(services.RoomConversation, w.people...), members: map[services.UserID]*modelMember{}}
+		room := &modelRoom{id: n.create(Room, w.people...), members: map[services.UserID]*modelMember{}}
 		for _, user := range w.people {
 			room.members[user] = &modelMember{in: true, leases: map[string]time.Time{}}
 		}
@@ -255,7 +254,7 @@ func (w *world) leave(t *rapid.T) {
 // again lets jobs come that nobody asked for.
 func (w *world) again(t *rapid.T) {
 	room, user, _ := w.pick(t)
-	w.n.enqueue(w.n.fan.ProjectJob(room.id), fanout.PassJob(room.id), fanout.MemberJob(room.id, user), fanout.InsideJob(room.id, user, time.Time{}))
+	w.n.enqueue(w.n.projectJob(room.id), passJob(room.id), memberJob(room.id, user), insideJob(room.id, user, time.Time{}))
 }
 
 func (w *world) work(t *rapid.T) {

@@ -17,48 +17,43 @@ type Place struct {
 var First = Place{At: time.UnixMicro(1<<62 - 1)}
 
 // List lists the conversations that a user is a member of, the last active first, and says whether more follow.
-func (s *Service) List(ctx context.Context, user services.UserID, after Place, size int) ([]services.ConversationState, bool, error) {
-	list, err := s.Store.ConversationsOf(ctx, user, after.At, after.ID, size+1)
+func (s *Service) List(ctx context.Context, user services.UserID, after Place, size int) ([]State, bool, error) {
+	list, err := statesOf(ctx, s.Store.DB, user, after.At, after.ID, size+1)
 	if err == nil {
-		err = s.age(ctx, list)
+		err = s.ageStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
 	return page(list, size, err)
 }
 
 // ByID reads conversations for a user. Those that the user is not a member of are absent, as are unknown ones.
-func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services.ConversationID) (map[services.ConversationID]services.ConversationState, error) {
+func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services.ConversationID) (map[services.ConversationID]State, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	list, err := s.Store.Conversations(ctx, user, ids)
+	list, err := statesByID(ctx, s.Store.DB, user, ids)
 	if err == nil {
-		err = s.age(ctx, list)
+		err = s.ageStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
-	found := make(map[services.ConversationID]services.ConversationState, len(list))
+	found := make(map[services.ConversationID]State, len(list))
 	for _, state := range list {
 		found[state.ID] = state
 	}
 	return found, err
 }
 
-// age removes from states the messages that are too old to count, as the badges do.
-func (s *Service) age(ctx context.Context, states []services.ConversationState) error {
-	return s.Fanout.AgeConversationStates(ctx, states, services.DayOf(s.Clock.Now()))
-}
-
 // One reads a conversation for a user. NOT_FOUND when the user is not a member.
-func (s *Service) One(ctx context.Context, user services.UserID, id services.ConversationID) (services.ConversationState, error) {
+func (s *Service) One(ctx context.Context, user services.UserID, id services.ConversationID) (State, error) {
 	found, err := s.ByID(ctx, user, []services.ConversationID{id})
 	state, ok := found[id]
 	if err == nil && !ok {
-		err = services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
+		err = noConversation(id)
 	}
 	return state, err
 }
 
 // MessagesBefore names the messages of a conversation before a number, the newest first, recalled ones too, as far as it
 // had come in a state, and says whether older ones follow.
-func MessagesBefore(state services.ConversationState, before int64, size int) (ids []services.MessageID, more bool) {
+func MessagesBefore(state State, before int64, size int) (ids []services.MessageID, more bool) {
 	newest := min(before-1, state.Head)
 	oldest := max(newest-int64(size)+1, 1)
 	for number := newest; number >= oldest; number-- {
@@ -69,7 +64,7 @@ func MessagesBefore(state services.ConversationState, before int64, size int) (i
 
 // ReadMessages reads messages for a user, each with its mentions. Messages of conversations that the user is not a member of
 // are absent, as are unknown ones.
-func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []services.MessageID) (map[services.MessageID]services.Message, error) {
+func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []services.MessageID) (map[services.MessageID]Message, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -81,13 +76,28 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Store.Messages(ctx, ids)
+	found, err := messagesByID(ctx, s.Store.DB, ids)
 	for id := range found {
 		if _, member := mine[id.Conversation()]; !member {
 			delete(found, id)
 		}
 	}
 	return found, err
+}
+
+// MessagesByID reads messages, for whoever may see them. An unknown message is absent.
+func (s *Service) MessagesByID(ctx context.Context, ids []services.MessageID) (map[services.MessageID]Message, error) {
+	return messagesByID(ctx, s.Store.DB, ids)
+}
+
+// Mentioned reads the users whom messages mention, if they are or were members.
+func (s *Service) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
+	return mentionedIn(ctx, s.Store.DB, ids)
+}
+
+// Members lists pages of members, all by one query.
+func (s *Service) Members(ctx context.Context, pages []MembersPage) (map[MembersPage][]services.UserID, error) {
+	return readMembers(ctx, s.Store.DB, pages)
 }
 
 func page[T any](list []T, size int, err error) ([]T, bool, error) {

@@ -9,7 +9,7 @@ import (
 
 // Change is a conversation as its watcher sees it, with the watcher's badges.
 type Change struct {
-	State  services.ConversationState
+	State  State
 	Badges *services.Badges
 }
 
@@ -25,8 +25,8 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, id services.C
 	if err != nil {
 		return nil, err
 	}
-	moved, forget := s.Conversations.Watch(id)
-	s.Conversations.Learn(ctx, []services.ReadSidePlace{{Conversation: id}})
+	moved, forget := s.Sequences.Watch(id)
+	s.Sequences.Learn(ctx, []services.ReadSidePlace{{Conversation: id}})
 	look := func(ctx context.Context, badges *services.Badges) (Change, error) {
 		state, err := s.One(ctx, user, id)
 		return Change{state, badges}, err

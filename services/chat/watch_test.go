@@ -33,7 +33,7 @@ func next(t *testing.T, changes <-chan Change, fits func(Change) bool) Change {
 func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
 	users := n.Users(2)
-	group := n.create(services.GroupConversation, users...)
+	group := n.create(Group, users...)
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -54,7 +54,7 @@ func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
 	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 1 })
 	for range 50 { // said elsewhere: the node learns it by looking at SQL
 		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, _, _, err := tx.SendMessage(ctx, group, users[0], "x", nil)
+			_, _, _, err := insertMessage(ctx, tx.Tx, group, users[0], "x", nil)
 			return err
 		})
 	}
@@ -80,7 +80,7 @@ func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
 func TestAWatcherSeesThatWhatHeHasReadIsTakenBack(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
 	users := n.Users(2)
-	group := n.create(services.GroupConversation, users...)
+	group := n.create(Group, users...)
 	here, elsewhere := n.send(users[0], group), n.send(users[0], group)
 	n.read(users[1], group, 0)
 	badges := make(chan *services.Badges, 1)
@@ -91,7 +91,7 @@ func TestAWatcherSeesThatWhatHeHasReadIsTakenBack(t *testing.T) {
 	n.mustDo(n.Recall(users[0], here), nil)
 	next(t, changes, func(c Change) bool { return c.State.Revision == revision+1 && c.State.Own.Unread() == 0 })
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, _, err := tx.RecallMessage(ctx, elsewhere, users[0])
+		_, _, err := recall(ctx, tx.Tx, elsewhere, users[0])
 		return err
 	})
 	_, err = n.World.Memory.Log.RunOnce(t.Context())
@@ -102,7 +102,7 @@ func TestAWatcherSeesThatWhatHeHasReadIsTakenBack(t *testing.T) {
 func TestAWatchEndsWithItsContextAndWithItsBadges(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
 	users := n.Users(2)
-	group := n.create(services.GroupConversation, users...)
+	group := n.create(Group, users...)
 	ctx, cancel := context.WithCancel(t.Context())
 	changes, err := n.Watch(ctx, users[1], group, func() (<-chan *services.Badges, error) { return make(chan *services.Badges), nil })
 	n.Must(err)

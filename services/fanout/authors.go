@@ -225,7 +225,7 @@ func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp redis.Sta
 	if err != nil {
 		return err
 	}
-	f.hint(ctx, followers(edges), results)
+	f.Hint(ctx, followers(edges), results)
 	for i, result := range results {
 		if result.Status == redis.Retry {
 			if err := f.Reconcile(ctx, edges[i].Follower, edges[i].Followee); err != nil {

@@ -186,7 +186,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 			freed.add(Freed{Inboxes: 1, Entries: uint64(entries)})
 		}
 	}
-	c.fanout.hint(ctx, found.Long, results)
+	c.fanout.Hint(ctx, found.Long, results)
 	return to, ended, nil
 }
 

@@ -42,8 +42,6 @@ type Config struct {
 	KeepBoards time.Duration       // the longest life of a session of the live board; 0 means 12 h
 
 	Expiry services.SourceExpiry // how long items of each source stay in its number
-
-	MuteMentions bool // mentions of a user in a conversation that they have muted do not count either
 }
 
 // Fanout is the machinery of one node. It is safe for concurrent use.
@@ -68,8 +66,6 @@ type Fanout struct {
 	arrivals     []Arrival
 	limited      []limitedRows
 	skew         skew
-	throttles    throttles
-	aged         agedMessages
 	clamped      atomic.Uint64
 
 	delivered        atomic.Uint64 // entries of inboxes
@@ -106,7 +102,7 @@ func New(cfg Config) *Fanout {
 	}
 	for _, kinds := range [][]jobs.Kind{
 		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(),
-		f.chatKinds(), f.policyKinds(), f.hostKinds(), f.showKinds(), f.replayKinds(),
+		f.policyKinds(), f.hostKinds(), f.showKinds(), f.replayKinds(),
 	} {
 		f.Register(kinds...)
 	}
@@ -115,8 +111,6 @@ func New(cfg Config) *Fanout {
 	f.RegisterPosition("live board", store.LiveBoard, liveRegister, f.auditLive)
 	f.RegisterAuditPart("home feed", f.auditFeed)
 	f.RegisterAuditPart("versioned fields", f.auditRegisters)
-	f.RegisterAuditPart("conversations", f.auditConversations)
-	f.RegisterRebuildPart("conversations", f.membershipParts)
 	f.RegisterAuditPart("live board", f.auditBoard)
 	f.OnBeat(f.followClocks)
 	return f
@@ -125,9 +119,9 @@ func New(cfg Config) *Fanout {
 // today is the day of now, since 1970.
 func (f *Fanout) today() int64 { return services.DayOf(f.clock.Now()) }
 
-// hint notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
+// Hint notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
 // the change.
-func (f *Fanout) hint(ctx context.Context, users []services.UserID, results []redis.Result) {
+func (f *Fanout) Hint(ctx context.Context, users []services.UserID, results []redis.Result) {
 	byNode := map[string][]redis.Hint{}
 	for i, result := range results {
 		for _, node := range result.Nodes {
@@ -149,7 +143,7 @@ func (f *Fanout) RaiseVersions(ctx context.Context, users []services.UserID, pas
 	if err != nil {
 		return nil, err
 	}
-	f.hint(ctx, users, results)
+	f.Hint(ctx, users, results)
 	for i, result := range results {
 		if result.Status != redis.Missing {
 			done = append(done, users[i])

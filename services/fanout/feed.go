@@ -69,7 +69,7 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	if err != nil {
 		return err
 	}
-	f.hint(ctx, []services.UserID{user}, []redis.Result{result})
+	f.Hint(ctx, []services.UserID{user}, []redis.Result{result})
 	return nil
 }
 

@@ -154,12 +154,12 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool)
 		Put: func(ctx context.Context, stamp redis.Stamp, facts rebuildFacts) (done bool, err error) {
 			facts.feed.Stamp = stamp
 			rebuilt, err := f.redis.EndRebuild(ctx, facts.feed, facts.parts...)
-			f.noteClamped(rebuilt.Clamped)
+			f.NoteClamped(rebuilt.Clamped)
 			if err != nil || rebuilt.Status != redis.Applied {
 				return false, err
 			}
 			document = rebuilt.Document
-			f.hint(ctx, []services.UserID{user}, []redis.Result{rebuilt.Result})
+			f.Hint(ctx, []services.UserID{user}, []redis.Result{rebuilt.Result})
 			return true, nil
 		},
 	}.Run(ctx)
@@ -249,3 +249,14 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 func QueueModes(ctx context.Context, db *store.Store) error {
 	return db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, modesJob()) })
 }
+
+// NoteClamped counts documents in which a count was found negative, and was taken for zero.
+func (f *Fanout) NoteClamped(documents int) {
+	if documents > 0 {
+		f.clamped.Add(uint64(documents))
+		f.log.Error("numbers of unread messages were negative and were taken for zero", "documents", documents)
+	}
+}
+
+// Clamped is the number of unread counts that were found negative. It stays 0 unless there is a bug.
+func (f *Fanout) Clamped() uint64 { return f.clamped.Load() }

@@ -70,7 +70,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err != nil || result.Status == redis.Retry {
 		return false, err
 	}
-	f.hint(ctx, []services.UserID{edge.Follower}, []redis.Result{result})
+	f.Hint(ctx, []services.UserID{edge.Follower}, []redis.Result{result})
 	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, posts)
 }
 
@@ -122,7 +122,7 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	if _, follows, err := f.store.Edge(ctx, reader, author); err != nil || follows {
 		return false, err
 	}
-	f.hint(ctx, []services.UserID{reader}, []redis.Result{result})
+	f.Hint(ctx, []services.UserID{reader}, []redis.Result{result})
 	if result.Short {
 		return true, f.Refill(ctx, reader)
 	}

@@ -94,7 +94,7 @@ func (f *Fanout) Put(ctx context.Context, registers []rdb.Registers) error {
 	for i := range registers {
 		users[i] = registers[i].User
 	}
-	f.hint(ctx, users, results)
+	f.Hint(ctx, users, results)
 	return nil
 }
 

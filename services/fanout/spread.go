@@ -146,7 +146,7 @@ func (f *Fanout) AddOwn(ctx context.Context, post services.Post) error {
 	if err != nil {
 		return err
 	}
-	f.hint(ctx, []services.UserID{post.Author}, []redis.Result{result})
+	f.Hint(ctx, []services.UserID{post.Author}, []redis.Result{result})
 	return nil
 }
 
@@ -285,7 +285,7 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 			f.delivered.Add(1)
 		}
 	}
-	f.hint(ctx, followers(edges), results)
+	f.Hint(ctx, followers(edges), results)
 	return nil
 }
 
@@ -295,7 +295,7 @@ func (f *Fanout) drop(ctx context.Context, post services.Post, readers []service
 	if err != nil {
 		return err
 	}
-	f.hint(ctx, readers, results)
+	f.Hint(ctx, readers, results)
 	return f.refillLater(ctx, readers, results)
 }
 

@@ -31,7 +31,7 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, posts 
 			return added, err
 		}
 		added = added || result.Status == redis.Applied
-		f.hint(ctx, []services.UserID{reader}, []redis.Result{result})
+		f.Hint(ctx, []services.UserID{reader}, []redis.Result{result})
 	}
 	return added, nil
 }

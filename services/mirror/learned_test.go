@@ -12,15 +12,11 @@ import (
 // change whose hint was lost would never be pushed.
 func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 	s := newShowSQL()
-	s.heads = map[services.ConversationID]store.Head{1: {Conversation: 1, Number: 3}}
 	s.pulled = map[services.UserID]store.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
 	m := s.mirror()
 	turn(t, m)
-	places := []services.ReadSidePlace{{Conversation: 1}}
-	m.Conversations.Follow(reader, places)
 	m.Pulled.Follow(reader, of(huge))
 	m.Shows.Follow(reader, of(8))
-	m.Conversations.Learn(t.Context(), places)
 	m.Pulled.Learn(t.Context(), of(huge))
 	both := []services.UserID{reader, reader + 1}
 	last := m.Log.Learned(both)
@@ -28,7 +24,6 @@ func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 		what string
 		make func()
 	}{
-		{"a message", func() { m.Conversations.Moved(store.Head{Conversation: 1, Number: 4}) }},
 		{"a pulled post", func() { m.Pulled.Changed(PullChange{Author: huge, Post: 6}, 2) }},
 		{"a show that went live", func() {
 			s.planned(1, 8, 5)
@@ -50,3 +45,6 @@ func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 		t.Errorf("a user who left has learned %v of data that nobody on this node sees, want %d", now, last[1])
 	}
 }
+
+// reader is the watched user.
+const reader = services.UserID(7)

@@ -1,6 +1,5 @@
 // Package mirror is this node's cache of small shared data, kept current by the changelog: recently read posts and people,
-// the shows of boards, pulled posts, fan-outs in flight, the last sequences of conversations, the
-// activity thresholds.
+// the shows of boards, pulled posts, fan-outs in flight, the activity thresholds.
 //
 // Each cache is a type of its own with its own facts, independent of the others. It registers the kinds of log entries that it
 // follows with changelog, and its answers are at most as old as this node is behind the log. A copy that was read before a
@@ -26,7 +25,6 @@ type Facts interface {
 	InFlightFacts // which includes the facts of posts
 	PulledFacts
 	ShowFacts
-	SequenceFacts
 	ActivityFacts
 }
 
@@ -45,29 +43,27 @@ type Config struct {
 
 // Memories are the caches of one node. Take only the cache that you use.
 type Memories struct {
-	Log           *changelog.Follower
-	People        *People
-	Posts         *Posts
-	Reader        *Reader
-	Pulled        *Pulled
-	InFlight      *InFlight
-	Conversations *LastSequences
-	Activity      *Activity
-	Shows         *Shows
+	Log      *changelog.Follower
+	People   *People
+	Posts    *Posts
+	Reader   *Reader
+	Pulled   *Pulled
+	InFlight *InFlight
+	Activity *Activity
+	Shows    *Shows
 }
 
 // New makes the caches of a node, all empty.
 func New(cfg Config) *Memories {
 	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, Poll: cfg.Poll})
 	m := &Memories{
-		Log:           log,
-		People:        NewPeople(log, cfg.Facts, 0),
-		Posts:         NewPosts(log, cfg.Facts, 0),
-		Pulled:        NewPulled(log, cfg.Facts),
-		InFlight:      NewInFlight(log, cfg.Facts),
-		Conversations: NewLastSequences(log, cfg.Facts),
-		Activity:      NewActivity(log, cfg.Facts),
-		Shows:         NewShows(log, cfg.Facts, cfg.ShowHistory),
+		Log:      log,
+		People:   NewPeople(log, cfg.Facts, 0),
+		Posts:    NewPosts(log, cfg.Facts, 0),
+		Pulled:   NewPulled(log, cfg.Facts),
+		InFlight: NewInFlight(log, cfg.Facts),
+		Activity: NewActivity(log, cfg.Facts),
+		Shows:    NewShows(log, cfg.Facts, cfg.ShowHistory),
 	}
 	m.Reader = NewReader(log, m.Posts, m.People, cfg.Redis)
 	return m

@@ -20,7 +20,6 @@ type engines struct {
 	users    map[services.UserID]services.User
 	copied   map[services.PostID]services.Post
 	log      []changelog.Entry
-	heads    map[services.ConversationID]store.Head
 	activity services.ActivityThresholds
 	sqlDown  error
 	redis    error
@@ -32,8 +31,8 @@ type engines struct {
 	waiting     []string  // keys of fan-out jobs
 	madeBy      time.Time // asked for last
 
-	sqlPosts, sqlUsers, sqlHeads, sqlLogs, redisCalls, put int
-	sqlLogHeads                                            atomic.Int64 // read while the caches run
+	sqlPosts, sqlUsers, sqlLogs, redisCalls, put int
+	sqlLogHeads                                  atomic.Int64 // read while the caches run
 }
 
 func (e *engines) PullAuthors(_ context.Context, after services.UserID, limit int) (list []services.UserID, err error) {

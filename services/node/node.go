@@ -198,7 +198,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Jobs = jobs.New(jobs.Config{DB: s.Store.DB, Clock: s.clock, Log: s.Log})
 	carrying := fanout.Config{
 		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, ShowMemory: s.Memory.Shows, Clock: s.clock, IDs: ids, Log: s.Log, ActiveFor: s.Config.ActiveFor,
-		IdleAfter: s.Config.IdleAfter, Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers}, MuteMentions: s.Config.MuteMentions, Expiry: ages,
+		IdleAfter: s.Config.IdleAfter, Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers}, Expiry: ages,
 		Shows: services.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest}, KeepBoards: sessions,
 	}
 	for _, change := range changes {
@@ -210,11 +210,15 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	announced := announcements.New(announcements.Config{
 		DB: s.Store.DB, Redis: s.Redis, Jobs: s.Jobs, Log: s.Memory.Log, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 	})
+	conversations := chat.New(chat.Config{
+		Store: s.Store, Redis: s.Redis, Changes: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
+		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
+	})
 	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes})
 	s.Badge = badge.New(badge.Config{
-		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Pulled: s.Memory.Pulled, Conversations: s.Memory.Conversations, Shows: s.Memory.Shows, Clock: s.clock, Log: s.Log, Caps: caps,
+		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Pulled: s.Memory.Pulled, Shows: s.Memory.Shows, Clock: s.clock, Log: s.Log, Caps: caps,
 		Expiry:  expiry,
-		Sources: []badge.Source{announced.Source(), letters.Source()},
+		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source()},
 	})
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
@@ -230,10 +234,6 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Live = live.New(live.Config{
 		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Shows: s.Memory.Shows, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
-	})
-	conversations := chat.New(chat.Config{
-		Store: s.Store, Conversations: s.Memory.Conversations, Fanout: s.Fanout, Clock: s.clock, MaxGroup: s.Config.MaxGroup,
-		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
 	return &resolvers.Resolver{
 		Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Memory.Shows},

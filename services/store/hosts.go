@@ -114,7 +114,7 @@ func (tx *Tx) PublishShows(ctx context.Context, host services.UserID) ([]service
 // NameHosts notes that all documents list some hosts, and returns those for which that is new. Hosts whose followers are being
 // processed in chunks are left out.
 func (tx *Tx) NameHosts(ctx context.Context, hosts []services.UserID) ([]services.UserID, error) {
-	return tx.numbers(ctx, nameHosts, hosts)
+	return tx.userIDs(ctx, nameHosts, hosts)
 }
 
 // PublishAll puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from one version of the log

@@ -20,11 +20,6 @@ var (
 
 	setPolicy = sql.NewStatement("set a display policy", `UPDATE display_policies
 		SET ver = $2, out_of_total = $3, as_dot = $4, quiet_from = $5, quiet_to = $6, offset_east = $7 WHERE user_number = $1`)
-
-	oneGroupPolicy = sql.NewStatement("a group policy", `SELECT policy FROM group_policies WHERE user_number = $1`)
-
-	setGroupPolicy = sql.NewStatement("set a group policy", `INSERT INTO group_policies (user_number, policy) VALUES ($1, $2)
-		ON CONFLICT (user_number) DO UPDATE SET policy = excluded.policy`)
 )
 
 // ChangePolicy changes a user's display policy of badges and returns the new one. Changes of one user run one after the other,
@@ -56,17 +51,4 @@ func policy(ctx context.Context, r sql.Runner, st sql.Statement, user services.U
 	_, err = r.One(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
 	policy.OutOfTotal, policy.AsDot = services.UnpackSources(uint64(out)), services.UnpackSources(uint64(dots))
 	return policy, err
-}
-
-// GroupPolicy is a user's policy of who may add them to groups and rooms.
-func (s *Store) GroupPolicy(ctx context.Context, user services.UserID) (services.GroupPolicy, error) {
-	policy := services.AddedByEveryone
-	_, err := s.One(ctx, oneGroupPolicy, []any{user}, &policy)
-	return policy, err
-}
-
-// SetGroupPolicy sets a user's policy of who may add them to groups and rooms.
-func (tx *Tx) SetGroupPolicy(ctx context.Context, user services.UserID, policy services.GroupPolicy) error {
-	_, err := tx.Run(ctx, setGroupPolicy, user, policy)
-	return err
 }

@@ -88,19 +88,14 @@ func (tx *Tx) visible(ctx context.Context, viewer, author services.UserID, err e
 	return nil
 }
 
-// A block forbids both users to begin anything with each other, whichever of them made it.
-const blocksWithText = `
+// BlocksWith selects the users among $2 who have a block with the user $1: it forbids both to begin anything with each other,
+// whichever of them made it.
+const BlocksWith = `
 SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`
 
 var (
-	blocksWith = sql.NewStatement("blocks between a user and others", blocksWithText)
-
-	// Those who are members of the conversation $3 already are not added, so their policies do not matter.
-	refusesAdder = sql.NewStatement("users whom another cannot add", blocksWithText+`
-UNION ALL SELECT p.user_number FROM group_policies p WHERE {in p.user_number $2 BIGINT} AND p.user_number <> $1
-	AND (p.policy = 'NOBODY' OR p.policy = 'WHO_I_FOLLOW' AND NOT EXISTS (SELECT 1 FROM follows f WHERE f.follower = p.user_number AND f.followee = $1))
-	AND NOT EXISTS (SELECT 1 FROM conversation_members m WHERE m.conversation = $3 AND m.user_number = p.user_number AND m.left_at = 0)`)
+	blocksWith = sql.NewStatement("blocks between a user and others", BlocksWith)
 )
 
 // Apart lists those of some users who have a block with one user, whichever of the two made it.
@@ -108,14 +103,18 @@ func (tx *Tx) Apart(ctx context.Context, user services.UserID, others []services
 	if len(others) == 0 {
 		return nil, nil
 	}
-	return tx.numbers(ctx, blocksWith, user, others)
+	return tx.userIDs(ctx, blocksWith, user, others)
 }
 
-// RefuseAdder lists those of some users whom one user cannot add to a GROUP or ROOM: because of a block, whichever of the two
-// made it, or because of their group policy. id is 0 for a conversation that is to be created. The policies of users who are
-// members already do not count.
-func (tx *Tx) RefuseAdder(ctx context.Context, adder services.UserID, id services.ConversationID, users []services.UserID) ([]services.UserID, error) {
-	return tx.numbers(ctx, refusesAdder, adder, users, id)
+// userIDs reads a column of user IDs.
+func (tx *Tx) userIDs(ctx context.Context, st sql.Statement, args ...any) (users []services.UserID, err error) {
+	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
+		var user services.UserID
+		err := scan(&user)
+		users = append(users, user)
+		return err
+	})
+	return users, err
 }
 
 // NoUser is services.NoUser for a user ID that the caller named and that exists.

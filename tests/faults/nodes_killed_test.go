@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/chat"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -92,7 +93,7 @@ func (c *chatters) truths() (unread []int) {
 		c.t.Fatal(err)
 	}
 	for _, reader := range c.readers {
-		states, err := c.facts.MembershipsOf(c.t.Context(), numbers[reader], 0, time.Time{}, 100)
+		states, err := chat.MembershipsOf(c.t.Context(), c.facts.DB, numbers[reader], 0, time.Time{}, 100)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ var lines = map[string]int{
 	"services/badge":         3,
 	"services/notify":        3,
 	"services/views":         3,
-	"services/chat":          3,
+	"services/chat":          4,
 	"services/live":          3,
 	"services/announcements": 4,
 	"services/messages":      4,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/chat"
 	"tidings/services/node"
 	"tidings/tests/world"
 )
@@ -127,13 +128,13 @@ type room struct {
 	head   int
 	batch  []map[string]any
 	sent   int
-	ways   map[services.CountingWay]bool
+	ways   map[chat.Way]bool
 }
 
 func roomKey(user string) string { return "irc" + user }
 
 func newRoom(t *testing.T, n *world.Node) *room {
-	r := &room{n: n, t: t, people: map[string]*roomPerson{}, ways: map[services.CountingWay]bool{}}
+	r := &room{n: n, t: t, people: map[string]*roomPerson{}, ways: map[chat.Way]bool{}}
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
@@ -244,7 +245,7 @@ func (r *room) read() {
 func (r *room) check(day string) {
 	r.flush()
 	r.n.Settle()
-	heads, err := r.n.Store.Heads(r.t.Context(), []services.ConversationID{r.number})
+	heads, err := chat.Heads(r.t.Context(), r.n.Store.DB, []services.ConversationID{r.number})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -315,7 +316,7 @@ func TestARoomPlayedAgainCountsLikeItsLog(t *testing.T) {
 		played++
 	})
 	t.Logf("%d days, %d people, %d messages, %d events; counted by %v", played, len(r.people), r.head, r.sent, r.ways)
-	if played != days || !r.ways[services.WriteSide] || !r.ways[services.ReadSide] {
+	if played != days || !r.ways[chat.OnWrite] || !r.ways[chat.OnRead] {
 		t.Errorf("%d of %d days were played, counted by %v: want both ways", played, days, r.ways)
 	}
 }

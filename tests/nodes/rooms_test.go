@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/chat"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
 	"tidings/tests/world"
@@ -29,7 +30,7 @@ func TestAQuietRoomIsHeardOnEveryNode(t *testing.T) {
 	here.Hears(t, 1)
 	there.Hears(t, 1)
 	world.Eventually(t, world.Soon, "it is counted when somebody reads", func() bool {
-		return wayOf(t, p.A, room) == services.ReadSide
+		return wayOf(t, p.A, room) == chat.OnRead
 	})
 	say(p.A, "alice")
 	here.Hears(t, 2)
@@ -49,13 +50,13 @@ func TestAQuietRoomIsHeardOnEveryNode(t *testing.T) {
 }
 
 // wayOf is a conversation's present counting way.
-func wayOf(t *testing.T, n *world.Node, room string) services.CountingWay {
+func wayOf(t *testing.T, n *world.Node, room string) chat.Way {
 	t.Helper()
 	id, err := services.ParseConversationID("room", room)
 	if err != nil {
 		t.Fatal(err)
 	}
-	heads, err := n.Store.Heads(t.Context(), []services.ConversationID{id})
+	heads, err := chat.Heads(t.Context(), n.Store.DB, []services.ConversationID{id})
 	if err != nil || len(heads) != 1 {
 		t.Fatalf("heads %v: %v", heads, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"tidings/services"
+	"tidings/services/chat"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
@@ -29,7 +29,7 @@ func den(t *testing.T, n *world.Node, owner string, members ...string) (room str
 		n.Must(owner, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hm"}){badges{version}}}`, map[string]any{"c": room}, nil)
 	}
 	say(n)
-	world.Eventually(t, world.Soon, "the room is counted when it is read", func() bool { return wayOf(t, n, room) == services.ReadSide })
+	world.Eventually(t, world.Soon, "the room is counted when it is read", func() bool { return wayOf(t, n, room) == chat.OnRead })
 	return room, say
 }
 

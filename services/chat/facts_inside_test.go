@@ -1,4 +1,4 @@
-package store_test
+package chat
 
 import (
 	"sync"
@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 // inside is what a test does with leases of user 2.
@@ -16,26 +17,26 @@ type inside struct {
 }
 
 func (i inside) enter(device string, lease time.Duration) {
-	i.t.Helper()
-	i.write(func(tx *store.Tx) error { return tx.Enter(i.ctx, i.id, 2, device, tx.Now.Add(lease)) })
+	i.T.Helper()
+	i.MustWrite(func(tx *store.Tx) error { return enter(i.Ctx, tx.Tx, i.id, 2, device, tx.Now.Add(lease)) })
 }
 
 func (i inside) leave(device string) {
-	i.t.Helper()
-	i.write(func(tx *store.Tx) error {
-		_, err := tx.Leave(i.ctx, i.id, 2, device)
+	i.T.Helper()
+	i.MustWrite(func(tx *store.Tx) error {
+		_, err := leave(i.Ctx, tx.Tx, i.id, 2, device)
 		return err
 	})
 }
 
 func (i inside) end() (next time.Time) {
-	i.t.Helper()
-	i.write(func(tx *store.Tx) (err error) { next, err = tx.EndLeases(i.ctx, i.id, 2); return err })
+	i.T.Helper()
+	i.MustWrite(func(tx *store.Tx) (err error) { next, err = endLeases(i.Ctx, tx.Tx, i.id, 2); return err })
 	return next
 }
 
 func TestNothingCountsWhileInside(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
 		b.send(i.id, 1, 2)
 		i.enter("phone", time.Minute)
@@ -46,8 +47,8 @@ func TestNothingCountsWhileInside(t *testing.T) {
 		i.leave("phone")
 		b.send(i.id, 1, 2)
 		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}}) // the laptop is inside
-		equal(b.t, must(b.LeasesOf(b.ctx, 2, "laptop"))(b.t), []services.ConversationID{i.id})
-		equal(b.t, len(must(b.LeasesOf(b.ctx, 2, "phone"))(b.t)), 0)
+		storetest.Equal(b.T, storetest.Must(readLeases(b.Ctx, b.DB, 2, "laptop"))(b.T), []services.ConversationID{i.id})
+		storetest.Equal(b.T, len(storetest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 		i.leave("laptop")
 		b.send(i.id, 1, 2)
 		b.waits(i.id, map[services.UserID][2]int64{2: {1, 1}})
@@ -58,42 +59,42 @@ func TestNothingCountsWhileInside(t *testing.T) {
 
 // A lease that is not renewed has read what came before its end, and nothing after it, whenever its end is noticed.
 func TestALeaseEndsAtItsTime(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
-		start := b.clock.Now()
+		start := b.Clock.Now()
 		i.enter("phone", time.Minute)
 		i.enter("laptop", 2*time.Minute)
 		b.send(i.id, 1)
-		equal(b.t, i.end(), start.Add(time.Minute)) // too early
-		b.clock.advance(90 * time.Second)
+		storetest.Equal(b.T, i.end(), start.Add(time.Minute)) // too early
+		b.Clock.Advance(90 * time.Second)
 		b.send(i.id, 1)
-		equal(b.t, i.end(), start.Add(2*time.Minute))
+		storetest.Equal(b.T, i.end(), start.Add(2*time.Minute))
 		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
-		b.clock.advance(time.Minute)
+		b.Clock.Advance(time.Minute)
 		b.send(i.id, 1, 2)
 		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}}) // not noticed yet
-		equal(b.t, i.end(), time.Time{})
+		storetest.Equal(b.T, i.end(), time.Time{})
 		b.waits(i.id, map[services.UserID][2]int64{2: {1, 1}})
 		version := b.member(i.id, 2).Version
-		equal(b.t, i.end(), time.Time{})
-		equal(b.t, b.member(i.id, 2).Version, version)
+		storetest.Equal(b.T, i.end(), time.Time{})
+		storetest.Equal(b.T, b.member(i.id, 2).Version, version)
 	})
 }
 
 func TestRenewingChangesNothingElse(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
 		i.enter("phone", time.Minute)
 		version := b.member(i.id, 2).Version
-		b.clock.advance(50 * time.Second)
+		b.Clock.Advance(50 * time.Second)
 		i.enter("phone", time.Minute)
-		equal(b.t, b.member(i.id, 2).Version, version)
-		b.clock.advance(50 * time.Second)
-		equal(b.t, i.end().IsZero(), false)
+		storetest.Equal(b.T, b.member(i.id, 2).Version, version)
+		b.Clock.Advance(50 * time.Second)
+		storetest.Equal(b.T, i.end().IsZero(), false)
 		// A lease that ended unnoticed is no reason to come back behind what was read.
-		b.clock.advance(time.Minute)
+		b.Clock.Advance(time.Minute)
 		b.send(i.id, 1)
-		must(0, b.read(i.id, 2, 1, -1))(b.t)
+		storetest.Must(0, b.read(i.id, 2, 1, -1))(b.T)
 		i.end()
 		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
@@ -101,60 +102,60 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 
 // A user marks messages unread after their lease has expired, which nothing has processed yet: the messages stay unread.
 func TestAnEndedLeaseDoesNotTakeAMarkBack(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
 		b.send(i.id, 1)
 		i.enter("phone", time.Minute)
 		b.send(i.id, 1)
-		b.clock.advance(2 * time.Minute)
+		b.Clock.Advance(2 * time.Minute)
 		b.send(i.id, 1)
-		b.write(func(tx *store.Tx) error { return tx.MarkUnread(b.ctx, i.id, 2, 1) })
+		b.MustWrite(func(tx *store.Tx) error { return markUnread(b.Ctx, tx.Tx, i.id, 2, 1) })
 		i.end()
 		b.waits(i.id, map[services.UserID][2]int64{2: {3, 0}})
 	})
 }
 
 func TestLeavingAConversationEndsItsLeases(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
 		i.enter("phone", time.Minute)
-		b.write(func(tx *store.Tx) error {
-			_, err := tx.RemoveMembers(b.ctx, i.id, []services.UserID{2})
+		b.MustWrite(func(tx *store.Tx) error {
+			_, err := removeMembers(b.Ctx, tx.Tx, i.id, []services.UserID{2})
 			return err
 		})
-		equal(b.t, len(must(b.LeasesOf(b.ctx, 2, "phone"))(b.t)), 0)
-		b.clock.advance(2 * time.Minute)
-		equal(b.t, i.end(), time.Time{})
-		b.write(func(tx *store.Tx) (err error) { _, err = tx.EndLeases(b.ctx, i.id, 77); return err })
-		coded(b.t, b.try(func(tx *store.Tx) error { return tx.Enter(b.ctx, i.id, 2, "phone", b.clock.Now()) }), services.Conflict)
-		coded(b.t, b.try(func(tx *store.Tx) error {
-			_, err := tx.Leave(b.ctx, i.id, 77, "phone")
+		storetest.Equal(b.T, len(storetest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
+		b.Clock.Advance(2 * time.Minute)
+		storetest.Equal(b.T, i.end(), time.Time{})
+		b.MustWrite(func(tx *store.Tx) (err error) { _, err = endLeases(b.Ctx, tx.Tx, i.id, 77); return err })
+		storetest.Coded(b.T, b.try(func(tx *store.Tx) error { return enter(b.Ctx, tx.Tx, i.id, 2, "phone", b.Clock.Now()) }), services.Conflict)
+		storetest.Coded(b.T, b.try(func(tx *store.Tx) error {
+			_, err := leave(b.Ctx, tx.Tx, i.id, 77, "phone")
 			return err
 		}), services.NotFound)
 	})
 }
 
 func TestMute(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachBundle(t, func(b *bundle) {
 		id := b.group(1, 2)
 		b.send(id, 1, 2)
 		mute := func(muted bool) error {
-			return b.try(func(tx *store.Tx) error { _, err := tx.Mute(b.ctx, id, 2, muted); return err })
+			return b.try(func(tx *store.Tx) error { _, err := setMuted(b.Ctx, tx.Tx, id, 2, muted); return err })
 		}
 		before := b.member(id, 2)
-		must(0, mute(true))(b.t)
-		must(0, mute(true))(b.t)
+		storetest.Must(0, mute(true))(b.T)
+		storetest.Must(0, mute(true))(b.T)
 		before.Muted, before.Version = true, before.Version+1
-		equal(b.t, b.member(id, 2), before)
-		must(0, mute(false))(b.t)
-		equal(b.t, b.member(id, 2).Muted, false)
-		coded(b.t, b.try(func(tx *store.Tx) error { _, err := tx.Mute(b.ctx, id, 3, true); return err }), services.NotFound)
+		storetest.Equal(b.T, b.member(id, 2), before)
+		storetest.Must(0, mute(false))(b.T)
+		storetest.Equal(b.T, b.member(id, 2).Muted, false)
+		storetest.Coded(b.T, b.try(func(tx *store.Tx) error { _, err := setMuted(b.Ctx, tx.Tx, id, 3, true); return err }), services.NotFound)
 	})
 }
 
 // All operations run concurrently on shared rows: the stored counts equal a recount of the messages.
 func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachBundle(t, func(b *bundle) {
 		users := []services.UserID{1, 2, 3}
 		id := b.group(users...)
 		var group sync.WaitGroup
@@ -164,19 +165,22 @@ func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 				for step := range 12 {
 					number := int64(step + 1)
 					fns := []func(tx *store.Tx) error{
-						func(tx *store.Tx) error { _, _, _, err := tx.SendMessage(b.ctx, id, user, "x", users); return err },
 						func(tx *store.Tx) error {
-							_, err := tx.ReadUpTo(b.ctx, id, user, number, -1)
+							_, _, _, err := insertMessage(b.Ctx, tx.Tx, id, user, "x", users)
 							return err
 						},
-						func(tx *store.Tx) error { return tx.MarkUnread(b.ctx, id, user, number) },
 						func(tx *store.Tx) error {
-							_, _, err := tx.RecallMessage(b.ctx, services.NewMessageID(id, number), user)
+							_, err := readUpTo(b.Ctx, tx.Tx, id, user, number, -1)
+							return err
+						},
+						func(tx *store.Tx) error { return markUnread(b.Ctx, tx.Tx, id, user, number) },
+						func(tx *store.Tx) error {
+							_, _, err := recall(b.Ctx, tx.Tx, services.NewMessageID(id, number), user)
 							return err
 						},
 					}
 					if err := b.try(fns[(step+worker)%len(fns)]); services.CodeOf(err) == services.Internal || services.IsUnavailable(err) {
-						b.t.Errorf("step %d of %d: %v", step, worker, err)
+						b.T.Errorf("step %d of %d: %v", step, worker, err)
 					}
 				}
 			})
@@ -186,8 +190,8 @@ func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 		for number := range int64(1000) {
 			ids = append(ids, services.NewMessageID(id, number+1))
 		}
-		messages := must(b.Messages(b.ctx, ids))(b.t)
-		mentioned := must(b.Mentioned(b.ctx, ids))(b.t)
+		messages := storetest.Must(messagesByID(b.Ctx, b.DB, ids))(b.T)
+		mentioned := storetest.Must(mentionedIn(b.Ctx, b.DB, ids))(b.T)
 		for _, user := range users {
 			m := b.member(id, user)
 			var want [2]int64
@@ -202,7 +206,7 @@ func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 					}
 				}
 			}
-			equal(b.t, [2]int64{m.Unread(), m.UnreadMentions()}, want)
+			storetest.Equal(b.T, [2]int64{m.Unread(), m.UnreadMentions()}, want)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package store
+package chat
 
 import (
 	"context"
@@ -53,23 +53,23 @@ WHERE m.left_at > 0 RETURNING user_number`)
 		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
 )
 
-// NewConversation is a conversation to create. Members may include the creator.
-type NewConversation struct {
-	Kind    services.ConversationKind
+// Wanted is a conversation to create. Members may include the creator.
+type Wanted struct {
+	Kind    Kind
 	Title   string
 	Creator services.UserID
 	Members []services.UserID
 }
 
-// CreateConversation creates a conversation with its members, all of whom have read everything. Two users have one DIRECT
+// insert creates a conversation with its members, all of whom have read everything. Two users have one DIRECT
 // conversation: created is false when it exists, and it may be closed.
-func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (id services.ConversationID, created bool, err error) {
+func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.ConversationID, created bool, err error) {
 	// The counter's lock also serializes two creations of the same pair.
 	if err := tx.LockCounter(ctx, "conversations"); err != nil {
 		return 0, false, err
 	}
 	var pair any
-	if wanted.Kind == services.DirectConversation {
+	if wanted.Kind == Direct {
 		name := pairName(wanted.Members[0], wanted.Members[1])
 		found, err := tx.One(ctx, conversationByPair, []any{name}, &id)
 		if err != nil || found {
@@ -85,29 +85,29 @@ func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (i
 	if _, err := tx.Run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.Now); err != nil {
 		return 0, false, err
 	}
-	_, err = tx.AddMembers(ctx, services.Conversation{ID: id}, wanted.Members)
+	_, err = insertMembers(ctx, tx, Conversation{ID: id}, wanted.Members)
 	return id, true, err
 }
 
 // pairName is the unique key of the DIRECT conversation of two users.
 func pairName(a, b services.UserID) string { return fmt.Sprintf("%d/%d", min(a, b), max(a, b)) }
 
-// CloseDirect removes both users from their DIRECT conversation, if there is one, and returns those who were members. Creating
+// closeDirect removes both users from their DIRECT conversation, if there is one, and returns those who were members. Creating
 // it again reopens it.
-func (tx *Tx) CloseDirect(ctx context.Context, a, b services.UserID) (id services.ConversationID, left []services.UserID, err error) {
+func closeDirect(ctx context.Context, tx *sql.Tx, a, b services.UserID) (id services.ConversationID, left []services.UserID, err error) {
 	found, err := tx.One(ctx, conversationByPair, []any{pairName(a, b)}, &id)
 	if err != nil || !found {
 		return 0, nil, err
 	}
-	if _, err := tx.LockConversation(ctx, id); err != nil {
+	if _, err := lock(ctx, tx, id); err != nil {
 		return 0, nil, err
 	}
-	left, err = tx.RemoveMembers(ctx, id, []services.UserID{a, b})
+	left, err = removeMembers(ctx, tx, id, []services.UserID{a, b})
 	return id, left, err
 }
 
-// LockConversation reads a conversation and locks it until this transaction ends. NOT_FOUND when there is none.
-func (tx *Tx) LockConversation(ctx context.Context, id services.ConversationID) (conversation services.Conversation, err error) {
+// lock reads a conversation and locks it until this transaction ends. NOT_FOUND when there is none.
+func lock(ctx context.Context, tx *sql.Tx, id services.ConversationID) (conversation Conversation, err error) {
 	found := false
 	err = tx.Each(ctx, lockConversation, []any{id}, func(scan func(...any) error) error {
 		found = true
@@ -115,32 +115,32 @@ func (tx *Tx) LockConversation(ctx context.Context, id services.ConversationID) 
 		return err
 	})
 	if err == nil && !found {
-		err = NoConversation(id)
+		err = noConversation(id)
 	}
 	return conversation, err
 }
 
-// NoConversation is the error for a conversation that does not exist and for one that the viewer is not a member of. Both read
+// noConversation is the error for a conversation that does not exist and for one that the viewer is not a member of. Both read
 // the same, so that nobody can find out which it is.
-func NoConversation(id services.ConversationID) error {
+func noConversation(id services.ConversationID) error {
 	return services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
 }
 
-func scanConversation(scan func(...any) error, more ...any) (c services.Conversation, err error) {
+func scanConversation(scan func(...any) error, more ...any) (c Conversation, err error) {
 	var last int64
 	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.Head, &last, &c.Members, &c.Way, &c.WayVersion, &c.Revision, &c.PerMinute}, more...)...)
 	c.LastAt = sql.FromMicros(last)
 	return c, err
 }
 
-// AddMembers adds users to a locked conversation and returns those who were not members before. New members have read
+// insertMembers adds users to a locked conversation and returns those who were not members before. New members have read
 // everything that is there.
-func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []services.UserID) (added []services.UserID, err error) {
+func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []services.UserID) (added []services.UserID, err error) {
 	list := make(sql.Rows, len(users))
 	for i, user := range users {
 		list[i] = []any{user}
 	}
-	added, err = tx.numbers(ctx, addMembers, list, c.ID, c.Head, tx.Now)
+	added, err = userIDs(ctx, tx, addMembers, list, c.ID, c.Head, tx.Now)
 	if err != nil || len(added) == 0 {
 		return nil, err
 	}
@@ -148,9 +148,9 @@ func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []s
 	return added, err
 }
 
-// RemoveMembers removes users from a locked conversation and returns those who were members. Their rows stay, marked as left.
-func (tx *Tx) RemoveMembers(ctx context.Context, id services.ConversationID, users []services.UserID) (left []services.UserID, err error) {
-	left, err = tx.numbers(ctx, leaveMembers, id, users, tx.Now)
+// removeMembers removes users from a locked conversation and returns those who were members. Their rows stay, marked as left.
+func removeMembers(ctx context.Context, tx *sql.Tx, id services.ConversationID, users []services.UserID) (left []services.UserID, err error) {
+	left, err = userIDs(ctx, tx, leaveMembers, id, users, tx.Now)
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}
@@ -161,30 +161,20 @@ func (tx *Tx) RemoveMembers(ctx context.Context, id services.ConversationID, use
 	return left, err
 }
 
-// SetWay changes how a conversation counts unread messages. It returns false when the conversation was changed since it was
+// changeWay changes how a conversation counts unread messages. It returns false when the conversation was changed since it was
 // read.
-func (tx *Tx) SetWay(ctx context.Context, c services.Conversation, way services.CountingWay) (bool, error) {
+func changeWay(ctx context.Context, tx *sql.Tx, c Conversation, way Way) (bool, error) {
 	changed, err := tx.Run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
 	return changed > 0, err
 }
 
-func (tx *Tx) numbers(ctx context.Context, st sql.Statement, args ...any) (users []services.UserID, err error) {
-	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
-		var user services.UserID
-		err := scan(&user)
-		users = append(users, user)
-		return err
-	})
-	return users, err
-}
-
-// LockMember reads a user's own state in a conversation and locks it until this transaction ends. NOT_FOUND for a user who
+// lockState reads a user's own state in a conversation and locks it until this transaction ends. NOT_FOUND for a user who
 // never was a member, CONFLICT for one who has left.
-func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user services.UserID) (m services.Membership, err error) {
+func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID) (m services.Membership, err error) {
 	var left int64
 	found, err := tx.One(ctx, lockMember, []any{id, user}, &left)
 	if err == nil && !found {
-		err = NoConversation(id)
+		err = noConversation(id)
 	}
 	if err != nil {
 		return m, err
@@ -196,20 +186,20 @@ func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user s
 		return err
 	})
 	if err == nil && m.Left {
-		err = tx.hasLeft(ctx, id)
+		err = hasLeft(ctx, tx, id)
 	}
 	return m, err
 }
 
 // hasLeft is the error for a user who has left a conversation. Nobody leaves a DIRECT one: a block closes it for both users,
 // and neither may learn of the block.
-func (tx *Tx) hasLeft(ctx context.Context, id services.ConversationID) error {
+func hasLeft(ctx context.Context, tx *sql.Tx, id services.ConversationID) error {
 	var direct bool
 	if _, err := tx.One(ctx, isDirect, []any{id}, &direct); err != nil {
 		return err
 	}
 	if direct {
-		return NoConversation(id)
+		return noConversation(id)
 	}
 	return services.Errorf(services.Conflict, "conversationId: you have left %s", id.GlobalID())
 }
@@ -218,4 +208,15 @@ func scanMembership(scan func(...any) error) (m services.Membership, err error) 
 	err = scan(&m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions, &m.Gen, &m.Left, &m.Muted, &m.Inside,
 		&m.ReadSide, &m.WayVersion)
 	return m, err
+}
+
+// userIDs reads a column of user IDs.
+func userIDs(ctx context.Context, tx *sql.Tx, st sql.Statement, args ...any) (users []services.UserID, err error) {
+	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
+		var user services.UserID
+		err := scan(&user)
+		users = append(users, user)
+		return err
+	})
+	return users, err
 }

@@ -1,4 +1,4 @@
-package store
+package chat
 
 import (
 	"context"
@@ -30,8 +30,8 @@ var (
 		FROM {rows $1 i BIGINT, conversation BIGINT, user_number BIGINT, number BIGINT, since BIGINT} AS c`)
 )
 
-// SentAt reads when messages were sent; the zero time for an id without a message.
-func (s *Store) SentAt(ctx context.Context, ids []services.MessageID) ([]time.Time, error) {
+// sentTimes reads when messages were sent; the zero time for an id without a message.
+func sentTimes(ctx context.Context, db *sql.DB, ids []services.MessageID) ([]time.Time, error) {
 	asked, times := make(sql.Rows, len(ids)), make([]time.Time, len(ids))
 	for i, id := range ids {
 		asked[i] = []any{i, int64(id.Conversation()), id.Number()}
@@ -39,7 +39,7 @@ func (s *Store) SentAt(ctx context.Context, ids []services.MessageID) ([]time.Ti
 	if len(asked) == 0 {
 		return times, nil
 	}
-	return times, s.Each(ctx, sentAt, []any{asked}, func(scan func(...any) error) error {
+	return times, db.Each(ctx, sentAt, []any{asked}, func(scan func(...any) error) error {
 		var i int
 		var at int64
 		err := scan(&i, &at)
@@ -48,10 +48,10 @@ func (s *Store) SentAt(ctx context.Context, ids []services.MessageID) ([]time.Ti
 	})
 }
 
-// NewestBefore is the number of the newest message of a conversation that was sent before a time. past is the number of a
+// searchNewestBefore is the number of the newest message of a conversation that was sent before a time. past is the number of a
 // message that was sent before it. notYet is one that was not, or the number after the newest. A binary search between the two
 // reads few messages, because times rise with numbers.
-func (s *Store) NewestBefore(ctx context.Context, id services.ConversationID, past, notYet int64, before time.Time) (int64, error) {
+func searchNewestBefore(ctx context.Context, db *sql.DB, id services.ConversationID, past, notYet int64, before time.Time) (int64, error) {
 	const probes = 16
 	for notYet-past > 1 {
 		step := max(1, (notYet-past)/(probes+1))
@@ -59,7 +59,7 @@ func (s *Store) NewestBefore(ctx context.Context, id services.ConversationID, pa
 		for number := past + step; number < notYet && len(ids) < probes; number += step {
 			ids = append(ids, services.NewMessageID(id, number))
 		}
-		times, err := s.SentAt(ctx, ids)
+		times, err := sentTimes(ctx, db, ids)
 		if err != nil {
 			return 0, err
 		}
@@ -74,9 +74,9 @@ func (s *Store) NewestBefore(ctx context.Context, id services.ConversationID, pa
 	return past, nil
 }
 
-// ReadAs returns states as they would be if their users had read up to numbers. No number may be below its state's own
+// readAs returns states as they would be if their users had read up to numbers. No number may be below its state's own
 // position.
-func (s *Store) ReadAs(ctx context.Context, states []services.Membership, numbers []int64) error {
+func readAs(ctx context.Context, db *sql.DB, states []services.Membership, numbers []int64) error {
 	if len(states) == 0 {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (s *Store) ReadAs(ctx context.Context, states []services.Membership, number
 	for i, state := range states {
 		asked[i] = []any{i, int64(state.Conversation), int64(state.User), numbers[i]}
 	}
-	return s.Each(ctx, countAbove, []any{asked}, func(scan func(...any) error) error {
+	return db.Each(ctx, countAbove, []any{asked}, func(scan func(...any) error) error {
 		var i int
 		var skipped, mentions int64
 		err := scan(&i, &skipped, &mentions)
@@ -93,25 +93,25 @@ func (s *Store) ReadAs(ctx context.Context, states []services.Membership, number
 	})
 }
 
-// Waiting is how many unread messages a member has, and how many of them mention the member.
-type Waiting struct {
+// waiting is how many unread messages a member has, and how many of them mention the member.
+type waiting struct {
 	Unread, Mentions int64
 	Oldest           time.Time // when the oldest unread message was sent
 }
 
-// CountWaiting counts messages one by one for each state: those above its position that were sent at its time in since or
+// countUnread counts messages one by one for each state: those above its position that were sent at its time in since or
 // later.
-func (s *Store) CountWaiting(ctx context.Context, states []services.Membership, since []time.Time) ([]Waiting, error) {
-	asked, counts := make(sql.Rows, len(states)), make([]Waiting, len(states))
+func countUnread(ctx context.Context, db *sql.DB, states []services.Membership, since []time.Time) ([]waiting, error) {
+	asked, counts := make(sql.Rows, len(states)), make([]waiting, len(states))
 	for i, state := range states {
 		asked[i] = []any{i, int64(state.Conversation), int64(state.User), state.Base, sql.Micros(since[i])}
 	}
 	if len(asked) == 0 {
 		return counts, nil
 	}
-	return counts, s.Each(ctx, countWaiting, []any{asked}, func(scan func(...any) error) error {
+	return counts, db.Each(ctx, countWaiting, []any{asked}, func(scan func(...any) error) error {
 		var i int
-		var one Waiting
+		var one waiting
 		var oldest int64
 		err := scan(&i, &one.Unread, &one.Mentions, &oldest)
 		one.Oldest = sql.FromMicros(oldest)

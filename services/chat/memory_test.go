@@ -1,4 +1,4 @@
-package mirror
+package chat
 
 import (
 	"context"
@@ -11,10 +11,29 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/changelog"
 )
 
-func (e *engines) Heads(_ context.Context, ids []services.ConversationID) (heads []store.Head, err error) {
+// stub stands in for SQL, and counts the last sequences that are asked for. Its log has no kinds.
+type stub struct {
+	heads    map[services.ConversationID]Head
+	sqlDown  error
+	sqlHeads int
+}
+
+func newStub() *stub { return &stub{} }
+
+func (e *stub) LogAfter(context.Context, string, uint64, int) ([]changelog.Entry, error) {
+	return nil, e.sqlDown
+}
+
+func (e *stub) LogHead(context.Context, string) (head, oldest uint64, err error) {
+	return 0, 0, e.sqlDown
+}
+
+func (e *stub) LogHeads(context.Context) (map[string]uint64, error) { return nil, e.sqlDown }
+
+func (e *stub) Heads(_ context.Context, ids []services.ConversationID) (heads []Head, err error) {
 	e.sqlHeads += len(ids)
 	for _, id := range ids {
 		if head, ok := e.heads[id]; ok {
@@ -26,9 +45,10 @@ func (e *engines) Heads(_ context.Context, ids []services.ConversationID) (heads
 
 // room is a node cache whose clock the test sets, and what it was asked to notify.
 type room struct {
-	*Memories
+	*Sequences
+	Log  *changelog.Follower
 	t    *testing.T
-	e    *engines
+	e    *stub
 	mu   sync.Mutex // guards now: the cache's own timer reads it too
 	now  time.Time
 	told atomic.Int64 // how often reader was notified
@@ -50,9 +70,10 @@ func (r *room) pass(time time.Duration) {
 }
 
 func newRoom(t *testing.T) *room {
-	r := &room{t: t, e: newEngines(), now: at(1000)}
-	r.e.heads = map[services.ConversationID]store.Head{}
-	r.Memories = New(Config{Facts: r.e, Redis: r.e, Log: slog.New(slog.DiscardHandler), Clock: r})
+	r := &room{t: t, e: newStub(), now: time.Unix(1000, 0)}
+	r.e.heads = map[services.ConversationID]Head{}
+	r.Log = changelog.New(changelog.Config{Log: r.e, Logger: slog.New(slog.DiscardHandler), Clock: r})
+	r.Sequences = NewSequences(r.Log, r.e)
 	r.Log.OnMoved(func(readers []services.UserID) {
 		if slices.Contains(readers, reader) {
 			r.told.Add(1)
@@ -62,8 +83,8 @@ func newRoom(t *testing.T) *room {
 	return r
 }
 
-func (r *room) head(id services.ConversationID, number int64) store.Head {
-	head := store.Head{Conversation: id, Number: number, At: r.Now()}
+func (r *room) head(id services.ConversationID, number int64) Head {
+	head := Head{Conversation: id, Number: number, At: r.Now()}
 	r.e.heads[id] = head
 	return head
 }
@@ -75,9 +96,9 @@ func (r *room) look() {
 	}
 }
 
-func (r *room) wants(unread int, known bool, places ...services.ReadSidePlace) ReadSide {
+func (r *room) wants(unread int, known bool, places ...services.ReadSidePlace) Counted {
 	r.t.Helper()
-	got := r.Conversations.ReadSide(places, r.now)
+	got := r.Sequences.ReadSide(places, r.now)
 	if got.Unread != unread || got.Known != known {
 		r.t.Errorf("%+v, want %d, known %t", got, unread, known)
 	}
@@ -90,10 +111,10 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.head(2, 5)
 	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
 	r.wants(0, false, places...)
-	r.Conversations.Follow(reader, places)
-	r.Conversations.Learn(t.Context(), places, places)
+	r.Sequences.Follow(reader, places)
+	r.Sequences.Learn(t.Context(), places, places)
 	first := r.wants(3, true, places...) // 2 is behind the reader: it counts nothing
-	if r.Conversations.Learn(t.Context(), places); r.e.sqlHeads != 2 {
+	if r.Sequences.Learn(t.Context(), places); r.e.sqlHeads != 2 {
 		t.Errorf("SQL was asked for %d heads", r.e.sqlHeads)
 	}
 	r.pass(time.Second)
@@ -114,18 +135,18 @@ func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.head(1, 1)
 	r.head(2, 1)
-	r.Conversations.Learn(t.Context(), places)
+	r.Sequences.Learn(t.Context(), places)
 	last := r.wants(2, true, places...).Sequence
 	for i := range int64(4) {
-		r.Conversations.Moved(store.Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
+		r.Sequences.Moved(Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
 		stamp := r.wants(int(3+i), true, places...).Sequence
 		if stamp <= last {
 			t.Errorf("change %d has the stamp %d, the one before %d", i, stamp, last)
 		}
 		last = stamp
 	}
-	r.Conversations.Moved(store.Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
-	r.Conversations.Moved(store.Head{Conversation: 9, Number: 1, At: r.Now()})              // in no reader's badges
+	r.Sequences.Moved(Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
+	r.Sequences.Moved(Head{Conversation: 9, Number: 1, At: r.Now()})              // in no reader's badges
 	if got := r.wants(6, true, places...); got.Sequence != last {
 		t.Errorf("nothing moved, and the stamp is %d after %d", got.Sequence, last)
 	}
@@ -136,11 +157,11 @@ func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 0)
 	places := []services.ReadSidePlace{{Conversation: 1}}
-	r.Conversations.Follow(reader, places)
-	r.Conversations.Learn(t.Context(), places)
+	r.Sequences.Follow(reader, places)
+	r.Sequences.Learn(t.Context(), places)
 	for i := range int64(100) {
 		r.pass(10 * time.Millisecond)
-		r.Conversations.Moved(r.head(1, i+1))
+		r.Sequences.Moved(r.head(1, i+1))
 		if i == 0 && r.told.Load() != 1 {
 			t.Error("the first message was not notified at once")
 		}
@@ -149,7 +170,7 @@ func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 		t.Errorf("100 messages within a second: notified %d times", told)
 	}
 	before := r.told.Load()
-	r.Conversations.Moved(r.head(1, 101)) // too soon after the one before
+	r.Sequences.Moved(r.head(1, 101)) // too soon after the one before
 	if r.told.Load() != before {
 		t.Error("it was notified sooner than a tenth of a second later")
 	}
@@ -161,18 +182,19 @@ func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 
 // The last message of a stream is notified without any further event.
 func TestTheLastOfAStreamIsToldByItself(t *testing.T) {
-	e := newEngines()
-	e.heads = map[services.ConversationID]store.Head{1: {Conversation: 1}}
-	m := New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler)})
+	e := newStub()
+	e.heads = map[services.ConversationID]Head{1: {Conversation: 1}}
+	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler)})
+	m := NewSequences(log, e)
 	told := make(chan int64, 10)
 	last := atomic.Int64{}
-	m.Log.OnMoved(func([]services.UserID) { told <- last.Load() })
+	log.OnMoved(func([]services.UserID) { told <- last.Load() })
 	places := []services.ReadSidePlace{{Conversation: 1}}
-	m.Conversations.Follow(reader, places)
-	m.Conversations.Learn(t.Context(), places)
+	m.Follow(reader, places)
+	m.Learn(t.Context(), places)
 	for number := range int64(3) {
 		last.Store(number + 1)
-		m.Conversations.Moved(store.Head{Conversation: 1, Number: number + 1, At: time.Now()})
+		m.Moved(Head{Conversation: 1, Number: number + 1, At: time.Now()})
 	}
 	for number := range told {
 		if number == 3 {
@@ -188,9 +210,9 @@ func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 	r.head(1, 4)
 	r.head(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.Conversations.Follow(reader, both)
-	r.Conversations.Follow(reader+1, both[1:])
-	r.Conversations.Learn(t.Context(), both)
+	r.Sequences.Follow(reader, both)
+	r.Sequences.Follow(reader+1, both[1:])
+	r.Sequences.Learn(t.Context(), both)
 	for range 10 {
 		r.pass(time.Minute)
 		r.look()
@@ -199,19 +221,19 @@ func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 		t.Helper()
 		r.pass(time.Second)
 		before := r.told.Load()
-		r.Conversations.Moved(r.head(id, number))
+		r.Sequences.Moved(r.head(id, number))
 		if got := r.told.Load() - before; got != want {
 			t.Errorf("conversation %d moved: notified %d times, want %d", id, got, want)
 		}
 	}
 	moved(1, 5, 1)
 	moved(2, 5, 1)
-	r.Conversations.Follow(reader, both[:1]) // the reader left the other
+	r.Sequences.Follow(reader, both[:1]) // the reader left the other
 	moved(2, 6, 0)
 	moved(1, 6, 1)
 	r.Log.Unfollow([]services.UserID{reader, 99})
 	moved(1, 7, 0)
-	if left := r.Conversations.readers.Keys(); !slices.Equal(left, []services.ConversationID{2}) {
+	if left := r.Sequences.readers.Keys(); !slices.Equal(left, []services.ConversationID{2}) {
 		t.Errorf("the readers left are shown %v, want the second alone", left)
 	}
 }
@@ -221,7 +243,7 @@ func TestHeadsThatNobodyAsksForAreForgotten(t *testing.T) {
 	r.head(1, 4)
 	r.head(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.Conversations.Learn(t.Context(), both)
+	r.Sequences.Learn(t.Context(), both)
 	for range 5 {
 		r.pass(time.Minute)
 		r.look()
@@ -237,9 +259,9 @@ func TestHeadsThatNobodyAsksForAreForgotten(t *testing.T) {
 func TestWithoutSQLWhatIsKnownOfHeadsStays(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)
-	r.Conversations.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
+	r.Sequences.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
 	r.e.sqlDown = errors.New("away")
-	r.Conversations.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 2}})
+	r.Sequences.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 2}})
 	if _, err := r.Log.RunOnce(t.Context()); err == nil {
 		t.Error("nobody says that SQL is away")
 	}
@@ -253,15 +275,36 @@ func TestWhoCouldNotBeToldIsToldLater(t *testing.T) {
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.e.sqlDown = errors.New("down")
 	r.e.heads = nil
-	r.Conversations.Follow(reader, places)
-	r.Conversations.Learn(t.Context(), places)
-	if r.Conversations.ReadSide(places, r.Now()).Known || r.told.Load() != 0 {
+	r.Sequences.Follow(reader, places)
+	r.Sequences.Learn(t.Context(), places)
+	if r.Sequences.ReadSide(places, r.Now()).Known || r.told.Load() != 0 {
 		t.Fatal("SQL did not answer, but the head is known")
 	}
-	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]store.Head{}
+	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
 	r.head(1, 4)
 	r.look()
-	if got := r.Conversations.ReadSide(places, r.Now()); !got.Known || got.Unread != 4 || r.told.Load() != 1 {
+	if got := r.Sequences.ReadSide(places, r.Now()); !got.Known || got.Unread != 4 || r.told.Load() != 1 {
 		t.Errorf("%+v, and the reader was notified %d times", got, r.told.Load())
+	}
+}
+
+// What a watched user has learned rises with each message in a conversation of theirs, and with no other user's. Without it, a
+// message whose hint was lost would never be pushed.
+func TestWhatIsLearnedRisesWithEachMessage(t *testing.T) {
+	r := newRoom(t)
+	r.head(1, 3)
+	places := []services.ReadSidePlace{{Conversation: 1}}
+	r.Follow(reader, places)
+	r.Learn(t.Context(), places)
+	both := []services.UserID{reader, reader + 1}
+	before := r.Log.Learned(both)
+	r.Moved(r.head(1, 4))
+	after := r.Log.Learned(both)
+	if after[0] <= before[0] || after[1] != before[1] {
+		t.Errorf("what was learned went from %v to %v", before, after)
+	}
+	r.Log.Unfollow([]services.UserID{reader})
+	if left := r.Log.Learned(both); left[0] != left[1] {
+		t.Errorf("a user who left has learned %v of conversations that nobody on this node sees", left)
 	}
 }

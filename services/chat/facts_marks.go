@@ -1,4 +1,4 @@
-package store
+package chat
 
 import (
 	"context"
@@ -34,8 +34,8 @@ var (
 	leasesOfDevice = sql.NewStatement("leases of a device", `SELECT conversation FROM conversation_leases WHERE user_number = $1 AND device = $2`)
 )
 
-// put writes a row back. Its version rises if the row was changed.
-func (tx *Tx) put(ctx context.Context, before, m services.Membership) error {
+// putState writes a row back. Its version rises if the row was changed.
+func putState(ctx context.Context, tx *sql.Tx, before, m services.Membership) error {
 	if m == before {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (tx *Tx) put(ctx context.Context, before, m services.Membership) error {
 }
 
 // moveTo sets a locked row's position and recounts the messages above it.
-func (tx *Tx) moveTo(ctx context.Context, m *services.Membership, number int64) error {
+func moveTo(ctx context.Context, tx *sql.Tx, m *services.Membership, number int64) error {
 	var skipped int64
 	if _, err := tx.One(ctx, recountMember, []any{m.Conversation, m.User, number}, &skipped, &m.Mentions); err != nil {
 		return err
@@ -53,12 +53,12 @@ func (tx *Tx) moveTo(ctx context.Context, m *services.Membership, number int64) 
 	return nil
 }
 
-// ReadUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation in which the
+// readUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation in which the
 // device made the mark, -1 for the present one. A mark of an older generation is late and changes nothing, and so does a mark
 // below the position. It says whether the position moved. INVALID beyond the newest message, or in a generation that was never
 // opened.
-func (tx *Tx) ReadUpTo(ctx context.Context, id services.ConversationID, user services.UserID, number, gen int64) (changed bool, err error) {
-	m, err := tx.LockMember(ctx, id, user)
+func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, number, gen int64) (changed bool, err error) {
+	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
 		return false, err
 	}
@@ -78,29 +78,29 @@ func (tx *Tx) ReadUpTo(ctx context.Context, id services.ConversationID, user ser
 		return false, nil
 	}
 	before := m
-	if err := tx.moveTo(ctx, &m, number); err != nil {
+	if err := moveTo(ctx, tx, &m, number); err != nil {
 		return false, err
 	}
-	return true, tx.put(ctx, before, m)
+	return true, putState(ctx, tx, before, m)
 }
 
 func beyond(field string, id services.ConversationID, number, head int64) error {
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
 
-// MarkUnread makes a message and all after it unread again, in a new generation: marks that devices made in the former
+// markUnread makes a message and all after it unread again, in a new generation: marks that devices made in the former
 // generation are late from now on. What is unread already stays unread. INVALID beyond the newest message.
-func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user services.UserID, from int64) error {
+func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, from int64) error {
 	// The lock keeps out a recall. A recall skips the members who have read the message, so no position may move back while one
 	// runs.
-	if _, err := tx.LockConversation(ctx, id); err != nil {
+	if _, err := lock(ctx, tx, id); err != nil {
 		return err
 	}
 	// An expired lease reads what was sent until it expired. If it were ended after this mark, it would undo the mark.
-	if _, err := tx.EndLeases(ctx, id, user); err != nil {
+	if _, err := endLeases(ctx, tx, id, user); err != nil {
 		return err
 	}
-	m, err := tx.LockMember(ctx, id, user)
+	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
 		return err
 	}
@@ -109,48 +109,48 @@ func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user s
 	}
 	before := m
 	if from <= m.Base {
-		if err := tx.moveTo(ctx, &m, from-1); err != nil {
+		if err := moveTo(ctx, tx, &m, from-1); err != nil {
 			return err
 		}
 	}
 	m.Gen++
-	return tx.put(ctx, before, m)
+	return putState(ctx, tx, before, m)
 }
 
-// Mute sets whether a conversation is muted for a user; false when nothing changes.
-func (tx *Tx) Mute(ctx context.Context, id services.ConversationID, user services.UserID, muted bool) (changed bool, err error) {
-	m, err := tx.LockMember(ctx, id, user)
+// setMuted sets whether a conversation is muted for a user; false when nothing changes.
+func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, muted bool) (changed bool, err error) {
+	m, err := lockState(ctx, tx, id, user)
 	if err != nil || m.Muted == muted {
 		return false, err
 	}
 	before := m
 	m.Muted = muted
-	return true, tx.put(ctx, before, m)
+	return true, putState(ctx, tx, before, m)
 }
 
-// Enter marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device has a
+// enter marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device has a
 // lease no message counts as unread.
-func (tx *Tx) Enter(ctx context.Context, id services.ConversationID, user services.UserID, device string, until time.Time) error {
-	m, err := tx.LockMember(ctx, id, user)
+func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) error {
+	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
 		return err
 	}
 	before := m
 	// Entering also reads the messages sent since an earlier lease ended.
-	if err := tx.moveTo(ctx, &m, m.Head); err != nil {
+	if err := moveTo(ctx, tx, &m, m.Head); err != nil {
 		return err
 	}
 	if _, err := tx.Run(ctx, putLease, id, user, device, until); err != nil {
 		return err
 	}
 	m.Inside = true
-	return tx.put(ctx, before, m)
+	return putState(ctx, tx, before, m)
 }
 
-// Leave marks everything read and ends a device's lease. The user is outside when it was their last lease. changed is false when
+// leave marks everything read and ends a device's lease. The user is outside when it was their last lease. changed is false when
 // there was none, and everything was read.
-func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user services.UserID, device string) (changed bool, err error) {
-	m, err := tx.LockMember(ctx, id, user)
+func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string) (changed bool, err error) {
+	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
 		return false, err
 	}
@@ -159,7 +159,7 @@ func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user servic
 	if err != nil {
 		return false, err
 	}
-	if err := tx.moveTo(ctx, &m, m.Head); err != nil {
+	if err := moveTo(ctx, tx, &m, m.Head); err != nil {
 		return false, err
 	}
 	var first, last sql.NullInt64
@@ -167,13 +167,13 @@ func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user servic
 		return false, err
 	}
 	m.Inside = last.Valid && last.Int64 > sql.Micros(tx.Now)
-	return dropped > 0 || m != before, tx.put(ctx, before, m)
+	return dropped > 0 || m != before, putState(ctx, tx, before, m)
 }
 
-// EndLeases ends the expired leases of a user who is still a member. When none is left the user is outside, and has read what
+// endLeases ends the expired leases of a user who is still a member. When none is left the user is outside, and has read what
 // was sent until the last lease expired. next is when the next lease expires, zero when there is none.
-func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user services.UserID) (next time.Time, err error) {
-	m, err := tx.LockMember(ctx, id, user)
+func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID) (next time.Time, err error) {
+	m, err := lockState(ctx, tx, id, user)
 	if services.CodeOf(err) == services.NotFound || m.Left {
 		return next, nil
 	}
@@ -206,17 +206,17 @@ func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user se
 		return next, err
 	}
 	if newest > m.Base {
-		if err := tx.moveTo(ctx, &m, newest); err != nil {
+		if err := moveTo(ctx, tx, &m, newest); err != nil {
 			return next, err
 		}
 	}
 	m.Inside = false
-	return next, tx.put(ctx, before, m)
+	return next, putState(ctx, tx, before, m)
 }
 
-// LeasesOf lists the conversations that a user's device is inside of.
-func (s *Store) LeasesOf(ctx context.Context, user services.UserID, device string) (ids []services.ConversationID, err error) {
-	err = s.Each(ctx, leasesOfDevice, []any{user, device}, func(scan func(...any) error) error {
+// readLeases lists the conversations that a user's device is inside of.
+func readLeases(ctx context.Context, db *sql.DB, user services.UserID, device string) (ids []services.ConversationID, err error) {
+	err = db.Each(ctx, leasesOfDevice, []any{user, device}, func(scan func(...any) error) error {
 		var id services.ConversationID
 		err := scan(&id)
 		ids = append(ids, id)

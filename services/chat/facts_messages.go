@@ -1,4 +1,4 @@
-package store
+package chat
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/sql"
+	"tidings/services/store"
 )
 
 var (
@@ -40,10 +41,10 @@ var (
 		WHERE conversation = $1 AND base < $2 AND left_at = 0 AND user_number <> $3`)
 )
 
-// SendMessage adds a message to a conversation and returns both as they are now. The author has read up to it. A mention counts
+// insertMessage adds a message to a conversation and returns both as they are now. The author has read up to it. A mention counts
 // only for members other than the author who have no block with the author. NOT_FOUND or CONFLICT when the author is not a
 // member.
-func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message services.Message, c services.Conversation, reached []services.UserID, err error) {
+func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message Message, c Conversation, reached []services.UserID, err error) {
 	found := false
 	minute := sql.Micros(tx.Now) / time.Minute.Microseconds()
 	err = tx.Each(ctx, nextNumber, []any{id, tx.Now, minute}, func(scan func(...any) error) error {
@@ -52,7 +53,7 @@ func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, autho
 		return err
 	})
 	if err == nil && !found {
-		err = NoConversation(id)
+		err = noConversation(id)
 	}
 	if err != nil {
 		return message, c, nil, err
@@ -60,33 +61,33 @@ func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, autho
 	if c.Head > services.MaxMessageNumber {
 		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and takes no more", id.GlobalID(), services.MaxMessageNumber)
 	}
-	m, err := tx.LockMember(ctx, id, author)
+	m, err := lockState(ctx, tx, id, author)
 	if err != nil {
 		return message, c, nil, err
 	}
-	message = services.Message{ID: services.NewMessageID(id, c.Head), Author: author, Body: body, SentAt: c.LastAt}
+	message = Message{ID: services.NewMessageID(id, c.Head), Author: author, Body: body, SentAt: c.LastAt}
 	if _, err := tx.Run(ctx, appendMessage, id, c.Head, author, body, c.LastAt); err != nil {
 		return message, c, nil, err
 	}
 	before := m
 	m.Base, m.K, m.Mentions = c.Head, 0, 0
-	if err := tx.put(ctx, before, m); err != nil {
+	if err := putState(ctx, tx, before, m); err != nil {
 		return message, c, nil, err
 	}
 	if len(mentioned) > 0 {
-		reached, err = tx.mention(ctx, message, mentioned)
+		reached, err = mention(ctx, tx, message, mentioned)
 	}
 	return message, c, reached, err
 }
 
-func (tx *Tx) mention(ctx context.Context, message services.Message, users []services.UserID) ([]services.UserID, error) {
+func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.UserID) ([]services.UserID, error) {
 	conversation, number := message.ID.Conversation(), message.ID.Number()
-	apart, err := tx.Apart(ctx, message.Author, users)
+	apart, err := store.In(tx).Apart(ctx, message.Author, users)
 	if err != nil {
 		return nil, err
 	}
 	users = slices.DeleteFunc(slices.Clone(users), func(user services.UserID) bool { return slices.Contains(apart, user) })
-	reached, err := tx.numbers(ctx, mentionMembers, conversation, users, message.Author)
+	reached, err := userIDs(ctx, tx, mentionMembers, conversation, users, message.Author)
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +99,15 @@ func (tx *Tx) mention(ctx context.Context, message services.Message, users []ser
 	return reached, err
 }
 
-// RecallMessage recalls a message: its text is deleted, and it stops counting as unread for every member. NOT_FOUND for an
+// recall recalls a message: its text is deleted, and it stops counting as unread for every member. NOT_FOUND for an
 // unknown message or when the author is no member, FORBIDDEN for another user's message, CONFLICT when the author has left.
 // recalled is false when it was recalled before.
-func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author services.UserID) (c services.Conversation, recalled bool, err error) {
+func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author services.UserID) (c Conversation, recalled bool, err error) {
 	conversation, number := id.Conversation(), id.Number()
-	if c, err = tx.LockConversation(ctx, conversation); err != nil {
+	if c, err = lock(ctx, tx, conversation); err != nil {
 		return c, false, err
 	}
-	if _, err := tx.LockMember(ctx, conversation, author); err != nil {
+	if _, err := lockState(ctx, tx, conversation, author); err != nil {
 		return c, false, err
 	}
 	var writer services.UserID
@@ -129,7 +130,7 @@ func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author s
 		return c, false, err
 	}
 	c.Revision++
-	mentioned, err := tx.numbers(ctx, dropMentions, conversation, number)
+	mentioned, err := userIDs(ctx, tx, dropMentions, conversation, number)
 	if err != nil {
 		return c, false, err
 	}

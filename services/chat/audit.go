@@ -1,4 +1,4 @@
-package fanout
+package chat
 
 import (
 	"context"
@@ -9,35 +9,36 @@ import (
 
 	"tidings/services"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
-// conversationFact is a user's own state in a conversation according to the facts. Where messages expire from the number, it
+// fact is a user's own state in a conversation according to the facts. Where messages expire from the number, it
 // also has the unread messages that had not expired as of the day of the state that is shown.
-type conversationFact struct {
+type fact struct {
 	services.Membership
-	waiting store.Waiting
+	waiting waiting
 }
 
-func (f *Fanout) auditConversations(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
-	var facts []conversationFact
+func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+	var facts []fact
+	states := shown.Conversations
 	for after := services.ConversationID(0); ; {
-		page, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)
+		page, err := MembershipsOf(ctx, s.Store.DB, user, after, s.Clock.Now().Add(-leftFor), membersPerPage)
 		if err != nil {
 			return nil, nil, err
 		}
 		for i := range page {
-			page[i] = f.Counted(page[i])
+			page[i] = s.counted(page[i])
 		}
-		waiting, err := f.waitingAsOf(ctx, page, shown.Conversations)
+		counts, err := s.waitingAsOf(ctx, page, states)
 		if err != nil {
 			return nil, nil, err
 		}
 		for i, state := range page {
-			facts = append(facts, conversationFact{state, waiting[i]})
+			facts = append(facts, fact{state, counts[i]})
 		}
 		if len(page) < membersPerPage {
-			return facts, f.conversationsDiffer(facts, shown), nil
+			differs := s.differences(facts, states, shown.Document.Conversations)
+			return facts, slices.Compact(differs), nil
 		}
 		after = page[len(page)-1].Conversation
 	}
@@ -45,53 +46,53 @@ func (f *Fanout) auditConversations(ctx context.Context, user services.UserID, s
 
 // waitingAsOf counts unread messages in conversations one by one, as of the days of the states that are shown. It does not
 // use the positions that expiry has moved, because these are what the audit checks.
-func (f *Fanout) waitingAsOf(ctx context.Context, facts []services.Membership, shown map[services.ConversationID]services.Membership) ([]store.Waiting, error) {
-	if !f.cfg.Expiry.Expires(services.SourceConversations) {
-		return make([]store.Waiting, len(facts)), nil
+func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, shown map[services.ConversationID]services.Membership) ([]waiting, error) {
+	if !s.expiry.Expires(services.SourceConversations) {
+		return make([]waiting, len(facts)), nil
 	}
 	since := make([]time.Time, len(facts))
 	for i, fact := range facts {
-		since[i] = f.cfg.Expiry.Since(services.SourceConversations, shown[fact.Conversation].AgedOn)
+		since[i] = s.expiry.Since(services.SourceConversations, shown[fact.Conversation].AgedOn)
 	}
-	waiting, err := f.store.CountWaiting(ctx, facts, since)
+	counts, err := countUnread(ctx, s.Store.DB, facts, since)
 	for i, fact := range facts {
 		switch {
 		case fact.Left || fact.Inside:
-			waiting[i] = store.Waiting{}
-		case f.cfg.MuteMentions && fact.Muted:
-			waiting[i].Mentions = 0
+			counts[i] = waiting{}
+		case s.MuteMentions && fact.Muted:
+			counts[i].Mentions = 0
 		}
 	}
-	return waiting, err
+	return counts, err
 }
 
 // sameState says whether a state agrees with the facts.
-func (f *Fanout) sameState(state services.Membership, fact conversationFact) bool {
-	if !f.cfg.Expiry.Expires(services.SourceConversations) {
-		return counted(state) == counted(fact.Membership)
+func (s *Service) sameState(state services.Membership, fact fact) bool {
+	if !s.expiry.Expires(services.SourceConversations) {
+		return countedPart(state) == countedPart(fact.Membership)
 	}
 	shown := state
 	shown.Head = fact.Head // it lags where it is not projected: in muted conversations and those counted on read
 	state.Base, state.K, state.Mentions = fact.Base, fact.K, fact.Mentions
-	if counted(state) != counted(fact.Membership) || fact.Left || fact.Inside || state.AgedOn > f.today() {
-		return state.AgedOn <= f.today() && counted(state) == counted(fact.Membership)
+	if countedPart(state) != countedPart(fact.Membership) || fact.Left || fact.Inside || state.AgedOn > s.today() {
+		return state.AgedOn <= s.today() && countedPart(state) == countedPart(fact.Membership)
 	}
 	waits := fact.waiting.Unread > 0
 	if fact.Muted {
 		waits = fact.waiting.Mentions > 0
 	}
-	leaves := f.cfg.Expiry.LeavesOn(services.SourceConversations, services.DayOf(fact.waiting.Oldest))
+	leaves := s.expiry.LeavesOn(services.SourceConversations, services.DayOf(fact.waiting.Oldest))
 	return shown.Unread() == fact.waiting.Unread && shown.UnreadMentions() == fact.waiting.Mentions &&
 		(!waits || shown.LeavesOn > shown.AgedOn && shown.LeavesOn <= leaves)
 }
 
-// conversationsDiffer compares the states with the facts, and the sums with the states.
-func (f *Fanout) conversationsDiffer(facts []conversationFact, shown rdb.Snapshot) (differs []string) {
-	left := maps.Clone(shown.Conversations)
+// differences compares the states with the facts, and the sums with the states.
+func (s *Service) differences(facts []fact, states map[services.ConversationID]services.Membership, got services.ConversationSums) (differs []string) {
+	left := maps.Clone(states)
 	for _, fact := range facts {
-		state, known := shown.Conversations[fact.Conversation]
+		state, known := states[fact.Conversation]
 		delete(left, fact.Conversation)
-		if !known && !fact.Left || known && !f.sameState(state, fact) {
+		if !known && !fact.Left || known && !s.sameState(state, fact) {
 			differs = append(differs, "conversations: states")
 			break
 		}
@@ -104,8 +105,8 @@ func (f *Fanout) conversationsDiffer(facts []conversationFact, shown rdb.Snapsho
 	}
 	var sums services.ConversationSums
 	places := map[services.ConversationID]int64{}
-	leaves := shown.Document.Conversations.LeavesOn
-	for _, state := range shown.Conversations {
+	leaves := got.LeavesOn
+	for _, state := range states {
 		if state.LeavesOn > 0 && (leaves == 0 || leaves > state.LeavesOn) {
 			differs = append(differs, "conversations: the next that leaves")
 			leaves = state.LeavesOn
@@ -122,7 +123,6 @@ func (f *Fanout) conversationsDiffer(facts []conversationFact, shown rdb.Snapsho
 		}
 		sums.Mentions += int(mentions)
 	}
-	got := shown.Document.Conversations
 	if got.Unread != sums.Unread || got.Mentions != sums.Mentions {
 		differs = append(differs, "conversations: sums")
 	}
@@ -133,12 +133,12 @@ func (f *Fanout) conversationsDiffer(facts []conversationFact, shown rdb.Snapsho
 	if len(list) != len(got.ReadSide) || !maps.Equal(places, list) {
 		differs = append(differs, "conversations: places")
 	}
-	return slices.Compact(differs)
+	return differs
 }
 
 // counted is the part of a state that affects counts. The last sequence is projected only where it counts. The version of
 // the way of counting rises once more when all members have it, and that rise is not projected to anyone.
-func counted(state services.Membership) string {
+func countedPart(state services.Membership) string {
 	if state.Left || state.Inside || state.Muted || state.ReadSide {
 		state.Head = 0
 	}

@@ -1,4 +1,4 @@
-package fanout
+package chat
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // The kinds of jobs of conversations. A job reads the states when it runs, so the newest job does the work of all before it.
@@ -33,21 +33,21 @@ const (
 	leftFor = 24 * time.Hour
 )
 
-func (f *Fanout) chatKinds() []jobs.Kind {
+func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobProject, Class: jobs.Short, Each: ofConversation(f.projectHead), Changes: jobs.CountsOf(f.members, services.SourceConversations)},
-		{Name: jobPass, Class: jobs.Bulk, Each: ofConversation(f.pass), Changes: jobs.CountsOf(f.members, services.SourceConversations)},
-		{Name: jobMember, Class: jobs.Short, Each: ofMember(f.ProjectMember), Changes: jobs.CountsOf(jobs.SecondUser, services.SourceConversations)},
-		{Name: jobInside, Class: jobs.Short, Each: ofMember(f.endLeases), Changes: jobs.CountsOf(jobs.SecondUser, services.SourceConversations)},
+		{Name: jobProject, Class: jobs.Short, Each: ofConversation(s.projectHead), Changes: jobs.CountsOf(s.usersOf, services.SourceConversations)},
+		{Name: jobPass, Class: jobs.Bulk, Each: ofConversation(s.pass), Changes: jobs.CountsOf(s.usersOf, services.SourceConversations)},
+		{Name: jobMember, Class: jobs.Short, Each: ofMember(s.projectMember), Changes: jobs.CountsOf(jobs.SecondUser, services.SourceConversations)},
+		{Name: jobInside, Class: jobs.Short, Each: ofMember(s.endExpired), Changes: jobs.CountsOf(jobs.SecondUser, services.SourceConversations)},
 	}
 }
 
-// members is the UsersOf of jobs of a conversation whose messages are projected to each member. A pass over a larger one may
+// usersOf is the UsersOf of jobs of a conversation whose messages are projected to each member. A pass over a larger one may
 // change any user's counts.
-func (f *Fanout) members(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
+func (s *Service) usersOf(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	err = ofConversation(func(ctx context.Context, id services.ConversationID) error {
-		page := services.MembersPage{Conversation: id, Size: membersPerPage + 1}
-		found, err := f.store.MembersOf(ctx, []services.MembersPage{page})
+		page := MembersPage{Conversation: id, Size: membersPerPage + 1}
+		found, err := readMembers(ctx, s.Store.DB, []MembersPage{page})
 		users = found[page]
 		return err
 	})(ctx, job)
@@ -89,29 +89,29 @@ func (p *throttles) next(id services.ConversationID, now time.Time) (due time.Ti
 	return last.at.Add(projectGap), first
 }
 
-// ProjectJob projects a conversation's last sequence to its members, at most ten times a second. Jobs that wait together
+// projectJob projects a conversation's last sequence to its members, at most ten times a second. Jobs that wait together
 // become one.
-func (f *Fanout) ProjectJob(id services.ConversationID) jobs.NewJob {
+func (s *Service) projectJob(id services.ConversationID) jobs.NewJob {
 	job := jobs.Keyed(jobProject, id.String())
-	now := f.clock.Now()
-	due, first := f.throttles.next(id, now)
+	now := s.Clock.Now()
+	due, first := s.throttles.next(id, now)
 	if first { // otherwise the last of many messages would wait for the workers' next poll of the queue
-		time.AfterFunc(due.Sub(now), f.Wake)
+		time.AfterFunc(due.Sub(now), s.Fanout.Wake)
 	}
 	job.NotBefore = due
 	return job
 }
 
-// PassJob projects every member's state, and ends a change to counting on read.
-func PassJob(id services.ConversationID) jobs.NewJob { return jobs.Keyed(jobPass, id.String()) }
+// passJob projects every member's state, and ends a change to counting on read.
+func passJob(id services.ConversationID) jobs.NewJob { return jobs.Keyed(jobPass, id.String()) }
 
-// MemberJob projects one member's state.
-func MemberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
+// memberJob projects one member's state.
+func memberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobMember, memberKey(id, user))
 }
 
-// InsideJob ends a lease when it expires.
-func InsideJob(id services.ConversationID, user services.UserID, until time.Time) jobs.NewJob {
+// insideJob ends a lease when it expires.
+func insideJob(id services.ConversationID, user services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobInside, memberKey(id, user))
 	job.NotBefore = until
 	return job
@@ -145,17 +145,17 @@ func ofMember(do func(ctx context.Context, id services.ConversationID, user serv
 
 // projectHead projects a conversation that is counted on write. In one that is counted on read, the nodes of its members
 // keep the last sequence by themselves.
-func (f *Fanout) projectHead(ctx context.Context, id services.ConversationID) error {
-	f.throttles.begin(id, f.clock.Now())
-	head, found, err := f.head(ctx, id)
-	if err != nil || !found || head.Way == services.ReadSide {
+func (s *Service) projectHead(ctx context.Context, id services.ConversationID) error {
+	s.throttles.begin(id, s.Clock.Now())
+	head, found, err := s.readHead(ctx, id)
+	if err != nil || !found || head.Way == OnRead {
 		return err
 	}
-	return f.projectAll(ctx, id)
+	return s.projectAll(ctx, id)
 }
 
-func (f *Fanout) head(ctx context.Context, id services.ConversationID) (head store.Head, found bool, err error) {
-	heads, err := f.store.Heads(ctx, []services.ConversationID{id})
+func (s *Service) readHead(ctx context.Context, id services.ConversationID) (head Head, found bool, err error) {
+	heads, err := Heads(ctx, s.Store.DB, []services.ConversationID{id})
 	if err != nil || len(heads) == 0 {
 		return head, false, err
 	}
@@ -164,13 +164,13 @@ func (f *Fanout) head(ctx context.Context, id services.ConversationID) (head sto
 
 // projectAll projects the state of every active member. Each page is one statement, so the last sequence and the row are of
 // one moment.
-func (f *Fanout) projectAll(ctx context.Context, id services.ConversationID) error {
+func (s *Service) projectAll(ctx context.Context, id services.ConversationID) error {
 	for after := services.UserID(0); ; {
-		states, err := f.store.ActiveMemberships(ctx, id, after, f.ActiveSince(), membersPerPage)
+		states, err := activeMembershipsIn(ctx, s.Store.DB, id, after, s.Fanout.ActiveSince(), membersPerPage)
 		if err != nil || len(states) == 0 {
 			return err
 		}
-		if _, err := f.putMemberships(ctx, states); err != nil {
+		if _, err := s.put(ctx, states); err != nil {
 			return err
 		}
 		after = states[len(states)-1].User
@@ -182,95 +182,85 @@ func (f *Fanout) projectAll(ctx context.Context, id services.ConversationID) err
 
 // pass projects every state, in either way of counting. Once all members have the flag, writing to them can stop: until then
 // each message is still projected to each member, so it does not matter which of them have the flag.
-func (f *Fanout) pass(ctx context.Context, id services.ConversationID) error {
-	var c services.Conversation
-	read := func(tx *store.Tx) (err error) { c, err = tx.LockConversation(ctx, id); return err }
-	if err := f.store.Write(ctx, read); err != nil {
+func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
+	var c Conversation
+	read := func(tx *sql.Tx) (err error) { c, err = lock(ctx, tx, id); return err }
+	if err := s.Store.DB.Write(ctx, read); err != nil {
 		return err
 	}
-	if err := f.projectAll(ctx, id); err != nil {
+	if err := s.projectAll(ctx, id); err != nil {
 		return err
 	}
-	if c.Way != services.ToReadSide {
+	if c.Way != ToRead {
 		return nil
 	}
-	return f.store.Write(ctx, func(tx *store.Tx) error {
-		_, err := tx.SetWay(ctx, c, services.ReadSide) // unless it changed again meanwhile
+	return s.Store.DB.Write(ctx, func(tx *sql.Tx) error {
+		_, err := changeWay(ctx, tx, c, OnRead) // unless it changed again meanwhile
 		return err
 	})
 }
 
-// ProjectMember projects one user's own state in a conversation.
-func (f *Fanout) ProjectMember(ctx context.Context, id services.ConversationID, user services.UserID) error {
-	states, err := f.store.Memberships(ctx, id, []services.UserID{user})
+// projectMember projects one user's own state in a conversation.
+func (s *Service) projectMember(ctx context.Context, id services.ConversationID, user services.UserID) error {
+	states, err := membershipsIn(ctx, s.Store.DB, id, []services.UserID{user})
 	if err != nil || len(states) == 0 {
 		return err
 	}
-	_, err = f.putMemberships(ctx, states)
+	_, err = s.put(ctx, states)
 	return err
 }
 
-// putMemberships writes states into documents and hints the nodes about those that changed.
-func (f *Fanout) putMemberships(ctx context.Context, states []services.Membership) (results []redis.Result, err error) {
-	return f.putMembershipsOn(ctx, states, f.today())
+// put writes states into documents and hints the nodes about those that changed.
+func (s *Service) put(ctx context.Context, states []services.Membership) (results []redis.Result, err error) {
+	return s.putOn(ctx, states, s.today())
 }
 
-// putMembershipsOn is putMemberships with the states as they are on a given day.
-func (f *Fanout) putMembershipsOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
-	if err := f.asCounted(ctx, states, today); err != nil {
+// putOn is put with the states as they are on a given day.
+func (s *Service) putOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
+	if err := s.asCounted(ctx, states, today); err != nil {
 		return nil, err
 	}
-	results, clamped, err := f.redis.PutMemberships(ctx, states)
+	results, clamped, err := s.Redis.PutMemberships(ctx, states)
 	if err != nil {
 		return nil, err
 	}
-	f.noteClamped(clamped)
+	s.Fanout.NoteClamped(clamped)
 	users := make([]services.UserID, len(states))
 	for i, state := range states {
 		users[i] = state.User
 	}
-	f.hint(ctx, users, results)
+	s.Fanout.Hint(ctx, users, results)
 	return results, nil
 }
 
 // asCounted makes of states what documents hold of them on a day.
-func (f *Fanout) asCounted(ctx context.Context, states []services.Membership, today int64) error {
-	if err := f.AgeMemberships(ctx, states, today); err != nil {
+func (s *Service) asCounted(ctx context.Context, states []services.Membership, today int64) error {
+	if err := s.age(ctx, states, today); err != nil {
 		return err
 	}
 	for i := range states {
-		states[i] = f.Counted(states[i])
+		states[i] = s.counted(states[i])
 	}
 	return nil
 }
 
-func (f *Fanout) noteClamped(clamped int) {
-	if clamped > 0 {
-		f.clamped.Add(uint64(clamped))
-		f.log.Error("numbers of unread messages were negative and were taken for zero", "documents", clamped)
-	}
-}
-
-// Counted is a state as it counts: mentions in a muted conversation count unless the settings say otherwise.
-func (f *Fanout) Counted(state services.Membership) services.Membership {
-	if f.cfg.MuteMentions && state.Muted {
+// counted is a state as it counts: mentions in a muted conversation count unless the settings say otherwise.
+func (s *Service) counted(state services.Membership) services.Membership {
+	if s.MuteMentions && state.Muted {
 		state.Mentions = 0
 	}
 	return state
 }
 
-// Clamped is the number of unread counts that were found negative. It stays 0 unless there is a bug.
-func (f *Fanout) Clamped() uint64 { return f.clamped.Load() }
-
-// membershipParts are the parts of a rebuild that write all of a user's states.
-func (f *Fanout) membershipParts(ctx context.Context, user services.UserID) (parts []redis.Step, err error) {
-	today, since := f.today(), f.clock.Now().Add(-leftFor)
+// rebuildSteps are the parts of a rebuild that write all of a user's states.
+func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts []redis.Step, err error) {
+	today, since := s.today(), s.Clock.Now().Add(-leftFor)
 	for after := services.ConversationID(0); ; {
-		states, err := f.store.MembershipsOf(ctx, user, after, since, membersPerPage)
+		states, err := MembershipsOf(ctx, s.Store.DB, user, after, since, membersPerPage)
 		if err != nil || len(states) == 0 {
 			return parts, err
 		}
-		if err := f.asCounted(ctx, states, today); err != nil {
+		if err := s.asCounted(ctx, states, today); err != nil {
 			return nil, err
 		}
 		parts = append(parts, rdb.MembershipParts(states)...)
@@ -281,12 +271,15 @@ func (f *Fanout) membershipParts(ctx context.Context, user services.UserID) (par
 	}
 }
 
-// endLeases ends the expired leases of a user on being inside. Each lease has a job of its own.
-func (f *Fanout) endLeases(ctx context.Context, id services.ConversationID, user services.UserID) error {
-	return f.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := tx.EndLeases(ctx, id, user); err != nil {
+// endExpired ends the expired leases of a user on being inside. Each lease has a job of its own.
+func (s *Service) endExpired(ctx context.Context, id services.ConversationID, user services.UserID) error {
+	return s.Store.DB.Write(ctx, func(tx *sql.Tx) error {
+		if _, err := endLeases(ctx, tx, id, user); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, MemberJob(id, user))
+		return jobs.Enqueue(ctx, tx, memberJob(id, user))
 	})
 }
+
+// today is the day of now, since 1970.
+func (s *Service) today() int64 { return services.DayOf(s.Clock.Now()) }

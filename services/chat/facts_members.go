@@ -1,4 +1,4 @@
-package store
+package chat
 
 import (
 	"context"
@@ -44,7 +44,7 @@ var (
 		) AS page)
 		FROM {rows $1 i BIGINT, conversation BIGINT, past BIGINT} AS c`)
 
-	conversationMessagesByID = sql.NewStatement("messages by id", `SELECT m.conversation, m.number, m.author, m.body, m.sent_at, m.recalled_at
+	messagesInRanges = sql.NewStatement("messages by id", `SELECT m.conversation, m.number, m.author, m.body, m.sent_at, m.recalled_at
 		FROM {rows $1 conversation BIGINT, low BIGINT, high BIGINT} AS c CROSS JOIN conversation_messages m
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high`)
 
@@ -58,30 +58,30 @@ type Head struct {
 	Conversation services.ConversationID
 	Number       int64
 	At           time.Time // of the newest message
-	Way          services.CountingWay
+	Way          Way
 	Revision     int64 // rises with every change of what its messages and members show
 }
 
-// Memberships reads the states of some users in one conversation, in one snapshot. A user who never was a member is absent; one
+// membershipsIn reads the states of some users in one conversation, in one snapshot. A user who never was a member is absent; one
 // who has left is not.
-func (s *Store) Memberships(ctx context.Context, id services.ConversationID, users []services.UserID) ([]services.Membership, error) {
-	return s.memberships(ctx, membershipsOf, id, users)
+func membershipsIn(ctx context.Context, db *sql.DB, id services.ConversationID, users []services.UserID) ([]services.Membership, error) {
+	return readMemberships(ctx, db, membershipsOf, id, users)
 }
 
-// ActiveMemberships reads the states of the members of a conversation who were last seen at activeSince or later, in order of
+// activeMembershipsIn reads the states of the members of a conversation who were last seen at activeSince or later, in order of
 // user ID, those greater than after, at most limit. Members who have left are included.
-func (s *Store) ActiveMemberships(ctx context.Context, id services.ConversationID, after services.UserID, activeSince time.Time, limit int) ([]services.Membership, error) {
-	return s.memberships(ctx, activeMemberships, id, after, activeSince, limit)
+func activeMembershipsIn(ctx context.Context, db *sql.DB, id services.ConversationID, after services.UserID, activeSince time.Time, limit int) ([]services.Membership, error) {
+	return readMemberships(ctx, db, activeMemberships, id, after, activeSince, limit)
 }
 
 // MembershipsOf reads a user's states in order of conversation, those greater than after, at most limit: current ones, and
 // those that the user left since a time.
-func (s *Store) MembershipsOf(ctx context.Context, user services.UserID, after services.ConversationID, leftSince time.Time, limit int) ([]services.Membership, error) {
-	return s.memberships(ctx, membershipsOfUser, user, after, leftSince, limit)
+func MembershipsOf(ctx context.Context, db *sql.DB, user services.UserID, after services.ConversationID, leftSince time.Time, limit int) ([]services.Membership, error) {
+	return readMemberships(ctx, db, membershipsOfUser, user, after, leftSince, limit)
 }
 
-func (s *Store) memberships(ctx context.Context, st sql.Statement, args ...any) (list []services.Membership, err error) {
-	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
+func readMemberships(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []services.Membership, err error) {
+	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		m, err := scanMembership(scan)
 		list = append(list, m)
 		return err
@@ -90,8 +90,8 @@ func (s *Store) memberships(ctx context.Context, st sql.Statement, args ...any) 
 }
 
 // Heads reads the ends of conversations. An unknown conversation is absent.
-func (s *Store) Heads(ctx context.Context, ids []services.ConversationID) (heads []Head, err error) {
-	err = s.Each(ctx, headsOf, []any{ids}, func(scan func(...any) error) error {
+func Heads(ctx context.Context, db *sql.DB, ids []services.ConversationID) (heads []Head, err error) {
+	err = db.Each(ctx, headsOf, []any{ids}, func(scan func(...any) error) error {
 		var head Head
 		var at int64
 		err := scan(&head.Conversation, &head.Number, &at, &head.Way, &head.Revision)
@@ -102,20 +102,20 @@ func (s *Store) Heads(ctx context.Context, ids []services.ConversationID) (heads
 	return heads, err
 }
 
-// ConversationsOf lists the conversations of a member, the last active first: those after a position, which is the time and the
+// statesOf lists the conversations of a member, the last active first: those after a position, which is the time and the
 // id of the last one listed, at most limit.
-func (s *Store) ConversationsOf(ctx context.Context, user services.UserID, before time.Time, id services.ConversationID, limit int) ([]services.ConversationState, error) {
-	return s.conversationStates(ctx, conversationsOf, user, before, id, limit)
+func statesOf(ctx context.Context, db *sql.DB, user services.UserID, before time.Time, id services.ConversationID, limit int) ([]State, error) {
+	return readStates(ctx, db, conversationsOf, user, before, id, limit)
 }
 
-// Conversations reads conversations by ID, for a user. Those that the user is not a member of are absent.
-func (s *Store) Conversations(ctx context.Context, user services.UserID, ids []services.ConversationID) ([]services.ConversationState, error) {
-	return s.conversationStates(ctx, conversationsByID, user, ids)
+// statesByID reads conversations by ID, for a user. Those that the user is not a member of are absent.
+func statesByID(ctx context.Context, db *sql.DB, user services.UserID, ids []services.ConversationID) ([]State, error) {
+	return readStates(ctx, db, conversationsByID, user, ids)
 }
 
-func (s *Store) conversationStates(ctx context.Context, st sql.Statement, args ...any) (list []services.ConversationState, err error) {
-	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
-		var state services.ConversationState
+func readStates(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []State, err error) {
+	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
+		var state State
 		m := &state.Own
 		state.Conversation, err = scanConversation(scan, &m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions,
 			&m.Gen, &m.Left, &m.Muted, &m.Inside, &m.ReadSide, &m.WayVersion)
@@ -125,15 +125,15 @@ func (s *Store) conversationStates(ctx context.Context, st sql.Statement, args .
 	return list, err
 }
 
-// MembersOf lists pages of members, all by one query.
-func (s *Store) MembersOf(ctx context.Context, pages []services.MembersPage) (map[services.MembersPage][]services.UserID, error) {
+// readMembers lists pages of members, all by one query.
+func readMembers(ctx context.Context, db *sql.DB, pages []MembersPage) (map[MembersPage][]services.UserID, error) {
 	asked, longest := make(sql.Rows, len(pages)), 0
 	for i, page := range pages {
 		asked[i] = []any{i, int64(page.Conversation), int64(page.After)}
 		longest = max(longest, page.Size)
 	}
-	found := make(map[services.MembersPage][]services.UserID, len(pages))
-	err := s.Each(ctx, membersOf, []any{asked, longest}, func(scan func(...any) error) error {
+	found := make(map[MembersPage][]services.UserID, len(pages))
+	err := db.Each(ctx, membersOf, []any{asked, longest}, func(scan func(...any) error) error {
 		var i int
 		var joined sql.NullString
 		if err := scan(&i, &joined); err != nil || !joined.Valid {
@@ -154,20 +154,20 @@ func (s *Store) MembersOf(ctx context.Context, pages []services.MembersPage) (ma
 	return found, err
 }
 
-// Messages reads messages by ID. An unknown message is absent.
-func (s *Store) Messages(ctx context.Context, ids []services.MessageID) (map[services.MessageID]services.Message, error) {
-	list, err := s.conversationMessages(ctx, conversationMessagesByID, messageRows(ids))
-	found := make(map[services.MessageID]services.Message, len(list))
+// messagesByID reads messages by ID. An unknown message is absent.
+func messagesByID(ctx context.Context, db *sql.DB, ids []services.MessageID) (map[services.MessageID]Message, error) {
+	list, err := readMessages(ctx, db, messagesInRanges, messageRows(ids))
+	found := make(map[services.MessageID]Message, len(list))
 	for _, message := range list {
 		found[message.ID] = message
 	}
 	return found, err
 }
 
-// Mentioned reads the users whom messages mention, if they are or were members.
-func (s *Store) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
+// mentionedIn reads the users whom messages mention, if they are or were members.
+func mentionedIn(ctx context.Context, db *sql.DB, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
 	found := map[services.MessageID][]services.UserID{}
-	err := s.Each(ctx, mentionsOf, []any{messageRows(ids)}, func(scan func(...any) error) error {
+	err := db.Each(ctx, mentionsOf, []any{messageRows(ids)}, func(scan func(...any) error) error {
 		var conversation services.ConversationID
 		var number int64
 		var user services.UserID
@@ -193,9 +193,9 @@ func messageRows(ids []services.MessageID) (ranges sql.Rows) {
 	return ranges
 }
 
-func (s *Store) conversationMessages(ctx context.Context, st sql.Statement, args ...any) (list []services.Message, err error) {
-	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
-		var message services.Message
+func readMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
+	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
+		var message Message
 		var conversation services.ConversationID
 		var number, sent, recalled int64
 		err := scan(&conversation, &number, &message.Author, &message.Body, &sent, &recalled)

@@ -1,4 +1,4 @@
-package mirror
+package chat
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 const (
@@ -20,35 +20,42 @@ const (
 
 // SequenceFacts reads the last messages of conversations from SQL.
 type SequenceFacts interface {
-	Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error)
+	Heads(ctx context.Context, ids []services.ConversationID) ([]Head, error)
 }
 
-// LastSequences is this node's cache of the last sequences of conversations that are counted on read: of those that are watched
+// sequenceFacts is SequenceFacts in SQL.
+type sequenceFacts struct{ db *sql.DB }
+
+func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID) ([]Head, error) {
+	return Heads(ctx, f.db, ids)
+}
+
+// Sequences is this node's cache of the last sequences of conversations that are counted on read: of those that are watched
 // on this node or were read lately. They have no log entries, since each message would be one: every turn reads them. They only
 // grow. It is safe for concurrent use.
-type LastSequences struct {
+type Sequences struct {
 	facts SequenceFacts
 	clock services.Clock
 	log   *slog.Logger
 
 	mu    sync.RWMutex
-	known map[services.ConversationID]*head
+	known map[services.ConversationID]*sequence
 
 	readers  *changelog.Readers[services.ConversationID] // the watched users and the conversations in their badges
 	watchers map[services.ConversationID][]chan struct{}
 }
 
-type head struct {
+type sequence struct {
 	number   int64
 	revision int64 // rises with every change of what messages and members show; only watchers of the conversation are notified
 	asked    time.Time
 }
 
-// NewLastSequences makes an empty cache.
-func NewLastSequences(log *changelog.Follower, facts SequenceFacts) *LastSequences {
-	l := &LastSequences{
+// NewSequences makes an empty cache.
+func NewSequences(log *changelog.Follower, facts SequenceFacts) *Sequences {
+	l := &Sequences{
 		facts: facts, clock: log.Clock(), log: log.Logger(),
-		known:    map[services.ConversationID]*head{},
+		known:    map[services.ConversationID]*sequence{},
 		readers:  changelog.NewReaders[services.ConversationID](log),
 		watchers: map[services.ConversationID][]chan struct{}{},
 	}
@@ -58,11 +65,11 @@ func NewLastSequences(log *changelog.Follower, facts SequenceFacts) *LastSequenc
 }
 
 // Follow sets the conversations in the badges of a user who is watched on this node: see changelog.Readers.
-func (l *LastSequences) Follow(user services.UserID, places []services.ReadSidePlace) {
+func (l *Sequences) Follow(user services.UserID, places []services.ReadSidePlace) {
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
 
-func (l *LastSequences) learned(users []services.UserID, sums []uint64) {
+func (l *Sequences) learned(users []services.UserID, sums []uint64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	l.readers.Each(users, func(i int, id services.ConversationID) {
@@ -72,8 +79,8 @@ func (l *LastSequences) learned(users []services.UserID, sums []uint64) {
 	})
 }
 
-// ReadSide is the unread messages in conversations that are counted on read.
-type ReadSide struct {
+// Counted is the unread messages in conversations that are counted on read.
+type Counted struct {
 	Unread   int
 	Sequence uint64 // the sum of their last sequences: it rises with each message
 	Known    bool   // false: some conversation is unknown, and the number may be greater
@@ -81,7 +88,7 @@ type ReadSide struct {
 
 // Learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations, and keeps them current from
 // now on. When SQL does not answer, ReadSide reports it.
-func (l *LastSequences) Learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
+func (l *Sequences) Learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
 	missing := map[services.ConversationID]struct{}{}
 	l.mu.RLock()
 	for _, list := range lists {
@@ -102,8 +109,8 @@ func (l *LastSequences) Learn(ctx context.Context, lists ...[]services.ReadSideP
 
 // ReadSide counts the messages above a user's positions. A last sequence below a position counts nothing: the user has seen
 // more than this node.
-func (l *LastSequences) ReadSide(places []services.ReadSidePlace, now time.Time) ReadSide {
-	counted := ReadSide{Known: true}
+func (l *Sequences) ReadSide(places []services.ReadSidePlace, now time.Time) Counted {
+	counted := Counted{Known: true}
 	stale := false
 	l.mu.RLock()
 	for _, place := range places {
@@ -130,7 +137,7 @@ func (l *LastSequences) ReadSide(places []services.ReadSidePlace, now time.Time)
 }
 
 // Moved makes this node see its own message at once, before the next read of SQL.
-func (l *LastSequences) Moved(moved store.Head) {
+func (l *Sequences) Moved(moved Head) {
 	l.mu.Lock()
 	if l.known[moved.Conversation] != nil {
 		l.raise(moved)
@@ -141,7 +148,7 @@ func (l *LastSequences) Moved(moved store.Head) {
 
 // Watch returns a channel that gets a token when the last sequence of a conversation has moved since the last token was taken,
 // and a function that ends the watch.
-func (l *LastSequences) Watch(id services.ConversationID) (moved <-chan struct{}, forget func()) {
+func (l *Sequences) Watch(id services.ConversationID) (moved <-chan struct{}, forget func()) {
 	watcher := make(chan struct{}, 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +164,7 @@ func (l *LastSequences) Watch(id services.ConversationID) (moved <-chan struct{}
 }
 
 // raise moves a last sequence forward; one that is not ahead changes nothing.
-func (l *LastSequences) raise(moved store.Head) {
+func (l *Sequences) raise(moved Head) {
 	known := l.known[moved.Conversation]
 	if moved.Number > known.number || moved.Revision > known.revision {
 		defer l.wake(moved.Conversation)
@@ -170,7 +177,7 @@ func (l *LastSequences) raise(moved store.Head) {
 	l.readers.Moved(moved.Conversation)
 }
 
-func (l *LastSequences) wake(id services.ConversationID) {
+func (l *Sequences) wake(id services.ConversationID) {
 	for _, watcher := range l.watchers[id] {
 		select {
 		case watcher <- struct{}{}:
@@ -180,10 +187,10 @@ func (l *LastSequences) wake(id services.ConversationID) {
 }
 
 // look reads all last sequences that are watched or were read lately, drops the others, and notifies of those that moved.
-func (l *LastSequences) look(ctx context.Context) error {
+func (l *Sequences) look(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
-	maps.DeleteFunc(l.known, func(id services.ConversationID, head *head) bool {
+	maps.DeleteFunc(l.known, func(id services.ConversationID, head *sequence) bool {
 		return now.Sub(head.asked) > headsKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
 	})
 	ids := slices.Collect(maps.Keys(l.known))
@@ -208,7 +215,7 @@ func (l *LastSequences) look(ctx context.Context) error {
 	return err
 }
 
-func (l *LastSequences) read(ctx context.Context, ids []services.ConversationID) error {
+func (l *Sequences) read(ctx context.Context, ids []services.ConversationID) error {
 	now := l.clock.Now()
 	for part := range slices.Chunk(ids, headsBatch) {
 		read, err := l.facts.Heads(ctx, part)
@@ -218,7 +225,7 @@ func (l *LastSequences) read(ctx context.Context, ids []services.ConversationID)
 		l.mu.Lock()
 		for _, one := range read {
 			if l.known[one.Conversation] == nil {
-				l.known[one.Conversation] = &head{number: one.Number, revision: one.Revision, asked: now}
+				l.known[one.Conversation] = &sequence{number: one.Number, revision: one.Revision, asked: now}
 				continue
 			}
 			l.raise(one)

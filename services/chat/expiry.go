@@ -1,0 +1,160 @@
+package chat
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"tidings/services"
+)
+
+// agedMessages remembers each conversation's last sequence before one day. It can be kept, because no message is sent before
+// that day any more.
+type agedMessages struct {
+	mu     sync.Mutex
+	before time.Time
+	newest map[services.ConversationID]int64
+}
+
+func (a *agedMessages) of(id services.ConversationID, before time.Time) (newest int64, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	newest, known = a.newest[id]
+	return newest, known && a.before.Equal(before)
+}
+
+func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest int64) {
+	const many = 100_000
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.before.Equal(before) || len(a.newest) > many { // forgetting costs one search
+		a.before, a.newest = before, map[services.ConversationID]int64{}
+	}
+	a.newest[id] = newest
+}
+
+// age takes messages that are too old on a day out of the counts of states, as if they had been read, and sets
+// when the next one expires. Without an expiry of conversations it changes nothing.
+func (s *Service) age(ctx context.Context, states []services.Membership, today int64) error {
+	if !s.expiry.Expires(services.SourceConversations) {
+		return nil
+	}
+	since := s.expiry.Since(services.SourceConversations, today)
+	var waiting, old []int
+	for i := range states {
+		state := &states[i]
+		state.AgedOn, state.LeavesOn = today, s.leavesUncarried(*state, today)
+		if !state.Left && !state.Inside && state.Base < state.Head {
+			waiting = append(waiting, i)
+		}
+	}
+	times, err := s.firstWaiting(ctx, states, waiting)
+	if err != nil {
+		return err
+	}
+	for i, at := range times {
+		if at.Before(since) {
+			old = append(old, waiting[i])
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	aged, numbers := make([]services.Membership, len(old)), make([]int64, len(old))
+	for i, place := range old {
+		aged[i] = states[place]
+		if numbers[i], err = s.newestBefore(ctx, aged[i], since); err != nil {
+			return err
+		}
+	}
+	if err := readAs(ctx, s.Store.DB, aged, numbers); err != nil {
+		return err
+	}
+	waiting = waiting[:0]
+	for i, place := range old {
+		states[place] = aged[i]
+		states[place].LeavesOn = s.leavesUncarried(aged[i], today)
+		if aged[i].Base < aged[i].Head {
+			waiting = append(waiting, place)
+		}
+	}
+	_, err = s.firstWaiting(ctx, states, waiting)
+	return err
+}
+
+// leavesUncarried is the first day on which a message may expire from a state without unread messages. Where counting
+// happens on read, messages sent from now on are projected to nobody, so the state must be checked again on that day. It
+// counts from yesterday, because the day may have changed since the state was read.
+func (s *Service) leavesUncarried(state services.Membership, today int64) int64 {
+	if !state.ReadSide {
+		return 0
+	}
+	return s.expiry.LeavesOn(services.SourceConversations, today-1)
+}
+
+// ageStates is age for one user's own states in conversations.
+func (s *Service) ageStates(ctx context.Context, states []State, today int64) error {
+	if !s.expiry.Expires(services.SourceConversations) {
+		return nil
+	}
+	own := make([]services.Membership, len(states))
+	for i := range states {
+		own[i] = states[i].Own
+	}
+	err := s.age(ctx, own, today)
+	for i := range states {
+		states[i].Own = own[i]
+	}
+	return err
+}
+
+// firstWaiting reads when the first messages above the positions of some states were sent, and notes when these expire. They
+// may be the user's own or recalled, so the first message to expire may be a later one: a day that is too early costs one
+// check.
+func (s *Service) firstWaiting(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
+	ids := make([]services.MessageID, len(places))
+	for i, place := range places {
+		ids[i] = services.NewMessageID(states[place].Conversation, states[place].Base+1)
+	}
+	times, err := sentTimes(ctx, s.Store.DB, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i, place := range places {
+		states[place].LeavesOn = s.expiry.LeavesOn(services.SourceConversations, services.DayOf(times[i]))
+	}
+	return times, nil
+}
+
+// newestBefore is the newest message before a time in the conversation of a state.
+func (s *Service) newestBefore(ctx context.Context, state services.Membership, before time.Time) (int64, error) {
+	newest, known := s.aged.of(state.Conversation, before)
+	if !known {
+		var err error
+		if newest, err = searchNewestBefore(ctx, s.Store.DB, state.Conversation, state.Base+1, state.Head+1, before); err != nil {
+			return 0, err
+		}
+		s.aged.keep(state.Conversation, before, newest)
+	}
+	return min(max(newest, state.Base+1), state.Head), nil
+}
+
+// ageUser takes messages that are too old on a day out of the counts of a user's document, and finds the day on
+// which the next one expires.
+func (s *Service) ageUser(ctx context.Context, user services.UserID, today int64) error {
+	for after := services.ConversationID(0); ; {
+		states, err := MembershipsOf(ctx, s.Store.DB, user, after, s.Clock.Now().Add(-leftFor), membersPerPage)
+		if err != nil {
+			return err
+		}
+		if len(states) > 0 {
+			after = states[len(states)-1].Conversation
+			if _, err := s.putOn(ctx, states, today); err != nil {
+				return err
+			}
+		}
+		if len(states) < membersPerPage {
+			return s.Redis.FindNextAged(ctx, []services.UserID{user})
+		}
+	}
+}

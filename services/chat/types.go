@@ -1,0 +1,80 @@
+package chat
+
+import (
+	"time"
+
+	"tidings/services"
+)
+
+// GroupPolicy is a user's setting of who may add them to a GROUP or a ROOM.
+type GroupPolicy string
+
+// The group policies. A block refuses whatever the policy is.
+const (
+	AddedByEveryone  GroupPolicy = "EVERYONE" // the default
+	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW"
+	AddedByNobody    GroupPolicy = "NOBODY"
+)
+
+// GroupPolicies lists every group policy.
+var GroupPolicies = []GroupPolicy{AddedByEveryone, AddedByFollowees, AddedByNobody}
+
+// Kind is the kind of a conversation, which bounds its size.
+type Kind string
+
+// The kinds.
+const (
+	Direct Kind = "DIRECT" // two people; the same two have only one
+	Group  Kind = "GROUP"  // members are added; up to 500 by default
+	Room   Kind = "ROOM"   // anyone may join; without a limit
+)
+
+// Way is how a conversation's unread messages reach its members' badges.
+type Way string
+
+// The ways of counting. During a switch to counting on read both apply: messages are projected to the members, and each member
+// counts by the flag in their own state.
+const (
+	OnWrite Way = "WRITE"   // a message is projected to each member
+	ToRead  Way = "TO_READ" // the members' states are being switched; messages are still projected to each
+	OnRead  Way = "READ"    // a message is not projected: readers compare with the conversation's last sequence
+)
+
+// Conversation is a conversation as the facts know it.
+type Conversation struct {
+	ID      services.ConversationID
+	Kind    Kind
+	Title   string // to 255 characters; "" for DIRECT
+	Creator services.UserID
+	Head    int64     // the number of its newest message, 0 if there is none; only grows
+	LastAt  time.Time // of the newest message, or of the creation
+	Members int       // how many there are now
+	// Revision rises with every visible change other than a new message: a recall, a change of members.
+	Revision int64
+
+	Way        Way
+	WayVersion int64 // rises with every change of Way
+	PerMinute  int   // messages in this minute or the one before, whichever is greater
+}
+
+// State is a conversation and one member's own state in it, at one moment.
+type State struct {
+	Conversation
+	Own services.Membership
+}
+
+// Message is a message as the facts know it.
+type Message struct {
+	ID       services.MessageID
+	Author   services.UserID
+	Body     string // 1 to 5,000 characters; "" if recalled
+	SentAt   time.Time
+	Recalled bool
+}
+
+// MembersPage selects a page of a conversation's members by their IDs: the first Size after one of them.
+type MembersPage struct {
+	Conversation services.ConversationID
+	After        services.UserID
+	Size         int
+}
