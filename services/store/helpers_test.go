@@ -79,6 +79,3 @@ func coded(t tester, err error, want services.Code) {
 	t.Helper()
 	storetest.Coded(t, err, want)
 }
-
-// try runs one transaction and returns its error.
-func (b *bundle) try(fn func(tx *store.Tx) error) error { return b.Write(b.ctx, fn) }
