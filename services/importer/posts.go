@@ -138,27 +138,12 @@ func isPostID(name string) bool { return strings.HasPrefix(name, services.PostTy
 // errTaken says that an id or a key of the batch was given to another post meanwhile.
 var errTaken = errors.New("it was written to by others all the time: try again")
 
-// planTries is how often a batch is planned: each further time because somebody published in the very milliseconds of it.
-const planTries = 10
-
-func (im *postImport) commit(ctx context.Context, line int64) (err error) {
-	var planned []store.ImportedPost
-	for range planTries {
-		if planned, err = im.plan(ctx); err != nil {
-			break
-		}
-		if err = im.write(ctx, planned, line); !errors.Is(err, errTaken) {
-			break
-		}
+func (im *postImport) commit(ctx context.Context, line int64) error {
+	write := func(ctx context.Context, planned []store.ImportedPost) error { return im.write(ctx, planned, line) }
+	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
+		return err
 	}
-	if err != nil {
-		return im.at(err)
-	}
-	im.report.Rows += int64(len(im.batch))
-	im.report.New += int64(len(planned))
-	im.report.Duplicates += int64(len(im.batch) - len(planned))
 	im.batch, im.bytes = im.batch[:0], 0
-	im.showProgress()
 	return nil
 }
 

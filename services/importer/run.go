@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -138,6 +139,31 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 			}
 		}
 	}
+}
+
+// planTries is how often a batch is planned. A plan is made again when somebody publishes in the very milliseconds of its rows.
+const planTries = 10
+
+// commitPlan plans a batch and writes what is new in it. write answers errTaken when the plan no longer holds. rows is the number
+// of good rows, which planning may lower.
+func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Context) ([]P, error), write func(context.Context, []P) error, rows func() int) (err error) {
+	var planned []P
+	for range planTries {
+		if planned, err = plan(ctx); err != nil {
+			break
+		}
+		if err = write(ctx, planned); !errors.Is(err, errTaken) {
+			break
+		}
+	}
+	if err != nil {
+		return r.at(err)
+	}
+	r.report.Rows += int64(rows())
+	r.report.New += int64(len(planned))
+	r.report.Duplicates += int64(rows() - len(planned))
+	r.showProgress()
+	return nil
 }
 
 // resume passes over what an earlier run of the same file has done.

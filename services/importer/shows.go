@@ -3,7 +3,6 @@ package importer
 import (
 	"bytes"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -78,24 +77,12 @@ func (im *showImport) take(_ context.Context, line []byte) error {
 	return nil
 }
 
-func (im *showImport) commit(ctx context.Context, line int64) (err error) {
-	var planned []store.ImportedShow
-	for range planTries {
-		if planned, err = im.plan(ctx); err != nil {
-			break
-		}
-		if err = im.write(ctx, planned, line); !errors.Is(err, errTaken) {
-			break
-		}
+func (im *showImport) commit(ctx context.Context, line int64) error {
+	write := func(ctx context.Context, planned []store.ImportedShow) error { return im.write(ctx, planned, line) }
+	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
+		return err
 	}
-	if err != nil {
-		return im.at(err)
-	}
-	im.report.Rows += int64(len(im.batch))
-	im.report.New += int64(len(planned))
-	im.report.Duplicates += int64(len(im.batch) - len(planned))
 	im.batch, im.bytes = im.batch[:0], 0
-	im.showProgress()
 	return nil
 }
 
