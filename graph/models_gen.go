@@ -14,68 +14,68 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 )
 
-// Anything that can be fetched again by its global id.
+// An object that can be fetched again by its global ID.
 type Node interface {
 }
 
-// When users count as idle and as dormant, by the time since they were seen last.
+// The times since a user's last visit after which the user is idle or dormant.
 type ActivityThresholds struct {
-	// Users not seen for longer are idle: big authors' posts are not pushed to them, and their feed is brought up to date when they return. It counts whole days, in hours.
+	// Users not seen for longer than this are idle: the posts of big authors are not pushed to them, and their feed is completed when they return. In hours; the comparison is by whole days.
 	IdleAfterHours int `json:"idleAfterHours"`
-	// Users not seen for longer are dormant: nothing is pushed to them, and Redis keeps nothing of them until they return. In hours.
+	// Users not seen for longer than this are dormant: nothing is pushed to them, and Redis holds nothing of them until they return. In hours.
 	DormantAfterHours int `json:"dormantAfterHours"`
 }
 
 // The input of addMembers.
 type AddMembersInput struct {
-	// Which: conversation:KEY.
+	// The conversation: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// Whom: user:KEY, 1 to 500.
+	// The users to add: user:KEY, 1 to 500.
 	UserIds []string `json:"userIds"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The input of addViewItem.
 type AddViewItemInput struct {
-	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	// The kind of the view: 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Code string `json:"code"`
-	// Which one of them, 1 to 64 characters.
+	// The key of the view within its kind, 1 to 64 characters.
 	ID string `json:"id"`
-	// The host application's own name of the item, 1 to 64 characters.
+	// The host application's key of the item, 1 to 64 characters.
 	Item string `json:"item"`
-	// When it happened, kept to the millisecond.
+	// The time of the item, to the millisecond. INVALID in the future.
 	At time.Time `json:"at"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of addViewItem. What could not be read after the change is null: the change stands.
+// The payload of addViewItem. A field that could not be read after the change is null; the change is kept.
 type AddViewItemPayload struct {
-	// The item.
+	// The key of the item.
 	Item string `json:"item"`
 }
 
-// What the operators of the installation see.
+// The state of the installation, for its operators.
 type Admin struct {
-	// When users count as idle and as dormant, on all nodes.
+	// The thresholds for idle and dormant users, on all nodes.
 	Activity ActivityThresholds `json:"activity"`
 }
 
-// Something that the installation tells all users, or those of some segments.
+// A message of the installation to all users, or to the users of some segments.
 type Announcement struct {
 	ID string `json:"id"`
 	// The title, 1 to 255 characters.
 	Title string `json:"title"`
 	// The text, up to 64 KB.
 	Content string `json:"content"`
-	// Since when it runs, or will.
+	// The time at which the announcement enters the list.
 	StartsAt time.Time `json:"startsAt"`
-	// When it leaves everybody's list and count; null: never.
+	// The time at which the announcement leaves the list and the count; null if it does not end.
 	EndsAt *time.Time `json:"endsAt,omitempty"`
-	// When its texts were last changed.
+	// The time of the last change.
 	UpdatedAt time.Time `json:"updatedAt"`
-	// Whether the viewer has not read it, so that it is in his count. Null where there is no viewer.
+	// Whether the viewer has not read the announcement, so that the badges count it. Null where there is no viewer.
 	Unread *bool `json:"unread,omitempty"`
 }
 
@@ -85,67 +85,67 @@ func (Announcement) IsNode() {}
 type AnnouncementConnection struct {
 	// The announcements of this page.
 	Edges []AnnouncementEdge `json:"edges"`
-	// Where the page stands.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
-// An announcement in its place in the list.
+// An announcement and its position in the list.
 type AnnouncementEdge struct {
-	// The place: opaque, for `after`, and for `upTo` of markAnnouncementsRead.
+	// The cursor of this item: an opaque text, to be sent as `after`, or as `upTo` of markAnnouncementsRead.
 	Cursor string `json:"cursor"`
 	// The announcement.
 	Node Announcement `json:"node"`
 }
 
-// An author's audience, and how his posts reach it.
+// An author's audience, and the way in which posts reach it.
 type AuthorAudience struct {
-	// Who he is.
+	// The author.
 	User User `json:"user"`
-	// How many follow him, no further than hugeFollowers.
+	// The number of followers, counted up to hugeFollowers.
 	Followers int `json:"followers"`
-	// How what he publishes now is carried; what is published keeps its way.
+	// The mode of posts published from now on. A post keeps the mode that it was published in.
 	Mode AuthorMode `json:"mode"`
-	// The mode that an admin has pinned; null while it goes by the followers. Who is to be huge is so once all who follow him are ready for it.
+	// The mode that an operator has pinned; null while the mode follows from the number of followers. HUGE takes effect once the feeds of all followers are ready for it.
 	Pinned *AuthorMode `json:"pinned,omitempty"`
 }
 
 // The input of block.
 type BlockInput struct {
-	// Whom to block: user:KEY.
+	// The user to block: user:KEY.
 	UserID string `json:"userId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of block. What could not be read after the change is null: the change stands.
+// The payload of block. A field that could not be read after the change is null; the change is kept.
 type BlockPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// Who is blocked now.
+	// The blocked user.
 	User *User `json:"user,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of cancelReminder.
 type CancelReminderInput struct {
-	// A show: show:KEY.
+	// The show: show:KEY.
 	ShowID string `json:"showId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of cancelReminder. What could not be read after the change is null: the change stands.
+// The payload of cancelReminder. A field that could not be read after the change is null; the change is kept.
 type CancelReminderPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The show, which does not remind the viewer any more.
+	// The show, without the viewer's reminder.
 	Show *Show `json:"show,omitempty"`
 	// The viewer's badges.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
@@ -153,80 +153,80 @@ type CancelReminderPayload struct {
 type CancelShowInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of cancelShow. What could not be read after the change is null: the change stands.
+// The payload of cancelShow. A field that could not be read after the change is null; the change is kept.
 type CancelShowPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
 	// The show as it is now.
 	Show *Show `json:"show,omitempty"`
-	// The viewer's badges; one's own shows change none.
+	// The viewer's badges. The viewer's own shows do not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// The answer of cleanNow. What could not be read after the change is null: the change stands.
+// The payload of cleanNow. A field that could not be read after the change is null; the change is kept.
 type CleanNowPayload struct {
-	// The cleaner as it is now: the run begins within a second, on some node.
+	// The cleaner as it is now. The run begins within a second, on one of the nodes.
 	Cleaner *Cleaner `json:"cleaner,omitempty"`
 }
 
-// The cleaner of Redis, which all nodes share: it cuts inboxes to what is listed, and drops what is kept of dormant users and
-// what belongs to nobody.
+// The cleaner of Redis. All nodes share it. It trims inboxes to the items that feeds list, and removes the data of dormant users
+// and keys that belong to nobody.
 type Cleaner struct {
-	// A run is under way, or due.
+	// Whether a run is in progress or due.
 	Running bool `json:"running"`
-	// When the last run ended; null when none has.
+	// The time at which the last run ended; null if none has ended yet.
 	LastRunAt *time.Time `json:"lastRunAt,omitempty"`
-	// What that run freed.
+	// The data that the last run removed.
 	Freed CleanerFreed `json:"freed"`
 }
 
-// What a run of the cleaner freed.
+// The data that one run of the cleaner removed.
 type CleanerFreed struct {
-	// Inboxes and lists of replays that held more than is listed.
+	// The number of inboxes and replay lists that were too long.
 	Inboxes int `json:"inboxes"`
-	// Entries that were cut from them.
+	// The number of entries removed from these.
 	Entries int `json:"entries"`
-	// Users who were not seen for long, of whom nothing is kept any more.
+	// The number of dormant users whose data was removed.
 	Dormant int `json:"dormant"`
-	// Users who are not in SQL, of whom something was kept.
+	// The number of users whose data was removed because SQL does not have them.
 	Unknown int `json:"unknown"`
-	// Keys of a view without its document.
+	// The number of keys removed because the document that they belong to is missing.
 	Orphans int `json:"orphans"`
-	// Copies, views and leases without an expiry.
+	// The number of copies, projections and leases removed because they had no expiry.
 	Endless int `json:"endless"`
-	// Keys that were dropped, in all.
+	// The number of keys removed, in all.
 	Keys int `json:"keys"`
 }
 
 // The input of clearDot.
 type ClearDotInput struct {
-	// The dot's name.
+	// The name of the dot.
 	Name string `json:"name"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of clearDot. What could not be read after the change is null: the change stands.
+// The payload of clearDot. A field that could not be read after the change is null; the change is kept.
 type ClearDotPayload struct {
 	// The dot as it is now.
 	Dot *services.Dot `json:"dot,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// A conversation as it is, with the numbers for the app's icon.
+// A conversation after a change, with the viewer's badges.
 type ConversationChange struct {
 	// The conversation as it is now.
 	Conversation Conversation `json:"conversation"`
-	// The viewer's badges, with their version: no second read is needed.
+	// The viewer's badges with their version, as after this change. No second query is needed.
 	Badges services.Badges `json:"badges"`
 	// The viewer, with the same badges.
 	Viewer Viewer `json:"viewer"`
@@ -236,39 +236,40 @@ type ConversationChange struct {
 type ConversationConnection struct {
 	// The conversations of this page.
 	Edges []ConversationEdge `json:"edges"`
-	// Where the page stands.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
-// A conversation in its place in the list.
+// A conversation and its position in the list.
 type ConversationEdge struct {
-	// The place: opaque, for `after`.
+	// The cursor of this item: an opaque text, to be sent as `after`.
 	Cursor string `json:"cursor"`
 	// The conversation.
 	Node Conversation `json:"node"`
 }
 
-// A conversation after what the viewer did in it.
+// The payload of several mutations on one conversation. A field that could not be read after the change is null; the change is
+// kept.
 type ConversationPayload struct {
-	// Whether it changed anything of the conversation or of the viewer's state in it; false when it was so already. A mark as unread always does: what other devices say of the time before it is late.
+	// Whether the mutation changed the conversation or the viewer's state in it; false if the state was already as requested. Always true for markConversationUnread, which makes earlier marks of other devices late.
 	Changed bool `json:"changed"`
 	// The conversation as it is now.
 	Conversation *Conversation `json:"conversation,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of createConversation.
 type CreateConversationInput struct {
-	// What it is to be.
+	// The kind.
 	Kind chat.Kind `json:"kind"`
-	// The title, to 255 characters; DIRECT has none.
+	// The title, up to 255 characters. A DIRECT conversation has none.
 	Title *string `json:"title,omitempty"`
-	// Who is in it besides the viewer: user:KEY, up to 499; DIRECT has exactly one.
+	// The other members: user:KEY, up to 499; exactly one for DIRECT.
 	MemberIds []string `json:"memberIds"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -276,51 +277,51 @@ type CreateConversationInput struct {
 type DeletePostInput struct {
 	// The viewer's own post: post:KEY.
 	PostID string `json:"postId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of deletePost. What could not be read after the change is null: the change stands.
+// The payload of deletePost. A field that could not be read after the change is null; the change is kept.
 type DeletePostPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The id of the post that is gone.
+	// The ID of the deleted post.
 	PostID string `json:"postId"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// How the viewer wants his badges shown, on every device.
+// The viewer's settings for the display of badges. They apply on every device.
 type DisplayPolicy struct {
-	// Every source, in the order in which the badges show them.
+	// The settings of every source, in the order of the badges.
 	Sources []SourcePolicy `json:"sources"`
-	// When no number shall be shown; null for never.
+	// The hours in which no count is displayed; null if there are none.
 	QuietHours *QuietHours `json:"quietHours,omitempty"`
 }
 
-// What to change of an announcement. What is left out stays as it was.
+// The changes of an announcement. A field that is left out stays as it is.
 type EditAnnouncementInput struct {
-	// Which one: announcement:KEY.
+	// The announcement: announcement:KEY.
 	AnnouncementID string `json:"announcementId"`
-	// Another title, 1 to 255 characters, not white space alone. Null is INVALID.
+	// The new title, 1 to 255 characters, not only white space. Null is INVALID.
 	Title graphql.Omittable[*string] `json:"title,omitempty"`
-	// Another text, up to 64 KB; null removes it.
+	// The new text, up to 64 KB; null removes it.
 	Content graphql.Omittable[*string] `json:"content,omitempty"`
-	// Another start; of one that has started only together with `showAgain`. Null is INVALID.
+	// The new start. CONFLICT if the announcement has started, unless `showAgain` is true. Null is INVALID.
 	StartsAt graphql.Omittable[*time.Time] `json:"startsAt,omitempty"`
-	// Another end; one that is past ends it now. Null removes it: it never ends.
+	// The new end. A past time ends the announcement now; null removes the end.
 	EndsAt graphql.Omittable[*time.Time] `json:"endsAt,omitempty"`
-	// Names of segments whose users it is meant for; null means everyone again.
+	// The segments whose users see the announcement; null for everyone.
 	Segments graphql.Omittable[[]string] `json:"segments,omitempty"`
-	// Gives it a new place at the end of the list: it is unread again for everybody whom it is meant for.
+	// Whether the announcement moves to the end of the list, where it is unread again for everyone. CONFLICT if it is over.
 	ShowAgain bool `json:"showAgain"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of editAnnouncement. What could not be read after the change is null: the change stands.
+// The payload of editAnnouncement. A field that could not be read after the change is null; the change is kept.
 type EditAnnouncementPayload struct {
 	// The announcement as it is now.
 	Announcement *Announcement `json:"announcement,omitempty"`
@@ -330,39 +331,39 @@ type EditAnnouncementPayload struct {
 type EditPostInput struct {
 	// The viewer's own post: post:KEY.
 	PostID string `json:"postId"`
-	// The new text, 1 to 5,000 characters, not white space alone. Every @key in it mentions the user with that key, if there is one, as in publishPost.
+	// The new text, 1 to 5,000 characters, not only white space. Each @key in it mentions a user, as in publishPost.
 	Body string `json:"body"`
-	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all. Whom it mentioned before and names no longer is no longer notified.
+	// The users to mention in addition to those in the body: user:KEY. A post mentions at most 50 users; INVALID beyond. A user who is no longer mentioned loses the notification.
 	Mentions []string `json:"mentions,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of editPost. What could not be read after the change is null: the change stands.
+// The payload of editPost. A field that could not be read after the change is null; the change is kept.
 type EditPostPayload struct {
 	// The post as it is now.
 	Post *Post `json:"post,omitempty"`
-	// The viewer's badges; an edit changes none of his.
+	// The viewer's badges. The edit does not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// What to change of a message. What is left out stays as it was.
+// The changes of a site message, at least one. A field that is left out stays as it is.
 type EditSiteMessageInput struct {
-	// Which: siteMessage:KEY.
+	// The site message: siteMessage:KEY.
 	SiteMessageID string `json:"siteMessageId"`
-	// The new title, 1 to 255 characters, not white space alone. Null is INVALID.
+	// The new title, 1 to 255 characters, not only white space. Null is INVALID.
 	Title graphql.Omittable[*string] `json:"title,omitempty"`
 	// The new text, up to 64 KB; null removes it.
 	Content graphql.Omittable[*string] `json:"content,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of editSiteMessage. What could not be read after the change is null: the change stands.
+// The payload of editSiteMessage. A field that could not be read after the change is null; the change is kept.
 type EditSiteMessagePayload struct {
-	// The message with its new text, which everyone sees who has it. What was read stays read.
+	// The message with its new text. Every recipient sees the new text, and a message that was read stays read.
 	Message *SiteMessageReport `json:"message,omitempty"`
 }
 
@@ -370,113 +371,113 @@ type EditSiteMessagePayload struct {
 type EndShowInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
-	// When it ended, now when left out: neither in the future nor before it started.
+	// The time of the end; without it: now. INVALID if it is in the future or before the start.
 	At *time.Time `json:"at,omitempty"`
-	// Where it can be seen from now on, if that is ready.
+	// The address of the replay, if it is ready.
 	ReplayURL *string `json:"replayUrl,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of endShow. What could not be read after the change is null: the change stands.
+// The payload of endShow. A field that could not be read after the change is null; the change is kept.
 type EndShowPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
 	// The show as it is now.
 	Show *Show `json:"show,omitempty"`
-	// The viewer's badges; one's own shows change none.
+	// The viewer's badges. The viewer's own shows do not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of enterConversation.
 type EnterConversationInput struct {
-	// Which: conversation:KEY.
+	// The conversation: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of enterConversation. What could not be read after the change is null: the change stands.
+// The payload of enterConversation. A field that could not be read after the change is null; the change is kept.
 type EnterConversationPayload struct {
-	// The conversation, all of it read.
+	// The conversation, fully read.
 	Conversation *Conversation `json:"conversation,omitempty"`
-	// When the device must enter again to stay inside: a minute from now.
+	// The time by which the device must enter again to stay inside: one minute from now.
 	Until time.Time `json:"until"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// How posts are carried to followers.
+// The state of the fan-out of posts.
 type FanoutState struct {
-	// From so many followers on an author is big, and below 80 % of it no longer.
+	// An author with at least this many followers is big, until they have less than 80 % of it.
 	BigFollowers int `json:"bigFollowers"`
-	// From so many followers on an author is huge, and below 80 % of it no longer.
+	// An author with at least this many followers is huge, until they have less than 80 % of it.
 	HugeFollowers int `json:"hugeFollowers"`
-	// Jobs that carry posts, or their deletion, to followers.
+	// The number of jobs that bring posts or deletions to followers.
 	Waiting int `json:"waiting"`
-	// For how long the oldest post has been on its way, in milliseconds; 0 when none is.
+	// The age of the oldest post that is still being brought to followers, in milliseconds; 0 if there is none.
 	LagMs int `json:"lagMs"`
 }
 
 // The input of follow.
 type FollowInput struct {
-	// Whom to follow: user:KEY.
+	// The user to follow: user:KEY.
 	UserID string `json:"userId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of follow. What could not be read after the change is null: the change stands.
+// The payload of follow. A field that could not be read after the change is null; the change is kept.
 type FollowPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// Who is followed now.
+	// The followed user.
 	User *User `json:"user,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of hideFrom.
 type HideFromInput struct {
-	// From whom to hide: user:KEY.
+	// The user to hide from: user:KEY.
 	UserID string `json:"userId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of hideFrom. What could not be read after the change is null: the change stands.
+// The payload of hideFrom. A field that could not be read after the change is null; the change is kept.
 type HideFromPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// Who is shown nothing of the viewer's now.
+	// The user to whom the viewer's posts and shows are now hidden.
 	User *User `json:"user,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// What is new in the viewer's home feed.
+// The state of new posts in the viewer's home feed.
 type HomeFeedChange struct {
-	// How many new posts there are; the same number as in the badges.
+	// The number of new posts: the same count as in the badges.
 	NewPosts services.Count `json:"newPosts"`
-	// The newest of them: post:KEY; null when there are none.
+	// The newest of these posts: post:KEY; null if there are none.
 	NewestID *string `json:"newestId,omitempty"`
-	// The authors of the newest of them, the newest first, at most three.
+	// The authors of the newest of these posts, newest first, at most three.
 	Authors []User `json:"authors"`
-	// The viewer's badges, with their version: no second read is needed.
+	// The viewer's badges with their version, as after this change. No second query is needed.
 	Badges services.Badges `json:"badges"`
 	// The viewer, with the same badges.
 	Viewer Viewer `json:"viewer"`
 }
 
-// A mutation by its name, with its own input: exactly one of these. `viewer` in an input is the user of `as`.
+// A mutation, by its name, with its own input: exactly one of these. In an input, the viewer is the user of `as`.
 type IngestAction struct {
 	PublishPost            *PublishPostInput            `json:"publishPost,omitempty"`
 	EditPost               *EditPostInput               `json:"editPost,omitempty"`
@@ -538,332 +539,333 @@ type IngestAction struct {
 	RemoveViewItem         *RemoveViewItemInput         `json:"removeViewItem,omitempty"`
 }
 
-// Why an event failed.
+// The error of an event.
 type IngestError struct {
-	// The code, as in errors[].extensions.code.
+	// The code, as in `errors[].extensions.code`.
 	Code services.Code `json:"code"`
-	// The reason, for a person.
+	// The message, for a person to read.
 	Message string `json:"message"`
 }
 
-// One thing that happened, as the host application reports it.
+// One event of the host application.
 type IngestEvent struct {
-	// The user who does it: user:KEY. Left out where the host application does it itself, as for sendSiteMessage.
+	// The user who acts: user:KEY. Leave it out where the host application itself acts, as for sendSiteMessage.
 	As *string `json:"as,omitempty"`
-	// The device that the user does it on, for enterConversation and leaveConversation.
+	// The device on which the user acts, for enterConversation and leaveConversation.
 	Device *string `json:"device,omitempty"`
-	// The idempotency key, 1 to 64 characters: the same as idempotencyKey in the input, where it can stand instead.
+	// The idempotency key, 1 to 64 characters: the same as `idempotencyKey` of the input, which can be used instead.
 	Key *string `json:"key,omitempty"`
-	// What they do.
+	// The action.
 	Do IngestAction `json:"do"`
 }
 
-// What became of each event, in the order sent.
+// The payload of ingest.
 type IngestPayload struct {
-	// One for each event, in the order sent.
+	// The result of each event, in the order of the events.
 	Results []IngestResult `json:"results"`
 }
 
-// What became of one event.
+// The result of one event.
 type IngestResult struct {
-	// The id of what it made or named: the post, the user; null when it failed or there is none.
+	// The ID of the object that the event created or named, such as a post or a user; null if the event failed or has no such object.
 	ID *string `json:"id,omitempty"`
-	// Why it failed; null when it did not.
+	// The error of the event; null if it succeeded.
 	Error *IngestError `json:"error,omitempty"`
-	// Whether it changed anything; false when it was so already, and when it failed.
+	// Whether the event changed anything; false if the state was already as requested, or the event failed.
 	Changed bool `json:"changed"`
 }
 
-// The state of the work queue.
+// The state of the job queue.
 type JobQueue struct {
-	// Jobs that wait or run, those planned for later among them.
+	// The number of jobs that wait or run, including those planned for later.
 	Waiting int `json:"waiting"`
-	// Jobs given up after five tries of their own fault; they stay until an operator looks.
+	// The number of jobs that failed five times through a fault of their own. They are kept until an operator acts.
 	Dead int `json:"dead"`
-	// How long the oldest waiting job has been due, in milliseconds; 0 when none is.
+	// The time since the oldest waiting job was due, in milliseconds; 0 if no job is due.
 	OldestMs int `json:"oldestMs"`
 }
 
 // The input of joinConversation.
 type JoinConversationInput struct {
-	// Which ROOM: conversation:KEY.
+	// The ROOM: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The input of leaveConversation.
 type LeaveConversationInput struct {
-	// Which: conversation:KEY.
+	// The conversation: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The input of likePost.
 type LikePostInput struct {
-	// Which post: post:KEY.
+	// The post: post:KEY.
 	PostID string `json:"postId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of likePost. What could not be read after the change is null: the change stands.
+// The payload of likePost. A field that could not be read after the change is null; the change is kept.
 type LikePostPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The post that is liked.
+	// The liked post.
 	Post *Post `json:"post,omitempty"`
 	// The viewer's badges.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// How the live board differs from what the viewer has of it.
+// The difference between the live board now and the board of a session.
 type LiveBoardChange struct {
-	// The session that the change is against. Pages of it can be asked for as long as this subscription is open, 24 times the idle time of sessions at most.
+	// The session that the difference is against. It lives as long as this subscription is open, but at most 24 times the idle time of sessions.
 	SessionID string `json:"sessionId"`
-	// Whether the session that was asked for, or that the first event was of, is over: this is another one, of the board as it was when that ended.
+	// Whether this session replaces the requested one, or the one of the previous events, because that one is over. The new session has the board as it was at that moment.
 	NewSession bool `json:"newSession"`
-	// What runs and did not on the board: it went live since, or its host was followed since; as it is now, the newest start first; at most 100, as of each list.
+	// Live shows that were not live in the session, because they started since or their host was followed since; as they are now, newest start first. Each list has at most 100 shows.
 	WentLive []Show `json:"wentLive"`
-	// What has become a replay since, the newest end first.
+	// Shows that have become replays since the session, newest end first.
 	Ended []Show `json:"ended"`
-	// What is upcoming and was not on the board: scheduled since, or its host was followed since; the soonest first.
+	// Upcoming shows that were not in the session, because they were scheduled since or their host was followed since; soonest first.
 	Scheduled []Show `json:"scheduled"`
-	// What is upcoming still at another time, the soonest first.
+	// Upcoming shows of the session with another planned start, soonest first.
 	Rescheduled []Show `json:"rescheduled"`
-	// What was upcoming and is cancelled.
+	// Upcoming shows of the session that are cancelled.
 	Cancelled []Show `json:"cancelled"`
-	// Whether a list has more than it shows.
+	// Whether a list is cut off at 100 shows.
 	More bool `json:"more"`
-	// How many shows stand above the first one of the session now: what a new first page begins with.
+	// The number of shows above the first show of the session. A new first page begins with them.
 	NewAbove int `json:"newAbove"`
-	// How many shows run that went live since the viewer looked at the board; the same number as in the badges.
+	// The number of live shows that started after the viewer last looked at the board: the same count as in the badges.
 	LiveBoard services.Count `json:"liveBoard"`
-	// The viewer's badges, with their version: no second read is needed.
+	// The viewer's badges with their version, as after this change. No second query is needed.
 	Badges services.Badges `json:"badges"`
 	// The viewer, with the same badges.
 	Viewer Viewer `json:"viewer"`
 }
 
-// A page of the live board: the shows of all hosts whom the viewer follows, first those that run, the newest start first; then
-// the upcoming, the soonest first; then the replays, the newest end first.
+// A page of the live board: the shows of all hosts that the viewer follows. First come the live shows, newest start first; then
+// the upcoming, soonest first; then the replays, newest end first.
 type LiveBoardConnection struct {
 	// The shows of this page.
 	Edges []LiveBoardEdge `json:"edges"`
-	// Where the page stands.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
-	// The session that the page is of: the board keeps its statuses and its order in all its pages, whatever happens meanwhile. Send it with lastId for the next page, without for this board from its top.
+	// The session of this page. A session freezes the board: statuses and order stay the same on all of its pages. Send it with `lastId` for the next page, or alone for the same board from its top.
 	SessionID string `json:"sessionId"`
-	// The id of the last show of this page, to be sent as `lastId`; null when there is none.
+	// The ID of the last show of this page, to be sent as `lastId`; null if the page is empty.
 	LastID *string `json:"lastId,omitempty"`
-	// Whether the session that was asked for is over, so that this is a new one: the page goes on from the same place, on the board as it is now.
+	// Whether the requested session is over and this page belongs to a new one. The page continues at the same position, on the board as it is now.
 	NewSession bool `json:"newSession"`
-	// Why nothing follows; null while hasNextPage is true. RETENTION: older replays exist; boards keep the newest 300.
+	// The reason why no page follows; null while `hasNextPage` is true. RETENTION: older replays exist, but the board keeps only the newest 300.
 	End *services.FeedEnd `json:"end,omitempty"`
-	// Whether the viewer's list of replays is still being put together, after a long absence or a loss. The page is right all the same.
+	// Whether the viewer's list of replays is being rebuilt, after a long absence or a loss of data in Redis. The page is right all the same.
 	Building bool `json:"building"`
 }
 
 // The input of markAllRead.
 type MarkAllReadInput struct {
-	// The `upTo` of the first notification of the list that was shown: what arrived after it was read stays unread. Without it everything until now is read.
+	// The `upTo` of the first notification that was shown. Later notifications stay unread. Without it, all are read.
 	UpTo *string `json:"upTo,omitempty"`
-	// The readToken of the list that was shown: what was marked unread since then, on any device, stays unread. Without it the mark is meant as of now.
+	// The `readToken` of the list that was shown. Items that were marked unread after it, on any device, stay unread. Without it, the mark applies as of now.
 	ReadToken *string `json:"readToken,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of markAllRead. What could not be read after the change is null: the change stands.
+// The payload of markAllRead. A field that could not be read after the change is null; the change is kept.
 type MarkAllReadPayload struct {
 	// The newest 100 notifications, as they are now.
 	Notifications []Notification `json:"notifications,omitempty"`
-	// Until when undoMarkAllRead gives back what this took, 30 s; null when there was nothing to read.
+	// The time until which undoMarkAllRead can undo this mark: 30 seconds after it. Null if nothing was unread.
 	UndoUntil *time.Time `json:"undoUntil,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of markAnnouncementsRead.
 type MarkAnnouncementsReadInput struct {
-	// The newest announcement that was shown: the cursor of its edge, or its id. What came after it still counts; with the cursor also when the same announcement is shown again meanwhile. Without it everything until now is read.
+	// The newest announcement that was shown: the cursor of its edge, or its ID. Later announcements still count. With the cursor, the same announcement still counts if it has been shown again since. Without it, every announcement is read.
 	UpTo *string `json:"upTo,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of markAnnouncementsRead. What could not be read after the change is null: the change stands.
+// The payload of markAnnouncementsRead. A field that could not be read after the change is null; the change is kept.
 type MarkAnnouncementsReadPayload struct {
 	// The newest 100 announcements, as they are now.
 	Announcements []Announcement `json:"announcements,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of markConversationRead.
 type MarkConversationReadInput struct {
-	// Which: conversation:KEY.
+	// The conversation: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// The newest message that was shown: what is newer still counts. Without it and without a token everything until now is read.
+	// The newest message that was shown: message:KEY. Newer messages still count. Without `upTo` and `readToken`, every message is read.
 	UpTo *string `json:"upTo,omitempty"`
-	// Instead of `upTo`, the readToken of the conversation as it was shown: late after a mark as unread, it changes nothing.
+	// The `readToken` of the conversation as it was shown, instead of `upTo`. It changes nothing if the conversation was marked unread since.
 	ReadToken *string `json:"readToken,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The input of markConversationUnread.
 type MarkConversationUnreadInput struct {
-	// The first message that shall wait again: message:KEY. Those before it that wait already go on waiting.
+	// The first message to be unread again: message:KEY. Earlier messages that are unread stay unread.
 	FromMessageID string `json:"fromMessageId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The input of markHomeFeedSeen.
 type MarkHomeFeedSeenInput struct {
-	// The newest post that was shown: what is newer still counts. It may be deleted since; NOT_FOUND for one that never was. Without it everything that is in the feed now is seen.
+	// The newest post that was shown: post:KEY. Newer posts still count. The post may have been deleted since; NOT_FOUND if it never existed. Without it, every post now in the feed is seen.
 	UpTo *string `json:"upTo,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of markHomeFeedSeen. What could not be read after the change is null: the change stands.
+// The payload of markHomeFeedSeen. A field that could not be read after the change is null; the change is kept.
 type MarkHomeFeedSeenPayload struct {
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of markLiveBoardSeen.
 type MarkLiveBoardSeenInput struct {
-	// The session of the board that was shown: what went live after it was frozen still counts. It may be over. Without it everything that runs now is seen.
+	// The session of the board that was shown. Shows that started after the board was frozen still count. The session may be over. Without it, every show that is live now is seen.
 	SessionID *string `json:"sessionId,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of markLiveBoardSeen. What could not be read after the change is null: the change stands.
+// The payload of markLiveBoardSeen. A field that could not be read after the change is null; the change is kept.
 type MarkLiveBoardSeenPayload struct {
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of markNotificationUnread.
 type MarkNotificationUnreadInput struct {
-	// Which notification: notification:KEY. NOT_FOUND when it is not the viewer's, or nothing of it stands.
+	// The notification: notification:KEY. NOT_FOUND if it is not the viewer's, or if everything in it was undone.
 	ID string `json:"id"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of markNotificationUnread. What could not be read after the change is null: the change stands.
+// The payload of markNotificationUnread. A field that could not be read after the change is null; the change is kept.
 type MarkNotificationUnreadPayload struct {
 	// The notification as it is now.
 	Notification *Notification `json:"notification,omitempty"`
-	// The viewer's badges after it: they count it again only if it was not seen before.
+	// The viewer's badges after the change. The notification counts again only if it was not seen.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// Marks notifications as read: some by their ids, or all of some categories, or all up to a place, or all.
+// The input of markNotificationsRead. It selects notifications by `ids`, or by `upTo` and `categories`, or by `all`. INVALID
+// unless it is exactly one of these.
 type MarkNotificationsReadInput struct {
-	// These, 1 to 500: by `id` all of it until now, by `upTo` as far as it was shown, so that what joined it since is unread. Goes with nothing but readToken.
+	// The notifications, 1 to 500. With the `id` of a notification, all of it is read. With its `upTo`, it is read as far as it was shown: a user who joined it since makes it unread. Only `readToken` may go with it.
 	Ids []string `json:"ids,omitempty"`
-	// The `upTo` of a notification: everything that had arrived when it was shown, in `categories` if they are given; with that of the first of a list all that the list held.
+	// The `upTo` of a notification: everything that had arrived when it was shown, in `categories` if they are given. The `upTo` of the first notification of a list covers the whole list.
 	UpTo *string `json:"upTo,omitempty"`
-	// Everything in these, up to `upTo` if it is given.
+	// All notifications of these categories, up to `upTo` if it is given.
 	Categories []services.Category `json:"categories,omitempty"`
-	// Everything until now. Goes with nothing but readToken.
+	// All notifications. Only `readToken` may go with it.
 	All *bool `json:"all,omitempty"`
-	// The readToken of the list that was shown: what was marked unread since then, on any device, stays unread. Without it the mark is meant as of now.
+	// The `readToken` of the list that was shown. Items that were marked unread after it, on any device, stay unread. Without it, the mark applies as of now.
 	ReadToken *string `json:"readToken,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of markNotificationsRead. What could not be read after the change is null: the change stands.
+// The payload of markNotificationsRead. A field that could not be read after the change is null; the change is kept.
 type MarkNotificationsReadPayload struct {
-	// The notifications that `ids` names, as they are now; without `ids` the newest 100 of the categories.
+	// The notifications of `ids`, as they are now; without `ids`, the newest 100 of the categories.
 	Notifications []Notification `json:"notifications,omitempty"`
-	// The viewer's badges after it: what was read is in no number, seen or not.
+	// The viewer's badges after the change. A notification that was read does not count, seen or not.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of markNotificationsSeen.
 type MarkNotificationsSeenInput struct {
-	// Which categories; all of them when left out.
+	// The categories; without it: all.
 	Categories []services.Category `json:"categories,omitempty"`
-	// The `upTo` of the first notification of the list that was shown, or `newest` in the badges: what arrived after they were read still counts. Without it everything until now is seen. INVALID beyond the newest, NOT_FOUND when it is of another's list.
+	// The `upTo` of the first notification that was shown, or `newest` of the badges. Later notifications still count. Without it, all are seen. INVALID for a position beyond the newest notification, NOT_FOUND for one of another user's list.
 	UpTo *string `json:"upTo,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of markNotificationsSeen. What could not be read after the change is null: the change stands.
+// The payload of markNotificationsSeen. A field that could not be read after the change is null; the change is kept.
 type MarkNotificationsSeenPayload struct {
 	// The newest 100 notifications of the categories, as they are now.
 	Notifications []Notification `json:"notifications,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// The input of markSiteMessagesRead.
+// The input of markSiteMessagesRead. INVALID unless it selects messages: by `ids`, or by `type`, `all` or `upTo`.
 type MarkSiteMessagesReadInput struct {
-	// These messages, 1 to 500; instead of type, all and upTo.
+	// The messages: siteMessage:KEY, 1 to 500. Excludes `type`, `all` and `upTo`.
 	Ids []string `json:"ids,omitempty"`
-	// All messages of this type.
+	// All messages of this type. Excludes `all`.
 	Type *string `json:"type,omitempty"`
 	// All messages.
 	All bool `json:"all"`
-	// With type or all, or alone for all: no message newer than this one, the newest that was shown. What arrived after it still counts.
+	// The newest message that was shown: newer messages stay unread. With `type`, it applies to that type; otherwise to all messages.
 	UpTo *string `json:"upTo,omitempty"`
-	// The readToken of the list that was shown: what was marked unread since then, on any device, stays unread. Without it the mark is meant as of now.
+	// The `readToken` of the list that was shown. Items that were marked unread after it, on any device, stay unread. Without it, the mark applies as of now.
 	ReadToken *string `json:"readToken,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of markSiteMessagesRead. What could not be read after the change is null: the change stands.
+// The payload of markSiteMessagesRead. A field that could not be read after the change is null; the change is kept.
 type MarkSiteMessagesReadPayload struct {
-	// The messages that `ids` names, as they are now; without `ids` the newest 100, of the type if there is one.
+	// The messages of `ids`, as they are now; without `ids`, the newest 100 messages, of the type if one was given.
 	SiteMessages []SiteMessage `json:"siteMessages,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of markSiteMessagesUnread.
 type MarkSiteMessagesUnreadInput struct {
-	// These messages, 1 to 500.
+	// The messages: siteMessage:KEY, 1 to 500.
 	Ids []string `json:"ids"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of markSiteMessagesUnread. What could not be read after the change is null: the change stands.
+// The payload of markSiteMessagesUnread. A field that could not be read after the change is null; the change is kept.
 type MarkSiteMessagesUnreadPayload struct {
 	// The messages, as they are now.
 	SiteMessages []SiteMessage `json:"siteMessages,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
@@ -871,48 +873,48 @@ type MarkSiteMessagesUnreadPayload struct {
 type MemberConnection struct {
 	// The members of this page.
 	Edges []MemberEdge `json:"edges"`
-	// Where the page stands.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
-// A member in his place in the list.
+// A member and their position in the list.
 type MemberEdge struct {
-	// The place: opaque, for `after`.
+	// The cursor of this item: an opaque text, to be sent as `after`.
 	Cursor string `json:"cursor"`
 	// The member.
 	Node User `json:"node"`
 }
 
-// What somebody said in a conversation.
+// A message of a conversation.
 type Message struct {
 	ID string `json:"id"`
-	// The conversation that it is of.
+	// The conversation.
 	ConversationID string `json:"conversationId"`
-	// Who said it.
+	// The author.
 	Author User `json:"author"`
-	// The text, 1 to 5,000 characters; null when it was recalled.
+	// The text, 1 to 5,000 characters; null if the message was recalled.
 	Body *string `json:"body,omitempty"`
-	// When it was said. Later messages of a conversation have later times.
+	// The time at which the message was sent. Later messages of a conversation have later times.
 	SentAt time.Time `json:"sentAt"`
-	// Members whom it mentions.
+	// The members that the message mentions.
 	Mentions []User `json:"mentions"`
-	// Whether its author took it back.
+	// Whether the author recalled the message.
 	Recalled bool `json:"recalled"`
 }
 
 func (Message) IsNode() {}
 
-// A page of messages, the newest first.
+// A page of messages, newest first.
 type MessageConnection struct {
 	// The messages of this page.
 	Edges []MessageEdge `json:"edges"`
-	// Where the page stands.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
-// A message in its place in the list.
+// A message and its position in the list.
 type MessageEdge struct {
-	// The place: opaque, for `after`.
+	// The cursor of this item: an opaque text, to be sent as `after`.
 	Cursor string `json:"cursor"`
 	// The message.
 	Node Message `json:"node"`
@@ -920,140 +922,141 @@ type MessageEdge struct {
 
 // The input of muteConversation.
 type MuteConversationInput struct {
-	// Which: conversation:KEY.
+	// The conversation: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The input of mute.
 type MuteInput struct {
-	// Whom to mute: user:KEY.
+	// The user to mute: user:KEY.
 	UserID string `json:"userId"`
-	// When the mute ends by itself, in the future; without it, not before unmute.
+	// The time at which the mute ends by itself, in the future. Without it, the mute lasts until unmute.
 	Until *time.Time `json:"until,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of mute. What could not be read after the change is null: the change stands.
+// The payload of mute. A field that could not be read after the change is null; the change is kept.
 type MutePayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// Who is muted now.
+	// The muted user.
 	User *User `json:"user,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// What some people did with one subject within one half day, UTC: "A, B and 3 others liked your post".
+// Actions of one or more users on one subject in one half day (UTC): "A, B and 3 others liked your post".
 type Notification struct {
-	// notification:KEY. It stays, whoever joins and goes.
+	// The global ID, notification:KEY. It stays the same when users join or leave the group.
 	ID string `json:"id"`
-	// How far it is shown, for marks: one up to it leaves out who joins later. That of the first of a list is up to all that the list held.
+	// The position up to which the notification is shown here, for marks. A mark with it leaves out users who join later. The `upTo` of the first notification of a list covers the whole list.
 	UpTo string `json:"upTo"`
-	// What they did.
+	// The category.
 	Category services.Category `json:"category"`
-	// With what: LIKE and COMMENT the viewer's own post, MENTION the post that mentions him; null for FOLLOW and REMINDER, and when the post is gone.
+	// The post: for LIKE and COMMENT the viewer's own post, for MENTION the post that mentions the viewer. Null for FOLLOW and REMINDER, and if the post is deleted.
 	Subject *Post `json:"subject,omitempty"`
-	// REMINDER: the show that has started; else null.
+	// For REMINDER, the show that has started; otherwise null.
 	Show *Show `json:"show,omitempty"`
-	// Who, the newest first; of REMINDER the host: at most 8. Of comments by very few people on one post it can be fewer than there are.
+	// The users who acted, newest first, at most 8; for REMINDER the host. If few users wrote many comments on one post, the list can be shorter than `actorCount`.
 	Actors []User `json:"actors"`
-	// How many people.
+	// The number of users who acted.
 	ActorCount int `json:"actorCount"`
-	// When the newest of it happened.
+	// The time of the newest action.
 	At time.Time `json:"at"`
-	// Whether it is out of the number because the panel was opened since, or because it was read.
+	// Whether the notification was seen or read after its newest action, so that it does not count.
 	Seen bool `json:"seen"`
-	// Whether it was opened, or marked as read, since the newest of it came.
+	// Whether the notification was opened or marked as read after its newest action.
 	Read bool `json:"read"`
-	// Whether it is unseen and yet out of the number because of its age.
+	// Whether the notification is unseen but too old to count.
 	Older bool `json:"older"`
 }
 
 func (Notification) IsNode() {}
 
-// A page of notifications, newest first: in the order in which things happened. What arrives late takes its place, and is unseen.
+// A page of notifications, newest first by the time of their newest actions. An action that is reported late gets the position of
+// its time, and is unseen.
 type NotificationConnection struct {
 	// The notifications of this page.
 	Edges []NotificationEdge `json:"edges"`
-	// Where the page stands.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
-	// For marks of what is shown here: it tells them from marks made after something was marked unread elsewhere.
+	// The token for marks of the items shown here. A late mark with it does not undo a mark as unread that another device made in the meantime.
 	ReadToken string `json:"readToken"`
 }
 
-// A notification in its place in the list.
+// A notification and its position in the list.
 type NotificationEdge struct {
-	// The place: opaque, for `after`.
+	// The cursor of this item: an opaque text, to be sent as `after`.
 	Cursor string `json:"cursor"`
 	// The notification.
 	Node Notification `json:"node"`
 }
 
-// Where a page stands in its list.
+// The position of a page in its list.
 type PageInfo struct {
-	// Whether a further page follows. A page can be short, even empty, and yet be followed by one.
+	// Whether another page follows. A page can be short or even empty although another one follows.
 	HasNextPage bool `json:"hasNextPage"`
-	// Always false: lists page forward only.
+	// Always false: lists are paged forward only.
 	HasPreviousPage bool `json:"hasPreviousPage"`
-	// The cursor of the first edge of this page; null when it has none.
+	// The cursor of the first edge of this page; null if the page is empty.
 	StartCursor *string `json:"startCursor,omitempty"`
-	// What to send as `after` for the next page; null when nothing was looked at.
+	// The cursor to send as `after` for the next page; null if no item was read. It can differ from the cursor of the last edge, because it includes items that were read and are not shown.
 	EndCursor *string `json:"endCursor,omitempty"`
 }
 
 // The input of pinAuthorMode.
 type PinAuthorModeInput struct {
-	// Whose mode: user:KEY.
+	// The author: user:KEY.
 	UserID string `json:"userId"`
-	// The mode to pin; null lets it go by the followers again.
+	// The mode to pin. With null, the mode follows from the number of followers again.
 	Mode *AuthorMode `json:"mode,omitempty"`
 }
 
-// The answer of pinAuthorMode. What could not be read after the change is null: the change stands.
+// The payload of pinAuthorMode. A field that could not be read after the change is null; the change is kept.
 type PinAuthorModePayload struct {
-	// The author after it.
+	// The author after the change.
 	Author *AuthorAudience `json:"author,omitempty"`
 }
 
-// Something that somebody published.
+// A post, a comment or a reply.
 type Post struct {
 	ID string `json:"id"`
-	// What it is.
+	// The kind of the post.
 	Kind services.PostKind `json:"kind"`
-	// Who published it.
+	// The user who published the post.
 	Author User `json:"author"`
 	// The text, 1 to 5,000 characters.
 	Body string `json:"body"`
-	// The post that it answers: post:KEY, which may be deleted since; null for a post of its own.
+	// The post that this one answers: post:KEY. It may have been deleted since. Null for the kind POST.
 	ParentID *string `json:"parentId,omitempty"`
-	// When it was published, which is also its place in every feed.
+	// The time of publication, which is also the position in every feed.
 	PublishedAt time.Time `json:"publishedAt"`
 }
 
 func (Post) IsNode() {}
 
-// A page of posts, newest first; with `newerThan` oldest first.
+// A page of posts, newest first; with `newerThan`, oldest first.
 type PostConnection struct {
 	// The posts of this page.
 	Edges []PostEdge `json:"edges"`
-	// Where the page stands.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
-	// The id of the last place looked at, to be sent as `lastId`, or else as `newerThan`, for the next page; null when nothing was looked at. Its post may be gone.
+	// The ID to send as `lastId`, or with `newerThan` as `newerThan`, for the next page; null if no item was read. Its post may be deleted or hidden.
 	LastID *string `json:"lastId,omitempty"`
-	// Why nothing follows; null while hasNextPage is true. With `newerThan`: RETENTION when posts between that place and this page are kept no longer, else null.
+	// The reason why no page follows; null while `hasNextPage` is true. With `newerThan`, RETENTION says that the feed no longer keeps some of the posts between that position and this page; otherwise null.
 	End *services.FeedEnd `json:"end,omitempty"`
-	// Whether the viewer's feed is still being put together, after a long absence or a loss. The page is right all the same.
+	// Whether the viewer's feed is being rebuilt, after a long absence or a loss of data in Redis. The page is right all the same.
 	Building bool `json:"building"`
 }
 
-// A post in its place in the list.
+// A post and its position in the list.
 type PostEdge struct {
-	// The place: opaque, for `after`.
+	// The cursor of this item: an opaque text, to be sent as `after`.
 	Cursor string `json:"cursor"`
 	// The post.
 	Node Post `json:"node"`
@@ -1061,21 +1064,21 @@ type PostEdge struct {
 
 // The input of publishAnnouncement.
 type PublishAnnouncementInput struct {
-	// The title, 1 to 255 characters, not white space alone.
+	// The title, 1 to 255 characters, not only white space.
 	Title string `json:"title"`
-	// The text, up to 64 KB; the request as a whole has its own limit.
+	// The text, up to 64 KB. The size of the request has a limit of its own.
 	Content string `json:"content"`
-	// When it takes its place in the list; at once when left out or past.
+	// The time at which the announcement enters the list. Without it, or for a past time: at once.
 	StartsAt *time.Time `json:"startsAt,omitempty"`
-	// When it leaves the list, after its start; never when left out.
+	// The time at which the announcement leaves the list, after its start. Without it: never.
 	EndsAt *time.Time `json:"endsAt,omitempty"`
-	// Names of segments whose users it is meant for, each 1 to 64 of a-z, 0-9, '_', '.', '-'; everyone when left out. An installation has up to 64 segments.
+	// The segments whose users see the announcement, each a name of 1 to 64 of a-z, 0-9, '_', '.', '-'. Without it: everyone. An installation has up to 64 segments; CONFLICT beyond.
 	Segments []string `json:"segments,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of publishAnnouncement. What could not be read after the change is null: the change stands.
+// The payload of publishAnnouncement. A field that could not be read after the change is null; the change is kept.
 type PublishAnnouncementPayload struct {
 	// The new announcement.
 	Announcement *Announcement `json:"announcement,omitempty"`
@@ -1083,81 +1086,81 @@ type PublishAnnouncementPayload struct {
 
 // The input of publishPost.
 type PublishPostInput struct {
-	// The text, 1 to 5,000 characters, not white space alone. Every @key in it mentions the user with that key, if there is one; not within a word, as in an email address, nor in a link.
+	// The text, 1 to 5,000 characters, not only white space. Each @key in it mentions the user with that key, if one exists. An @ within a word, as in an email address, or within a link mentions nobody.
 	Body string `json:"body"`
-	// What it answers: post:KEY. An answer to a post is a comment, an answer to a comment or a reply is a reply. Its author is notified; if the post mentions him too, of the mention alone. NOT_FOUND when it is deleted or hidden from the viewer.
+	// The post to answer: post:KEY. An answer to a post is a comment; an answer to a comment or a reply is a reply. Its author is notified. An author who is also mentioned is notified only of the mention. NOT_FOUND if the post is deleted or hidden from the viewer.
 	ParentID *string `json:"parentId,omitempty"`
-	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all.
+	// The users to mention in addition to those in the body: user:KEY. A post mentions at most 50 users; INVALID beyond.
 	Mentions []string `json:"mentions,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of publishPost. What could not be read after the change is null: the change stands.
+// The payload of publishPost. A field that could not be read after the change is null; the change is kept.
 type PublishPostPayload struct {
 	// The new post.
 	Post *Post `json:"post,omitempty"`
-	// The new post in its place in the home feed; null for a comment or a reply, which are in no feed.
+	// The new post with its cursor in the home feed; null for a comment or a reply, which enter no feed.
 	Edge *PostEdge `json:"edge,omitempty"`
-	// The viewer's badges; one's own post changes none.
+	// The viewer's badges. The viewer's own post does not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// Hours of each day in which no number shall be shown. They may run over midnight.
+// The hours of each day in which no count is displayed. They can include midnight.
 type QuietHours struct {
-	// When they begin, HH:MM of the viewer's day.
+	// The start, HH:MM of the viewer's day.
 	From string `json:"from"`
-	// When they end, HH:MM of the viewer's day.
+	// The end, HH:MM of the viewer's day.
 	To string `json:"to"`
-	// By how many minutes the viewer's clock is ahead of UTC.
+	// The number of minutes by which the viewer's clock is ahead of UTC.
 	OffsetMinutes int `json:"offsetMinutes"`
 }
 
-// The input of quietHours.
+// The new quiet hours.
 type QuietHoursInput struct {
-	// When they begin, HH:MM of the viewer's day.
+	// The start, HH:MM of the viewer's day.
 	From string `json:"from"`
-	// When they end, HH:MM; the same as `from` is none.
+	// The end, HH:MM of the viewer's day. The same time as `from` ends the quiet hours.
 	To string `json:"to"`
-	// By how many minutes the viewer's clock is ahead of UTC, -720 to 840.
+	// The number of minutes by which the viewer's clock is ahead of UTC, -720 to 840.
 	OffsetMinutes int `json:"offsetMinutes"`
 }
 
 // The input of quitConversation.
 type QuitConversationInput struct {
-	// Which: conversation:KEY.
+	// The conversation: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of quitConversation. What could not be read after the change is null: the change stands.
+// The payload of quitConversation. A field that could not be read after the change is null; the change is kept.
 type QuitConversationPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The conversation that the viewer is a member of no longer.
+	// The conversation that the viewer has left.
 	ConversationID string `json:"conversationId"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of raiseDot.
 type RaiseDotInput struct {
-	// The dot's name, 1 to 64 of a-z, 0-9, '_', '.', '-'. The first raise makes it; an installation has up to 100.
+	// The name of the dot, 1 to 64 of a-z, 0-9, '_', '.', '-'. The first raise creates the dot. An installation has up to 100 dots; CONFLICT beyond.
 	Name string `json:"name"`
-	// Names of segments whose users see it lit; everyone when left out.
+	// The segments whose users see the dot lit. Without it: everyone.
 	Segments []string `json:"segments,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of raiseDot. What could not be read after the change is null: the change stands.
+// The payload of raiseDot. A field that could not be read after the change is null; the change is kept.
 type RaiseDotPayload struct {
-	// The dot's name.
+	// The name of the dot.
 	Name string `json:"name"`
 }
 
@@ -1165,279 +1168,279 @@ type RaiseDotPayload struct {
 type RecallMessageInput struct {
 	// The viewer's own message: message:KEY.
 	MessageID string `json:"messageId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of recallMessage. What could not be read after the change is null: the change stands.
+// The payload of recallMessage. A field that could not be read after the change is null; the change is kept.
 type RecallMessagePayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The message, which has no text any more.
+	// The message, now without a text.
 	Message *Message `json:"message,omitempty"`
 	// The viewer's badges.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of recountBadges.
 type RecountBadgesInput struct {
-	// Whose badges: user:KEY.
+	// The user whose badges are to be rebuilt: user:KEY.
 	UserID string `json:"userId"`
 }
 
-// The answer of recountBadges. What could not be read after the change is null: the change stands.
+// The payload of recountBadges. A field that could not be read after the change is null; the change is kept.
 type RecountBadgesPayload struct {
-	// His badges, made anew from the facts.
+	// The user's badges, rebuilt from the facts.
 	Badges services.Badges `json:"badges"`
-	// Which parts of what Redis held differed from the facts; empty when it was right. What was on its way to it just then counts too.
+	// The parts of the data in Redis that differed from the facts; empty if all were right. A change that was not yet in Redis counts as a difference.
 	Differed []string `json:"differed"`
 }
 
 // The input of remindMe.
 type RemindMeInput struct {
-	// An upcoming show of somebody else's: show:KEY.
+	// An upcoming show of another user: show:KEY.
 	ShowID string `json:"showId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of remindMe. What could not be read after the change is null: the change stands.
+// The payload of remindMe. A field that could not be read after the change is null; the change is kept.
 type RemindMePayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The show, which reminds the viewer now.
+	// The show, with the viewer's reminder.
 	Show *Show `json:"show,omitempty"`
 	// The viewer's badges.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of removeMembers.
 type RemoveMembersInput struct {
-	// Which: conversation:KEY.
+	// The conversation: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// Whom: user:KEY, 1 to 500.
+	// The members to remove: user:KEY, 1 to 500. Users who are no members are skipped.
 	UserIds []string `json:"userIds"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The input of removeViewItem.
 type RemoveViewItemInput struct {
-	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	// The kind of the view: 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Code string `json:"code"`
-	// Which one of them, 1 to 64 characters.
+	// The key of the view within its kind, 1 to 64 characters.
 	ID string `json:"id"`
-	// The host application's own name of the item, 1 to 64 characters.
+	// The host application's key of the item, 1 to 64 characters.
 	Item string `json:"item"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of removeViewItem. What could not be read after the change is null: the change stands.
+// The payload of removeViewItem. A field that could not be read after the change is null; the change is kept.
 type RemoveViewItemPayload struct {
-	// The item.
+	// The key of the item.
 	Item string `json:"item"`
 }
 
-// What to change of a show: at least one thing. What is left out stays.
+// The changes of a show, at least one. A field that is left out stays as it is.
 type RescheduleShowInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
-	// When it is to start, as for scheduleShow. CONFLICT unless the show is upcoming. Null is INVALID.
+	// The planned start, as for scheduleShow. CONFLICT if the show is not upcoming. Null is INVALID.
 	PlannedAt graphql.Omittable[*time.Time] `json:"plannedAt,omitempty"`
-	// What it is called, 1 to 255 characters, not white space alone. Null is INVALID.
+	// The title, 1 to 255 characters, not only white space. Null is INVALID.
 	Title graphql.Omittable[*string] `json:"title,omitempty"`
-	// A picture of it; null removes it.
+	// The address of a cover picture; null removes it.
 	CoverURL graphql.Omittable[*string] `json:"coverUrl,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of rescheduleShow. What could not be read after the change is null: the change stands.
+// The payload of rescheduleShow. A field that could not be read after the change is null; the change is kept.
 type RescheduleShowPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
 	// The show as it is now.
 	Show *Show `json:"show,omitempty"`
-	// The viewer's badges; one's own shows change none.
+	// The viewer's badges. The viewer's own shows do not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// A page of those whom the viewer mutes, blocks or hides from, the newest first.
+// A page of the users that the viewer mutes, blocks or hides from, newest first.
 type RestrictionConnection struct {
-	// The people of this page.
+	// The users of this page.
 	Edges []RestrictionEdge `json:"edges"`
-	// Where the page stands.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
-// Somebody in his place in such a list.
+// A user and their position in the list.
 type RestrictionEdge struct {
-	// The place: opaque, for `after`.
+	// The cursor of this item: an opaque text, to be sent as `after`.
 	Cursor string `json:"cursor"`
-	// Whom.
+	// The user.
 	Node User `json:"node"`
-	// Since when.
+	// The time at which the viewer muted, blocked or hid from the user.
 	Since time.Time `json:"since"`
-	// When a mute ends by itself; null for never, and for what is no mute.
+	// The time at which a mute ends by itself; null if it has no end, and in the other lists.
 	Until *time.Time `json:"until,omitempty"`
 }
 
 // The input of scheduleShow.
 type ScheduleShowInput struct {
-	// What it is called, 1 to 255 characters, not white space alone.
+	// The title, 1 to 255 characters, not only white space.
 	Title string `json:"title"`
-	// When it is to start: in the future, at most 366 days ahead.
+	// The planned start: in the future, at most 366 days ahead.
 	PlannedAt time.Time `json:"plannedAt"`
-	// A picture of it.
+	// The address of a cover picture.
 	CoverURL *string `json:"coverUrl,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of scheduleShow. What could not be read after the change is null: the change stands.
+// The payload of scheduleShow. A field that could not be read after the change is null; the change is kept.
 type ScheduleShowPayload struct {
 	// The new show.
 	Show *Show `json:"show,omitempty"`
-	// The viewer's badges; one's own shows change none.
+	// The viewer's badges. The viewer's own shows do not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of sendMessage.
 type SendMessageInput struct {
-	// Where: conversation:KEY.
+	// The conversation: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// The text, 1 to 5,000 characters, not white space alone.
+	// The text, 1 to 5,000 characters, not only white space.
 	Body string `json:"body"`
-	// Whom it mentions: user:KEY, up to 50. Who is no member, blocks the author or is blocked by them is passed over.
+	// The members to mention: user:KEY, up to 50. Users who are no members, and users with a block between them and the author, are skipped.
 	MentionIds []string `json:"mentionIds,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of sendMessage. What could not be read after the change is null: the change stands.
+// The payload of sendMessage. A field that could not be read after the change is null; the change is kept.
 type SendMessagePayload struct {
 	// The new message.
 	Message *Message `json:"message,omitempty"`
-	// Its conversation, read up to the message.
+	// The conversation. The viewer has read it up to the new message.
 	Conversation *Conversation `json:"conversation,omitempty"`
-	// The viewer's badges; one's own message raises none.
+	// The viewer's badges. The viewer's own message raises no count.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of sendSiteMessage.
 type SendSiteMessageInput struct {
-	// The title, 1 to 255 characters, not white space alone.
+	// The title, 1 to 255 characters, not only white space.
 	Title string `json:"title"`
 	// The text, up to 64 KB.
 	Content string `json:"content"`
-	// One of the types that the installation is set up with; the first of them when left out.
+	// One of the types that the installation defines; without it: the first of them.
 	Type *string `json:"type,omitempty"`
-	// To whom, user:KEY, 1 to 10,000. To more: tidings import messages.
+	// The recipients: user:KEY, 1 to 10,000. To send to more users, use the command `tidings import messages`.
 	To []string `json:"to"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of sendSiteMessage. What could not be read after the change is null: the change stands.
+// The payload of sendSiteMessage. A field that could not be read after the change is null; the change is kept.
 type SendSiteMessagePayload struct {
-	// The message that is sent. Its recipients get it within moments.
+	// The message. Its recipients receive it within moments.
 	Message *SiteMessageReport `json:"message,omitempty"`
 }
 
 // The input of setActivityThresholds.
 type SetActivityThresholdsInput struct {
-	// After how many hours users are idle, 1 to 8,760.
+	// The hours after which users are idle, 1 to 8,760.
 	IdleAfterHours int `json:"idleAfterHours"`
-	// After how many hours users are dormant, idleAfterHours to 8,760.
+	// The hours after which users are dormant, idleAfterHours to 8,760.
 	DormantAfterHours int `json:"dormantAfterHours"`
 }
 
-// The answer of setActivityThresholds. What could not be read after the change is null: the change stands.
+// The payload of setActivityThresholds. A field that could not be read after the change is null; the change is kept.
 type SetActivityThresholdsPayload struct {
-	// The thresholds that hold now.
+	// The thresholds that are now in effect.
 	Activity ActivityThresholds `json:"activity"`
 }
 
-// What to change of how the viewer's badges are shown. What is left out stays as it was.
+// The changes of the display policy. A field that is left out stays as it is.
 type SetDisplayPolicyInput struct {
-	// What changes, source by source; the others stay as they are.
+	// The changes, source by source. Sources that are not named stay as they are.
 	Sources []SourcePolicyInput `json:"sources,omitempty"`
-	// The quiet hours; null ends them for good.
+	// The quiet hours; null ends them.
 	QuietHours graphql.Omittable[*QuietHoursInput] `json:"quietHours,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of setDisplayPolicy. What could not be read after the change is null: the change stands.
+// The payload of setDisplayPolicy. A field that could not be read after the change is null; the change is kept.
 type SetDisplayPolicyPayload struct {
-	// The policy after it.
+	// The policy after the change.
 	Policy *DisplayPolicy `json:"policy,omitempty"`
-	// The viewer's badges, shown by it.
+	// The viewer's badges, displayed by the new policy.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of setFanoutThresholds.
 type SetFanoutThresholdsInput struct {
-	// From so many followers on an author is big, 1 at least.
+	// The number of followers from which an author is big, at least 1.
 	BigFollowers int `json:"bigFollowers"`
-	// From so many followers on an author is huge, bigFollowers at least.
+	// The number of followers from which an author is huge, at least bigFollowers.
 	HugeFollowers int `json:"hugeFollowers"`
 }
 
-// The answer of setFanoutThresholds. What could not be read after the change is null: the change stands.
+// The payload of setFanoutThresholds. A field that could not be read after the change is null; the change is kept.
 type SetFanoutThresholdsPayload struct {
-	// How posts are carried now.
+	// The state of the fan-out after the change.
 	Fanout *FanoutState `json:"fanout,omitempty"`
 }
 
 // The input of setGroupPolicy.
 type SetGroupPolicyInput struct {
-	// Who may add the viewer from now on.
+	// The users who may add the viewer from now on.
 	Policy chat.GroupPolicy `json:"policy"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of setGroupPolicy. What could not be read after the change is null: the change stands.
+// The payload of setGroupPolicy. A field that could not be read after the change is null; the change is kept.
 type SetGroupPolicyPayload struct {
-	// The policy after it.
+	// The policy after the change.
 	Policy *chat.GroupPolicy `json:"policy,omitempty"`
-	// The viewer's badges, which it does not change.
+	// The viewer's badges. This mutation does not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// What to change of the viewer's profile. What is left out stays as it was.
+// The changes of the viewer's profile. A field that is left out stays as it is.
 type SetProfileInput struct {
-	// The name to show, to 100 characters; null removes it.
+	// The name to show, up to 100 characters; null removes it.
 	Name graphql.Omittable[*string] `json:"name,omitempty"`
-	// Where the picture is; null removes it.
+	// The address of a picture; null removes it.
 	AvatarURL graphql.Omittable[*string] `json:"avatarUrl,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of setProfile. What could not be read after the change is null: the change stands.
+// The payload of setProfile. A field that could not be read after the change is null; the change is kept.
 type SetProfilePayload struct {
-	// The viewer as others see him now.
+	// The viewer, as other users see them now.
 	User *User `json:"user,omitempty"`
-	// The viewer's badges, which it does not change.
+	// The viewer's badges. This mutation does not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
@@ -1445,54 +1448,54 @@ type SetProfilePayload struct {
 type SetReplayInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
-	// Where it can be seen when it is over; null removes that. INVALID when it is left out.
+	// The address of the replay; null removes it. INVALID if the field is left out.
 	ReplayURL graphql.Omittable[*string] `json:"replayUrl,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of setReplay. What could not be read after the change is null: the change stands.
+// The payload of setReplay. A field that could not be read after the change is null; the change is kept.
 type SetReplayPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
 	// The show as it is now.
 	Show *Show `json:"show,omitempty"`
-	// The viewer's badges; one's own shows change none.
+	// The viewer's badges. The viewer's own shows do not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of setSegments.
 type SetSegmentsInput struct {
-	// Whose: user:KEY.
+	// The user: user:KEY.
 	UserID string `json:"userId"`
-	// Every segment that the user belongs to, and no others: names of 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	// All segments of the user, which replace the former ones: names of 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Segments []string `json:"segments"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of setSegments. What could not be read after the change is null: the change stands.
+// The payload of setSegments. A field that could not be read after the change is null; the change is kept.
 type SetSegmentsPayload struct {
 	// The user.
 	User *User `json:"user,omitempty"`
 }
 
-// A message of the installation to the viewer. Only he sees it.
+// A message of the installation to the viewer. Only the viewer can see it.
 type SiteMessage struct {
 	ID string `json:"id"`
-	// What kind of message it is: one of the types that the installation is set up with.
+	// The type: one of the types that the installation defines.
 	Type string `json:"type"`
-	// 1 to 255 characters.
+	// The title, 1 to 255 characters.
 	Title string `json:"title"`
 	// The text, up to 64 KB.
 	Content string `json:"content"`
-	// When it was sent.
+	// The time at which the message was sent.
 	CreatedAt time.Time `json:"createdAt"`
-	// The last change of the text; as `createdAt` when there was none.
+	// The time of the last edit of the text; the same as `createdAt` if there was none.
 	UpdatedAt time.Time `json:"updatedAt"`
-	// When the viewer marked it as read; null while it is unread.
+	// The time at which the viewer marked the message as read; null while it is unread.
 	ReadAt *time.Time `json:"readAt,omitempty"`
 }
 
@@ -1502,57 +1505,57 @@ func (SiteMessage) IsNode() {}
 type SiteMessageConnection struct {
 	// The messages of this page, newest first.
 	Edges []SiteMessageEdge `json:"edges"`
-	// Where this page stands in the list.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
-	// For marks of what is shown here: it tells them from marks made after something was marked unread elsewhere.
+	// The token for marks of the items shown here. A late mark with it does not undo a mark as unread that another device made in the meantime.
 	ReadToken string `json:"readToken"`
 }
 
-// One site message of a page.
+// A site message and its position in the list.
 type SiteMessageEdge struct {
-	// Where this message stands, for `after`.
+	// The cursor of this item: an opaque text, to be sent as `after`.
 	Cursor string `json:"cursor"`
 	// The message.
 	Node SiteMessage `json:"node"`
 }
 
-// A site message as its sender sees it.
+// A site message, as its sender sees it.
 type SiteMessageReport struct {
-	// The global id, siteMessage:KEY.
+	// The global ID, siteMessage:KEY.
 	ID string `json:"id"`
-	// What kind of message it is.
+	// The type: one of the types that the installation defines.
 	Type string `json:"type"`
-	// 1 to 255 characters.
+	// The title, 1 to 255 characters.
 	Title string `json:"title"`
 	// The text, up to 64 KB.
 	Content string `json:"content"`
-	// When it was sent.
+	// The time at which the message was sent.
 	CreatedAt time.Time `json:"createdAt"`
-	// The last change of the text; as `createdAt` when there was none.
+	// The time of the last edit of the text; the same as `createdAt` if there was none.
 	UpdatedAt time.Time `json:"updatedAt"`
-	// How many users have it. It grows while a message to many is being delivered.
+	// The number of users who have the message. It grows while a message to many users is being delivered.
 	Recipients int `json:"recipients"`
-	// How many of them have marked it as read.
+	// The number of users who have marked the message as read.
 	ReadCount int `json:"readCount"`
 }
 
-// How one source is shown.
+// The settings of one source.
 type SourcePolicy struct {
-	// Which source.
+	// The source.
 	Source services.Source `json:"source"`
-	// Whether it is part of the total.
+	// Whether the count is part of the total.
 	InTotal bool `json:"inTotal"`
-	// As a number or as a dot.
+	// A number or a dot.
 	Style BadgeStyle `json:"style"`
 }
 
-// The input of sourcePolicy.
+// The new settings of one source.
 type SourcePolicyInput struct {
-	// Which source; each at most once.
+	// The source; each at most once.
 	Source services.Source `json:"source"`
-	// Whether it is part of the total; left out: as it was.
+	// Whether the count is part of the total. Without it, this setting stays as it is.
 	InTotal *bool `json:"inTotal,omitempty"`
-	// As a number or as a dot; left out: as it was.
+	// A number or a dot. Without it, this setting stays as it is.
 	Style *BadgeStyle `json:"style,omitempty"`
 }
 
@@ -1560,195 +1563,195 @@ type SourcePolicyInput struct {
 type StartShowInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
-	// When it started, now when left out: neither in the future nor before it was scheduled, give or take a minute.
+	// The time of the start; without it: now. INVALID if it is in the future or before the show was scheduled. One minute of tolerance allows for the clocks.
 	At *time.Time `json:"at,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of startShow. What could not be read after the change is null: the change stands.
+// The payload of startShow. A field that could not be read after the change is null; the change is kept.
 type StartShowPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
 	// The show as it is now.
 	Show *Show `json:"show,omitempty"`
-	// The viewer's badges; one's own shows change none.
+	// The viewer's badges. The viewer's own shows do not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of touchView.
 type TouchViewInput struct {
-	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	// The kind of the view: 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Code string `json:"code"`
-	// Which one of them, 1 to 64 characters.
+	// The key of the view within its kind, 1 to 64 characters.
 	ID string `json:"id"`
-	// The time of the newest item that was shown: what is newer still counts. Without it everything that is in the view now is seen.
+	// The time of the newest item that was shown. Newer items still count. Without it, every item now in the view is seen. INVALID for a time in the future.
 	UpTo *time.Time `json:"upTo,omitempty"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of touchView. What could not be read after the change is null: the change stands.
+// The payload of touchView. A field that could not be read after the change is null; the change is kept.
 type TouchViewPayload struct {
-	// The view after it.
+	// The view after the change.
 	View *View `json:"view,omitempty"`
-	// The viewer's badges, which views do not change.
+	// The viewer's badges. Views do not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of unblock.
 type UnblockInput struct {
-	// Whom to block no longer: user:KEY.
+	// The user to unblock: user:KEY.
 	UserID string `json:"userId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of unblock. What could not be read after the change is null: the change stands.
+// The payload of unblock. A field that could not be read after the change is null; the change is kept.
 type UnblockPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// Who is blocked no longer.
+	// The user, no longer blocked.
 	User *User `json:"user,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of undoMarkAllRead.
 type UndoMarkAllReadInput struct {
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of undoMarkAllRead. What could not be read after the change is null: the change stands.
+// The payload of undoMarkAllRead. A field that could not be read after the change is null; the change is kept.
 type UndoMarkAllReadPayload struct {
 	// The newest 100 notifications, as they are now.
 	Notifications []Notification `json:"notifications,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of unfollow.
 type UnfollowInput struct {
-	// Whom to follow no longer: user:KEY.
+	// The user to unfollow: user:KEY.
 	UserID string `json:"userId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of unfollow. What could not be read after the change is null: the change stands.
+// The payload of unfollow. A field that could not be read after the change is null; the change is kept.
 type UnfollowPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// Who is followed no longer.
+	// The user, no longer followed.
 	User *User `json:"user,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of unhideFrom.
 type UnhideFromInput struct {
-	// From whom to hide no longer: user:KEY.
+	// The user to stop hiding from: user:KEY.
 	UserID string `json:"userId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of unhideFrom. What could not be read after the change is null: the change stands.
+// The payload of unhideFrom. A field that could not be read after the change is null; the change is kept.
 type UnhideFromPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// Who is shown the viewer's posts again, if he follows.
+	// The user to whom the viewer's posts and shows are visible again.
 	User *User `json:"user,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of unlikePost.
 type UnlikePostInput struct {
-	// Which post: post:KEY.
+	// The post: post:KEY.
 	PostID string `json:"postId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of unlikePost. What could not be read after the change is null: the change stands.
+// The payload of unlikePost. A field that could not be read after the change is null; the change is kept.
 type UnlikePostPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The post that is liked no longer.
+	// The post, without the viewer's like.
 	Post *Post `json:"post,omitempty"`
 	// The viewer's badges.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The input of unmuteConversation.
 type UnmuteConversationInput struct {
-	// Which: conversation:KEY.
+	// The conversation: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The input of unmute.
 type UnmuteInput struct {
-	// Whom to mute no longer: user:KEY.
+	// The user to unmute: user:KEY.
 	UserID string `json:"userId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of unmute. What could not be read after the change is null: the change stands.
+// The payload of unmute. A field that could not be read after the change is null; the change is kept.
 type UnmutePayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// Who is muted no longer.
+	// The user, no longer muted.
 	User *User `json:"user,omitempty"`
-	// The viewer's badges after it.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
-	// The viewer after it, with the same badges.
+	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// A person. Everyone has a key; name and picture are there once the host application has set them.
+// A user. Every user has a key. The name and the picture are set by setProfile.
 type User struct {
 	ID string `json:"id"`
-	// The host application's own key: 1 to 64 of letters, digits, '.', '_', '-'.
+	// The host application's own name of the user: 1 to 64 letters, digits, '.', '_' or '-'.
 	Key string `json:"key"`
-	// The name to show; null until a profile is set.
+	// The name to show; null if none is set.
 	Name *string `json:"name,omitempty"`
-	// Where the picture is; null until a profile sets it.
+	// The address of a picture; null if none is set.
 	AvatarURL *string `json:"avatarUrl,omitempty"`
 }
 
 func (User) IsNode() {}
 
-// Something that the viewer looks at again and again and in which new items appear: a community's news, a topic. What is
-// new in it is a number of its own: views do not enter the total of the badges, and changes of them are not pushed.
+// A general view: a list of the host application in which new items appear, such as the news of a community or a topic. Each view
+// has a count of its own, which is not in the badges and is not pushed.
 type View struct {
-	// What kind of view it is.
+	// The kind of the view.
 	Code string `json:"code"`
-	// Which one of them, by the host application's own name.
+	// The host application's key of the view.
 	ID string `json:"id"`
-	// Items strictly newer than `upTo`. Counted to 100; beyond that it is 100 and AT_LEAST.
+	// The number of items strictly newer than `upTo`. Above 100 it is 100 and AT_LEAST.
 	Unread services.Count `json:"unread"`
-	// Up to when the viewer has seen it.
+	// The time up to which the viewer has seen the view.
 	UpTo time.Time `json:"upTo"`
-	// When the viewer last touched it.
+	// The time at which the viewer last touched the view.
 	LastAccessAt time.Time `json:"lastAccessAt"`
 }
 
@@ -1756,13 +1759,13 @@ type View struct {
 type ViewConnection struct {
 	// The views of this page.
 	Edges []ViewEdge `json:"edges"`
-	// Where this page stands in the list.
+	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
-// One view of a page.
+// A view and its position in the list.
 type ViewEdge struct {
-	// Where this view stands, for `after`.
+	// The cursor of this item: an opaque text, to be sent as `after`.
 	Cursor string `json:"cursor"`
 	// The view.
 	Node View `json:"node"`
@@ -1770,29 +1773,29 @@ type ViewEdge struct {
 
 // The input of withdrawAnnouncement.
 type WithdrawAnnouncementInput struct {
-	// Which one: announcement:KEY.
+	// The announcement: announcement:KEY.
 	AnnouncementID string `json:"announcementId"`
-	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
-// The answer of withdrawAnnouncement. What could not be read after the change is null: the change stands.
+// The payload of withdrawAnnouncement. A field that could not be read after the change is null; the change is kept.
 type WithdrawAnnouncementPayload struct {
-	// Whether it changed anything; false when it was so already.
+	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The id of the announcement that nobody sees any more.
+	// The ID of the withdrawn announcement.
 	AnnouncementID string `json:"announcementId"`
 }
 
-// How an author's posts reach his followers.
+// The way in which an author's posts reach their followers.
 type AuthorMode string
 
 const (
-	// Pushed to every follower who is not dormant.
+	// Posts are pushed to every follower who is not dormant.
 	AuthorModeSmall AuthorMode = "SMALL"
-	// Pushed to the followers who were here within seven days; the others get them when they return.
+	// Posts are pushed to the active followers, by default those seen within seven days. Other followers get them when they return.
 	AuthorModeBig AuthorMode = "BIG"
-	// Pushed to nobody: every node has the newest in memory, and merges them in where a feed is read.
+	// Posts are not pushed. Every node holds the newest in memory and merges them in when a feed is read.
 	AuthorModeHuge AuthorMode = "HUGE"
 )
 
@@ -1845,13 +1848,13 @@ func (e AuthorMode) MarshalJSON() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// How a source is shown.
+// The style in which the count of a source is displayed.
 type BadgeStyle string
 
 const (
-	// Its number, up to the cap.
+	// A number, up to the cap.
 	BadgeStyleNumber BadgeStyle = "NUMBER"
-	// A dot when there is anything.
+	// A dot if the count is not 0.
 	BadgeStyleDot BadgeStyle = "DOT"
 )
 
