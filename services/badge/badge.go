@@ -34,7 +34,6 @@ type Config struct {
 	Redis  *rdb.Projections
 	Fanout *fanout.Fanout
 	Pulled *mirror.Pulled
-	Shows  *mirror.Shows
 	Clock  services.Clock
 	Log    *slog.Logger
 	// Sources are the sources of the features that have a package of their own.
@@ -58,7 +57,6 @@ type Service struct {
 	redis  *rdb.Projections
 	fanout *fanout.Fanout
 	pulled *mirror.Pulled
-	shows  *mirror.Shows
 	clock  services.Clock
 	log    *slog.Logger
 
@@ -88,7 +86,7 @@ func New(cfg Config) *Service {
 		cfg.Remembered = 20_000
 	}
 	s := &Service{
-		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, pulled: cfg.Pulled, shows: cfg.Shows, clock: cfg.Clock, log: cfg.Log,
+		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, pulled: cfg.Pulled, clock: cfg.Clock, log: cfg.Log,
 		settings: source.Settings{Caps: cfg.Caps, Expiry: cfg.Expiry, Ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}

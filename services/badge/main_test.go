@@ -14,6 +14,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -30,6 +31,7 @@ type node struct {
 	letters   *messages.Service
 	announced *announcements.Service
 	chat      *chat.Service
+	live      *live.Service
 }
 
 func newNode(w *fanouttest.World) node { return newNodeWith(w, nil) }
@@ -45,6 +47,9 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts) node {
 		chat: chat.New(chat.Config{
 			Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
 		}),
+		live: live.New(live.Config{
+			Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+		}),
 	}
 	n.Service = New(n.config())
 	return n
@@ -53,8 +58,8 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts) node {
 // config is the configuration of the node's badges.
 func (n node) config() Config {
 	return Config{
-		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Pulled: n.Memory.Pulled, Shows: n.Memory.Shows,
-		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source(), n.chat.Source()},
+		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Pulled: n.Memory.Pulled,
+		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source(), n.chat.Source(), n.live.Source()},
 	}
 }
 
@@ -185,5 +190,5 @@ var shownSources = (&Service{}).newSources(sourcesOfFeatures()...)
 
 // sourcesOfFeatures are those that have a package of their own.
 func sourcesOfFeatures() []Source {
-	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}}
+	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}, live.Source{}}
 }

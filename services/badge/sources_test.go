@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/live"
 	"tidings/services/rdb"
 )
 
@@ -65,7 +66,7 @@ func TestSourcesStandInTheOrderOfTheirKeys(t *testing.T) {
 
 // toy is a source with its own count in a document. It replaces the live board.
 type toy struct {
-	liveBoard
+	live.Source
 	count int
 }
 
@@ -89,8 +90,8 @@ func TestEveryReadingGoesThroughTheListOfSources(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]
 	for i, source := range n.sources {
-		if live, ok := source.(liveBoard); ok {
-			n.sources[i] = toy{live, 5}
+		if board, ok := source.(live.Source); ok {
+			n.sources[i] = toy{board, 5}
 		}
 	}
 	if badges := n.read(user); badges.LiveBoard.Value != 5 || badges.Total.Value != 5 || badges.Total.Precision != services.Exact {

@@ -214,7 +214,7 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after ser
 			return cut{}, false, err
 		}
 	}
-	p.Replays = []source{listed, s.known(session, hosts, after, first)}
+	p.Replays = []replayList{listed, s.known(session, hosts, after, first)}
 	return p.page(first), building, nil
 }
 
@@ -223,7 +223,7 @@ const allReplays = 2 * services.Retention
 
 // known are the cached replays after a position. The cache has as many of the newest pulled ones as a list has; paging past
 // those ends the list.
-func (s *Service) known(session Session, hosts []services.FollowedAuthor, after services.ShowPlace, first int) (known source) {
+func (s *Service) known(session Session, hosts []services.FollowedAuthor, after services.ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
 		all, _ := s.shows.ReplaysAt(hosts, session.Version, services.ShowPlace{}, services.Retention+1)
 		if len(all) > services.Retention {
@@ -241,7 +241,7 @@ func (s *Service) known(session Session, hosts []services.FollowedAuthor, after 
 // atSession filters a list of replays to those that were replays of the session's hosts at its version, and reads their data.
 // The cache knows the recent replays. One that it does not know became a replay long ago, or is newer than what this node has
 // read of the log.
-func (s *Service) atSession(ctx context.Context, list source, session Session, hosts []services.FollowedAuthor) (source, error) {
+func (s *Service) atSession(ctx context.Context, list replayList, session Session, hosts []services.FollowedAuthor) (replayList, error) {
 	on := make(map[services.UserID]bool, len(list.Lines))
 	for _, line := range list.Lines {
 		on[line.Host] = false

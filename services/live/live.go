@@ -1,4 +1,5 @@
-// Package live is shows and the live board: scheduling, starting, ending, and boards that keep still while somebody scrolls.
+// Package live is shows and the live board: scheduling, starting, ending, boards that keep still while somebody scrolls, and
+// their source of the badges.
 //
 // A session is a version of the board, not a copy of it: every node makes the same page of it from its memory of shows and
 // from the viewer's list of replays, in at most two round trips. Statuses and places do not change within a session,
@@ -42,6 +43,7 @@ type Service struct {
 	fanout *fanout.Fanout
 	ids    *services.IDClock
 	clock  services.Clock
+	ages   services.SourceExpiry
 
 	sessions      Scope
 	idle, longest time.Duration
@@ -61,7 +63,7 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		buildWait: cfg.BuildWait,
-		store:     cfg.Store, redis: cfg.Redis, reader: cfg.Reader, shows: cfg.Shows, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
+		store:     cfg.Store, redis: cfg.Redis, reader: cfg.Reader, shows: cfg.Shows, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Expiry(),
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
 	}
 }

@@ -11,11 +11,11 @@ type line struct {
 
 func lineOf(show services.Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
 
-// source is a part of the replays of a board, in its order and from one position on.
-type source struct {
+// replayList is a part of the replays of a board, in its order and from one position on.
+type replayList struct {
 	Lines []line
 	More  bool // others follow that were not read
-	// Floor is the position of the newest replay that the source has dropped; the zero position: it has all.
+	// Floor is the position of the newest replay that the list has dropped; the zero position: it has all.
 	Floor services.ShowPlace
 }
 
@@ -25,7 +25,7 @@ type part struct {
 	More   bool            // other active ones follow that were not read
 
 	// Replays are the sources that the replays are merged from. A replay in two of them is listed once.
-	Replays []source
+	Replays []replayList
 }
 
 // cut is a page of a board.
@@ -81,7 +81,7 @@ func (p part) page(first int) (page cut) {
 
 // newest is the source whose first line is the newest of all, -1 when all are at their ends. unread reports that a source has
 // further lines that were not read.
-func newest(heads [][]line, sources []source) (at int, unread bool) {
+func newest(heads [][]line, sources []replayList) (at int, unread bool) {
 	at = -1
 	for i, lines := range heads {
 		switch {

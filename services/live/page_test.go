@@ -107,7 +107,7 @@ func TestPagesAreTheSortedList(t *testing.T) {
 			p.Active, p.More = after(active, place, first+rapid.IntRange(1, 2).Draw(t, "read"))
 			for i, shows := range sources {
 				lines, more := after(shows, place, first+1)
-				one := source{More: more, Floor: floors[i]}
+				one := replayList{More: more, Floor: floors[i]}
 				for _, show := range lines {
 					one.Lines = append(one.Lines, lineOf(show))
 				}
@@ -142,7 +142,7 @@ func TestAPageEndsWhereNothingIsKnown(t *testing.T) {
 	replay := func(id int, ended int64) line {
 		return lineOf(services.Show{ID: services.PostID(id), Status: services.ShowReplay, EndedAt: at(ended)})
 	}
-	p := part{Replays: []source{{Lines: []line{replay(1, 9)}, More: true}, {Lines: []line{replay(2, 10), replay(3, 3)}}}}
+	p := part{Replays: []replayList{{Lines: []line{replay(1, 9)}, More: true}, {Lines: []line{replay(2, 10), replay(3, 3)}}}}
 	page := p.page(5)
 	if len(page.Lines) != 2 || !page.HasNext || page.End != "" {
 		t.Fatalf("%+v", page)

@@ -10,7 +10,7 @@ import (
 // view is a viewer's data: the hosts whom they follow, and their replays after a position.
 type view struct {
 	hosts   []services.FollowedAuthor
-	replays source
+	replays replayList
 	ready   bool // replays is complete; otherwise it must be read from SQL
 	lease   lease
 
@@ -63,7 +63,7 @@ func (s *Service) view(ctx context.Context, session Session, after services.Show
 
 func viewOf(read rdb.BoardRead, limit int) view {
 	v := view{unlisted: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: lease{Known: true, Holder: read.Lease}}
-	v.replays = source{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
+	v.replays = replayList{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
 	for i, entry := range read.Replays {
 		v.replays.Lines[i] = line{Place: entry.Place, Host: entry.Host}
 	}
@@ -72,7 +72,7 @@ func viewOf(read rdb.BoardRead, limit int) view {
 
 // listed are the viewer's replays after a position: from their list, rebuilt when it is lost, or from SQL while that takes
 // long.
-func (s *Service) listed(ctx context.Context, session Session, v view, after services.ShowPlace, replays int) (list source, building bool, err error) {
+func (s *Service) listed(ctx context.Context, session Session, v view, after services.ShowPlace, replays int) (list replayList, building bool, err error) {
 	if v.ready {
 		return v.replays, false, nil
 	}
@@ -92,7 +92,7 @@ func (s *Service) listed(ctx context.Context, session Session, v view, after ser
 }
 
 // factual reads the same from SQL.
-func (s *Service) factual(ctx context.Context, viewer services.UserID, after services.ShowPlace) (list source, err error) {
+func (s *Service) factual(ctx context.Context, viewer services.UserID, after services.ShowPlace) (list replayList, err error) {
 	shows, err := s.store.ReplaysFeed(ctx, viewer, services.ShowPlace{}, services.Retention+1)
 	if err != nil {
 		return list, err

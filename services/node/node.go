@@ -215,10 +215,14 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
 	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes})
+	s.Live = live.New(live.Config{
+		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Shows: s.Memory.Shows, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
+	})
 	s.Badge = badge.New(badge.Config{
-		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Pulled: s.Memory.Pulled, Shows: s.Memory.Shows, Clock: s.clock, Log: s.Log, Caps: caps,
+		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
 		Expiry:  expiry,
-		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source()},
+		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source()},
 	})
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
@@ -230,10 +234,6 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Store.OnSignal(func() {
 		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes it
 		s.Redis.HintLog()
-	})
-	s.Live = live.New(live.Config{
-		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Shows: s.Memory.Shows, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
-		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
 	})
 	return &resolvers.Resolver{
 		Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Memory.Shows},

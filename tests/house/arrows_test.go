@@ -40,7 +40,7 @@ var lines = map[string]int{
 	"services/notify":        3,
 	"services/views":         3,
 	"services/chat":          4,
-	"services/live":          3,
+	"services/live":          4,
 	"services/announcements": 4,
 	"services/messages":      4,
 	"services/fanout":        5,

@@ -1,4 +1,4 @@
-package badge
+package live
 
 import (
 	"context"
@@ -10,25 +10,33 @@ import (
 	"tidings/services/store"
 )
 
-// liveBoard is the source of the followed hosts' running shows that went live since the board was seen.
-type liveBoard struct {
+// Source is the source of the followed hosts' running shows that went live since the board was seen.
+type Source struct {
 	source.Plain
 	s *Service
 }
 
-func (liveBoard) Name() string         { return "live board" }
-func (liveBoard) Key() services.Source { return services.SourceLiveBoard }
+// Source is the service's source of the badges.
+func (s *Service) Source() Source { return Source{s: s} }
 
-func (liveBoard) Part(badges *services.Badges, i int) *services.Count {
+// Name is the source's name in logs.
+func (Source) Name() string { return "live board" }
+
+// Key is LIVE_BOARD.
+func (Source) Key() services.Source { return services.SourceLiveBoard }
+
+// Part is the number of shows.
+func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.Single(&badges.LiveBoard, i)
 }
 
-func (l liveBoard) Follow(user services.UserID, document *rdb.Document) {
+// Follow follows the shows of a user's hosts.
+func (l Source) Follow(user services.UserID, document *rdb.Document) {
 	l.s.shows.Follow(user, document.Hosts)
 }
 
 // Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis.
-func (l liveBoard) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
+func (l Source) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	seen, err := l.s.store.Position(ctx, user, store.LiveBoard, "")
 	if err != nil {
 		return err
@@ -37,12 +45,12 @@ func (l liveBoard) Facts(ctx context.Context, user services.UserID, today int64,
 		return err
 	}
 	document.LiveSeen = uint64(seen)
-	document.LiveCount = l.s.shows.CountLiveSince(document.Hosts, document.LiveSeen, l.s.settings.Ages.Mark(services.SourceLiveBoard, today))
+	document.LiveCount = l.s.shows.CountLiveSince(document.Hosts, document.LiveSeen, l.s.ages.Mark(services.SourceLiveBoard, today))
 	return nil
 }
 
 // Render counts the running shows that went live since the board was looked at.
-func (liveBoard) Render(v *source.View, badges *services.Badges) {
+func (Source) Render(v *source.View, badges *services.Badges) {
 	live := v.Document.LiveCount
 	v.Learned(live.Sequence)
 	badges.LiveSequence = live.Sequence
@@ -53,12 +61,13 @@ func (liveBoard) Render(v *source.View, badges *services.Badges) {
 	}
 }
 
-func (l liveBoard) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+// Explain lists the shows.
+func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
 	hosts, err := l.s.fanout.HostsBy(ctx, of.User)
 	if err != nil {
 		return nil, err
 	}
-	after := l.s.settings.Ages.Mark(services.SourceLiveBoard, of.Today)
+	after := l.s.ages.Mark(services.SourceLiveBoard, of.Today)
 	for i := range hosts {
 		hosts[i].Since = max(hosts[i].Since, after)
 	}
@@ -72,7 +81,7 @@ func (l liveBoard) Explain(ctx context.Context, of source.Explained) ([]services
 }
 
 // Digest counts the shows that went live since, running or over.
-func (l liveBoard) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
+func (l Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	hosts, err := l.s.fanout.HostsBy(ctx, user)
 	if err != nil {
 		return err
@@ -100,8 +109,8 @@ func (l liveBoard) Digest(ctx context.Context, user services.UserID, since time.
 }
 
 // Remember adds the node cache's state of the shows of the documents' hosts.
-func (l liveBoard) Remember(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
-	after := l.s.settings.Ages.Mark(services.SourceLiveBoard, today)
+func (l Source) Remember(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
+	after := l.s.ages.Mark(services.SourceLiveBoard, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {
 			document.LiveCount = l.s.shows.CountLiveSince(document.Hosts, document.LiveSeen, after)
