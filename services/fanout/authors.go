@@ -19,7 +19,7 @@ import (
 const (
 	jobMode  = "author.mode"  // key: author. Their audience may have crossed a threshold
 	jobModes = "author.modes" // key: "all". Any author's audience may have crossed a threshold, or the thresholds have changed
-	jobName  = "author.name"  // a chunk of followers whose documents are to name the author; payload: audience
+	jobName  = "author.name"  // a chunk of followers whose documents are to name the author; payload: Audience
 )
 
 const (
@@ -36,8 +36,8 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 	}
 }
 
-// audience is a chunk of an author's followers: IDs above After, up to To.
-type audience struct {
+// Audience is a chunk of an author's followers: IDs above After, up to To.
+type Audience struct {
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after"`
 	To     services.UserID `json:"to"`
@@ -127,10 +127,10 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	if target == services.AuthorSmall && known.Version == 0 {
 		return true, nil // as for almost every author
 	}
-	var chunks []audience
+	var chunks []Audience
 	switch {
 	case target == services.AuthorHuge && !known.Pull:
-		if chunks, err = f.audiences(ctx, known.Number, f.ActiveSince()); err != nil {
+		if chunks, err = f.Audiences(ctx, known.Number, f.ActiveSince()); err != nil {
 			return false, err
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
@@ -168,7 +168,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 }
 
 // beginNaming leaves the chunks of followers whose documents are to name an author, and announces the author to the nodes.
-func beginNaming(ctx context.Context, tx *store.Tx, author services.UserID, chunks []audience) error {
+func beginNaming(ctx context.Context, tx *store.Tx, author services.UserID, chunks []Audience) error {
 	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {
 		return err
@@ -199,24 +199,27 @@ func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 
 // nameChunk lets the documents of one chunk of followers name its author in a field, according to the follows as they are
 // now.
-func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.Job) (chunk audience, err error) {
+func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.Job) (chunk Audience, err error) {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return chunk, err
 	}
-	return chunk, f.nameAudience(ctx, field, chunk)
+	return chunk, f.NameAudience(ctx, field, chunk)
 }
 
-func (f *Fanout) nameAudience(ctx context.Context, field rdb.NamedField, chunk audience) error {
+// NameAudience lets the documents of one chunk of followers name its author in a field, as the follows are now.
+func (f *Fanout) NameAudience(ctx context.Context, field rdb.NamedField, chunk Audience) error {
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err
 	}
-	return f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, f.ActiveSince(), func(edges []services.Edge) error {
-		return f.name(ctx, field, stamp, edges)
+	return f.EachFollower(ctx, chunk, f.ActiveSince(), func(edges []services.Edge) error {
+		return f.NameIn(ctx, field, stamp, edges)
 	})
 }
 
-func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp redis.Stamp, edges []services.Edge) error {
+// NameIn lets followers' documents name authors in a field, by edges that were read after a stamp. A follower whose document
+// refuses them is reconciled with the author.
+func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.Stamp, edges []services.Edge) error {
 	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {
 		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}}
@@ -225,7 +228,7 @@ func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp redis.Sta
 	if err != nil {
 		return err
 	}
-	f.Hint(ctx, followers(edges), results)
+	f.Hint(ctx, FollowerIDs(edges), results)
 	for i, result := range results {
 		if result.Status == redis.Retry {
 			if err := f.Reconcile(ctx, edges[i].Follower, edges[i].Followee); err != nil {

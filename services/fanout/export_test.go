@@ -41,7 +41,7 @@ func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 
 // Name lets followers' documents name the author, with a stamp and edges that were read before.
 func (f *Fanout) Name(ctx context.Context, stamp redis.Stamp, edges []services.Edge) error {
-	return f.name(ctx, rdb.PulledAuthors, stamp, edges)
+	return f.NameIn(ctx, rdb.PulledAuthors, stamp, edges)
 }
 
 // PushReplay adds a replay to lists with a stamp and edges that were read before.
@@ -51,7 +51,7 @@ func (f *Fanout) PushReplay(ctx context.Context, stamp redis.Stamp, show service
 
 // NameHost lets followers' documents name the host, with a stamp and edges that were read before.
 func (f *Fanout) NameHost(ctx context.Context, stamp redis.Stamp, edges []services.Edge) error {
-	return f.name(ctx, rdb.Hosts, stamp, edges)
+	return f.NameIn(ctx, rdb.Hosts, stamp, edges)
 }
 
 // The jobs and the work that only the tests name.

@@ -47,6 +47,7 @@ type Config struct {
 // Fanout is the machinery of one node. It is safe for concurrent use.
 type Fanout struct {
 	*jobs.Engine
+	Chunk int // the followers in a chunk: see Config
 
 	store          *store.Store
 	redis          *rdb.Projections
@@ -65,6 +66,7 @@ type Fanout struct {
 	rebuildParts []namedRebuildPart
 	arrivals     []Arrival
 	limited      []limitedRows
+	hosts        namedHosts
 	skew         skew
 	clamped      atomic.Uint64
 
@@ -98,7 +100,7 @@ func New(cfg Config) *Fanout {
 	}
 	f := &Fanout{
 		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, showMemory: cfg.ShowMemory, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
-		Engine: cfg.Jobs, slots: make(chan struct{}, cfg.Rebuilds),
+		Engine: cfg.Jobs, Chunk: cfg.Chunk, slots: make(chan struct{}, cfg.Rebuilds),
 	}
 	for _, kinds := range [][]jobs.Kind{
 		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(),
@@ -108,6 +110,7 @@ func New(cfg Config) *Fanout {
 	}
 	f.RegisterRegisters("notifications", f.notificationRegisters, f.auditNotifications)
 	f.RegisterRegisters("display policy", f.policyRegisters, f.auditPolicy)
+	f.RegisterHosts(f.HostsBy, f.mergeHost)
 	f.RegisterPosition("live board", store.LiveBoard, liveRegister, f.auditLive)
 	f.RegisterAuditPart("home feed", f.auditFeed)
 	f.RegisterAuditPart("versioned fields", f.auditRegisters)

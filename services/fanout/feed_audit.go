@@ -28,7 +28,7 @@ func (f *Fanout) auditFeed(ctx context.Context, user services.UserID, shown rdb.
 	if facts.pulled, err = f.pulledBy(ctx, user); err != nil {
 		return nil, nil, err
 	}
-	if facts.entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
+	if facts.entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return nil, nil, err
 	}
 	if shown.Document.FeedAged > f.cfg.Expiry.Mark(services.SourceHomeFeed, f.today()) {
@@ -51,7 +51,7 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 	if document.Seen != facts.seen {
 		differs = append(differs, "home feed: position")
 	}
-	if !sameAuthors(document.Pulled, facts.pulled) {
+	if !SameAuthors(document.Pulled, facts.pulled) {
 		differs = append(differs, "home feed: pulled authors")
 	}
 	listed := facts.entries
@@ -81,8 +81,8 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 	return differs
 }
 
-// sameAuthors says whether a document names the authors of the facts, which are ordered by ID.
-func sameAuthors(named, facts []services.FollowedAuthor) bool {
+// SameAuthors reports whether a document names the authors of the facts, which are ordered by ID.
+func SameAuthors(named, facts []services.FollowedAuthor) bool {
 	named = slices.Clone(named)
 	slices.SortFunc(named, func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
 	return slices.Equal(named, facts)

@@ -16,7 +16,7 @@ import (
 // The kinds of jobs of hosts.
 const (
 	jobHost      = "host.name"  // key: host. The documents of their followers are to name them
-	jobHostChunk = "host.chunk" // a chunk of them; payload: audience
+	jobHostChunk = "host.chunk" // a chunk of them; payload: Audience
 	jobHosts     = "host.names" // payload: newHosts. As host.name, for several hosts
 	jobLiveSeen  = "live.seen"  // key: user. Their seen position in the live board moved
 )
@@ -77,7 +77,7 @@ func liveRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegist
 // HostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
 func (f *Fanout) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
 	edges, err := f.store.HostsBy(ctx, user)
-	return followedAuthors(edges), err
+	return FollowedAuthors(edges), err
 }
 
 // runHosts lets the documents of all followers of several hosts name these, and brings their shows onto boards. A host with
@@ -87,7 +87,7 @@ func (f *Fanout) runHosts(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &some); err != nil {
 		return err
 	}
-	large, err := f.store.ManyFollow(ctx, some.Hosts, f.cfg.Chunk)
+	large, err := f.store.ManyFollow(ctx, some.Hosts, f.Chunk)
 	if err != nil {
 		return err
 	}
@@ -128,8 +128,8 @@ func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(edges, f.cfg.Chunk) {
-		if err := f.name(ctx, rdb.Hosts, stamp, part); err != nil {
+	for part := range slices.Chunk(edges, f.Chunk) {
+		if err := f.NameIn(ctx, rdb.Hosts, stamp, part); err != nil {
 			return err
 		}
 	}
@@ -166,12 +166,12 @@ func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	chunks, err := f.audiences(ctx, host, f.ActiveSince())
+	chunks, err := f.Audiences(ctx, host, f.ActiveSince())
 	if err != nil {
 		return err
 	}
 	if len(chunks) == 1 {
-		if err := f.nameAudience(ctx, rdb.Hosts, chunks[0]); err != nil {
+		if err := f.NameAudience(ctx, rdb.Hosts, chunks[0]); err != nil {
 			return err
 		}
 		chunks = nil
@@ -266,7 +266,7 @@ func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp redis.
 	if err != nil || !known {
 		return nil, false, err
 	}
-	shows, err := f.store.HostReplays(ctx, edge.Followee, rebuildEntries+1)
+	shows, err := f.store.HostReplays(ctx, edge.Followee, RebuildEntries+1)
 	if err != nil {
 		return nil, false, err
 	}
@@ -276,5 +276,5 @@ func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp redis.
 			return nil, true, err
 		}
 	}
-	return followedAuthors([]services.Edge{edge}), false, nil
+	return FollowedAuthors([]services.Edge{edge}), false, nil
 }

@@ -25,7 +25,7 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 	if err != nil || online == 0 {
 		return nil, err
 	}
-	if online > 10*len(chunks)*f.cfg.Chunk {
+	if online > 10*len(chunks)*f.Chunk {
 		followers := slices.Clone(chunks)
 		for i := range followers {
 			followers[i].Online = true
@@ -83,7 +83,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 
 // splitOnline separates the followers who are online now from the others.
 func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online, others []services.Edge, err error) {
-	isOnline, err := f.redis.OnlineOf(ctx, followers(edges))
+	isOnline, err := f.redis.OnlineOf(ctx, FollowerIDs(edges))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,12 +14,11 @@ import (
 	"tidings/services/store"
 )
 
-// rebuildEntries is how much of a feed a rebuild reads: the entries that an inbox keeps, and one more to know whether older
+// RebuildEntries is how much of a feed a rebuild reads: the entries that an inbox keeps, and one more to know whether older
 // ones exist.
-const (
-	rebuildEntries = services.Retention + 32
-	rebuildWithin  = 10 * time.Second
-)
+const RebuildEntries = services.Retention + 32
+
+const rebuildWithin = 10 * time.Second
 
 // Rebuild makes a user's document and inbox from the facts: a lost one, or that of a returning user. Concurrent callers
 // share one rebuild; it continues when its first caller gives up.
@@ -43,7 +42,7 @@ func (f *Fanout) Refill(ctx context.Context, user services.UserID) error {
 func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserID, refill bool) (rdb.Document, error) {
 	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
 	var own rdb.Document // only of the caller whose run it is, and only read after it
-	err := f.once(ctx, key, "the feed", func(ctx context.Context) (err error) {
+	err := f.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {
 		own, err = f.rebuild(ctx, user, refill)
 		return err
 	})
@@ -53,9 +52,9 @@ func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserID, refill b
 	return own, nil
 }
 
-// once makes a view from the facts. Concurrent callers with the same key share one run; it continues when its first caller
-// gives up.
-func (f *Fanout) once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
+// Once makes a view from the facts, in one of the slots of rebuilds. Concurrent callers with the same key share one run; it
+// continues when its first caller gives up.
+func (f *Fanout) Once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
 	done := f.rebuilds.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
 		defer cancel()
@@ -192,11 +191,11 @@ func (f *Fanout) rebuildFacts(ctx context.Context, user services.UserID) (facts 
 // pulledBy are the pulled authors that a user's document names.
 func (f *Fanout) pulledBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
 	edges, err := f.store.PulledBy(ctx, user)
-	return followedAuthors(edges), err
+	return FollowedAuthors(edges), err
 }
 
-// followedAuthors is the edges to followed authors in the form of a follower's document.
-func followedAuthors(edges []services.Edge) []services.FollowedAuthor {
+// FollowedAuthors is the edges to followed authors in the form of a follower's document.
+func FollowedAuthors(edges []services.Edge) []services.FollowedAuthor {
 	authors := make([]services.FollowedAuthor, len(edges))
 	for i, edge := range edges {
 		authors[i] = services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}
@@ -209,15 +208,15 @@ func (f *Fanout) feedFacts(ctx context.Context, user services.UserID, seen servi
 	if facts.Pulled, err = f.pulledBy(ctx, user); err != nil {
 		return facts, err
 	}
-	if facts.Hosts, err = f.HostsBy(ctx, user); err != nil {
+	if facts.Hosts, err = f.hosts.of(ctx, user); err != nil {
 		return facts, err
 	}
-	if facts.Entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
+	if facts.Entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return facts, err
 	}
-	if len(facts.Entries) > rebuildEntries {
-		facts.Floor = facts.Entries[rebuildEntries].Post
-		facts.Entries = facts.Entries[:rebuildEntries]
+	if len(facts.Entries) > RebuildEntries {
+		facts.Floor = facts.Entries[RebuildEntries].Post
+		facts.Entries = facts.Entries[:RebuildEntries]
 		facts.TrimmedCounted, err = f.store.NewestCounting(ctx, user, facts.Floor)
 	}
 	return facts, err

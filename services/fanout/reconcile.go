@@ -53,12 +53,12 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err != nil {
 		return false, err
 	}
-	hosts, refused, err := f.mergeHost(ctx, edge, stamp)
+	hosts, refused, err := f.hosts.merge(ctx, edge, stamp)
 	if err != nil || refused {
 		return false, err
 	}
 	// One more than an inbox holds: the inbox then trims itself, and its floor records that older posts exist.
-	posts, err := f.store.AuthorPosts(ctx, edge.Followee, rebuildEntries+1)
+	posts, err := f.store.AuthorPosts(ctx, edge.Followee, RebuildEntries+1)
 	if err != nil {
 		return false, err
 	}

@@ -31,7 +31,7 @@ func (f *Fanout) replayKinds() []jobs.Kind {
 // replayChunk is a show, or with 0 the newest replays of a host, and a chunk of its host's followers.
 type replayChunk struct {
 	Show services.PostID `json:"show,omitempty"`
-	audience
+	Audience
 }
 
 // endJob brings a show that has become a replay into the lists of its host's followers.
@@ -80,17 +80,17 @@ func (f *Fanout) fanOutReplays(ctx context.Context, job jobs.Job) error {
 // fanOutChunks serves the followers as a fan-out of posts does: at once when they are one chunk, else by a job for each
 // chunk. Nobody waits for these jobs, because nodes remember ended shows for the life of a session.
 func (f *Fanout) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
-	since, err := f.reach(ctx, jobPush, services.Post{Author: host})
+	since, err := f.PushedSince(ctx, host)
 	if err != nil {
 		return err
 	}
-	audiences, err := f.audiences(ctx, host, since)
+	audiences, err := f.Audiences(ctx, host, since)
 	if err != nil || len(audiences) == 0 {
 		return err
 	}
 	chunks := make([]replayChunk, len(audiences))
 	for i, part := range audiences {
-		chunks[i] = replayChunk{Show: id, audience: part}
+		chunks[i] = replayChunk{Show: id, Audience: part}
 	}
 	if len(chunks) == 1 {
 		return f.pushReplays(ctx, chunks[0])
@@ -121,7 +121,7 @@ func (f *Fanout) show(ctx context.Context, id services.PostID) (services.Show, e
 // replaysOf are the shows of a chunk that belong in lists.
 func (f *Fanout) replaysOf(ctx context.Context, chunk replayChunk) ([]services.Show, error) {
 	if chunk.Show == 0 {
-		return f.store.HostReplays(ctx, chunk.Author, rebuildEntries+1) // one more, to know whether older ones exist
+		return f.store.HostReplays(ctx, chunk.Author, RebuildEntries+1) // one more, to know whether older ones exist
 	}
 	show, err := f.show(ctx, chunk.Show)
 	if err != nil || !listed(show) {
@@ -141,12 +141,12 @@ func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
 	if err != nil || len(shows) == 0 {
 		return err
 	}
-	since, err := f.reach(ctx, jobPush, services.Post{Author: chunk.Author})
+	since, err := f.PushedSince(ctx, chunk.Author)
 	if err != nil {
 		return err
 	}
 	entries := replayEntries(shows)
-	return f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, since, func(edges []services.Edge) error {
+	return f.EachFollower(ctx, chunk.Audience, since, func(edges []services.Edge) error {
 		for part := range slices.Chunk(edges, max(1, entriesAtOnce/len(entries))) {
 			if err := f.pushEntries(ctx, stamp, entries, part); err != nil {
 				return err
@@ -161,7 +161,7 @@ const entriesAtOnce = 20_000
 
 // pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the edge is read again.
 func (f *Fanout) pushEntries(ctx context.Context, stamp redis.Stamp, entries []rdb.ReplayEntry, edges []services.Edge) error {
-	readers := followers(edges)
+	readers := FollowerIDs(edges)
 	results, err := f.addReplays(ctx, stamp, entries, readers...)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (f *Fanout) addReplaysAgain(ctx context.Context, edge services.Edge, entrie
 // Concurrent callers share one rebuild. It does nothing without a document: the document is rebuilt first.
 func (f *Fanout) RebuildReplays(ctx context.Context, user services.UserID) error {
 	key := "replays " + strconv.FormatUint(uint64(user), 10)
-	return f.once(ctx, key, "the list of replays", func(ctx context.Context) error { return f.rebuildReplays(ctx, user) })
+	return f.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return f.rebuildReplays(ctx, user) })
 }
 
 func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserID) error {
@@ -241,9 +241,9 @@ func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserID) error
 
 func (f *Fanout) replayFacts(ctx context.Context, user services.UserID) (facts rdb.MergeOfReplays, err error) {
 	facts = rdb.MergeOfReplays{Reader: user, Whole: true}
-	shows, err := f.store.ReplaysFeed(ctx, user, services.ShowPlace{}, rebuildEntries+1)
-	if len(shows) > rebuildEntries {
-		facts.Floor, shows = shows[rebuildEntries].Place(), shows[:rebuildEntries]
+	shows, err := f.store.ReplaysFeed(ctx, user, services.ShowPlace{}, RebuildEntries+1)
+	if len(shows) > RebuildEntries {
+		facts.Floor, shows = shows[RebuildEntries].Place(), shows[:RebuildEntries]
 	}
 	facts.Entries = replayEntries(shows)
 	return facts, err
@@ -263,7 +263,7 @@ func (f *Fanout) auditBoard(ctx context.Context, user services.UserID, shown rdb
 		return nil, nil, err
 	}
 	var differs []string
-	if !sameAuthors(shown.Document.Hosts, facts.hosts) {
+	if !SameAuthors(shown.Document.Hosts, facts.hosts) {
 		differs = append(differs, "live board: hosts")
 	}
 	// Big hosts' replays are not pushed to idle users. Their list is made anew when they return.

@@ -230,7 +230,7 @@ func (f *Fanout) runRemind(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	most := min(remindersPerStep, f.cfg.Chunk)
+	most := min(remindersPerStep, f.Chunk)
 	users, err := f.store.Reminders(ctx, part.Show, part.After, most)
 	if err != nil || len(users) == 0 {
 		return err

@@ -161,7 +161,7 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 	if err != nil {
 		return nil, err
 	}
-	audiences, err := f.audiences(ctx, post.Author, since)
+	audiences, err := f.Audiences(ctx, post.Author, since)
 	chunks := make([]span, len(audiences))
 	for i, part := range audiences {
 		chunks[i] = span{Post: post.ID, Author: post.Author, After: part.After, To: part.To}
@@ -169,29 +169,35 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 	return chunks, err
 }
 
-// reach is the cutoff of a fan-out: followers last seen before it are not served. A big author's posts are pushed to active
-// followers; all other posts, and every deletion, to followers who are not dormant.
+// reach is the cutoff of a fan-out: followers last seen before it are not served. Every deletion goes to followers who are not
+// dormant.
 func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
 	if kind == jobDrop {
 		return f.ActiveSince(), nil
 	}
-	mode, err := f.store.AuthorMode(ctx, post.Author)
+	return f.PushedSince(ctx, post.Author)
+}
+
+// PushedSince is the cutoff of what an author publishes: it is pushed to followers seen since then. Those of a big author are the
+// active ones, and of all others those who are not dormant.
+func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since time.Time, err error) {
+	mode, err := f.store.AuthorMode(ctx, author)
 	if err != nil || mode == services.AuthorSmall {
 		return f.ActiveSince(), err
 	}
 	return f.idleSince(), nil
 }
 
-// audiences splits those of an author's followers who were seen since a time into chunks; the last one has no upper end.
+// Audiences splits those of an author's followers who were seen since a time into chunks; the last one has no upper end.
 // Without such followers there are no chunks.
-func (f *Fanout) audiences(ctx context.Context, author services.UserID, since time.Time) (chunks []audience, err error) {
+func (f *Fanout) Audiences(ctx context.Context, author services.UserID, since time.Time) (chunks []Audience, err error) {
 	for after := services.UserID(0); ; {
-		edges, err := f.store.Followers(ctx, author, after, f.cfg.Chunk, since)
+		edges, err := f.store.Followers(ctx, author, after, f.Chunk, since)
 		if err != nil || len(edges) == 0 {
 			return chunks, err
 		}
-		chunk := audience{Author: author, After: after, To: ^services.UserID(0)}
-		if len(edges) < f.cfg.Chunk {
+		chunk := Audience{Author: author, After: after, To: ^services.UserID(0)}
+		if len(edges) < f.Chunk {
 			return append(chunks, chunk), nil
 		}
 		chunk.To = edges[len(edges)-1].Follower
@@ -199,15 +205,15 @@ func (f *Fanout) audiences(ctx context.Context, author services.UserID, since ti
 	}
 }
 
-// eachFollower reads an author's followers with IDs above one and up to another, as SQL has them now, a chunk at a time.
-func (f *Fanout) eachFollower(ctx context.Context, author, after, to services.UserID, since time.Time, do func(edges []services.Edge) error) error {
-	for {
-		edges, err := f.store.Followers(ctx, author, after, f.cfg.Chunk, since)
+// EachFollower reads the followers of a chunk who were seen since a time, as SQL has them now, up to Chunk at a time.
+func (f *Fanout) EachFollower(ctx context.Context, chunk Audience, since time.Time, do func(edges []services.Edge) error) error {
+	for after := chunk.After; ; {
+		edges, err := f.store.Followers(ctx, chunk.Author, after, f.Chunk, since)
 		if err != nil {
 			return err
 		}
-		more := len(edges) == f.cfg.Chunk
-		for len(edges) > 0 && edges[len(edges)-1].Follower > to {
+		more := len(edges) == f.Chunk
+		for len(edges) > 0 && edges[len(edges)-1].Follower > chunk.To {
 			edges, more = edges[:len(edges)-1], false
 		}
 		if len(edges) == 0 {
@@ -244,9 +250,9 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk span) error {
 	if err != nil {
 		return err
 	}
-	return f.eachFollower(ctx, post.Author, chunk.After, chunk.To, since, func(edges []services.Edge) error {
+	return f.EachFollower(ctx, Audience{post.Author, chunk.After, chunk.To}, since, func(edges []services.Edge) error {
 		if kind == jobDrop {
-			return f.drop(ctx, post, followers(edges))
+			return f.drop(ctx, post, FollowerIDs(edges))
 		}
 		if !chunk.Online && !chunk.OnlineFirst {
 			return f.push(ctx, stamp, post, edges)
@@ -285,7 +291,7 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 			f.delivered.Add(1)
 		}
 	}
-	f.Hint(ctx, followers(edges), results)
+	f.Hint(ctx, FollowerIDs(edges), results)
 	return nil
 }
 
@@ -312,7 +318,8 @@ func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, res
 	return f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, refills...) })
 }
 
-func followers(edges []services.Edge) []services.UserID {
+// FollowerIDs are the followers of edges.
+func FollowerIDs(edges []services.Edge) []services.UserID {
 	numbers := make([]services.UserID, len(edges))
 	for i, edge := range edges {
 		numbers[i] = edge.Follower
