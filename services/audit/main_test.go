@@ -14,6 +14,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
@@ -30,6 +31,9 @@ type node struct {
 
 func newNode(w *fanouttest.World) node {
 	messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
+	w.Shows = live.New(live.Config{
+		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+	})
 	return node{w, announcements.New(announcements.Config{
 		DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 	}), chat.New(chat.Config{

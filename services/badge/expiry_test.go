@@ -37,10 +37,12 @@ type agingModel struct {
 const longShow = 30 * day
 
 func expiring(ages services.SourceExpiry) func(*fanout.Config) {
-	return func(cfg *fanout.Config) {
-		cfg.Expiry = ages
-		cfg.Shows = services.ShowLimits{LateAfter: longShow, Longest: longShow}
-	}
+	return func(cfg *fanout.Config) { cfg.Expiry = ages }
+}
+
+// longLived is a node on which shows without further reports run on.
+func longLived(w *fanouttest.World) node {
+	return newNodeWith(w, nil, services.ShowLimits{LateAfter: longShow, Longest: longShow})
 }
 
 func newAgingModel(n node, ages services.SourceExpiry) *agingModel {
@@ -272,7 +274,7 @@ func TestItemsLeaveEveryNumberByAge(t *testing.T) {
 		services.SourceHomeFeed: 2, services.SourceSiteMessages: 3, services.SourceAnnouncements: 1, services.SourceConversations: 2, services.SourceLiveBoard: 1,
 	}
 	fanouttest.Each(t, expiring(ages), func(t *testing.T, w *fanouttest.World) {
-		n := newNode(w)
+		n := longLived(w)
 		for seed := range uint64(6) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			m := newAgingModel(n.restarted(), ages)
@@ -300,7 +302,7 @@ func TestItemsLeaveEveryNumberByAge(t *testing.T) {
 // Without a setting no item leaves a count, however old it is.
 func TestNothingExpiresByDefault(t *testing.T) {
 	fanouttest.Each(t, expiring(nil), func(t *testing.T, w *fanouttest.World) {
-		m := newAgingModel(newNode(w), nil)
+		m := newAgingModel(longLived(w), nil)
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 30 {
 			steps := m.steps(random)
@@ -314,7 +316,7 @@ func TestNothingExpiresByDefault(t *testing.T) {
 // items leave needs more.
 func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
-	m := newAgingModel(newNode(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)})), ages)
+	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)})), ages)
 	for _, step := range []func(){func() {}, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }} {
 		step()
 		m.Post(m.small)
@@ -334,7 +336,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 // Once a message has left the count, the next one to leave is found among all conversations.
 func TestMessagesLeaveTheNumberOneByOne(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceConversations: 2}
-	m := newAgingModel(newNode(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)})), ages)
+	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)})), ages)
 	for i, room := range []int{0, 0, 1} {
 		m.say(room, m.friend, i == 1)
 		m.check("said")

@@ -1,7 +1,6 @@
 package badge
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/store"
 	"tidings/tests/histories"
 )
 
@@ -26,11 +24,7 @@ func (n node) board(user services.UserID, want int) *services.Badges {
 // boardSeen marks the board seen as of now.
 func (n node) boardSeen(user services.UserID) {
 	n.TB.Helper()
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.RaisePosition(ctx, user, store.LiveBoard, "", services.PostID(n.Memory.Shows.Version()))
-		return err
-	})
-	n.Must(n.World.Fanout.ProjectLiveSeen(n.TB.Context(), user))
+	n.must(n.live.MarkSeen(n.TB.Context(), user, nil))
 }
 
 // hosting makes a user who follows two hosts, each with an upcoming show.

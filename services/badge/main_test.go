@@ -34,10 +34,10 @@ type node struct {
 	live      *live.Service
 }
 
-func newNode(w *fanouttest.World) node { return newNodeWith(w, nil) }
+func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, services.ShowLimits{}) }
 
-// newNodeWith is newNode with other facts of the last sequences of conversations.
-func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts) node {
+// newNodeWith is newNode with other facts of the last sequences of conversations, and other limits of shows.
+func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits services.ShowLimits) node {
 	n := node{
 		World:   w,
 		letters: messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs}),
@@ -48,9 +48,11 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts) node {
 			Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
 		}),
 		live: live.New(live.Config{
-			Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+			Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+			Limits: limits,
 		}),
 	}
+	n.World.Shows = n.live
 	n.Service = New(n.config())
 	return n
 }

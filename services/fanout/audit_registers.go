@@ -8,7 +8,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
 // registerFacts are the versioned fields that a user's document should have, in the order of their names. The audit reads
@@ -42,12 +41,4 @@ func (f *Fanout) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.R
 		return nil, err
 	}
 	return []rdb.Register{rdb.PolicyRegister(policy)}, nil
-}
-
-func (f *Fanout) auditLive(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	seen, err := f.store.Position(ctx, user, store.LiveBoard, "")
-	if err != nil || seen == 0 {
-		return nil, err
-	}
-	return []rdb.Register{rdb.LiveSeenRegister(uint64(seen))}, nil
 }

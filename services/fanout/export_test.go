@@ -27,9 +27,6 @@ const (
 	KeepIdempotencyFor time.Duration = keepIdempotencyFor
 )
 
-// KeepBoardsLonger is how long after a session's longest life what it needs is left.
-const KeepBoardsLonger time.Duration = keepBoardsLonger
-
 // DeliverChunk does what a chunk does to inboxes, and not what says that it is done.
 func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 	var chunk span
@@ -43,22 +40,6 @@ func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 func (f *Fanout) Name(ctx context.Context, stamp redis.Stamp, edges []services.Edge) error {
 	return f.NameIn(ctx, rdb.PulledAuthors, stamp, edges)
 }
-
-// PushReplay adds a replay to lists with a stamp and edges that were read before.
-func (f *Fanout) PushReplay(ctx context.Context, stamp redis.Stamp, show services.Show, edges []services.Edge) error {
-	return f.pushEntries(ctx, stamp, replayEntries([]services.Show{show}), edges)
-}
-
-// NameHost lets followers' documents name the host, with a stamp and edges that were read before.
-func (f *Fanout) NameHost(ctx context.Context, stamp redis.Stamp, edges []services.Edge) error {
-	return f.NameIn(ctx, rdb.Hosts, stamp, edges)
-}
-
-// The jobs and the work that only the tests name.
-var (
-	EndJob  = endJob
-	HostJob = hostJob
-)
 
 // FindMode brings an author's mode in line with their audience.
 func (f *Fanout) FindMode(ctx context.Context, author services.UserID) error {

@@ -22,14 +22,13 @@ import (
 
 // Config is what fan-out needs.
 type Config struct {
-	Jobs       *jobs.Engine // New registers the kinds of fan-out's jobs in it
-	Store      *store.Store
-	Redis      *rdb.Projections
-	Activity   *mirror.Activity
-	ShowMemory *mirror.Shows
-	Clock      services.Clock
-	IDs        *services.IDClock
-	Log        *slog.Logger
+	Jobs     *jobs.Engine // New registers the kinds of fan-out's jobs in it
+	Store    *store.Store
+	Redis    *rdb.Projections
+	Activity *mirror.Activity
+	Clock    services.Clock
+	IDs      *services.IDClock
+	Log      *slog.Logger
 
 	Chunk     int           // followers a chunk job serves; 0 means 2,000
 	ActiveFor time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days
@@ -37,9 +36,6 @@ type Config struct {
 	Rebuilds  int           // how many views are rebuilt in parallel, for all callers together; 0 means 16
 
 	Thresholds services.Thresholds // of authors' modes, unless an admin has set others; zero means 5,000 and 1,000,000
-
-	Shows      services.ShowLimits // zero means 6 h and 12 h
-	KeepBoards time.Duration       // the longest life of a session of the live board; 0 means 12 h
 
 	Expiry services.SourceExpiry // how long items of each source stay in its number
 }
@@ -52,7 +48,6 @@ type Fanout struct {
 	store          *store.Store
 	redis          *rdb.Projections
 	activityMemory *mirror.Activity
-	showMemory     *mirror.Shows
 	clock          services.Clock
 	ids            *services.IDClock
 	log            *slog.Logger
@@ -70,8 +65,7 @@ type Fanout struct {
 	skew         skew
 	clamped      atomic.Uint64
 
-	delivered        atomic.Uint64 // entries of inboxes
-	replaysDelivered atomic.Uint64
+	delivered atomic.Uint64 // entries of inboxes
 }
 
 // New makes the machinery, and registers the kinds of its jobs.
@@ -89,32 +83,23 @@ func New(cfg Config) *Fanout {
 	if cfg.Thresholds == (services.Thresholds{}) {
 		cfg.Thresholds = services.Thresholds{Big: 5000, Huge: 1_000_000}
 	}
-	if cfg.Shows == (services.ShowLimits{}) {
-		cfg.Shows = services.ShowLimits{LateAfter: 6 * time.Hour, Longest: 12 * time.Hour}
-	}
-	if cfg.KeepBoards == 0 {
-		cfg.KeepBoards = 12 * time.Hour
-	}
 	if cfg.Rebuilds == 0 {
 		cfg.Rebuilds = 16
 	}
 	f := &Fanout{
-		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, showMemory: cfg.ShowMemory, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
+		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
 		Engine: cfg.Jobs, Chunk: cfg.Chunk, slots: make(chan struct{}, cfg.Rebuilds),
 	}
 	for _, kinds := range [][]jobs.Kind{
 		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(),
-		f.policyKinds(), f.hostKinds(), f.showKinds(), f.replayKinds(),
+		f.policyKinds(),
 	} {
 		f.Register(kinds...)
 	}
 	f.RegisterRegisters("notifications", f.notificationRegisters, f.auditNotifications)
 	f.RegisterRegisters("display policy", f.policyRegisters, f.auditPolicy)
-	f.RegisterHosts(f.HostsBy, f.mergeHost)
-	f.RegisterPosition("live board", store.LiveBoard, liveRegister, f.auditLive)
 	f.RegisterAuditPart("home feed", f.auditFeed)
 	f.RegisterAuditPart("versioned fields", f.auditRegisters)
-	f.RegisterAuditPart("live board", f.auditBoard)
 	f.OnBeat(f.followClocks)
 	return f
 }

@@ -15,12 +15,10 @@ const (
 	keepLog            = time.Hour
 	keepIdempotencyFor = 24 * time.Hour
 	keepFanouts        = 24 * time.Hour
-	keepBoardsLonger   = time.Hour // than the longest session: clocks of nodes differ, and a page may be in flight
 )
 
 // Janitor drops rows that SQL keeps only for a time: the log after an hour, idempotency keys and fan-outs with a dead chunk
-// after a day, what sessions of the live board need an hour after the last of them has ended, nodes that have been silent for a
-// day, and what features have registered.
+// after a day, nodes that have been silent for a day, and what features have registered.
 type Janitor struct{ fanout *Fanout }
 
 // limitedRows is a feature's rows that are kept for a time.
@@ -65,12 +63,9 @@ func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	entries, logErr := changelog.TrimLog(ctx, j.fanout.store.DB, now.Add(-keepLog))
 	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.fanout.store.DB, now.Add(-keepIdempotencyFor))
 	fanouts, fanoutErr := j.fanout.store.ForgetFanouts(ctx, now.Add(-keepFanouts))
-	boards := now.Add(-j.fanout.cfg.KeepBoards - keepBoardsLonger)
-	formers, formerErr := j.fanout.store.ForgetShowHistory(ctx, boards)
-	follows, followErr := j.fanout.store.ForgetPastFollows(ctx, boards)
 	nodes, nodeErr := jobs.ForgetNodes(ctx, j.fanout.store.DB)
-	dropped = entries + keys + fanouts + formers + follows + nodes
-	err = errors.Join(logErr, keyErr, fanoutErr, formerErr, followErr, nodeErr)
+	dropped = entries + keys + fanouts + nodes
+	err = errors.Join(logErr, keyErr, fanoutErr, nodeErr)
 	for _, rows := range j.fanout.limited {
 		gone, failure := rows.forget(ctx)
 		if failure != nil {

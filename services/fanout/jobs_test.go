@@ -24,7 +24,7 @@ func steps() []fanouttest.Step {
 		w.Must(err)
 		return posts[0]
 	}
-	return append([]fanouttest.Step{
+	return []fanouttest.Step{
 		{Name: "a post", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
 		{Name: "a deletion", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) { w.Delete(newest(w, users[0])) }},
 		{Name: "a follow", Before: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }, Happen: follow},
@@ -85,46 +85,6 @@ func steps() []fanouttest.Step {
 		}, Happen: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
 		{Name: "a refill", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
 			enqueue(w, fanout.RefillJob(services.UserIDText(users[1])))
-		}},
-	}, boardSteps()...)
-}
-
-// boardSteps are those of hosts and of live boards.
-func boardSteps() []fanouttest.Step {
-	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
-	return []fanouttest.Step{
-		{Name: "a host's first shows", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
-			w.Schedule(users[0], time.Hour)
-			w.Start(w.Schedule(users[0], time.Hour))
-			w.Replay(users[0])
-		}},
-		{Name: "a replay", Before: func(w *fanouttest.World, users []services.UserID) {
-			follow(w, users)
-			w.Replay(users[0])
-			w.Quiet(w.Fanout)
-			for _, user := range users {
-				w.Board(user)
-			}
-		}, Happen: func(w *fanouttest.World, users []services.UserID) { w.Replay(users[0]) }},
-		{Name: "a follow of a host", Before: func(w *fanouttest.World, users []services.UserID) {
-			w.Follow(users[1], users[2:]...)
-			w.Replay(users[0])
-			w.Replay(users[1])
-			w.Quiet(w.Fanout)
-			for _, user := range users {
-				w.Board(user)
-			}
-		}, Happen: func(w *fanouttest.World, users []services.UserID) {
-			follow(w, users)
-			w.Unfollow(users[1], users[2:]...)
-		}},
-		{Name: "a look at the board", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := tx.RaisePosition(ctx, users[1], store.LiveBoard, "", 7); err != nil {
-					return err
-				}
-				return jobs.Enqueue(ctx, tx.Tx, fanout.LiveSeenJob(users[1]))
-			})
 		}},
 	}
 }

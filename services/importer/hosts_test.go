@@ -37,7 +37,7 @@ func oneOfEach(hosts []string, now time.Time) (keys []string, lines string) {
 // session of before has none of the shows.
 func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.Chunk = 3 }})
+		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.Chunk = 3 }}))
 		im := newImporter(t, w.Store)
 		const hosts = 12
 		names := make([]string, hosts)

@@ -9,8 +9,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -218,7 +218,7 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.I
 
 // showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers.
 func showJobs(planned []store.ImportedShow, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
-	queued, err := fanout.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
+	queued, err := live.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {
 		return nil, err
 	}
@@ -226,13 +226,13 @@ func showJobs(planned []store.ImportedShow, unnamed map[services.UserID]bool) ([
 	for _, show := range planned {
 		switch {
 		case show.Status == services.ShowUpcoming || show.Status == services.ShowLive:
-			queued = append(queued, fanout.CloseJob(show.ID, time.Time{})) // which looks when that is
+			queued = append(queued, live.CloseJob(show.ID, time.Time{})) // which looks when that is
 		case show.Status == services.ShowReplay && show.Version > 0 && !show.Pull:
 			over[show.Host] = true
 		}
 	}
 	for _, host := range slices.Sorted(maps.Keys(over)) {
-		queued = append(queued, fanout.ReplaysJob(host))
+		queued = append(queued, live.ReplaysJob(host))
 	}
 	return queued, nil
 }

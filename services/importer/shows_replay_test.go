@@ -13,10 +13,19 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
+
+// withShows gives a world the service of shows.
+func withShows(w *fanouttest.World) *fanouttest.World {
+	w.Shows = live.New(live.Config{
+		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+	})
+	return w
+}
 
 // telling is shows as their hosts tell of them.
 type telling struct{ w *fanouttest.World }
@@ -31,7 +40,7 @@ func (s telling) Schedule(host services.UserID, draft services.ShowDraft) *jobs.
 		if err != nil {
 			return nil, err
 		}
-		show, err = s.w.Fanout.AddShow(ctx, tx, show)
+		show, err = s.w.Shows.AddShow(ctx, tx, show)
 		return []string{show.GlobalID()}, err
 	}}
 }
@@ -48,7 +57,7 @@ func (s telling) change(id services.PostID, transition func(services.Show, time.
 		}
 		after, changed, err := transition(before, tx.Now)
 		if err == nil && changed {
-			_, err = s.w.Fanout.ChangeShow(ctx, tx, before, after)
+			_, err = s.w.Shows.ChangeShow(ctx, tx, before, after)
 		}
 		return nil, err
 	}}
@@ -102,6 +111,7 @@ func (r rehearsal) again(file string, waits int) (Report, error) {
 // A file happens again in the order of time, sixty times as fast, with all that shows do to boards.
 func TestReplayedShows(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		withShows(w)
 		r := newRehearsal(t, w)
 		file := r.file("evening.jsonl.gz", zip(t, evening))
 		report, err := r.again(file, 100)
@@ -155,7 +165,7 @@ func TestReplayedShows(t *testing.T) {
 // A replay that is broken off before any event goes on with it: in the end all has happened, and once.
 func TestABrokenReplayGoesOn(t *testing.T) {
 	for waits := range 8 {
-		w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+		w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 		r := newRehearsal(t, w)
 		file := r.file("evening.jsonl", evening)
 		first, err := r.again(file, waits)
@@ -181,7 +191,7 @@ func TestABrokenReplayGoesOn(t *testing.T) {
 
 // What is refused, because somebody has moved a show meanwhile, is told of, and the rest happens.
 func TestAReplayBesideOthers(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	r := newRehearsal(t, w)
 	file := r.file("evening.jsonl", evening)
 	if _, err := r.again(file, 2); err != nil {

@@ -15,6 +15,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
@@ -74,7 +75,7 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]service
 	w.TB.Helper()
 	_, err := w.Memory.Log.RunOnce(w.TB.Context())
 	w.Must(err)
-	hosts, err := w.Fanout.HostsBy(w.TB.Context(), reader)
+	hosts, err := w.Shows.(*live.Service).HostsBy(w.TB.Context(), reader)
 	w.Must(err)
 	active, _ := w.Memory.Shows.ActiveAt(hosts, w.Memory.Shows.Version(), services.ShowPlace{}, 100)
 	replays, err := w.Store.ReplaysFeed(w.TB.Context(), reader, services.ShowPlace{}, 100)
@@ -93,7 +94,7 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]service
 // those of others at once. What is over is in the lists of replays. A second import changes nothing.
 func TestImportedShows(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
+		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
 		im := newImporter(t, w.Store)
 		file := im.file("season.jsonl.gz", zip(t, season))
 		keys := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", ""}
@@ -169,7 +170,7 @@ func TestImportedShows(t *testing.T) {
 // never had a show and of one who had, and not for those who follow later.
 func TestAnImportedLiveShowCounts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
+		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
 		im := newImporter(t, w.Store)
 		reader, late := w.Users(1)[0], w.Users(1)[0]
 		var host services.UserID
@@ -215,7 +216,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 // A host's replays are one job, however many a batch has of them, and each of his followers has the newest in his list: those
 // of a host who is known, and those of one whom the documents are still to name.
 func TestManyImportedReplaysAreOneJob(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Chunk = 2 }})
+	w := withShows(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Chunk = 2 }}))
 	im := newImporter(t, w.Store)
 	replays := func(name, host string, count int) {
 		t.Helper()
@@ -270,7 +271,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 
 // What nobody tells of any more when it is imported is closed by its own times.
 func TestImportedShowsAreClosed(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{})
+	w := withShows(fanouttest.New(t, fanouttest.Options{}))
 	im := newImporter(t, w.Store)
 	im.mustShows(Options{File: im.file("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
 {"key":"long","host":"ann","title":"a","plannedAt":"2026-01-30T05:00:00Z","startedAt":"2026-01-30T05:00:00Z"}

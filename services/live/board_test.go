@@ -16,20 +16,6 @@ import (
 	"tidings/services/store"
 )
 
-// hall is boards on real engines, and the node that serves them.
-type hall struct {
-	*fanouttest.World
-	boards *Service
-}
-
-func newHall(w *fanouttest.World, change func(*Config)) hall {
-	cfg := Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock, BuildWait: 10 * time.Second}
-	if change != nil {
-		change(&cfg)
-	}
-	return hall{w, New(cfg)}
-}
-
 // page reads a page that must come.
 func (h hall) page(viewer services.UserID, ask Ask) Board {
 	h.TB.Helper()
@@ -162,7 +148,7 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 			h.later()
 			hold.Store(true)
 			made := make(chan error, 1)
-			go func() { made <- w.Fanout.RebuildReplays(t.Context(), other) }()
+			go func() { made <- w.Shows.RebuildReplays(t.Context(), other) }()
 			<-held // lists are made one at a time: the viewer's comes after this one
 			board := h.page(viewer, Ask{})
 			if got := shown(board); !slices.Equal(got, []services.PostID{replay}) || !board.Building {

@@ -1,5 +1,5 @@
-// Package live is shows and the live board: scheduling, starting, ending, boards that keep still while somebody scrolls, and
-// their source of the badges.
+// Package live is shows and the live board: scheduling, starting, ending, boards that keep still while somebody scrolls, the jobs
+// that bring shows onto boards and replays into lists, and the source of the badges.
 //
 // A session is a version of the board, not a copy of it: every node makes the same page of it from its memory of shows and
 // from the viewer's list of replays, in at most two round trips. Statuses and places do not change within a session,
@@ -9,10 +9,13 @@
 package live
 
 import (
+	"context"
+	"sync/atomic"
 	"time"
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -24,9 +27,12 @@ type Config struct {
 	Redis  *rdb.Projections
 	Reader *mirror.Reader
 	Shows  *mirror.Shows
-	Fanout *fanout.Fanout
+	Jobs   *jobs.Engine   // New registers the kinds of jobs of shows in it
+	Fanout *fanout.Fanout // New registers in it what rebuilds, follows, audits and the janitor do with boards
 	IDs    *services.IDClock
 	Clock  services.Clock
+
+	Limits services.ShowLimits // when shows without further reports are closed; zero means 6 h and 12 h
 
 	Sessions Scope // for how many sessions there is room at once; "" means PerRequest
 	// BuildWait is how long a page waits for a rebuild before it is read from SQL; 0 means 500 ms.
@@ -40,20 +46,28 @@ type Service struct {
 	redis  *rdb.Projections
 	reader *mirror.Reader
 	shows  *mirror.Shows
+	jobs   *jobs.Engine
 	fanout *fanout.Fanout
 	ids    *services.IDClock
 	clock  services.Clock
 	ages   services.SourceExpiry
 
+	limits        services.ShowLimits
 	sessions      Scope
 	idle, longest time.Duration
 	buildWait     time.Duration
+
+	replaysDelivered atomic.Uint64
 }
 
-// New makes the service.
+// New makes the service of a node, and registers its kinds of jobs, its part of each user's document and board, and what the
+// janitor drops.
 func New(cfg Config) *Service {
 	if cfg.Sessions == "" {
 		cfg.Sessions = PerRequest
+	}
+	if cfg.Limits == (services.ShowLimits{}) {
+		cfg.Limits = services.ShowLimits{LateAfter: 6 * time.Hour, Longest: 12 * time.Hour}
 	}
 	if cfg.SessionFor == 0 {
 		cfg.SessionFor = 30 * time.Minute
@@ -61,11 +75,26 @@ func New(cfg Config) *Service {
 	if cfg.BuildWait == 0 {
 		cfg.BuildWait = 500 * time.Millisecond
 	}
-	return &Service{
-		buildWait: cfg.BuildWait,
-		store:     cfg.Store, redis: cfg.Redis, reader: cfg.Reader, shows: cfg.Shows, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Expiry(),
+	s := &Service{
+		limits: cfg.Limits, buildWait: cfg.BuildWait,
+		store: cfg.Store, jobs: cfg.Jobs, redis: cfg.Redis, reader: cfg.Reader, shows: cfg.Shows, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Expiry(),
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
 	}
+	cfg.Jobs.Register(s.kinds()...)
+	cfg.Fanout.RegisterHosts(s.HostsBy, s.mergeHost)
+	cfg.Fanout.RegisterPosition("live board", store.LiveBoard, seenRegister, s.auditRegisters)
+	cfg.Fanout.RegisterAuditPart("live board", s.audit)
+	cfg.Fanout.RegisterLimitedRows("former places of shows", s.forgetting(s.store.ForgetShowHistory))
+	cfg.Fanout.RegisterLimitedRows("ended follows of hosts", s.forgetting(s.store.ForgetPastFollows))
+	return s
+}
+
+// keepLonger is how long after the longest session what it needs is kept: clocks of nodes differ, and a page may be in flight.
+const keepLonger = time.Hour
+
+// forgetting drops rows from before every session that may be open.
+func (s *Service) forgetting(forget func(ctx context.Context, before time.Time) (int, error)) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) { return forget(ctx, s.clock.Now().Add(-s.longest-keepLonger)) }
 }
 
 // SessionLives is how many times its idle time a session lives at most, however often it is read. Nodes and SQL keep former

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/sql"
 	"tidings/services/store"
@@ -30,8 +29,8 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 			if _, err := tx.RaisePosition(ctx, viewer, store.LiveBoard, "", services.PostID(session.Version)); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.LiveSeenJob(viewer))
+			return nil, jobs.Enqueue(ctx, tx.Tx, seenJob(viewer))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectLiveSeen(ctx, viewer) },
+		AfterCommit: func(ctx context.Context) error { return s.projectSeen(ctx, viewer) },
 	}, nil
 }

@@ -33,7 +33,7 @@ func (s *Service) Schedule(host services.UserID, draft services.ShowDraft) *jobs
 			if upcoming >= services.MaxUpcomingShows {
 				return nil, services.Errorf(services.Conflict, "at most %d shows of one host can be upcoming", services.MaxUpcomingShows)
 			}
-			show, err = s.fanout.AddShow(ctx, tx, show)
+			show, err = s.AddShow(ctx, tx, show)
 			return []string{show.GlobalID()}, err
 		},
 		AfterCommit: s.shows.Refresh, CoalesceKey: ownShows,
@@ -109,7 +109,7 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 			if err != nil {
 				return []string{before.GlobalID()}, err
 			}
-			_, err = s.fanout.ChangeShow(ctx, tx, before, after)
+			_, err = s.ChangeShow(ctx, tx, before, after)
 			return []string{after.GlobalID()}, err
 		},
 		AfterCommit: s.shows.Refresh, CoalesceKey: ownShows,

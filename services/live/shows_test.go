@@ -26,8 +26,17 @@ type stage struct {
 	*Service
 }
 
-func newStage(w *fanouttest.World) stage {
-	return stage{w, New(Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
+func newStage(w *fanouttest.World) stage { return newStageWith(w, nil) }
+
+// newStageWith is newStage with settings of its own.
+func newStageWith(w *fanouttest.World, change func(*Config)) stage {
+	cfg := configOf(w, w.Fanout)
+	if change != nil {
+		change(&cfg)
+	}
+	s := New(cfg)
+	w.Shows = s
+	return stage{w, s}
 }
 
 // do commits a command a little later than the one before.

@@ -41,7 +41,7 @@ func (l Source) Facts(ctx context.Context, user services.UserID, today int64, do
 	if err != nil {
 		return err
 	}
-	if document.Hosts, err = l.s.fanout.HostsBy(ctx, user); err != nil || len(document.Hosts) == 0 {
+	if document.Hosts, err = l.s.HostsBy(ctx, user); err != nil || len(document.Hosts) == 0 {
 		return err
 	}
 	document.LiveSeen = uint64(seen)
@@ -63,7 +63,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 
 // Explain lists the shows.
 func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
-	hosts, err := l.s.fanout.HostsBy(ctx, of.User)
+	hosts, err := l.s.HostsBy(ctx, of.User)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 
 // Digest counts the shows that went live since, running or over.
 func (l Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	hosts, err := l.s.fanout.HostsBy(ctx, user)
+	hosts, err := l.s.HostsBy(ctx, user)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (s *Service) view(ctx context.Context, session Session, after services.Show
 	if answered {
 		known.lease = lease{Known: true, Holder: read.Lease}
 	}
-	known.hosts, err = s.fanout.HostsBy(ctx, session.Viewer)
+	known.hosts, err = s.HostsBy(ctx, session.Viewer)
 	return known, err
 }
 
@@ -78,7 +78,7 @@ func (s *Service) listed(ctx context.Context, session Session, v view, after ser
 	}
 	if v.lease.Known && !v.building { // Redis answers, and only the list is missing
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
-		err = s.fanout.RebuildReplays(waiting, session.Viewer)
+		err = s.RebuildReplays(waiting, session.Viewer)
 		cancel()
 		if err == nil {
 			if again, err := s.view(ctx, session, after, replays); err == nil && again.ready {

@@ -48,7 +48,7 @@ func (s *Server) metrics() http.Handler {
 	counter("badge_mended_total", "Users of whose badges Redis had lost something that the audit brought back.", func() uint64 { return s.audit.Stats().Mended })
 	counter("badge_drift_total", "Users whose badges were wrong, found and repaired by the audit.", func() uint64 { return s.audit.Stats().Drifted })
 	counter("fanout_delivered_total", "Posts put into feeds.", s.Fanout.Delivered)
-	counter("replays_delivered_total", "Times that replays were put into a list of a live board.", s.Fanout.ReplaysDelivered)
+	counter("replays_delivered_total", "Times that replays were put into a list of a live board.", s.Live.ReplaysDelivered)
 	counter("unread_clamped_total", "Numbers of unread messages that were found below nought. It stays 0.", s.Fanout.Clamped)
 	gauge("badge_audit_lap_seconds", "How long the audit had been in its lap at this node's last turn: more than audit-every says that it does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
 	gauge("clock_ahead_seconds", "By how much this node's clock is ahead of the database's; negative when it is behind. 0 on SQLite, which has no clock of its own.", func() float64 {

@@ -197,9 +197,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.Jobs = jobs.New(jobs.Config{DB: s.Store.DB, Clock: s.clock, Log: s.Log})
 	carrying := fanout.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, ShowMemory: s.Memory.Shows, Clock: s.clock, IDs: ids, Log: s.Log, ActiveFor: s.Config.ActiveFor,
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, Clock: s.clock, IDs: ids, Log: s.Log, ActiveFor: s.Config.ActiveFor,
 		IdleAfter: s.Config.IdleAfter, Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers}, Expiry: ages,
-		Shows: services.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest}, KeepBoards: sessions,
 	}
 	for _, change := range changes {
 		change(&carrying)
@@ -216,7 +215,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes})
 	s.Live = live.New(live.Config{
-		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Shows: s.Memory.Shows, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Shows: s.Memory.Shows, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+		Limits:   services.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
 		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
 	})
 	s.Badge = badge.New(badge.Config{

@@ -38,6 +38,7 @@ type World struct {
 	Memory *mirror.Memories
 	IDs    *services.IDClock
 	Fanout *fanout.Fanout
+	Shows  Shows // set by tests of shows
 	Log    *slog.Logger
 
 	cfg      fanout.Config
@@ -82,7 +83,7 @@ func New(tb testing.TB, options Options) *World {
 	w.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.cfg = fanout.Config{
-		Store: w.Store, Redis: w.Redis, Activity: w.Memory.Activity, ShowMemory: w.Memory.Shows, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
+		Store: w.Store, Redis: w.Redis, Activity: w.Memory.Activity, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
 	}
 	w.jobs = jobs.Config{DB: w.Store.DB, Clock: w.Clock, Log: w.Log, AfterCommit: 5 * time.Second}
 	if options.Jobs != nil {

@@ -42,7 +42,7 @@ func (w *World) AnotherNodeWith(redis mirror.Copies, change func(*fanout.Config)
 	other := *w
 	other.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
-	other.cfg.Activity, other.cfg.ShowMemory = other.Memory.Activity, other.Memory.Shows
+	other.cfg.Activity = other.Memory.Activity
 	other.cfg.IDs = other.IDs
 	if change != nil {
 		change(&other.cfg)

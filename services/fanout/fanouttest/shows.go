@@ -13,6 +13,13 @@ import (
 	"tidings/services/store"
 )
 
+// Shows writes shows and makes lists of replays, as the service of services/live does, which lies above this package.
+type Shows interface {
+	AddShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error)
+	ChangeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error)
+	RebuildReplays(ctx context.Context, user services.UserID) error
+}
+
 // Schedule plans a show. On a host's first show it adds the job that names the host in the documents of their followers.
 func (w *World) Schedule(host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
@@ -25,7 +32,7 @@ func (w *World) Schedule(host services.UserID, in time.Duration) services.PostID
 		if err != nil {
 			return err
 		}
-		_, err = w.Fanout.AddShow(ctx, tx, show)
+		_, err = w.Shows.AddShow(ctx, tx, show)
 		return err
 	})
 	return id
@@ -68,7 +75,7 @@ func (w *World) MoveShows(ids []services.PostID, move func(show services.Show, n
 			if err != nil || !changed {
 				return err
 			}
-			if _, err := w.Fanout.ChangeShow(ctx, tx, before, after); err != nil {
+			if _, err := w.Shows.ChangeShow(ctx, tx, before, after); err != nil {
 				return err
 			}
 		}
@@ -90,7 +97,7 @@ func (w *World) Board(user services.UserID) rdb.BoardRead {
 		if read.Listed || len(read.Hosts) == 0 {
 			return read
 		}
-		w.Must(w.Fanout.RebuildReplays(ctx, user))
+		w.Must(w.Shows.RebuildReplays(ctx, user))
 	}
 	w.TB.Fatalf("the board of user %d cannot be read", user)
 	return rdb.BoardRead{}

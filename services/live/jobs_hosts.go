@@ -1,4 +1,4 @@
-package fanout
+package live
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
@@ -16,17 +17,17 @@ import (
 // The kinds of jobs of hosts.
 const (
 	jobHost      = "host.name"  // key: host. The documents of their followers are to name them
-	jobHostChunk = "host.chunk" // a chunk of them; payload: Audience
+	jobHostChunk = "host.chunk" // a chunk of them; payload: fanout.Audience
 	jobHosts     = "host.names" // payload: newHosts. As host.name, for several hosts
 	jobLiveSeen  = "live.seen"  // key: user. Their seen position in the live board moved
 )
 
-func (f *Fanout) hostKinds() []jobs.Kind {
+func (s *Service) hostKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobHost, Class: jobs.Short, Each: f.runHost, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobHostChunk, Class: jobs.Bulk, Each: f.runHostChunk, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobHosts, Class: jobs.Bulk, Each: f.runHosts, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobLiveSeen, Class: jobs.Short, Each: jobs.OfUser(f.ProjectLiveSeen), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceLiveBoard)},
+		{Name: jobHost, Class: jobs.Short, Each: s.runHost, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobHostChunk, Class: jobs.Bulk, Each: s.runHostChunk, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobHosts, Class: jobs.Bulk, Each: s.runHosts, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobLiveSeen, Class: jobs.Short, Each: jobs.OfUser(s.projectSeen), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceLiveBoard)},
 	}
 }
 
@@ -54,48 +55,48 @@ func HostsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
 	return jobs.Chunked(jobHosts, chunks)
 }
 
-// LiveSeenJob projects a user's seen position in the live board into their document.
-func LiveSeenJob(user services.UserID) jobs.NewJob {
+// seenJob projects a user's seen position in the live board into their document.
+func seenJob(user services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobLiveSeen, user)
 }
 
-// ProjectLiveSeen projects a user's seen position in the live board into their document.
-func (f *Fanout) ProjectLiveSeen(ctx context.Context, user services.UserID) error {
-	return f.Project(ctx, user, f.liveRegisters)
+// projectSeen projects a user's seen position in the live board into their document.
+func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
+	return s.fanout.Project(ctx, user, s.registers)
 }
 
-func (f *Fanout) liveRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	seen, err := f.store.Position(ctx, user, store.LiveBoard, "")
+func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	seen, err := s.store.Position(ctx, user, store.LiveBoard, "")
 	if err != nil || seen == 0 {
 		return nil, err
 	}
-	return []rdb.Register{liveRegister(seen)}, nil
+	return []rdb.Register{seenRegister(seen)}, nil
 }
 
-func liveRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegister(uint64(seen)) }
+func seenRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegister(uint64(seen)) }
 
 // HostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
-func (f *Fanout) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	edges, err := f.store.HostsBy(ctx, user)
-	return FollowedAuthors(edges), err
+func (s *Service) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
+	edges, err := s.store.HostsBy(ctx, user)
+	return fanout.FollowedAuthors(edges), err
 }
 
 // runHosts lets the documents of all followers of several hosts name these, and brings their shows onto boards. A host with
 // more than one chunk of followers gets a job of their own. Hosts that another job has named, or is naming, are skipped.
-func (f *Fanout) runHosts(ctx context.Context, job jobs.Job) error {
+func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	var some newHosts
 	if err := jobs.ReadPayload(job, &some); err != nil {
 		return err
 	}
-	large, err := f.store.ManyFollow(ctx, some.Hosts, f.Chunk)
+	large, err := s.store.ManyFollow(ctx, some.Hosts, s.fanout.Chunk)
 	if err != nil {
 		return err
 	}
 	hosts := slices.DeleteFunc(some.Hosts, func(host services.UserID) bool { return slices.Contains(large, host) })
-	if err := f.nameHosts(ctx, hosts); err != nil {
+	if err := s.nameHosts(ctx, hosts); err != nil {
 		return err
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = s.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
@@ -109,27 +110,27 @@ func (f *Fanout) runHosts(ctx context.Context, job jobs.Job) error {
 		if err := jobs.Enqueue(ctx, tx.Tx, alone...); err != nil {
 			return err
 		}
-		return f.publishHosts(ctx, tx, hosts)
+		return s.publishHosts(ctx, tx, hosts)
 	})
 	if err != nil {
 		return err
 	}
-	f.Wake()
+	s.jobs.Wake()
 	return jobs.ErrFinished
 }
 
 // nameHosts lets the documents of all followers of some hosts name these, according to the follows as they are now.
-func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserID) error {
-	stamp, err := f.redis.Now(ctx)
+func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error {
+	stamp, err := s.redis.Now(ctx)
 	if err != nil {
 		return err
 	}
-	edges, err := f.store.FollowersOfHosts(ctx, hosts, f.ActiveSince())
+	edges, err := s.store.FollowersOfHosts(ctx, hosts, s.fanout.ActiveSince())
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(edges, f.Chunk) {
-		if err := f.NameIn(ctx, rdb.Hosts, stamp, part); err != nil {
+	for part := range slices.Chunk(edges, s.fanout.Chunk) {
+		if err := s.fanout.NameIn(ctx, rdb.Hosts, stamp, part); err != nil {
 			return err
 		}
 	}
@@ -138,7 +139,7 @@ func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserID) error {
 
 // publishHosts brings all shows of hosts onto boards, with one entry of the log. All documents name these hosts by now. The
 // caller has locked the log of shows.
-func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []services.UserID) error {
+func (s *Service) publishHosts(ctx context.Context, tx *store.Tx, hosts []services.UserID) error {
 	named, err := tx.NameHosts(ctx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
@@ -161,17 +162,17 @@ func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []service
 // runHost lets the documents of a host's followers name the host: at once when they are one chunk, else by a job for each
 // chunk. Without chunks left to queue it brings the host's shows onto boards. It queues nothing for a host that all documents
 // name, or whose chunks are in flight.
-func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
+func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 	host, err := services.ParseUserIDText(job.Key)
 	if err != nil {
 		return err
 	}
-	chunks, err := f.Audiences(ctx, host, f.ActiveSince())
+	chunks, err := s.fanout.Audiences(ctx, host, s.fanout.ActiveSince())
 	if err != nil {
 		return err
 	}
 	if len(chunks) == 1 {
-		if err := f.NameAudience(ctx, rdb.Hosts, chunks[0]); err != nil {
+		if err := s.fanout.NameAudience(ctx, rdb.Hosts, chunks[0]); err != nil {
 			return err
 		}
 		chunks = nil
@@ -180,7 +181,7 @@ func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = s.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
 		}
@@ -192,25 +193,28 @@ func (f *Fanout) runHost(ctx context.Context, job jobs.Job) error {
 			return err
 		}
 		if len(naming) == 0 {
-			return f.publishShows(ctx, tx, host)
+			return s.publishShows(ctx, tx, host)
 		}
 		return jobs.Enqueue(ctx, tx.Tx, naming...)
 	})
 	if err != nil {
 		return err
 	}
-	f.Wake()
+	s.jobs.Wake()
 	return jobs.ErrFinished
 }
 
 // runHostChunk lets the documents of one chunk of followers name the host. A user who begins to follow meanwhile, or
 // returns, gets the name without it. The last chunk brings the host's shows onto boards.
-func (f *Fanout) runHostChunk(ctx context.Context, job jobs.Job) error {
-	chunk, err := f.nameChunk(ctx, rdb.Hosts, job)
-	if err != nil {
+func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
+	var chunk fanout.Audience
+	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	if err := s.fanout.NameAudience(ctx, rdb.Hosts, chunk); err != nil {
+		return err
+	}
+	err := s.store.Write(ctx, func(tx *store.Tx) error {
 		// The log is locked before any row, as in every change of a show, so that no two transactions deadlock.
 		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
@@ -222,25 +226,25 @@ func (f *Fanout) runHostChunk(ctx context.Context, job jobs.Job) error {
 		if err != nil || !last {
 			return err
 		}
-		return f.publishShows(ctx, tx, chunk.Author)
+		return s.publishShows(ctx, tx, chunk.Author)
 	})
 	if err != nil {
 		return err
 	}
-	f.Wake()
+	s.jobs.Wake()
 	return jobs.ErrFinished
 }
 
 // publishShows brings onto boards the shows that a host had before all documents named them, each as if it had just got its
 // present status. The caller has locked the log of shows.
-func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.UserID) error {
+func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.UserID) error {
 	shows, err := tx.PublishShows(ctx, host)
 	if err != nil {
 		return err
 	}
 	spreads := false
 	for _, show := range shows {
-		if show, _, err = f.tell(ctx, tx, services.Show{}, show); err != nil {
+		if show, _, err = s.tell(ctx, tx, services.Show{}, show); err != nil {
 			return err
 		}
 		var nowhere *store.ShowFormer
@@ -251,7 +255,7 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 		if err := tx.UpdateShow(ctx, show, nowhere); err != nil {
 			return err
 		}
-		spreads = spreads || listed(show)
+		spreads = spreads || inLists(show)
 	}
 	if !spreads {
 		return nil
@@ -261,20 +265,20 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 
 // mergeHost merges a host's shows into the view of a follower who may see them: the newest replays into the list, and the
 // host's name into the document. refused says that something was removed since the stamp.
-func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
-	known, _, err := f.store.IsHost(ctx, edge.Followee)
+func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
+	known, _, err := s.store.IsHost(ctx, edge.Followee)
 	if err != nil || !known {
 		return nil, false, err
 	}
-	shows, err := f.store.HostReplays(ctx, edge.Followee, RebuildEntries+1)
+	shows, err := s.store.HostReplays(ctx, edge.Followee, fanout.RebuildEntries+1)
 	if err != nil {
 		return nil, false, err
 	}
 	if len(shows) > 0 {
-		results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{{Reader: edge.Follower, Stamp: stamp, Entries: replayEntries(shows)}})
+		results, err := s.redis.MergeReplays(ctx, []rdb.MergeOfReplays{{Reader: edge.Follower, Stamp: stamp, Entries: replayEntries(shows)}})
 		if err != nil || results[0].Status == redis.Retry {
 			return nil, true, err
 		}
 	}
-	return FollowedAuthors([]services.Edge{edge}), false, nil
+	return fanout.FollowedAuthors([]services.Edge{edge}), false, nil
 }

@@ -1,4 +1,4 @@
-package fanout
+package live
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/redis"
@@ -20,18 +21,18 @@ const (
 	jobReplay  = "show.replay"  // a chunk of a host's followers; payload: replayChunk
 )
 
-func (f *Fanout) replayKinds() []jobs.Kind {
+func (s *Service) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobEnd, Class: jobs.Short, Each: jobs.OfPost(f.fanOutReplay), Changes: jobs.NoCounts()}, // ids of shows look like posts'
-		{Name: jobReplays, Class: jobs.Short, Each: f.fanOutReplays, Changes: jobs.NoCounts()},
-		{Name: jobReplay, Class: jobs.Bulk, Each: f.runReplayChunk, Changes: jobs.NoCounts()},
+		{Name: jobEnd, Class: jobs.Short, Each: jobs.OfPost(s.fanOutReplay), Changes: jobs.NoCounts()}, // ids of shows look like posts'
+		{Name: jobReplays, Class: jobs.Short, Each: s.fanOutReplays, Changes: jobs.NoCounts()},
+		{Name: jobReplay, Class: jobs.Bulk, Each: s.runReplayChunk, Changes: jobs.NoCounts()},
 	}
 }
 
 // replayChunk is a show, or with 0 the newest replays of a host, and a chunk of its host's followers.
 type replayChunk struct {
 	Show services.PostID `json:"show,omitempty"`
-	Audience
+	fanout.Audience
 }
 
 // endJob brings a show that has become a replay into the lists of its host's followers.
@@ -54,37 +55,37 @@ func replayEntries(shows []services.Show) []rdb.ReplayEntry {
 	return entries
 }
 
-// listed says whether a show belongs in lists of replays.
-func listed(show services.Show) bool {
+// inLists reports whether a show belongs in lists of replays.
+func inLists(show services.Show) bool {
 	return show.Status == services.ShowReplay && show.Version > 0 && !show.Pull
 }
 
 // fanOutReplay brings a replay to the followers.
-func (f *Fanout) fanOutReplay(ctx context.Context, job jobs.Job, id services.PostID) error {
-	show, err := f.show(ctx, id)
-	if err != nil || !listed(show) {
+func (s *Service) fanOutReplay(ctx context.Context, job jobs.Job, id services.PostID) error {
+	show, err := s.show(ctx, id)
+	if err != nil || !inLists(show) {
 		return err
 	}
-	return f.fanOutChunks(ctx, job, show.Host, id)
+	return s.fanOutChunks(ctx, job, show.Host, id)
 }
 
 // fanOutReplays brings a host's newest replays to the followers.
-func (f *Fanout) fanOutReplays(ctx context.Context, job jobs.Job) error {
+func (s *Service) fanOutReplays(ctx context.Context, job jobs.Job) error {
 	host, err := services.ParseUserIDText(job.Key)
 	if err != nil {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)
 	}
-	return f.fanOutChunks(ctx, job, host, 0)
+	return s.fanOutChunks(ctx, job, host, 0)
 }
 
 // fanOutChunks serves the followers as a fan-out of posts does: at once when they are one chunk, else by a job for each
 // chunk. Nobody waits for these jobs, because nodes remember ended shows for the life of a session.
-func (f *Fanout) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
-	since, err := f.PushedSince(ctx, host)
+func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
+	since, err := s.fanout.PushedSince(ctx, host)
 	if err != nil {
 		return err
 	}
-	audiences, err := f.Audiences(ctx, host, since)
+	audiences, err := s.fanout.Audiences(ctx, host, since)
 	if err != nil || len(audiences) == 0 {
 		return err
 	}
@@ -93,25 +94,25 @@ func (f *Fanout) fanOutChunks(ctx context.Context, job jobs.Job, host services.U
 		chunks[i] = replayChunk{Show: id, Audience: part}
 	}
 	if len(chunks) == 1 {
-		return f.pushReplays(ctx, chunks[0])
+		return s.pushReplays(ctx, chunks[0])
 	}
 	jobs, err := jobs.Chunked(jobReplay, chunks)
 	if err != nil {
 		return err
 	}
-	return f.Replace(ctx, job, jobs)
+	return s.jobs.Replace(ctx, job, jobs)
 }
 
-func (f *Fanout) runReplayChunk(ctx context.Context, job jobs.Job) error {
+func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job) error {
 	var chunk replayChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	return f.pushReplays(ctx, chunk)
+	return s.pushReplays(ctx, chunk)
 }
 
-func (f *Fanout) show(ctx context.Context, id services.PostID) (services.Show, error) {
-	shows, err := store.Shows(ctx, f.store.DB.Runner, []services.PostID{id})
+func (s *Service) show(ctx context.Context, id services.PostID) (services.Show, error) {
+	shows, err := store.Shows(ctx, s.store.DB.Runner, []services.PostID{id})
 	if err == nil && shows[id].ID == 0 {
 		err = fmt.Errorf("show %s is not there", id)
 	}
@@ -119,12 +120,12 @@ func (f *Fanout) show(ctx context.Context, id services.PostID) (services.Show, e
 }
 
 // replaysOf are the shows of a chunk that belong in lists.
-func (f *Fanout) replaysOf(ctx context.Context, chunk replayChunk) ([]services.Show, error) {
+func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]services.Show, error) {
 	if chunk.Show == 0 {
-		return f.store.HostReplays(ctx, chunk.Author, RebuildEntries+1) // one more, to know whether older ones exist
+		return s.store.HostReplays(ctx, chunk.Author, fanout.RebuildEntries+1) // one more, to know whether older ones exist
 	}
-	show, err := f.show(ctx, chunk.Show)
-	if err != nil || !listed(show) {
+	show, err := s.show(ctx, chunk.Show)
+	if err != nil || !inLists(show) {
 		return nil, err
 	}
 	return []services.Show{show}, nil
@@ -132,23 +133,23 @@ func (f *Fanout) replaysOf(ctx context.Context, chunk replayChunk) ([]services.S
 
 // pushReplays serves one chunk of followers, as SQL has them when it runs. A follower without a list needs none yet: it is
 // made when their board is read.
-func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
-	stamp, err := f.redis.Now(ctx)
+func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
+	stamp, err := s.redis.Now(ctx)
 	if err != nil {
 		return err
 	}
-	shows, err := f.replaysOf(ctx, chunk)
+	shows, err := s.replaysOf(ctx, chunk)
 	if err != nil || len(shows) == 0 {
 		return err
 	}
-	since, err := f.PushedSince(ctx, chunk.Author)
+	since, err := s.fanout.PushedSince(ctx, chunk.Author)
 	if err != nil {
 		return err
 	}
 	entries := replayEntries(shows)
-	return f.EachFollower(ctx, chunk.Audience, since, func(edges []services.Edge) error {
+	return s.fanout.EachFollower(ctx, chunk.Audience, since, func(edges []services.Edge) error {
 		for part := range slices.Chunk(edges, max(1, entriesAtOnce/len(entries))) {
-			if err := f.pushEntries(ctx, stamp, entries, part); err != nil {
+			if err := s.pushEntries(ctx, stamp, entries, part); err != nil {
 				return err
 			}
 		}
@@ -160,15 +161,15 @@ func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
 const entriesAtOnce = 20_000
 
 // pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the edge is read again.
-func (f *Fanout) pushEntries(ctx context.Context, stamp redis.Stamp, entries []rdb.ReplayEntry, edges []services.Edge) error {
-	readers := FollowerIDs(edges)
-	results, err := f.addReplays(ctx, stamp, entries, readers...)
+func (s *Service) pushEntries(ctx context.Context, stamp redis.Stamp, entries []rdb.ReplayEntry, edges []services.Edge) error {
+	readers := fanout.FollowerIDs(edges)
+	results, err := s.addReplays(ctx, stamp, entries, readers...)
 	if err != nil {
 		return err
 	}
 	for i, result := range results {
 		if result.Status == redis.Retry {
-			if err := f.addReplaysAgain(ctx, edges[i], entries); err != nil {
+			if err := s.addReplaysAgain(ctx, edges[i], entries); err != nil {
 				return err
 			}
 		}
@@ -177,37 +178,40 @@ func (f *Fanout) pushEntries(ctx context.Context, stamp redis.Stamp, entries []r
 }
 
 // addReplays adds replays to readers' lists, and counts the lists that lacked some.
-func (f *Fanout) addReplays(ctx context.Context, stamp redis.Stamp, entries []rdb.ReplayEntry, readers ...services.UserID) ([]redis.Result, error) {
+func (s *Service) addReplays(ctx context.Context, stamp redis.Stamp, entries []rdb.ReplayEntry, readers ...services.UserID) ([]redis.Result, error) {
 	merges := make([]rdb.MergeOfReplays, len(readers))
 	for i, reader := range readers {
 		merges[i] = rdb.MergeOfReplays{Reader: reader, Stamp: stamp, Entries: entries}
 	}
-	results, err := f.redis.MergeReplays(ctx, merges)
+	results, err := s.redis.MergeReplays(ctx, merges)
 	for _, result := range results {
 		if result.Status == redis.Applied {
-			f.replaysDelivered.Add(1)
+			s.replaysDelivered.Add(1)
 		}
 	}
 	return results, err
 }
 
 // ReplaysDelivered is how many times this node has put replays into a list.
-func (f *Fanout) ReplaysDelivered() uint64 { return f.replaysDelivered.Load() }
+func (s *Service) ReplaysDelivered() uint64 { return s.replaysDelivered.Load() }
 
 // addReplaysAgain reads the edge again for a follower whose list refused replays. A replay itself does not change.
-func (f *Fanout) addReplaysAgain(ctx context.Context, edge services.Edge, entries []rdb.ReplayEntry) error {
+func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entries []rdb.ReplayEntry) error {
 	return jobs.Merge[redis.Stamp, bool]{
 		Name: func() string { return fmt.Sprintf("replays of %d for reader %d", edge.Followee, edge.Follower) },
-		Mark: f.stampOf(edge.Follower),
+		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
+			stamp, err := s.redis.StampOf(ctx, edge.Follower)
+			return stamp, stamp != 0, err // a reader without a document needs no merge
+		},
 		Read: func(ctx context.Context) (follows bool, err error) {
-			_, follows, err = f.store.Edge(ctx, edge.Follower, edge.Followee)
+			_, follows, err = s.store.Edge(ctx, edge.Follower, edge.Followee)
 			return follows, err
 		},
 		Put: func(ctx context.Context, stamp redis.Stamp, follows bool) (done bool, err error) {
 			if !follows {
 				return true, nil
 			}
-			results, err := f.addReplays(ctx, stamp, entries, edge.Follower)
+			results, err := s.addReplays(ctx, stamp, entries, edge.Follower)
 			return err == nil && results[0].Status != redis.Retry, err
 		},
 	}.Run(ctx)
@@ -215,77 +219,36 @@ func (f *Fanout) addReplaysAgain(ctx context.Context, edge services.Edge, entrie
 
 // RebuildReplays makes a user's missing list of replays from the facts, when a board is read that has hosts and no list.
 // Concurrent callers share one rebuild. It does nothing without a document: the document is rebuilt first.
-func (f *Fanout) RebuildReplays(ctx context.Context, user services.UserID) error {
+func (s *Service) RebuildReplays(ctx context.Context, user services.UserID) error {
 	key := "replays " + strconv.FormatUint(uint64(user), 10)
-	return f.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return f.rebuildReplays(ctx, user) })
+	return s.fanout.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return s.rebuildReplays(ctx, user) })
 }
 
-func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserID) error {
+func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) error {
 	return jobs.Merge[redis.Stamp, rdb.MergeOfReplays]{
 		Name: func() string { return fmt.Sprintf("replays of user %d", user) },
 		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
-			stamps, err := f.redis.BeginReplays(ctx, []services.UserID{user})
+			stamps, err := s.redis.BeginReplays(ctx, []services.UserID{user})
 			if err != nil {
 				return 0, false, err
 			}
 			return stamps[0], stamps[0] != 0, nil
 		},
-		Read: func(ctx context.Context) (rdb.MergeOfReplays, error) { return f.replayFacts(ctx, user) },
+		Read: func(ctx context.Context) (rdb.MergeOfReplays, error) { return s.replayFacts(ctx, user) },
 		Put: func(ctx context.Context, stamp redis.Stamp, facts rdb.MergeOfReplays) (done bool, err error) {
 			facts.Stamp = stamp
-			results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{facts})
+			results, err := s.redis.MergeReplays(ctx, []rdb.MergeOfReplays{facts})
 			return err == nil && results[0].Status == redis.Applied, err
 		},
 	}.Run(ctx)
 }
 
-func (f *Fanout) replayFacts(ctx context.Context, user services.UserID) (facts rdb.MergeOfReplays, err error) {
+func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts rdb.MergeOfReplays, err error) {
 	facts = rdb.MergeOfReplays{Reader: user, Whole: true}
-	shows, err := f.store.ReplaysFeed(ctx, user, services.ShowPlace{}, RebuildEntries+1)
-	if len(shows) > RebuildEntries {
-		facts.Floor, shows = shows[RebuildEntries].Place(), shows[:RebuildEntries]
+	shows, err := s.store.ReplaysFeed(ctx, user, services.ShowPlace{}, fanout.RebuildEntries+1)
+	if len(shows) > fanout.RebuildEntries {
+		facts.Floor, shows = shows[fanout.RebuildEntries].Place(), shows[:fanout.RebuildEntries]
 	}
 	facts.Entries = replayEntries(shows)
 	return facts, err
-}
-
-// boardFacts is a user's board according to the facts, in the form of Redis.
-type boardFacts struct {
-	hosts   []services.FollowedAuthor
-	replays []rdb.ReplayEntry
-}
-
-// auditBoard compares the hosts that a document names, and the list of replays if there is one.
-func (f *Fanout) auditBoard(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
-	var facts boardFacts
-	var err error
-	if facts.hosts, err = f.HostsBy(ctx, user); err != nil {
-		return nil, nil, err
-	}
-	var differs []string
-	if !SameAuthors(shown.Document.Hosts, facts.hosts) {
-		differs = append(differs, "live board: hosts")
-	}
-	// Big hosts' replays are not pushed to idle users. Their list is made anew when they return.
-	if !shown.Listed || f.Away(shown.Document) {
-		return facts, differs, nil
-	}
-	found, err := f.replayFacts(ctx, user)
-	if err != nil {
-		return nil, nil, err
-	}
-	above := func(entry rdb.ReplayEntry) bool {
-		return shown.ReplayFloor.ID == 0 || entry.Place.Before(shown.ReplayFloor)
-	}
-	for _, entry := range found.Entries {
-		if above(entry) {
-			facts.replays = append(facts.replays, entry)
-		}
-	}
-	// A list records that it lacks older replays. One that lacks some although it has room is made anew.
-	short := len(shown.Replays) < services.Retention && shown.ReplayFloor.ID > 0
-	if shown.ReplayStrays > 0 || short || !slices.Equal(facts.replays, shown.Replays) {
-		differs = append(differs, "live board: replays")
-	}
-	return facts, differs, nil
 }

@@ -1,4 +1,4 @@
-package fanout_test
+package live
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func TestBoardsEqualTheFactsAfterAnyHistory(t *testing.T) {
 		cfg.Chunk = 1
 		cfg.Thresholds = services.Thresholds{Big: 100, Huge: 200}
 	}
-	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) {
+	each(t, settings, func(t *testing.T, w *fanouttest.World) {
 		fanouttest.FewerOn(t, w, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.Users(4)
@@ -214,7 +214,7 @@ func hides(w *fanouttest.World, reader, host services.UserID) bool {
 // A dormant follower can still have a document, where its keys outlive the thresholds. It does not get the name of a new
 // host, counts as away, and names the host when it is next read.
 func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(3)
 		host, dormant, active := users[0], users[1], users[2]
 		w.Follow(host, dormant, active)

@@ -1,13 +1,15 @@
-package fanout
+package live
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
@@ -22,11 +24,11 @@ const (
 // remindersPerStep is the most reminders that one transaction sends.
 const remindersPerStep = 1000
 
-func (f *Fanout) showKinds() []jobs.Kind {
-	return []jobs.Kind{
-		{Name: jobClose, Class: jobs.Short, Batch: f.closeEach, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobRemind, Class: jobs.Bulk, Each: f.runRemind, Changes: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
-	}
+func (s *Service) kinds() []jobs.Kind {
+	return slices.Concat(s.hostKinds(), s.replayKinds(), []jobs.Kind{
+		{Name: jobClose, Class: jobs.Short, Batch: s.closeEach, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobRemind, Class: jobs.Bulk, Each: s.runRemind, Changes: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
+	})
 }
 
 // CloseJob closes a show at a time, unless a report about it comes before.
@@ -52,18 +54,18 @@ func (r reminding) job() jobs.NewJob {
 
 // AddShow writes a new show down, and its host if it is their first show. Boards have it at once if all documents name the
 // host, else as soon as they do. The caller's transaction has locked the log of shows before.
-func (f *Fanout) AddShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error) {
+func (s *Service) AddShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error) {
 	first, err := tx.PutHost(ctx, show.Host)
 	if err != nil {
 		return show, err
 	}
-	if show, _, err = f.tell(ctx, tx, services.Show{}, show); err != nil {
+	if show, _, err = s.tell(ctx, tx, services.Show{}, show); err != nil {
 		return show, err
 	}
 	if err := tx.InsertShow(ctx, show, ""); err != nil {
 		return show, err
 	}
-	queued := f.showJobs(services.Show{}, show)
+	queued := s.showJobs(services.Show{}, show)
 	if first {
 		queued = append(queued, hostJob(show.Host))
 	}
@@ -73,7 +75,7 @@ func (f *Fanout) AddShow(ctx context.Context, tx *store.Tx, show services.Show) 
 // ChangeShow writes down a show that a transition has changed, its former state, the log entry for the nodes, and the jobs
 // that project its effects. It answers the show with its new version. The caller's transaction locked the log of shows
 // before it read the show.
-func (f *Fanout) ChangeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error) {
+func (s *Service) ChangeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error) {
 	if after.Status == services.ShowReplay && before.Status != services.ShowReplay {
 		mode, err := tx.AuthorMode(ctx, after.Host)
 		if err != nil {
@@ -82,21 +84,21 @@ func (f *Fanout) ChangeShow(ctx context.Context, tx *store.Tx, before, after ser
 		after.Pull = mode == services.AuthorHuge
 	}
 	if after.Status == services.ShowLive && before.Status != services.ShowLive {
-		after.LiveStamp = tx.NewID(f.ids)
+		after.LiveStamp = tx.NewID(s.ids)
 	}
-	after, former, err := f.tell(ctx, tx, before, after)
+	after, former, err := s.tell(ctx, tx, before, after)
 	if err != nil {
 		return after, err
 	}
 	if err := tx.UpdateShow(ctx, after, former); err != nil {
 		return after, err
 	}
-	return after, jobs.Enqueue(ctx, tx.Tx, f.showJobs(before, after)...)
+	return after, jobs.Enqueue(ctx, tx.Tx, s.showJobs(before, after)...)
 }
 
 // tell appends a change of a show to the log if boards have its host's shows. It answers the show with its version, and its
 // former state on boards: nil when that did not change or there was none.
-func (f *Fanout) tell(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, *store.ShowFormer, error) {
+func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, *store.ShowFormer, error) {
 	_, named, err := tx.Host(ctx, after.Host)
 	if err != nil || !named {
 		return after, nil, err
@@ -120,8 +122,8 @@ func (f *Fanout) tell(ctx context.Context, tx *store.Tx, before, after services.
 }
 
 // showJobs are the jobs that project the effects of a change of a show.
-func (f *Fanout) showJobs(before, after services.Show) (queued []jobs.NewJob) {
-	if at := f.cfg.Shows.ClosesAt(after); !at.IsZero() && !at.Equal(f.cfg.Shows.ClosesAt(before)) {
+func (s *Service) showJobs(before, after services.Show) (queued []jobs.NewJob) {
+	if at := s.limits.ClosesAt(after); !at.IsZero() && !at.Equal(s.limits.ClosesAt(before)) {
 		queued = append(queued, CloseJob(after.ID, at))
 	}
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
@@ -135,7 +137,7 @@ func (f *Fanout) showJobs(before, after services.Show) (queued []jobs.NewJob) {
 
 // closeEach handles shows together: one transaction reschedules those that are not due yet, and each other one is closed by
 // itself.
-func (f *Fanout) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
+func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(claimed))
 	ids := make([]services.PostID, len(claimed))
 	for i, job := range claimed {
@@ -144,8 +146,8 @@ func (f *Fanout) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []
 		}
 	}
 	var early map[int]bool
-	failed := f.store.Write(ctx, func(tx *store.Tx) (err error) {
-		early, err = f.closeLater(ctx, tx, claimed, ids)
+	failed := s.store.Write(ctx, func(tx *store.Tx) (err error) {
+		early, err = s.closeLater(ctx, tx, claimed, ids)
 		return err
 	})
 	for i := range claimed {
@@ -156,14 +158,14 @@ func (f *Fanout) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []
 		case early[i]:
 			outcomes[i] = jobs.ErrFinished
 		default:
-			outcomes[i] = f.closeShow(ctx, ids[i])
+			outcomes[i] = s.closeShow(ctx, ids[i])
 		}
 	}
 	return outcomes
 }
 
 // closeLater replaces the jobs of shows that are not due yet by jobs at their due times, and says which.
-func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
+func (s *Service) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
 	if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 		return nil, err
 	}
@@ -175,7 +177,7 @@ func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Jo
 	var later []jobs.NewJob
 	early = map[int]bool{}
 	for i, id := range ids {
-		if at := f.cfg.Shows.ClosesAt(shows[id]); at.After(tx.Now) {
+		if at := s.limits.ClosesAt(shows[id]); at.After(tx.Now) {
 			early[i], done, later = true, append(done, claimed[i]), append(later, CloseJob(id, at))
 		}
 	}
@@ -190,9 +192,9 @@ func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Jo
 
 // closeShow closes a show that is due for it: one that nobody has started, or nobody has ended. Otherwise it changes
 // nothing.
-func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
+func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
+	err := s.store.Write(ctx, func(tx *store.Tx) error {
 		changed = false
 		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
 			return err
@@ -202,12 +204,12 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 			return err
 		}
 		var after services.Show
-		if after, changed = f.cfg.Shows.Close(before, tx.Now); changed {
-			_, err = f.ChangeShow(ctx, tx, before, after)
+		if after, changed = s.limits.Close(before, tx.Now); changed {
+			_, err = s.ChangeShow(ctx, tx, before, after)
 			return err
 		}
 		// The configured time has grown, or the clock of another node is ahead of this one's: it is checked again later.
-		if at := f.cfg.Shows.ClosesAt(before); !at.IsZero() {
+		if at := s.limits.ClosesAt(before); !at.IsZero() {
 			return jobs.Enqueue(ctx, tx.Tx, CloseJob(id, at))
 		}
 		return nil
@@ -215,23 +217,23 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 	if err != nil || !changed {
 		return err
 	}
-	f.Wake()
-	return f.showMemory.Refresh(ctx)
+	s.jobs.Wake()
+	return s.shows.Refresh(ctx)
 }
 
 // runRemind leaves a notification job for each of the next users to remind, and a job for the users after them, in the
 // transaction that ends this job: no user is notified twice or missed, wherever the process dies.
-func (f *Fanout) runRemind(ctx context.Context, job jobs.Job) error {
+func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	var part reminding
 	if err := jobs.ReadPayload(job, &part); err != nil {
 		return err
 	}
-	found, err := store.Shows(ctx, f.store.DB.Runner, []services.PostID{part.Show})
+	found, err := store.Shows(ctx, s.store.DB.Runner, []services.PostID{part.Show})
 	if err != nil {
 		return err
 	}
-	most := min(remindersPerStep, f.Chunk)
-	users, err := f.store.Reminders(ctx, part.Show, part.After, most)
+	most := min(remindersPerStep, s.fanout.Chunk)
+	users, err := s.store.Reminders(ctx, part.Show, part.After, most)
 	if err != nil || len(users) == 0 {
 		return err
 	}
@@ -239,12 +241,12 @@ func (f *Fanout) runRemind(ctx context.Context, job jobs.Job) error {
 	for i, user := range users {
 		causes[i] = store.Cause{Recipient: user, Category: services.CategoryReminder, Subject: part.Show, Actor: found[part.Show].Host}
 	}
-	queued, err := NotifyJobs(causes...)
+	queued, err := fanout.NotifyJobs(causes...)
 	if err != nil {
 		return err
 	}
 	if len(users) == most {
 		queued = append(queued, reminding{part.Show, users[len(users)-1]}.job())
 	}
-	return f.Replace(ctx, job, queued)
+	return s.jobs.Replace(ctx, job, queued)
 }

@@ -1,4 +1,4 @@
-package fanout_test
+package live
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
@@ -45,7 +44,7 @@ func runJobs(w *fanouttest.World, kind string, most int) (done int) {
 // No board has a show before every follower's document names its host, however many chunks they are, and whoever comes in
 // between; then all of them have all that he ever had and did not cancel.
 func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(7)
 		host, late := users[0], users[6]
 		w.Follow(host, users[1:6]...)
@@ -68,7 +67,7 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 		if !hosted(w, late, host) || !hosted(w, dormant, host) {
 			t.Error("who follows or returns meanwhile is not shown the host")
 		}
-		enqueue(w, fanout.HostJob(host)) // a job that is there again begins nothing
+		enqueue(w, hostJob(host)) // a job that is there again begins nothing
 		w.Quiet(w.Fanout)
 		for _, user := range users {
 			if got, want := hosted(w, user, host), user != host; got != want {
@@ -101,7 +100,7 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 }
 
 func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
 		show := w.Schedule(users[0], time.Hour)
 		w.Quiet(w.Fanout)
@@ -125,7 +124,7 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 
 // The seen position of a board is in the document after its job, and after a loss.
 func TestTheMarkOfTheBoardIsCarried(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.Users(1)[0]
 		see := func(version services.PostID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -141,11 +140,11 @@ func TestTheMarkOfTheBoardIsCarried(t *testing.T) {
 		}
 		see(7)
 		want(0)
-		enqueue(w, fanout.LiveSeenJob(user))
+		enqueue(w, seenJob(user))
 		w.Quiet(w.Fanout)
 		want(7)
 		see(5)
-		w.Must(w.Fanout.ProjectLiveSeen(t.Context(), user))
+		w.Must(serviceOf(w).projectSeen(t.Context(), user))
 		want(7)
 		w.Must(w.Redis.Reset(t.Context(), user))
 		w.Must(w.Fanout.Rebuild(t.Context(), user))

@@ -1,4 +1,4 @@
-package fanout_test
+package live
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func replaysOf(w *fanouttest.World, user services.UserID) (ids []services.PostID
 // An ended show enters the existing lists, in every chunk of followers; follows, unfollows and restrictions between users
 // add a host's replays and remove them.
 func TestReplaysFollowTheFollows(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(7)
 		host, other, readers := users[0], users[1], users[2:]
 		w.Follow(host, readers...)
@@ -75,7 +75,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 
 // Each replay in a list is counted once, and a list that is made anew is a rebuild, which waits for a slot like any other.
 func TestListsOfReplaysAreCounted(t *testing.T) {
-	fanouttest.Each(t, func(cfg *fanout.Config) { smallChunks(cfg); cfg.Rebuilds = 1 }, func(t *testing.T, w *fanouttest.World) {
+	each(t, func(cfg *fanout.Config) { smallChunks(cfg); cfg.Rebuilds = 1 }, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
@@ -84,20 +84,20 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 		for _, reader := range readers {
 			w.Board(reader)
 		}
-		delivered, rebuilt := w.Fanout.ReplaysDelivered(), w.Fanout.RebuildStats().Begun
+		delivered, rebuilt := serviceOf(w).ReplaysDelivered(), w.Fanout.RebuildStats().Begun
 		w.Must(w.Redis.DropReplays(t.Context(), readers[:1]))
 		show := w.Replay(host)
 		w.Quiet(w.Fanout)
-		enqueue(w, fanout.EndJob(show))
+		enqueue(w, endJob(show))
 		w.Quiet(w.Fanout) // no list lacks any
-		if got := w.Fanout.ReplaysDelivered() - delivered; got != 2 {
+		if got := serviceOf(w).ReplaysDelivered() - delivered; got != 2 {
 			t.Errorf("%d replays are put into lists, want one into each of 2", got)
 		}
 		w.Must(w.Redis.DropReplays(t.Context(), readers))
 		var together sync.WaitGroup
 		for _, reader := range readers {
 			together.Go(func() {
-				if err := w.Fanout.RebuildReplays(t.Context(), reader); err != nil {
+				if err := w.Shows.RebuildReplays(t.Context(), reader); err != nil {
 					t.Errorf("the list of %d: %v", reader, err)
 				}
 			})
@@ -114,7 +114,7 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 // Big hosts' replays are pushed to active followers, and idle followers get them when they return; those of huge hosts are
 // in no list.
 func TestReplaysOfBigAndHugeHosts(t *testing.T) {
-	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+	each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
 		host, idle := users[0], users[3]
 		w.Follow(host, users[1:]...)
@@ -159,7 +159,7 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 // A list keeps the newest 300 replays and the floor below which it is incomplete. The cleaner trims it to these, and when a
 // host leaves, it is made anew if older replays must fill it.
 func TestLongListsOfReplays(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(3)
 		reader, host, other := users[0], users[1], users[2]
 		w.Follow(host, reader)
@@ -204,15 +204,15 @@ func TestLongListsOfReplays(t *testing.T) {
 
 // Concurrent readers, and readers after every kind of loss, find one complete list.
 func TestListsOfReplaysAreMadeWhenTheyAreMissing(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
 		w.Follow(users[0], users[1])
 		ids := []services.PostID{w.Replay(users[0])}
 		w.Quiet(w.Fanout)
-		w.Must(w.Fanout.RebuildReplays(t.Context(), 99)) // a user without a document has no list
+		w.Must(w.Shows.RebuildReplays(t.Context(), 99)) // a user without a document has no list
 		done := make(chan error)
 		for range 8 {
-			go func() { done <- w.Fanout.RebuildReplays(t.Context(), users[1]) }()
+			go func() { done <- w.Shows.RebuildReplays(t.Context(), users[1]) }()
 		}
 		for range 8 {
 			w.Must(<-done)
@@ -235,7 +235,7 @@ func TestListsOfReplaysAreMadeWhenTheyAreMissing(t *testing.T) {
 				t.Errorf("%s was lost: the replays are %v, want %v", what, got, ids)
 			}
 		}
-		enqueue(w, fanout.EndJob(ids[0]))
+		enqueue(w, endJob(ids[0]))
 		w.Quiet(w.Fanout)
 		w.Agree(users...)
 	})
@@ -267,13 +267,24 @@ func boardOf(user services.UserID) rdb.BoardQuery {
 // clean lets a cleaner make one run.
 func clean(w *fanouttest.World) {
 	w.TB.Helper()
-	run(w, w.Fanout.Cleaner(cleanEvery))
+	w.Must(w.Fanout.AskForCleaning(w.TB.Context()))
+	for c := w.Fanout.Cleaner(10 * time.Minute); ; {
+		took, err := c.RunOnce(w.TB.Context())
+		w.Must(err)
+		if state, err := w.Fanout.CleanerRun(w.TB.Context()); err != nil || !state.Running {
+			w.Must(err)
+			return
+		}
+		if !took {
+			w.TB.Fatal("a run is due and nobody takes it")
+		}
+	}
 }
 
 // Data that was read before an unfollow is refused, and then the follow is read again, for that follower alone: those who
 // follow again have the replay and its host, and the others have neither.
 func TestWhatIsRefusedIsReadAgain(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
@@ -297,13 +308,13 @@ func TestWhatIsRefusedIsReadAgain(t *testing.T) {
 		})
 		shows, err := store.Shows(t.Context(), w.Store.DB.Runner, []services.PostID{second})
 		w.Must(err)
-		w.Must(w.Fanout.PushReplay(t.Context(), stamp, shows[second], edges))
+		w.Must(serviceOf(w).pushEntries(t.Context(), stamp, replayEntries([]services.Show{shows[second]}), edges))
 		for i, want := range [][]services.PostID{nil, {second}, {second, first}} {
 			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) {
 				t.Errorf("follower %d has the replays %v, want %v", i, got, want)
 			}
 		}
-		w.Must(w.Fanout.NameHost(t.Context(), stamp, edges))
+		w.Must(w.Fanout.NameIn(t.Context(), rdb.Hosts, stamp, edges))
 		for i, want := range [][]services.PostID{nil, {second, first}, {second, first}} {
 			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) || hosted(w, readers[i], host) != (want != nil) {
 				t.Errorf("follower %d has the replays %v, want %v; named %v", i, got, want, hosted(w, readers[i], host))

@@ -1,4 +1,4 @@
-package fanout_test
+package live
 
 import (
 	"context"
@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -49,7 +47,7 @@ func present(w *fanouttest.World, id services.PostID) services.Show {
 // A user who asked for a reminder of a show gets one when it starts, and nobody else does; users who cannot see the show by
 // then get none.
 func TestWhoWantsToBeRemindedIs(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(5)
 		host, fan, other, blocker, unwanted := users[0], users[1], users[2], users[3], users[4]
 		show, cancelled := w.Schedule(host, time.Hour), w.Schedule(host, 2*time.Hour)
@@ -116,7 +114,7 @@ func TestRemindersAreExact(t *testing.T) {
 
 // Shows without further reports are closed when their time has come, not before, by each show's own times.
 func TestForgottenShowsAreClosed(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
 		host, fan := users[0], users[1]
 		late, put, ended, live, over := w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour)
@@ -171,13 +169,12 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 
 // If longer times are set, a job from before checks again when these are over.
 func TestClosingByLongerTimes(t *testing.T) {
-	var settings fanout.Config
-	w := fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { settings = *cfg }})
+	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
 	show := w.Schedule(w.Users(1)[0], time.Hour)
 	w.Quiet(w.Fanout)
-	settings.Shows = services.ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour}
-	settings.Jobs = jobs.New(jobs.Config{DB: w.Store.DB, Clock: w.Clock, Log: w.Log})
-	patient := fanout.New(settings)
+	other := w.AnotherNode()
+	newStageWith(other, func(cfg *Config) { cfg.Limits = services.ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour} })
+	patient := other.Fanout
 	planned := present(w, show).PlannedAt
 	for _, step := range []struct {
 		after  time.Duration
@@ -193,7 +190,7 @@ func TestClosingByLongerTimes(t *testing.T) {
 
 // The history that a session may need stays for as long as the session can live, and goes an hour later.
 func TestTheJanitorLeavesWhatSessionsNeed(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{})
+	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
 	users := w.Users(2)
 	w.Follow(users[0], users[1])
 	show := w.Schedule(users[0], time.Hour)
@@ -213,7 +210,7 @@ func TestTheJanitorLeavesWhatSessionsNeed(t *testing.T) {
 	for _, step := range []struct {
 		after time.Duration
 		rows  int
-	}{{0, 1}, {12*time.Hour + fanout.KeepBoardsLonger, 1}, {12*time.Hour + fanout.KeepBoardsLonger + time.Second, 0}} {
+	}{{0, 1}, {12*time.Hour + keepLonger, 1}, {12*time.Hour + keepLonger + time.Second, 0}} {
 		w.Clock.Advance(began.Add(step.after).Sub(w.Clock.Now()))
 		_, err := janitor.RunOnce(t.Context())
 		w.Must(err)

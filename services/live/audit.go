@@ -1,0 +1,61 @@
+package live
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// auditRegisters reads how far a user has seen the board, from SQL again and without the code of rebuilds.
+func (s *Service) auditRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	seen, err := s.store.Position(ctx, user, store.LiveBoard, "")
+	if err != nil || seen == 0 {
+		return nil, err
+	}
+	return []rdb.Register{rdb.LiveSeenRegister(uint64(seen))}, nil
+}
+
+// boardFacts is a user's board according to the facts, in the form of Redis.
+type boardFacts struct {
+	hosts   []services.FollowedAuthor
+	replays []rdb.ReplayEntry
+}
+
+// audit compares the hosts that a document names, and the list of replays if there is one.
+func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+	var facts boardFacts
+	var err error
+	if facts.hosts, err = s.HostsBy(ctx, user); err != nil {
+		return nil, nil, err
+	}
+	var differs []string
+	if !fanout.SameAuthors(shown.Document.Hosts, facts.hosts) {
+		differs = append(differs, "live board: hosts")
+	}
+	// Big hosts' replays are not pushed to idle users. Their list is made anew when they return.
+	if !shown.Listed || s.fanout.Away(shown.Document) {
+		return facts, differs, nil
+	}
+	found, err := s.replayFacts(ctx, user)
+	if err != nil {
+		return nil, nil, err
+	}
+	above := func(entry rdb.ReplayEntry) bool {
+		return shown.ReplayFloor.ID == 0 || entry.Place.Before(shown.ReplayFloor)
+	}
+	for _, entry := range found.Entries {
+		if above(entry) {
+			facts.replays = append(facts.replays, entry)
+		}
+	}
+	// A list records that it lacks older replays. One that lacks some although it has room is made anew.
+	short := len(shown.Replays) < services.Retention && shown.ReplayFloor.ID > 0
+	if shown.ReplayStrays > 0 || short || !slices.Equal(facts.replays, shown.Replays) {
+		differs = append(differs, "live board: replays")
+	}
+	return facts, differs, nil
+}

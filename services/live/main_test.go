@@ -1,0 +1,140 @@
+package live
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// configOf is the configuration of the shows of a world's node.
+func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
+	return Config{
+		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Clock: w.Clock,
+	}
+}
+
+// install gives shows to a world's node and to those that are made after it.
+func install(w *fanouttest.World) *fanouttest.World {
+	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { w.Shows = New(configOf(w, f)) })
+	return w
+}
+
+// serviceOf is the service that install made last.
+func serviceOf(w *fanouttest.World) *Service { return w.Shows.(*Service) }
+
+// each runs a test on both engine pairs, in worlds with shows.
+func each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w *fanouttest.World)) {
+	t.Helper()
+	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) { test(t, install(w)) })
+}
+
+// served is a world on a redis-server, which the test may flush and kill.
+func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+	t.Helper()
+	return install(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
+}
+
+// hall is boards on real engines, and the node that serves them.
+type hall struct {
+	*fanouttest.World
+	boards *Service
+}
+
+func newHall(w *fanouttest.World, change func(*Config)) hall {
+	cfg := configOf(w, w.Fanout)
+	cfg.BuildWait = 10 * time.Second
+	if change != nil {
+		change(&cfg)
+	}
+	s := New(cfg)
+	w.Shows = s
+	return hall{w, s}
+}
+
+// smallChunks make three chunks of five followers.
+func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
+
+func lowThresholds(cfg *fanout.Config) {
+	smallChunks(cfg)
+	cfg.Thresholds = services.Thresholds{Big: 3, Huge: 5}
+}
+
+func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) })
+}
+
+// claim takes all jobs that are due, as a worker does.
+func claim(w *fanouttest.World) []jobs.Job {
+	w.TB.Helper()
+	queued, err := jobs.Claim(w.TB.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
+	w.Must(err)
+	return queued
+}
+
+// steps have every kind of job of shows between them.
+func steps() []fanouttest.Step {
+	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
+	return []fanouttest.Step{
+		{Name: "a host's first shows", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
+			w.Schedule(users[0], time.Hour)
+			w.Start(w.Schedule(users[0], time.Hour))
+			w.Replay(users[0])
+		}},
+		{Name: "a replay", Before: func(w *fanouttest.World, users []services.UserID) {
+			follow(w, users)
+			w.Replay(users[0])
+			w.Quiet(w.Fanout)
+			for _, user := range users {
+				w.Board(user)
+			}
+		}, Happen: func(w *fanouttest.World, users []services.UserID) { w.Replay(users[0]) }},
+		{Name: "a follow of a host", Before: func(w *fanouttest.World, users []services.UserID) {
+			w.Follow(users[1], users[2:]...)
+			w.Replay(users[0])
+			w.Replay(users[1])
+			w.Quiet(w.Fanout)
+			for _, user := range users {
+				w.Board(user)
+			}
+		}, Happen: func(w *fanouttest.World, users []services.UserID) {
+			follow(w, users)
+			w.Unfollow(users[1], users[2:]...)
+		}},
+		{Name: "a look at the board", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				if _, err := tx.RaisePosition(ctx, users[1], store.LiveBoard, "", 7); err != nil {
+					return err
+				}
+				return jobs.Enqueue(ctx, tx.Tx, seenJob(users[1]))
+			})
+		}},
+	}
+}
+
+// Every kind of job brings the views in line with the facts, and repeating all of them changes nothing.
+func TestEveryJobOfShowsBringsTheViewsInLine(t *testing.T) {
+	each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		for _, step := range steps() {
+			t.Run(step.Name, func(t *testing.T) { step.BringsInLine(t, w) })
+		}
+	})
+}
+
+// A worker dies at any moment of any job. When its leases have expired another one finishes the work, and readers are shown
+// the facts.
+func TestACrashOfAJobOfShowsIsMended(t *testing.T) {
+	for _, step := range steps() {
+		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks)) })
+	}
+}
