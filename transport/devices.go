@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 )
 
-// devices counts the open sockets of each device that has a name.
+// devices counts the open sockets and event streams of each device that has a name.
 type devices struct {
 	mu   sync.Mutex
 	open map[device]int

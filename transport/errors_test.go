@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -42,7 +44,7 @@ func everyCode() map[string]struct {
 
 func recordedFault(err error) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
-	writeFault(recorder, statusOf(err), err)
+	writeFault(newRequest(recorder, httptest.NewRequest(http.MethodPost, "/graphql", nil)), statusOf(err), err)
 	return recorder
 }
 
@@ -77,18 +79,45 @@ func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
 				socket.subscribe(field, "subscription { "+field+" }")
 				check("socket, "+field, socket.next(), "")
 				query := `{"query":"subscription { ` + field + ` }"}`
-				_, text := w.status(http.MethodPost, "", query, "Accept", typeEvents)
+				_, text := w.status(http.MethodPost, "", query, "Accept", typeEvents, "X-Request-Id", "host-6")
 				_, text, _ = strings.Cut(text, "data: ")
-				check("event stream, "+field, strings.SplitN(text, "\n", 2)[0], "")
-			}
-			response := w.http(http.MethodPost, "", `{"query":"{ hello }"}`, "X-Request-Id", "host-7", "Authorization", "Bearer nonsense")
-			defer response.Body.Close()
-			if response.Header.Get("X-Request-Id") != "host-7" {
-				t.Errorf("the header names %q", response.Header.Get("X-Request-Id"))
+				check("event stream, "+field, strings.SplitN(text, "\n", 2)[0], "host-6")
 			}
 			recorded := recordedFault(test.err)
 			check("HTTP", recorded.Body.String(), recorded.Header().Get("X-Request-Id"))
 		})
+	}
+}
+
+// A request that is refused before it is understood names itself as the client did, in the header and in the error.
+func TestRefusalsNameTheRequestAsTheClientDid(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		for name, header := range map[string][]string{
+			"token":     {"Authorization", "Bearer nonsense"},
+			"handshake": {"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "7"},
+		} {
+			method, body := http.MethodPost, `{"query":"{ hello }"}`
+			if name == "handshake" {
+				method, body = http.MethodGet, ""
+			}
+			response := w.http(method, "", body, append(header, "X-Request-Id", "host-7")...)
+			text, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if err != nil || response.StatusCode < 400 {
+				t.Fatalf("%s: %d %v", name, response.StatusCode, err)
+			}
+			if id := response.Header.Get("X-Request-Id"); id != "host-7" || !strings.Contains(string(text), `"requestId":"host-7"`) {
+				t.Errorf("%s: the header names %q, the body is %s", name, id, text)
+			}
+		}
+	})
+}
+
+// An argument that stands in the text that wraps an error is in its extensions.
+func TestTheArgumentOfAWrappedError(t *testing.T) {
+	err := fmt.Errorf("Tidings-Act-As: %w", services.Errorf(services.Invalid, "a user key has 1 to 64 characters"))
+	if got := faultError(err).Extensions["argument"]; got != "Tidings-Act-As" {
+		t.Errorf("the argument is %v", got)
 	}
 }
 

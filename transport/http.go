@@ -67,7 +67,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	}
 	accepted, events := negotiate(r.Header.Values("Accept"), q.sockets != nil)
 	if accepted == "" && r.Method != http.MethodPut && r.Method != http.MethodDelete { // these answer with no response of GraphQL
-		writeFault(w, http.StatusNotAcceptable, services.Errorf(services.Invalid, "Accept: only %s and %s can be sent", typeJSON, typeResponse))
+		writeFault(w, http.StatusNotAcceptable, services.Errorf(services.Invalid, "Accept: only %s, %s and %s can be sent", typeJSON, typeResponse, typeEvents))
 		return
 	}
 	who, err := q.identify(w, r)
@@ -268,7 +268,8 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 		}
 	}
 	request := &params{documentID: values.Get("documentId")}
-	request.Query, request.OperationName = values.Get("query"), values.Get("operationName")
+	request.OperationName = values.Get("operationName")
+	request.Query = strings.Clone(values.Get("query")) // caches keep it, and it can be a part of the whole request line
 	for _, name := range []string{"variables", "extensions"} {
 		if err := services.CheckUnicode(name, []byte(values.Get(name))); err != nil {
 			return nil, err
@@ -349,8 +350,8 @@ func isNull(text []byte) bool {
 	return len(text) == 0 || string(text) == "null"
 }
 
-// negotiate picks what to answer with: of what we can send the media type that the client likes best, and plain JSON when
-// it likes both or says nothing; "" is none. Event streams are among them where the server has them, and events says
+// negotiate picks what to answer with: the media type that the client weights highest, of equals the first, and plain
+// JSON without Accept; "" is none. Event streams are among them where the server has them, and events says
 // that the client takes one.
 func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {

@@ -16,14 +16,14 @@ import (
 func LoopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
-			writeFault(w, http.StatusForbidden, services.Errorf(services.Forbidden,
+			writeFault(newRequest(w, r), http.StatusForbidden, services.Errorf(services.Forbidden,
 				"Host: %s is not this machine: in development mode only localhost, *.localhost, 127.0.0.0/8 and ::1 are served; configure a key for others",
 				services.Quote(r.Host)))
 			return
 		}
 		for name := range r.Header {
 			if wasForwarded(name) {
-				writeFault(w, http.StatusForbidden, services.Errorf(services.Forbidden,
+				writeFault(newRequest(w, r), http.StatusForbidden, services.Errorf(services.Forbidden,
 					"%s: in development mode nothing is served that a proxy has forwarded; configure a key for tokens", name))
 				return
 			}

@@ -11,8 +11,8 @@ import (
 	"tidings/services"
 )
 
-// peer is one client with subscriptions, over a WebSocket or an event stream: its viewer, its operations and its end. How
-// messages reach it is its line's matter.
+// peer is one client with subscriptions, over a WebSocket or an event stream: its viewer, its operations and its end. Its
+// line carries the messages.
 type peer struct {
 	sockets *Sockets
 	line    line
@@ -79,6 +79,11 @@ const (
 func (p *peer) begin(one *operation) hurdle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.beginLocked(one)
+}
+
+// beginLocked is begin with the lock held.
+func (p *peer) beginLocked(one *operation) hurdle {
 	switch {
 	case p.closing:
 		return hurdleClosing

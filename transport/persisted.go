@@ -62,8 +62,8 @@ func newPersisted(cfg Config) *persisted {
 	return p
 }
 
-// resolve gives the request its text, and takes out of it what named that. Where keep is not nil, the caller calls it once the
-// text has proved to be a good document, so that nobody fills the store with others.
+// resolve sets the request's text and removes the extension that named it. If keep is not nil, the caller calls it once the
+// document is valid: the store takes no others.
 func (p *persisted) resolve(request *params) (keep func(), err error) {
 	extension, hashed := request.Extensions[persistedExtension]
 	switch {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -124,6 +125,31 @@ func TestThePersistedStoreIsBounded(t *testing.T) {
 	if _, known := p.get(sha256.Sum256([]byte(long))); known || p.byLRU.Len() == 0 {
 		t.Error("one that is larger than the store took its place")
 	}
+}
+
+// The text of a query in a URL is a part of the whole request line. The store must not keep that.
+func TestThePersistedStoreKeepsTheTextAlone(t *testing.T) {
+	handler := newHTTP(t, withPersisted)
+	variables := "&variables=" + url.QueryEscape(`{"t":"`+strings.Repeat("a", 30<<10)+`"}`)
+	heap := func() uint64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.GC() // the first one only empties the pools into their victims
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	before := heap()
+	for i := range 1000 {
+		query := fmt.Sprintf("{a%d:hello}", i)
+		target := "/graphql?query=" + query + "&extensions=" + url.QueryEscape(`{"persistedQuery":{"version":1,"sha256Hash":"`+hashOf(query)+`"}}`) + variables
+		if got := ask(t, handler, http.MethodGet, target, ""); got.status != http.StatusOK {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+	}
+	if grown := int64(heap()) - int64(before); grown > 15<<20 {
+		t.Errorf("1,000 stored texts of 12 bytes hold %d bytes", grown)
+	}
+	runtime.KeepAlive(handler)
 }
 
 // Hashes work on sockets and event streams, where subscriptions by hash share what those by text do.

@@ -20,6 +20,9 @@ type requestID struct {
 	id   string
 }
 
+// nameAfter takes over the id that the client gave to the request which w answers. It is called before anything needs an id.
+func (r *requestID) nameAfter(w http.ResponseWriter) { r.id = w.Header().Get(requestHeader) }
+
 // RequestID is the id.
 func (r *requestID) RequestID() string {
 	r.once.Do(func() {
@@ -54,12 +57,7 @@ func stamped(w http.ResponseWriter, response *graphql.Response) *graphql.Respons
 	if len(response.Errors) == 0 {
 		return response
 	}
-	var id string
-	if known, ok := w.(services.Request); ok {
-		id = known.RequestID()
-	} else {
-		id = rand.Text()
-	}
+	id := w.(services.Request).RequestID() // a handler's w is an httpRequest
 	w.Header().Set(requestHeader, id)
 	copied := *response
 	copied.Errors = named(response.Errors, id)

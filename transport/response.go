@@ -64,7 +64,9 @@ func faultError(err error) *gqlerror.Error {
 	if ok && known.Cause == nil {
 		message = err.Error() // what wraps it belongs to the message
 	}
-	return &gqlerror.Error{Err: err, Message: message, Extensions: known.Extensions()}
+	shown := *known
+	shown.Message = message // the argument may stand in what wraps it
+	return &gqlerror.Error{Err: err, Message: message, Extensions: shown.Extensions()}
 }
 
 // retryAfter is how long a client is asked to wait; 0 says nothing.

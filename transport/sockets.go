@@ -30,7 +30,7 @@ type SocketConfig struct {
 	Wake   WakeFunc
 	Waking []string
 
-	// Gone is told, by the last goroutine of the device's last socket, that a device which has a name is connected no more;
+	// Gone is told, by the last goroutine of the device's last socket or event stream, that a device which has a name is connected no more;
 	// not while draining, when its client is about to come back elsewhere. nil: nobody is told.
 	Gone func(viewer services.Viewer)
 
@@ -43,8 +43,8 @@ type SocketConfig struct {
 	Limits  Limits
 	Proxies []netip.Prefix
 
-	PerUser    int // sockets of one user at a time on this node; 0 bounds nothing
-	PerAddress int // sockets of one address at a time on this node; 0 bounds nothing
+	PerUser    int // sockets and event streams of one user at a time on this node; 0 bounds nothing
+	PerAddress int // sockets and event streams of one address at a time on this node; 0 bounds nothing
 
 	InitTimeout       time.Duration // connection_init must come within this; default 3 s
 	OperationTimeout  time.Duration // a query, a mutation and the start of a subscription end after this; default 5 s
@@ -52,7 +52,7 @@ type SocketConfig struct {
 	PingInterval      time.Duration // between two pings, give or take a tenth; default 25 s
 	MessageLimit      int64         // bytes of a message; default 64 KB
 	AnswerLimit       int           // bytes of an answer or an event; default 4 MB
-	Subscriptions     int           // operations at a time on one socket; default 20
+	Subscriptions     int           // operations at a time on one socket or event stream; default 20
 	MessagesPerSecond int           // from one socket, on average; default 20
 
 	Clock services.Clock // default the machine's
@@ -198,13 +198,13 @@ func (s *Sockets) closed() string {
 // goingAway refuses a connection because the server is closed.
 func goingAway(closed string) error {
 	return &services.Error{
-		Code: services.Unavailable, RetryAfter: time.Second, Message: "socket: the server is " + closed + ", connect again",
+		Code: services.Unavailable, RetryAfter: time.Second, Message: "connections: the server is " + closed + ", connect again",
 	}
 }
 
 // fullAddress refuses a connection of an address that has as many as it may.
 func (s *Sockets) fullAddress() error {
-	return services.Errorf(services.RateLimited, "socket: up to %d sockets and event streams of one address are allowed at a time", s.cfg.PerAddress)
+	return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one address are allowed at a time", s.cfg.PerAddress)
 }
 
 // admit counts a socket of an address, or answers RATE_LIMITED.
@@ -219,7 +219,7 @@ func (s *Sockets) admit(address string) error {
 }
 
 // hijacker finds the Hijack of a wrapped ResponseWriter.
-type hijacker struct{ http.ResponseWriter }
+type hijacker struct{ *httpRequest }
 
 // Hijack takes the connection over.
 func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -280,10 +280,10 @@ func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, pass
 // Stats says how many sockets there are and what they did.
 func (s *Sockets) Stats() SocketStats {
 	s.mu.Lock()
-	open, streams := len(s.open), int(s.streaming.Load())
+	open, streams := len(s.open), int(s.streaming.Load()) // a stream is counted shortly before it is open
 	s.mu.Unlock()
 	return SocketStats{
-		Open: open - streams, Streams: streams, Operations: int(s.operations.Load()), Opened: s.opened.Load(),
+		Open: max(open-streams, 0), Streams: streams, Operations: int(s.operations.Load()), Opened: s.opened.Load(),
 		Refused: s.refused.Load(), Events: s.events.Load(), Slow: s.slow.Load(),
 	}
 }

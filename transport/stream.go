@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -28,8 +27,7 @@ const (
 var keepAlive = []byte(":\n\n")
 
 // stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. The goroutine of its request waits;
-// whatever has something to say writes under the lock write. A stream that is only reserved has no request yet: its messages
-// wait for one.
+// other goroutines write under the lock write. A reserved stream has no request yet: its messages wait for one.
 type stream struct {
 	peer
 	token string // of the reservation; "" with distinct connections
@@ -52,6 +50,12 @@ func (s *stream) connect(w http.ResponseWriter) bool {
 	if !s.claim(true) {
 		return false
 	}
+	s.attach(w)
+	return true
+}
+
+// attach writes the stream's header to the response of the request that claimed it.
+func (s *stream) attach(w http.ResponseWriter) {
 	header := w.Header()
 	header.Set("Content-Type", typeEvents+"; charset=utf-8")
 	header.Set("Cache-Control", "no-store, no-transform")
@@ -63,13 +67,25 @@ func (s *stream) connect(w http.ResponseWriter) bool {
 	_ = s.put(keepAlive, s.sockets.cfg.WriteTimeout) // some browsers report an open stream only after its first bytes
 	s.write.Unlock()
 	close(s.connected)
-	return true
 }
 
 // claim takes the stream, for a request or at its end; false when something else has.
 func (s *stream) claim(request bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.claimLocked(request)
+}
+
+// claimFor takes the stream for a request, and its only operation in; false when the stream has ended. Both happen under one
+// lock: an operation that begins must be run, or a drain would wait for it.
+func (s *stream) claimFor(one *operation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beginLocked(one) == hurdleNone && s.claimLocked(true)
+}
+
+// claimLocked is claim with the lock held.
+func (s *stream) claimLocked(request bool) bool {
 	if s.taken || request && s.closing {
 		return false
 	}
@@ -90,6 +106,7 @@ func (s *stream) serve(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			s.close(nil)
+			<-s.ended // another goroutine may be closing it, behind a slow write
 		case <-s.ended:
 			s.write.Lock() // nothing is being written any more
 			defer s.write.Unlock()
@@ -104,6 +121,7 @@ func (s *stream) serve(ctx context.Context) {
 			s.mu.Unlock()
 			if expired {
 				s.close(retry())
+				<-s.ended
 			} else if ping && s.write.TryLock() { // a message that is being written is as good
 				_ = s.put(keepAlive, s.sockets.cfg.WriteTimeout)
 				s.write.Unlock()
@@ -230,9 +248,9 @@ func (s *stream) complete(to []byte, id string) []byte {
 
 // oneLine makes spaces of the line breaks in a JSON text: they stand between its parts, and an event would end at them.
 func oneLine(text []byte) {
-	for _, char := range []byte("\n\r") {
-		for at := bytes.IndexByte(text, char); at >= 0; at = bytes.IndexByte(text, char) {
-			text[at] = ' '
+	for i, char := range text {
+		if char == '\n' || char == '\r' {
+			text[i] = ' '
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -95,12 +94,14 @@ func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql
 		return
 	}
 	one := newOperation(&stream.peer, "")
-	if stream.begin(one) != hurdleNone || !stream.connect(w) { // the server began to drain in between
+	one.nameAfter(w)
+	if !stream.claimFor(one) { // the server began to drain in between
 		one.cancel()
 		stream.close(nil)
 		writeFault(w, http.StatusServiceUnavailable, goingAway("going away"))
 		return
 	}
+	stream.attach(w)
 	parsed.Headers = nil // as on a socket: subscriptions with equal documents share the rest
 	go one.run(parsed)
 	stream.serve(r.Context())
@@ -169,6 +170,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	}
 	delete(request.Extensions, "operationId") // subscriptions with equal documents share the rest
 	one := newOperation(&stream.peer, id)
+	one.nameAfter(w)
 	accepted := false
 	defer func() {
 		if !accepted {
@@ -177,7 +179,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	}()
 	parsed, price, faults := createOperation(graphql.StartOperationTrace(one.ctx), exec, q.documents, request)
 	if faults != nil {
-		response := exec.DispatchError(graphql.WithOperationContext(one.ctx, parsed), withCodes(faults))
+		response := exec.DispatchError(graphql.WithOperationContext(who.ctx, parsed), withCodes(faults))
 		write(w, http.StatusBadRequest, typeJSON, appendResponse(nil, stamped(w, response)))
 		return
 	}
@@ -209,7 +211,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 // operationID checks the id of an operation on a stream.
 func operationID(id string) (string, error) {
 	if id == "" || len(id) > maxID {
-		return "", services.Errorf(services.Invalid, "operationId: 1 to %s bytes are needed", strconv.Itoa(maxID))
+		return "", services.Errorf(services.Invalid, "operationId: 1 to %d bytes are needed", maxID)
 	}
 	return id, nil
 }

@@ -45,7 +45,7 @@ func ReadTrustedDocuments(path string) (*TrustedDocuments, error) {
 	for id, text := range byID {
 		var hash textHash
 		if !decodeHash(strings.TrimPrefix(id, trustedPrefix), &hash) || sha256.Sum256([]byte(text)) != hash {
-			return nil, fmt.Errorf("the id %s is not sha256: and the SHA-256 of its text in hexadecimal digits", services.Quote(id))
+			return nil, fmt.Errorf("the id %s is not the SHA-256 of its text: 64 hexadecimal digits in lower case are needed, with or without sha256: before them", services.Quote(id))
 		}
 		trusted.hashes[hash], trusted.texts[text] = text, struct{}{}
 	}
