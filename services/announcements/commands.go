@@ -70,7 +70,7 @@ type Edit struct {
 
 // Edit is the command by which the host application changes an announcement. NOT_FOUND if there is none. CONFLICT if it was
 // withdrawn, if its start is changed after it has started and it is not shown again, or if it is to be shown again after its
-// end. Otherwise as Publish.
+// end. Otherwise as Publish, but an end in the past is allowed: it ends the announcement at once.
 func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	if err := checkTexts(edit.Title, edit.Content); err != nil {
 		return nil, err

@@ -74,13 +74,11 @@ func enter(ctx context.Context, tx *sql.Tx, user services.UserID, dormantBefore 
 	return err
 }
 
-// raiseRead moves a user's position in the list forward, never back, and returns the user's state. A user without a position
-// gets the present end of the list.
-func raiseRead(ctx context.Context, tx *sql.Tx, user services.UserID, position uint64) (UserState, error) {
-	if _, err := tx.Run(ctx, raisePosition, user, tx.Now, int64(position)); err != nil {
-		return UserState{}, err
-	}
-	return ReadUser(ctx, tx.Runner, user)
+// raiseRead moves a user's position in the list forward, never back. A user without a position gets the present end of
+// the list.
+func raiseRead(ctx context.Context, tx *sql.Tx, user services.UserID, position uint64) error {
+	_, err := tx.Run(ctx, raisePosition, user, tx.Now, int64(position))
+	return err
 }
 
 // ReadUser reads a user's state. Without a position its version is 0.

@@ -47,7 +47,12 @@ func standsAt(version, position, dotsFrom uint64) services.AnnouncementState {
 
 func (b *bundle) markAnnouncements(user services.UserID, position uint64) (n UserState) {
 	b.T.Helper()
-	b.write(func(tx *sql.Tx) (err error) { n, err = raiseRead(b.Ctx, tx, user, position); return err })
+	b.write(func(tx *sql.Tx) (err error) {
+		if err = raiseRead(b.Ctx, tx, user, position); err == nil {
+			n, err = ReadUser(b.Ctx, tx.Runner, user)
+		}
+		return err
+	})
 	return n
 }
 

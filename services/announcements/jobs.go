@@ -103,8 +103,8 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	return registers, nil
 }
 
-// auditRegisters are what registers should return. The audit reads the facts on its own: through registers it would take the
-// output of a wrong reader for right.
+// auditRegisters are what registers should return. The audit does not call registers, so that it finds errors in it.
+// Both use ReadUser: an error there is not found.
 func (s *Service) auditRegisters(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
 	state, err := ReadUser(ctx, s.db.Runner, user)
 	if err != nil {

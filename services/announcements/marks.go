@@ -28,8 +28,7 @@ func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 		if err := s.arrive(ctx, tx, user); err != nil {
 			return err
 		}
-		_, err = raiseRead(ctx, tx, user, position)
-		return err
+		return raiseRead(ctx, tx, user, position)
 	})
 }
 

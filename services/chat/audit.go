@@ -11,7 +11,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// fact is a user's own state in a conversation according to the facts. Where messages expire from the number, it
+// fact is a user's own state in a conversation according to the facts. Where messages expire from the count, it
 // also has the unread messages that had not expired as of the day of the state that is shown.
 type fact struct {
 	services.Membership
@@ -136,7 +136,7 @@ func (s *Service) differences(facts []fact, states map[services.ConversationID]s
 	return differs
 }
 
-// counted is the part of a state that affects counts. The last sequence is projected only where it counts. The version of
+// countedPart is the part of a state that affects counts. The last sequence is projected only where it counts. The version of
 // the way of counting rises once more when all members have it, and that rise is not projected to anyone.
 func countedPart(state services.Membership) string {
 	if state.Left || state.Inside || state.Muted || state.ReadSide {

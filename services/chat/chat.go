@@ -1,8 +1,8 @@
-// Package chat is conversations: who is in them, what is said, and what each member has read.
+// Package chat is conversations: their members, their messages, and each member's read position.
 //
 // It guarantees that a number of unread messages is exact whichever way it is counted: projected to each member when a
-// message is written, or compared with the conversation's last sequence when somebody reads; that positions never go back but by
-// "mark unread", which opens a generation that late marks are not of; and that only members see anything.
+// message is written, or compared with the conversation's last sequence when somebody reads; that positions go back only by
+// "mark unread", which opens a new generation, so that late marks have no effect; and that only members see anything.
 // A message and the job that carries it are one transaction. When Redis does not answer, messages are taken all the same
 // and the numbers follow.
 //
@@ -224,12 +224,12 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 
 // moving makes this node's watchers see at once what a command did to a conversation: head is as its transaction left it.
 func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
-	carry := cmd.AfterCommit
+	project := cmd.AfterCommit
 	cmd.AfterCommit = func(ctx context.Context) error {
 		if head.Number > 0 { // not when the result was stored under the idempotency key before
 			s.Sequences.Moved(*head)
 		}
-		return carry(ctx)
+		return project(ctx)
 	}
 	return cmd
 }

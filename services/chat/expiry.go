@@ -43,7 +43,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	var waiting, old []int
 	for i := range states {
 		state := &states[i]
-		state.AgedOn, state.LeavesOn = today, s.leavesUncarried(*state, today)
+		state.AgedOn, state.LeavesOn = today, s.leavesUnprojected(*state, today)
 		if !state.Left && !state.Inside && state.Base < state.Head {
 			waiting = append(waiting, i)
 		}
@@ -73,7 +73,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	waiting = waiting[:0]
 	for i, place := range old {
 		states[place] = aged[i]
-		states[place].LeavesOn = s.leavesUncarried(aged[i], today)
+		states[place].LeavesOn = s.leavesUnprojected(aged[i], today)
 		if aged[i].Base < aged[i].Head {
 			waiting = append(waiting, place)
 		}
@@ -82,10 +82,10 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	return err
 }
 
-// leavesUncarried is the first day on which a message may expire from a state without unread messages. Where counting
+// leavesUnprojected is the first day on which a message may expire from a state without unread messages. Where counting
 // happens on read, messages sent from now on are projected to nobody, so the state must be checked again on that day. It
 // counts from yesterday, because the day may have changed since the state was read.
-func (s *Service) leavesUncarried(state services.Membership, today int64) int64 {
+func (s *Service) leavesUnprojected(state services.Membership, today int64) int64 {
 	if !state.ReadSide {
 		return 0
 	}

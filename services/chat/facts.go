@@ -20,7 +20,7 @@ const (
 var (
 	insertConversation = sql.NewStatement("insert a conversation", `INSERT INTO conversations
 		(id, kind, pair, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before)
-		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)  // see insertUsers
+		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)  // no conflict under the counter's lock, except within a batch
 
 	conversationByPair = sql.NewStatement("a direct conversation", `SELECT id FROM conversations WHERE pair = $1`)
 

@@ -26,7 +26,7 @@ var (
 		WHERE m.user_number = $1 AND m.conversation > $2 AND cv.id = m.conversation AND (m.left_at = 0 OR m.left_at > $3)
 		ORDER BY m.conversation LIMIT $4`)
 
-	headsOf = sql.NewStatement("heads of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
+	headsOf = sql.NewStatement("last sequences of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
 
 	conversationsOf = sql.NewStatement("conversations of a user", `SELECT `+conversationColumns+`, `+membershipColumns+`
 		FROM conversation_members m CROSS JOIN conversations cv

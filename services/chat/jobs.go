@@ -14,7 +14,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The kinds of jobs of conversations. A job reads the states when it runs, so the newest job does the work of all before it.
+// The kinds of jobs of conversations. Their names are in the database. A job reads the states when it runs, so the newest job does the work of all before it.
 const (
 	jobProject = "chat.carry"  // key: conversation. Its last sequence moved: to the members, in conversations counted on write
 	jobPass    = "chat.pass"   // key: conversation. All states may have changed, or the way of counting

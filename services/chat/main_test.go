@@ -123,12 +123,12 @@ func (n node) want(what string, user services.UserID, unread, mentions int) {
 	shownUnread, shownMentions := n.shown(user)
 	listedUnread, listedMentions := n.listed(user)
 	if shownUnread != unread || shownMentions != mentions || listedUnread != unread || listedMentions != mentions {
-		n.TB.Errorf("%s: user %d is shown %d and %d mentions, his list makes %d and %d, want %d and %d", what, user,
+		n.TB.Errorf("%s: user %d is shown %d and %d mentions, their list makes %d and %d, want %d and %d", what, user,
 			shownUnread, shownMentions, listedUnread, listedMentions, unread, mentions)
 	}
 }
 
-// way is how a conversation is counted now.
+// counting is how a conversation is counted now.
 func (n node) counting(id services.ConversationID) Way {
 	n.TB.Helper()
 	heads, err := Heads(n.TB.Context(), n.World.Store.DB, []services.ConversationID{id})

@@ -53,14 +53,14 @@ func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, 
 		return nil, err
 	}
 	if slices.Contains(users, by) { // the answer would be a conversation that they may not see any more
-		return nil, services.Errorf(services.Invalid, "userIds: who leaves himself uses quitConversation")
+		return nil, services.Errorf(services.Invalid, "userIds: they include you; use quitConversation to leave")
 	}
 	return s.members("removeMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
 		if _, err := lockState(ctx, tx, id, by); err != nil {
 			return nil, err
 		}
 		if c.Creator != by {
-			return nil, services.Errorf(services.Forbidden, "conversationId: only who made %s can take others out", id.GlobalID())
+			return nil, services.Errorf(services.Forbidden, "conversationId: only the creator of %s can remove members", id.GlobalID())
 		}
 		return s.remove(ctx, tx, c, users)
 	}), nil

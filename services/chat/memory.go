@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	headsBatch   = 1000            // in one SELECT
-	headsKeptFor = 2 * time.Minute // without being read or watched
+	sequencesBatch   = 1000            // in one SELECT
+	sequencesKeptFor = 2 * time.Minute // without being read or watched
 )
 
 // SequenceFacts reads the last messages of conversations from SQL.
@@ -59,7 +59,7 @@ func NewSequences(log *changelog.Follower, facts SequenceFacts) *Sequences {
 		readers:  changelog.NewReaders[services.ConversationID](log),
 		watchers: map[services.ConversationID][]chan struct{}{},
 	}
-	log.RegisterTurn(changelog.Turn{Name: "heads of conversations", When: changelog.AfterLog, Run: l.look})
+	log.RegisterTurn(changelog.Turn{Name: "last sequences of conversations", When: changelog.AfterLog, Run: l.look})
 	log.RegisterStream(changelog.Stream{Learned: l.learned, Unfollow: l.readers.Unfollow})
 	return l
 }
@@ -121,7 +121,7 @@ func (l *Sequences) ReadSide(places []services.ReadSidePlace, now time.Time) Cou
 		}
 		counted.Unread += int(max(0, head.number-place.Base))
 		counted.Sequence += uint64(head.number)
-		stale = stale || now.Sub(head.asked) > headsKeptFor/4
+		stale = stale || now.Sub(head.asked) > sequencesKeptFor/4
 	}
 	l.mu.RUnlock()
 	if stale {
@@ -191,7 +191,7 @@ func (l *Sequences) look(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
 	maps.DeleteFunc(l.known, func(id services.ConversationID, head *sequence) bool {
-		return now.Sub(head.asked) > headsKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
+		return now.Sub(head.asked) > sequencesKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
 	})
 	ids := slices.Collect(maps.Keys(l.known))
 	var unknown []services.ConversationID // asked for while SQL did not answer
@@ -217,7 +217,7 @@ func (l *Sequences) look(ctx context.Context) error {
 
 func (l *Sequences) read(ctx context.Context, ids []services.ConversationID) error {
 	now := l.clock.Now()
-	for part := range slices.Chunk(ids, headsBatch) {
+	for part := range slices.Chunk(ids, sequencesBatch) {
 		read, err := l.facts.Heads(ctx, part)
 		if err != nil {
 			return err

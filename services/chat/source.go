@@ -101,7 +101,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 // Explain lists the conversations with unread messages.
 func (c Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
 	explanation := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
-	err := c.each(ctx, of.User, func(state State) bool {
+	err := c.each(ctx, of.User, true, func(state State) bool {
 		if count := inBadge(c.s.counted(state.Own)); count > 0 {
 			id := state.ID.GlobalID()
 			explanation.Items = append(explanation.Items, services.Item{
@@ -116,7 +116,7 @@ func (c Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 // Digest counts the conversations with new messages.
 func (c Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	count := 0
-	err := c.each(ctx, user, func(state State) bool {
+	err := c.each(ctx, user, false, func(state State) bool {
 		recent := !state.LastAt.Before(since)
 		if recent && state.Head > 0 {
 			count++
@@ -147,8 +147,9 @@ func (c Source) Remember(ctx context.Context, _ []services.UserID, documents []r
 	}
 }
 
-// each visits a user's conversations, the last active first, until do ends it.
-func (c Source) each(ctx context.Context, user services.UserID, do func(state State) bool) error {
+// each visits a user's conversations, the last active first, until do ends it. With aged, their counts are without what is too
+// old to count.
+func (c Source) each(ctx context.Context, user services.UserID, aged bool, do func(state State) bool) error {
 	const page = 200
 	before, last := c.s.Clock.Now().Add(24*time.Hour), services.ConversationID(0) // this node's clock may be behind the writer's
 	for {
@@ -156,8 +157,10 @@ func (c Source) each(ctx context.Context, user services.UserID, do func(state St
 		if err != nil {
 			return err
 		}
-		if err := c.s.ageStates(ctx, states, services.DayOf(c.s.Clock.Now())); err != nil {
-			return err
+		if aged {
+			if err := c.s.ageStates(ctx, states, services.DayOf(c.s.Clock.Now())); err != nil {
+				return err
+			}
 		}
 		for _, state := range states {
 			before, last = state.LastAt, state.ID

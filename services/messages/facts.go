@@ -57,7 +57,7 @@ UPDATE site_message_recipients SET read_at = NULL, unread_gen = $3 WHERE user_nu
 UPDATE site_message_recipients SET read_at = $4 WHERE user_number = $1 AND {in type $2 TEXT} AND message <= $3 AND read_at IS NULL AND unread_gen <= $5 RETURNING type`)
 
 	keepUnread = sql.NewStatement("keep site messages unread", `
-UPDATE site_message_recipients SET unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL`)
+UPDATE site_message_recipients SET unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL AND unread_gen < $3`)
 
 	nextGeneration = sql.NewStatement("next generation of site messages", `
 INSERT INTO site_message_gens AS g (user_number, gen) VALUES ($1, 1) ON CONFLICT (user_number) DO UPDATE SET gen = g.gen + 1 RETURNING gen`)
@@ -176,18 +176,17 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 // markUnread marks a user's messages unread again and returns the states of their types, changed or not. NOT_FOUND for a message
 // that the user does not have.
 func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) ([]State, error) {
-	if _, err := typesAmong(ctx, tx, "ids", user, ids); err != nil {
-		return nil, err
-	}
 	var gen int64
 	if _, err := tx.One(ctx, nextGeneration, []any{user}, &gen); err != nil {
 		return nil, err
 	}
-	// What is unread already must also stay unread against older marks; the count does not change.
-	if _, err := tx.Run(ctx, keepUnread, user, ids, gen); err != nil {
+	states, err := changeByID(ctx, tx, user, ids, unreadByID, gen) // locks the types first, as every mark does
+	if err != nil {
 		return nil, err
 	}
-	return changeByID(ctx, tx, user, ids, unreadByID, gen)
+	// A message that was unread already must also stay unread against older marks. The count does not change.
+	_, err = tx.Run(ctx, keepUnread, user, ids, gen)
+	return states, err
 }
 
 // changeByID is change for an update whose first parameters are the user and the ids.

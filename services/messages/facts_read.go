@@ -40,6 +40,13 @@ SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_mes
 WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT} AND h.read_at IS NULL
 ORDER BY h.message DESC LIMIT $4`)
 
+	newestOf = sql.NewStatement("newest site messages of a user", `
+SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in type $2 TEXT} ORDER BY message DESC LIMIT $3`)
+
+	newestUnreadOf = sql.NewStatement("newest unread site messages of a user", `
+SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in type $2 TEXT} AND read_at IS NULL
+ORDER BY message DESC LIMIT $3`)
+
 	messagesByID = sql.NewStatement("a user's site messages by id", `
 SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)

@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The kinds of jobs of site messages.
+// The kinds of jobs of site messages. Their names are in the database.
 const (
 	jobDeliver = "message.deliver" // payload: delivery. A message to a chunk of its recipients
 	jobCounts  = "messages"        // key: user. The messages that they have read changed in SQL

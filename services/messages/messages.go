@@ -63,7 +63,8 @@ func (s *Service) register(state State) rdb.Register {
 	return rdb.MessagesRegister(state.shown())
 }
 
-// audit is registers from SQL again, without its code: the audit of views finds errors in that.
+// audit repeats registers without calling it, so that the audit finds errors in its choice of fields. Both use states: an error
+// there is not found.
 func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := states(ctx, s.db, user)
 	for _, state := range states {

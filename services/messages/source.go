@@ -100,12 +100,12 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (explanations 
 	for _, kind := range of.Badges.SiteMessages.Types {
 		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
 		for _, message := range unread[kind.Type] {
-			if message.ID <= aged {
+			if message <= aged {
 				break // so are all that follow
 			}
-			id := message.ID.GlobalID()
+			id := message.GlobalID()
 			explanation.Items = append(explanation.Items, services.Item{
-				ID: id, At: message.ID.Time(), Count: 1, ClearedBy: source.Clearing("markSiteMessagesRead", fmt.Sprintf("ids: [%q]", id)),
+				ID: id, At: message.Time(), Count: 1, ClearedBy: source.Clearing("markSiteMessagesRead", fmt.Sprintf("ids: [%q]", id)),
 			})
 		}
 		explanations = append(explanations, explanation)
@@ -122,7 +122,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	}
 	for _, kind := range s.types {
 		messages := newest[kind]
-		older := slices.IndexFunc(messages, func(message Message) bool { return message.ID < first })
+		older := slices.IndexFunc(messages, func(message ID) bool { return message < first })
 		if older < 0 {
 			older = len(messages)
 		}
@@ -131,25 +131,33 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	return nil
 }
 
-// newest reads the newest messages of some types, up to source.MostExplained of each: in one query, unless one type has so many
-// that they may displace another's.
-func (s Source) newest(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool) (map[string][]Message, error) {
+// newest reads the IDs of the newest messages of some types, up to source.MostExplained of each: in one query, unless one type
+// has so many that they may displace another's.
+func (s Source) newest(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool) (map[string][]ID, error) {
+	st, byType := newestOf, map[string][]ID{}
+	if unreadOnly {
+		st = newestUnreadOf
+	}
+	read := func(kinds []string, limit int) (rows int, err error) {
+		err = s.db.Each(ctx, st, []any{user, kinds, limit}, func(scan func(...any) error) error {
+			var id ID
+			var kind string
+			err := scan(&id, &kind)
+			if rows++; len(byType[kind]) < source.MostExplained {
+				byType[kind] = append(byType[kind], id)
+			}
+			return err
+		})
+		return rows, err
+	}
 	most := source.MostExplained * len(kinds)
-	all, err := list(ctx, s.db, user, kinds, unreadOnly, MaxID, most)
-	if err != nil {
-		return nil, err
-	}
-	byType := map[string][]Message{}
-	for _, message := range all {
-		if len(byType[message.Type]) < source.MostExplained {
-			byType[message.Type] = append(byType[message.Type], message)
-		}
-	}
-	if len(kinds) == 1 || len(all) < most {
-		return byType, nil
+	rows, err := read(kinds, most)
+	if err != nil || len(kinds) == 1 || rows < most {
+		return byType, err
 	}
 	for _, kind := range kinds {
-		if byType[kind], err = list(ctx, s.db, user, []string{kind}, unreadOnly, MaxID, source.MostExplained); err != nil {
+		byType[kind] = nil
+		if _, err := read([]string{kind}, source.MostExplained); err != nil {
 			return nil, err
 		}
 	}
