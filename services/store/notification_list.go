@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -110,6 +111,7 @@ type listed struct {
 // scanListed reads a row of a list, after the columns that come before the group.
 func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
 	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.first, &l.newest, &l.at, &l.readTo, &l.causes, &l.seen)...)
+	l.first = cmp.Or(l.first, l.newest) // 0: inserted by a node of the version before, and not moved since
 	return l, err
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -115,6 +116,7 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 		p := placed{group: group{inbox: inbox{recipient: user}}}
 		var place services.PostID
 		err := scan(&p.category, &p.subject, &p.bucket, &place, &p.first, &p.newest)
+		p.first = cmp.Or(p.first, p.newest)
 		found[place] = p
 		return err
 	})

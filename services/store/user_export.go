@@ -51,7 +51,7 @@ var exports = []exported{
 		WHERE host = $1 ORDER BY id`),
 	export("reminder", "show show, at time", `SELECT show, made FROM reminders WHERE user_number = $1 ORDER BY show`),
 	export("notification", "id notification, category text, post post, show show, user user, answer post, at time, standing bool, seen bool, read bool",
-		`SELECT COALESCE(g.first, c.place), c.category, CASE WHEN c.category <> 'REMINDER' THEN c.subject END, CASE WHEN c.category = 'REMINDER' THEN c.subject END, u.key, c.object, c.at, c.standing,
+		`SELECT COALESCE(NULLIF(g.first, 0), NULLIF(g.newest, 0), c.place), c.category, CASE WHEN c.category <> 'REMINDER' THEN c.subject END, CASE WHEN c.category = 'REMINDER' THEN c.subject END, u.key, c.object, c.at, c.standing,
 			COALESCE(s.seen >= c.place, FALSE), COALESCE(g.read_to >= c.place, FALSE)
 		FROM notification_causes c LEFT JOIN users u ON u.number = c.actor
 		LEFT JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category

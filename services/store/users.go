@@ -88,7 +88,7 @@ func (tx *Tx) SetProfile(ctx context.Context, user services.UserID, name, avatar
 	var changedAt int64
 	found, err := tx.One(ctx, setProfile, []any{user, optional(name), optional(avatarURL), tx.Now}, &changedAt)
 	if err == nil && !found {
-		err = services.Errorf(services.NotFound, "there is no user with the number %d", user)
+		err = services.Errorf(services.NotFound, "there is no user with the ID %d", user)
 	}
 	return sql.FromMicros(changedAt), err
 }

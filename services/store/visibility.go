@@ -94,9 +94,7 @@ const BlocksWith = `
 SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`
 
-var (
-	blocksWith = sql.NewStatement("blocks between a user and others", BlocksWith)
-)
+var blocksWith = sql.NewStatement("blocks between a user and others", BlocksWith)
 
 // Apart lists those of some users who have a block with one user, whichever of the two made it.
 func (tx *Tx) Apart(ctx context.Context, user services.UserID, others []services.UserID) ([]services.UserID, error) {
