@@ -11,7 +11,7 @@ import (
 // watchConversation makes of the changes of a conversation what is shown of them.
 func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (<-chan *graph.ConversationChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	// Who is no member is told so before anything is opened for them.
+	// A viewer who is not a member gets the error before anything is opened.
 	changes, err := r.Chat.Watch(ctx, viewer.Number, id, func() (<-chan *services.Badges, error) { return r.Hub.Watch(ctx, viewer.Number, "") })
 	if err != nil {
 		cancel()

@@ -113,7 +113,7 @@ func notificationPlace(upTo *string) (services.PostID, error) {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is the id of a notification: send its upTo", services.Quote(*upTo))
 	}
 	if err == nil && place == 0 {
-		err = services.Errorf(services.NotFound, "upTo: %s is not of a notification of yours", *upTo)
+		err = services.Errorf(services.NotFound, "upTo: %s belongs to no notification of yours", *upTo)
 	}
 	return reach, err
 }

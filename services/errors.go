@@ -39,7 +39,7 @@ type Error struct {
 	Message    string
 	Argument   string        // the argument, header or part of the request at fault; "": it begins the message, or there is none
 	Reason     string        // what is wrong, as one word; "" has no word
-	Limit      int           // the limit that is passed; 0: there is none
+	Limit      int           // the most that is allowed; 0: there is no limit
 	RetryAfter time.Duration // when to retry, with RATE_LIMITED and UNAVAILABLE; 0: unknown
 	Cause      error
 }
@@ -65,7 +65,7 @@ func (e *Error) Extensions() map[string]any {
 
 // The reasons that several errors have.
 const (
-	ReasonLimit   = "LIMIT"   // more than the limit was sent, or is held
+	ReasonLimit   = "LIMIT"   // a number or a size is not within its bounds: limit is the upper one
 	ReasonExpired = "EXPIRED" // the token's time is over: get a new one
 )
 

@@ -110,7 +110,7 @@ func (a *Audit) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce checks the suspects again, and takes the next turn when it is due. It says whether it took one.
+// RunOnce checks the suspects again, and takes the next turn when it is due. It reports whether it took one.
 func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err := a.lookAgain(ctx); err != nil || len(a.suspects) >= maxSuspects {
 		return false, err

@@ -12,8 +12,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// The audit does not read through the readers of rebuilds: the output of a wrong reader is drift.
-func TestAuditFindsAReaderOfRegistersThatIsWrong(t *testing.T) {
+// Every versioned field is compared: a value that only a rebuild writes is drift.
+func TestAuditComparesEveryVersionedField(t *testing.T) {
 	for name, wrong := range map[string]rdb.Register{
 		"notifications":          rdb.CategoryRegisters(services.CategoryCounts{Category: services.CategoryLike, Version: 1 << 51, Days: [8]int{9}})[0],
 		"site messages":          rdb.MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 51, Unread: 9}),

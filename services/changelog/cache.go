@@ -8,7 +8,7 @@ import (
 )
 
 // Cache keeps the most recently used values. It knows the time of each value's last change: an older copy never replaces a
-// newer one, nor the note that a newer one exists.  It is safe for concurrent use.
+// newer one, nor the note that a newer one exists. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	changedAt func(V) time.Time
 

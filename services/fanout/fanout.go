@@ -120,7 +120,7 @@ func (f *Fanout) Hint(ctx context.Context, users []services.UserID, results []re
 		return
 	}
 	if err := f.redis.PublishHints(ctx, byNode); err != nil {
-		f.log.Debug("hints were not sent; the sweep will find the change", "error", err)
+		f.log.Debug("hints were not sent; reconciliation will find the change", "error", err)
 	}
 }
 

@@ -154,7 +154,7 @@ func (f *Fanout) notify(ctx context.Context, claimed []jobs.Job, causes []store.
 		return err
 	}
 	if err := f.ProjectStates(ctx, states); err != nil {
-		f.log.Debug("counts not carried at once; their jobs will", "error", err)
+		f.log.Debug("counts were not projected at once; their jobs will do it", "error", err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func TestBadLinesArePutAside(t *testing.T) {
 	if want := (Report{What: "follows", Lines: 6, Rows: 2, New: 2, Bad: 4, BadFile: path + ".bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	want := `# line 2: "alice" follows himself
+	want := `# line 2: "alice" cannot follow themselves
 alice,alice
 # line 3: 2 or 3 columns are needed, follower,followee,since; got 1
 bob

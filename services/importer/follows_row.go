@@ -101,7 +101,7 @@ func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
 		}
 	}
 	if bytes.Equal(fields[0], fields[1]) {
-		return row{}, services.Errorf(services.Invalid, "%s follows himself", services.Quote(k.prefix+string(fields[0])))
+		return row{}, services.Errorf(services.Invalid, "%s cannot follow themselves", services.Quote(k.prefix+string(fields[0])))
 	}
 	var next row
 	if len(fields) == 3 && len(fields[2]) > 0 {

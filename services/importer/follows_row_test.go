@@ -50,7 +50,7 @@ func TestBadRows(t *testing.T) {
 		"alice,":                            "a key is empty",
 		",bob":                              "a key is empty",
 		`"",bob`:                            "a key is empty",
-		"alice,alice":                       `"alice" follows himself`,
+		"alice,alice":                       `"alice" cannot follow themselves`,
 		"al ice,bob":                        `user key "al ice"`,
 		"alice,b/b":                         `user key "b/b"`,
 		"alice,\xff\xfe":                    "only letters",
@@ -87,7 +87,7 @@ func TestPrefix(t *testing.T) {
 	if _, err := table.row([]byte("1,"+strings.Repeat("k", 60)), testNewest); err == nil || !strings.Contains(err.Error(), "got 65") {
 		t.Errorf("a key that the prefix makes too long: %v", err)
 	}
-	if _, err := table.row([]byte("7,7"), testNewest); err == nil || !strings.Contains(err.Error(), `"team.7" follows himself`) {
+	if _, err := table.row([]byte("7,7"), testNewest); err == nil || !strings.Contains(err.Error(), `"team.7" cannot follow themselves`) {
 		t.Errorf("a follow of oneself: %v", err)
 	}
 }

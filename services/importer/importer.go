@@ -77,6 +77,6 @@ const (
 	defaultBatch = 20_000
 	// mostKeys bounds the memory for the keys that were met: beyond it they are forgotten and asked for again.
 	mostKeys = 1_000_000
-	// hopeless is how many bad lines at the start, without one that is good, show that the file is another.
+	// hopeless is the number of bad lines, without a good one, after which an import stops: it is the wrong file.
 	hopeless = 1_000
 )

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"tidings/services"
@@ -47,8 +48,8 @@ const mostText = 8 << 20
 
 // Messages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, so
 // that lines, runs and files may share one, and nobody gets it twice. What is in is sent when the server runs: the
-// database has the text and the list of recipients. Bad lines, and what stands after a file that broke off, are as in
-// ImportFollows; types are the types of messages that there are, the default first. facts is the database under db.
+// database has the text and the list of recipients. Bad lines and broken files are treated as by
+// Follows; types are the types of messages that there are, the default first. facts is the database under db.
 func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next() services.PostID }, types []string, opts Options) (Report, error) {
 	run, err := newRun(db, opts, messageForm)
 	if err != nil {
@@ -147,7 +148,8 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 		if err != nil {
 			return err
 		}
-		for key, row := range im.fresh {
+		for _, key := range slices.Sorted(maps.Keys(im.fresh)) { // one order of locks for imports at once
+			row := im.fresh[key]
 			if err := messages.Insert(ctx, tx.Tx, row.message, row.text, key); err != nil {
 				return err
 			}

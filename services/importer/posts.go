@@ -3,7 +3,6 @@ package importer
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +59,7 @@ type postImport struct {
 // millisecond; of those of one millisecond the later line is the newer post, whatever was there before. A post with a key
 // goes in once, however often a file names it, and further lines can answer it; what answers a post is a comment, what
 // answers a comment or a reply is a reply. Nobody is notified of anything, and no jobs are queued: what is imported is the
-// past. A file that came to its end is in: imported again it brings nothing. kinds are those that enter home feeds. Bad lines, and what stands after a file that broke off, are as in ImportFollows.
+// past. A file that came to its end is in: imported again it brings nothing. kinds are those that enter home feeds. Bad lines and broken files are treated as by Follows.
 func Posts(ctx context.Context, db PostStore, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
 	run, err := newRun(db, opts, posts)
 	if err != nil {
@@ -136,7 +135,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 func isPostID(name string) bool { return strings.HasPrefix(name, services.PostType+":") }
 
 // errTaken says that an id or a key of the batch was given to another post meanwhile.
-var errTaken = errors.New("it was written to by others all the time: try again")
+var errTaken = services.Errorf(services.Conflict, "others kept writing at the same milliseconds: import the file again")
 
 func (im *postImport) commit(ctx context.Context, line int64) error {
 	write := func(ctx context.Context, planned []store.ImportedPost) error { return im.write(ctx, planned, line) }

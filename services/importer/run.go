@@ -20,8 +20,8 @@ type Report struct {
 	Lines        int64         // the last line that was looked at
 	Rows         int64         // good rows of this run
 	New          int64         // those of What that are new
-	Duplicates   int64         // those that existed or stood in the file twice; follows that were kept out by a block too
-	Recipients   int64         // of messages, as the rows name them; who has a message already does not get it again
+	Duplicates   int64         // rows that existed already or came twice, and follows that a block forbids
+	Recipients   int64         // of messages, as the rows name them; a user who has a message does not get it again
 	Bad          int64         // lines that could not be used, those of the runs before included
 	BadFile      string        // where they are; "" when there are none
 	Took         time.Duration // this run

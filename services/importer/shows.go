@@ -48,8 +48,7 @@ type showImport struct {
 // key, however often a file names it; a key that is another host's show already is a bad line. Nobody is reminded of
 // anything. What is active is closed at its time when nothing else is reported of it. Every node reads all shows anew after each
 // batch; shows of hosts who never had one are on boards as soon as their followers' documents name them. A file that came to
-// its end is in: imported again it brings nothing. Bad lines, and what stands after a file that broke off, are as in
-// ImportFollows.
+// its end is in: imported again it brings nothing. Bad lines and broken files are treated as by Follows.
 func Shows(ctx context.Context, db ShowStore, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"tidings/services/store"
 )
 
-// ShowService is how shows happen: as when their hosts report them.
+// ShowService schedules, starts, ends and cancels shows, as their hosts do.
 type ShowService interface {
 	Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command
 	Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command
@@ -59,12 +59,12 @@ type showReplay struct {
 	first  time.Time // in the file: that of the first event of this run
 }
 
-// ReplayShows lets what a file of ImportShows says happen once more, factor times as fast as it did, from now on: each show is
+// ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as then. Each show is
 // scheduled an hour of the file before its time, starts, ends and is cancelled through the service in the order of time, with
-// all its effects. The times are those of the replay: shifted and scaled, so that the first event is now. What lies behind at
-// an event, because the machine is slow, happens at once. A run that is broken off, by ctx too, goes on with the event after
-// its last one, whose time is then now. Bad lines are as in ImportShows; a show of the file that is in already does not
-// happen. Nothing begins before the whole file was read.
+// all its effects. The times are those of the replay: shifted and scaled, so that the first event is now. On a slow machine, events
+// that are late run at once. A run that is broken off, by ctx too, goes on with the event after
+// its last one, whose time is then now. Bad lines are treated as by Shows. A show that exists already is skipped. Nothing
+// begins before the whole file was read.
 func ReplayShows(ctx context.Context, db ShowStore, service ShowService, factor int, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
@@ -178,7 +178,7 @@ func eventsOf(rows []showRow) []showEvent {
 	return events
 }
 
-// happen waits for each event and lets it be.
+// happen waits for the time of each event and applies it.
 func (re *showReplay) happen(ctx context.Context) error {
 	var done int64
 	var err error
@@ -216,8 +216,8 @@ func (re *showReplay) here(at time.Time) time.Time {
 	return re.began.Add(time.Duration(min(after, math.MaxInt64/4)))
 }
 
-// let lets one event be, and notes that it was, in one transaction. A show that its transition refuses, because somebody else
-// has moved it meanwhile, is reported and left.
+// let applies one event and saves the progress in one transaction. An event that its show refuses, because another client has
+// changed the show meanwhile, is reported and skipped.
 func (re *showReplay) let(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
 	known, err := re.stored.ImportedShows(ctx, []string{row.Key})

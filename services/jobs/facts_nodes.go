@@ -45,7 +45,7 @@ var (
 // Node is a process that shares this database, according to its last heartbeat.
 type Node struct {
 	Name    string
-	Process string        // what the tokens of its jobs begin with; "" if it is of a version that does not say so
+	Process string        // the prefix of its jobs' tokens; "" for a version that does not record it
 	Self    bool          // it is this node
 	Silent  time.Duration // since its last heartbeat, by the database's clock
 	Ahead   time.Duration // how far its clock is ahead of the database's, less the time that the heartbeat took on its way

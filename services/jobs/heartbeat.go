@@ -43,7 +43,7 @@ type Heartbeat struct {
 // process is a process of another node.
 type process struct {
 	id       string
-	replaced time.Time // when it took the place of one that did not take its node off the list; zero: it did not
+	replaced time.Time // when it replaced a crashed process; zero: it did not
 }
 
 // Heartbeat makes this node's heartbeat.
@@ -167,8 +167,8 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// replaced are the nodes whose process has lately taken the place of one that did not take its node off the list: it crashed, and
-// may not have been silent for long enough to be noticed. PostgreSQL may still run its transactions.
+// replaced lists the nodes whose process has lately replaced one that had not removed its node from the list. That one crashed,
+// perhaps too recently to count as silent, and PostgreSQL may still run its transactions.
 func (h *Heartbeat) replaced(nodes []Node) (replaced []Node) {
 	processes := make(map[string]process, len(nodes))
 	for _, node := range nodes {

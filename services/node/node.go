@@ -295,7 +295,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	select {
 	case <-ctx.Done():
 		open := s.sockets.Stats()
-		s.Log.Info("draining", "sockets", open.Open, "event streams", open.Streams)
+		s.Log.Info("draining", "sockets", open.Open, "eventStreams", open.Streams)
 	case failure = <-failed:
 	}
 	s.Ready.Set(false)

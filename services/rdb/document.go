@@ -44,7 +44,7 @@ type Document struct {
 	LiveCount     services.LiveCount          // the node's counts of Hosts at rendering
 	Notifications []services.CategoryCounts   // of services.Categories, in that order
 	Messages      []services.MessageTypeState // of the configured types, in that order
-	// dot -> the raise (us) that the user has dismissed; nil or absent: none since Notice.DotsFrom
+	// dot -> the raise (us) that the user has dismissed; nil or absent: none since Announcements.DotsFrom
 	DotsSeen      map[string]uint64
 	Conversations services.ConversationSums
 	Registered

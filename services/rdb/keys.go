@@ -76,8 +76,8 @@ func (k ownedKey) endsItself() bool {
 // isList reports whether the key is one of the lists that are trimmed to the listed length.
 func (k ownedKey) isList() bool { return k.part == inboxPart || k.part == replaysPart }
 
-// parseKey parses a key's name; ours is false if the name is none of those above and of no registered family. Other programs may keep keys in the same
-// Redis.
+// parseKey parses a key's name. ours is false if the name is none of those above and of no registered family: other programs
+// may keep keys in the same Redis.
 func parseKey(name string) (key ownedKey, ours bool) {
 	key.name = name
 	if rest, found := strings.CutPrefix(name, "{u"); found {

@@ -67,6 +67,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 	}
 	for i, reply := range replies {
 		if redis.IsWrongType(reply.Err) {
+			c.Log().Warn("a key of a view has the wrong type: the view is rebuilt", "user", facts.Reader)
 			return Rebuilt{Result: redis.Result{Status: redis.Retry}}, c.empty(ctx, []string{DocumentKey(facts.Reader)})
 		}
 		if reply.Err != nil {

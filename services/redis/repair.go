@@ -4,7 +4,7 @@ import "context"
 
 // A key whose type something else has changed is lost data. Read and Change empty what such a key belongs to and try once more.
 // The second attempt finds a missing projection, which its next reader rebuilds, and the rest of the batch succeeds. Pipeline
-// and Run do not repair: only the audit reads by them, so that it can count such keys.
+// and Run do not repair: the audit must be able to count such keys.
 
 // EmptyBy sets what empties the projections that keys of the wrong type belong to, before the first use of the Client. Without
 // it each key is deleted alone.
@@ -56,7 +56,7 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, 
 }
 
 func (c *Client) emptyAll(ctx context.Context, keys []string) error {
-	c.Log().Warn("keys of Redis are of another type: what they belong to is made anew", "keys", len(keys))
+	c.Log().Warn("keys in Redis have the wrong type: their projections are emptied and rebuilt", "keys", len(keys))
 	if c.empty != nil {
 		return c.empty(ctx, keys)
 	}

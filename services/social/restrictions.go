@@ -150,7 +150,8 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	}
 }
 
-// restrict puts something between two users: at most so many of its kind. ErrUnchanged when it stands already, and ends at the same time.
+// restrict puts something between two users: at most so many of its kind. ErrUnchanged when
+// it exists already with the same end.
 func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restriction, most int) (ended []services.Edge, err error) {
 	says := verbs[r.Kind]
 	if r.Owner == r.Other {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis"
 )
 
-// A view in Redis is its newest items, under the inbox's rules: it is made before its facts are read, reads from before a
+// A view in Redis is its newest items, under the same rules as an inbox of services/rdb: it is made before its facts are read, reads from before a
 // removal are refused, and its floor is the time above which it is complete. Anything below is read from SQL.
 
 const (

@@ -1,9 +1,9 @@
-// Package views is what the host application reports into and users look at: how much is new in each.
+// Package views counts, for each user, the new items in lists that the host application reports into.
 //
 // An item and the job that carries it are one transaction. How far a user has looked is a row of SQL and never goes back;
 // what is new is counted from the newest items of the view, which Redis keeps once for all users, so that reporting an
 // item costs the same whoever looks. A page of views is one query and one round trip, whatever their number. A view that
-// is not in Redis is rebuilt by its next reader, whom SQL answers; when Redis does not answer, SQL counts, to the same bound.
+// is not in Redis is rebuilt by its next reader, whose counts come from SQL; when Redis does not answer, SQL counts, to the same bound.
 package views
 
 import (

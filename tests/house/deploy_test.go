@@ -61,7 +61,7 @@ func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// Every file of a deployment is of its form, the anchors of YAML included.
+// Every JSON and YAML file of a deployment parses, the anchors of YAML included.
 func TestDeploymentsAreWellFormed(t *testing.T) {
 	for path, text := range deployed(t) {
 		switch filepath.Ext(path) {

@@ -54,6 +54,7 @@ func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 		}
 		text := readText(t, place[0])
 		_, after, found := strings.Cut(text, place[1])
+		after, _, _ = strings.Cut(after, "}\n") // the end of the list
 		if !found {
 			t.Errorf("%s has no %s", place[0], place[1])
 			continue

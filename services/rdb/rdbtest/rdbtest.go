@@ -3,7 +3,6 @@ package rdbtest
 
 import (
 	"testing"
-	"time"
 
 	"tidings/services"
 	"tidings/services/rdb"
@@ -33,32 +32,6 @@ func Each(t *testing.T, run func(t *testing.T, c *rdb.Projections)) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		run(t, Open(t, redis.Options{URL: url, ReadTimeout: clienttest.Patience}, rdb.Shape{}))
 	})
-}
-
-// Build makes users' documents and inboxes without anything in them, and returns the stamps of that.
-func Build(tb testing.TB, c *rdb.Projections, users ...services.UserID) []redis.Stamp {
-	tb.Helper()
-	stamps, err := c.BeginRebuild(tb.Context(), users, false)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for i, user := range users {
-		result, err := c.EndRebuild(tb.Context(), rdb.FeedFacts{Reader: user, Stamp: stamps[i], Day: 20_000, Lifetime: time.Hour})
-		if err != nil || result.Status != redis.Applied {
-			tb.Fatalf("the rebuild of user %d: %+v, %v", user, result, err)
-		}
-	}
-	return stamps
-}
-
-// Document reads one user's document.
-func Document(tb testing.TB, c *rdb.Projections, user services.UserID) rdb.Document {
-	tb.Helper()
-	documents, err := c.Documents(tb.Context(), []services.UserID{user})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return documents[0]
 }
 
 // Snapshot reads everything that Redis holds of one user's view.
