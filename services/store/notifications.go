@@ -96,7 +96,7 @@ SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.plac
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, first BIGINT, top BIGINT, causes BIGINT} AS c WHERE TRUE
 ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN excluded.top > g.top THEN excluded.top ELSE g.top END,
 	newest = excluded.newest, at = excluded.at, causes = g.causes + excluded.causes,
-	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`) // 0: inserted by a node of the version before
+	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: inserted by a node of the version before
 )
 
 // inbox is one (recipient, category).
