@@ -24,7 +24,7 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	_, reader := n.fan(2)
 	heart := n.World.Fanout.Heartbeat()
 	n.Must(heart.Begin(t.Context()))
-	_, err := jobs.Beat(t.Context(), gone.DB)
+	_, err := jobs.Beat(t.Context(), gone.DB, false)
 	n.Must(err)
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
 		return jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(reader))

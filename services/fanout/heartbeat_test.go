@@ -27,7 +27,7 @@ func two(t *testing.T) (w *fanouttest.World, other *store.Store) {
 // takes lets the other node claim everything that is due, after a heartbeat that is its last.
 func takes(w *fanouttest.World, other *store.Store) []jobs.Job {
 	w.TB.Helper()
-	_, err := jobs.Beat(w.TB.Context(), other.DB)
+	_, err := jobs.Beat(w.TB.Context(), other.DB, false)
 	w.Must(err)
 	jobs, err := jobs.Claim(w.TB.Context(), other.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)

@@ -21,6 +21,9 @@ const dueOfKind = `SELECT * FROM (SELECT id, kind, key, payload, tries, created_
 var (
 	leaseJobs = sql.NewStatement("lease jobs", `UPDATE jobs SET token = $2, due_at = $3, node = $4 WHERE {in id $1 BIGINT}`)
 
+	backdateJobs = sql.NewStatement("backdate collapsed jobs", `UPDATE jobs AS j SET created_at = r.created_at
+		FROM {rows $1 id BIGINT, created_at BIGINT} AS r WHERE j.id = r.id`)
+
 	dropJobs = sql.NewStatement("drop collapsed jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT}`)
 
 	firstDueStatement = sql.NewStatement("first due jobs", `SELECT k.kind, (SELECT min(j.due_at) FROM jobs j WHERE j.kind = k.kind) FROM {rows $1 kind TEXT} AS k`)
@@ -43,7 +46,7 @@ func claimJobs(kinds int) sql.Statement {
 var claims sync.Map // int: statement
 
 // Claim leases up to limit due jobs of some kinds, those due longest first. Of several jobs with one kind and key it returns
-// the newest and deletes the others. On PostgreSQL several nodes claim concurrently and never get the same job. An error may
+// the newest, as old as the oldest, and deletes the others. On PostgreSQL several nodes claim concurrently and never get the same job. An error may
 // come with jobs: the answer to the commit was lost, and this node may hold them all the same. Release gives them back.
 func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
@@ -63,9 +66,15 @@ func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time
 			return err
 		}
 		var collapsed []int64
-		claimed, collapsed = collapse(due)
+		var backdated sql.Rows
+		claimed, collapsed, backdated = collapse(due)
 		if len(collapsed) > 0 {
 			if _, err := tx.Run(ctx, dropJobs, collapsed); err != nil {
+				return err
+			}
+		}
+		if len(backdated) > 0 {
+			if _, err := tx.Run(ctx, backdateJobs, backdated); err != nil {
 				return err
 			}
 		}
@@ -109,10 +118,16 @@ func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int) ([]Job, err
 	return jobs, err
 }
 
-// collapse keeps the newest job of each kind and key, in the position of the first, and lists the ids of the others.
-func collapse(due []Job) (kept []Job, dropped []int64) {
+// backdateFrom is the least difference in age that a claim writes down when jobs collapse. Jobs of one burst need no statement
+// more; a job that was released again and again is older than its successor by at least its pause.
+const backdateFrom = pauseFor / 2
+
+// collapse keeps the newest job of each kind and key, in the position of the first and with the time of the oldest, and lists
+// the ids of the others. Rows are the ids and times of the kept ones that are much older than they were.
+func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 	type name struct{ kind, key string }
 	places := make(map[name]int)
+	oldest := make(map[int]time.Time)
 	for _, job := range due {
 		place, seen := places[name{job.Kind, job.Key}]
 		if job.Key == "" || !seen {
@@ -120,12 +135,28 @@ func collapse(due []Job) (kept []Job, dropped []int64) {
 			kept = append(kept, job)
 			continue
 		}
+		if _, some := oldest[place]; !some {
+			oldest[place] = kept[place].CreatedAt
+		}
+		if job.CreatedAt.Before(oldest[place]) {
+			oldest[place] = job.CreatedAt
+		}
 		if job.ID > kept[place].ID {
 			kept[place], job = job, kept[place]
 		}
 		dropped = append(dropped, job.ID)
 	}
-	return kept, dropped
+	for place := range kept {
+		made, some := oldest[place]
+		if !some {
+			continue
+		}
+		if kept[place].CreatedAt.Sub(made) >= backdateFrom {
+			backdated = append(backdated, []any{kept[place].ID, made.UnixMicro()})
+		}
+		kept[place].CreatedAt = made
+	}
+	return kept, dropped, backdated
 }
 
 // firstDue looks up when the first job of each kind is due, and returns the kinds that keep accepts. A kind without jobs is

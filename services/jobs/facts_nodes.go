@@ -12,10 +12,10 @@ const keepNodes = 24 * time.Hour
 
 var (
 	// A heartbeat's commit does not wait for the disk: if a crash of the database loses it, the next heartbeat has replaced it.
-	beatNode = sql.NewStatement("heartbeat", `INSERT INTO nodes (name, beat_at, clock_at, process) SELECT $1, {database clock}, $2, $3 {no wait for the disk}
-		ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, clock_at = excluded.clock_at, process = excluded.process`)
+	beatNode = sql.NewStatement("heartbeat", `INSERT INTO nodes (name, beat_at, clock_at, process, halted) SELECT $1, {database clock}, $2, $3, $4 {no wait for the disk}
+		ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, clock_at = excluded.clock_at, process = excluded.process, halted = excluded.halted`)
 
-	listNodes = sql.NewStatement("nodes", `SELECT name, process, {database clock} - beat_at, clock_at - beat_at FROM nodes ORDER BY name`)
+	listNodes = sql.NewStatement("nodes", `SELECT name, process, halted, {database clock} - beat_at, clock_at - beat_at FROM nodes ORDER BY name`)
 
 	leaveNode = sql.NewStatement("node leaves", `DELETE FROM nodes WHERE name = $1`)
 
@@ -31,7 +31,7 @@ var (
 		WHERE id IN (SELECT id FROM jobs WHERE {in node $1 TEXT} AND node <> '' AND token NOT LIKE $2 {skip locked})`)
 
 	overdueJobs = sql.NewStatement("overdue jobs", `SELECT j.id FROM {rows $1 kind TEXT} AS k CROSS JOIN jobs j
-		WHERE j.kind = k.kind AND j.due_at <= $2 ORDER BY j.id LIMIT $3`)
+		WHERE j.kind = k.kind AND j.due_at <= $2 AND j.created_at <= $3 ORDER BY j.id LIMIT $4`)
 
 	jobsByID = sql.NewStatement("jobs by id", `SELECT id, kind, key, payload, created_at FROM jobs WHERE {in id $1 BIGINT} ORDER BY id`)
 
@@ -47,17 +47,18 @@ type Node struct {
 	Name    string
 	Process string        // the prefix of its jobs' tokens; "" for a version that does not record it
 	Self    bool          // it is this node
+	Halted  bool          // an engine does not answer it, or did not a moment ago: its jobs wait
 	Silent  time.Duration // since its last heartbeat, by the database's clock
 	Ahead   time.Duration // how far its clock is ahead of the database's, less the time that the heartbeat took on its way
 }
 
-// Beat records this node's heartbeat and lists the nodes with a heartbeat within a day, by name. On SQLite, which serves one
-// process, it does nothing and lists none.
-func Beat(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
+// Beat records this node's heartbeat, and whether its jobs wait for an engine that does not answer. It lists the nodes with a
+// heartbeat within a day, by name. On SQLite, which serves one process, it does nothing and lists none.
+func Beat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil
 	}
-	if _, err := s.Pulse.Run(ctx, beatNode, s.Node, s.Now(), s.Tokens); err != nil {
+	if _, err := s.Pulse.Run(ctx, beatNode, s.Node, s.Now(), s.Tokens, halted); err != nil {
 		return nil, err
 	}
 	return Nodes(ctx, s)
@@ -71,7 +72,7 @@ func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	err = s.Pulse.Each(ctx, listNodes, nil, func(scan func(...any) error) error {
 		var node Node
 		var silent, ahead int64
-		err := scan(&node.Name, &node.Process, &silent, &ahead)
+		err := scan(&node.Name, &node.Process, &node.Halted, &silent, &ahead)
 		node.Self = node.Name == s.Node
 		node.Silent, node.Ahead = time.Duration(silent)*time.Microsecond, time.Duration(ahead)*time.Microsecond
 		nodes = append(nodes, node)
@@ -108,14 +109,15 @@ func HeldBefore(ctx context.Context, s *sql.DB, node Node, limit int) ([]Job, er
 	return jobsOf(ctx, s, heldBefore, []string{node.Name}, node.Process+"%", limit)
 }
 
-// Overdue lists the ids of jobs of some kinds that were due at a time and are not claimed, at most limit, the first made first:
-// the workers are behind, or a hanging node has locked them.
-func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy time.Time, limit int) ([]int64, error) {
+// Overdue lists the ids of jobs of some kinds that were due by a time and are not done yet, at most limit, the first made first:
+// the workers are behind, an engine does not answer them, or a hanging node has locked the jobs. until is the end of the leases
+// and pauses that they may have: later ones are left out.
+func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
 	list := make(sql.Rows, len(kinds))
 	for i, kind := range kinds {
 		list[i] = []any{kind}
 	}
-	return jobIDs(ctx, s, overdueJobs, list, dueBy, limit)
+	return jobIDs(ctx, s, overdueJobs, list, until, dueBy, limit)
 }
 
 // Jobs reads those of some jobs that are not done yet, the first made first, without claiming them.

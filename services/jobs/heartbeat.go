@@ -17,6 +17,9 @@ const (
 	silentAfter = 600 * time.Millisecond
 	// deadAfter is when others take over the jobs that a node holds. If the node comes back, it finds its tokens void.
 	deadAfter = 2 * time.Second
+	// haltedFor is how long after the last engine that did not answer a job this node says that it is halted: longer than a
+	// job's pause and the next try together, so that jobs that fail again are not forgotten between two tries.
+	haltedFor = 2 * time.Second
 	// lostAfter is when a node holds nothing any more that others would wait for: PostgreSQL has ended its transactions by
 	// then.
 	lostAfter = 10 * time.Second
@@ -27,8 +30,10 @@ const (
 )
 
 // Heartbeat announces to the other nodes on this database that this one lives, and takes over the jobs of silent ones. These
-// are freed after two seconds, and until they are done, Behind names the counts that they may change. On SQLite, which
-// serves one process, it only gives back jobs whose state is unknown because SQL did not answer.
+// are freed after two seconds, and until they are done, Behind names the counts that they may change. So it does with the jobs
+// that wait because Redis or SQL does not answer this node or another: as soon as an engine answers again, reads would show
+// counts that lack the effect of these jobs. On SQLite, which serves one process, there is no other node. The heartbeat also
+// gives back jobs whose state is unknown because SQL did not answer.
 type Heartbeat struct {
 	engine *Engine
 
@@ -79,7 +84,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 	if err := h.engine.inFlight.look(ctx, h.engine, h.left, h.crashed); err != nil {
 		return err
 	}
-	nodes, err := Beat(ctx, h.engine.db)
+	nodes, err := Beat(ctx, h.engine.db, false)
 	if err != nil {
 		return err
 	}
@@ -128,7 +133,8 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
 	e := h.engine
-	nodes, err := Beat(ctx, e.db)
+	halted := e.halted()
+	nodes, err := Beat(ctx, e.db, halted)
 	if err != nil {
 		return err
 	}
@@ -147,12 +153,14 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	}
 	var silent, dead []string
 	replaced := h.replaced(nodes)
-	hanging := h.lingers() || len(replaced) > 0
+	// Once jobs are overdue, those behind them become overdue too: the look at them goes on until none is left.
+	hanging := h.lingers() || len(replaced) > 0 || halted || len(e.inFlight.jobs) > 0
 	for _, node := range nodes {
 		if node.Silent >= silentAfter {
 			silent = append(silent, node.Name)
 			hanging = hanging || node.Silent < lostAfter
 		}
+		hanging = hanging || node.Halted && node.Silent < lostAfter
 		if node.Silent >= deadAfter {
 			dead = append(dead, node.Name)
 		}
@@ -220,6 +228,15 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 		e.Wake()
 	}
 	return err
+}
+
+// noteHalt notes that an engine did not answer a job.
+func (e *Engine) noteHalt() { e.halt.Store(e.clock.Now().UnixMicro()) }
+
+// halted says whether an engine does not answer this node's jobs, or did not a moment ago.
+func (e *Engine) halted() bool {
+	last := e.halt.Load()
+	return last != 0 && e.clock.Now().Sub(time.UnixMicro(last)) < haltedFor
 }
 
 // inDoubt are jobs that this node may hold although nobody works on them: SQL did not answer when they were claimed or

@@ -35,7 +35,7 @@ func two(t *testing.T) (n, other *node) {
 // takes lets the node claim everything that is due, after a heartbeat that is its last.
 func (n *node) takes() []jobs.Job {
 	n.tb.Helper()
-	_, err := jobs.Beat(n.tb.Context(), n.db)
+	_, err := jobs.Beat(n.tb.Context(), n.db, false)
 	n.must(err)
 	return n.claim()
 }

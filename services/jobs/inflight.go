@@ -22,8 +22,8 @@ func (l BehindSince) add(more BehindSince) {
 	}
 }
 
-// Behind says which counts of a user's document lack a change, or may, because a node died that held a job of theirs. It is
-// nil in normal operation and then costs one atomic read.
+// Behind says which counts of a user's document lack a change, or may, because a node died that held a job of theirs, or because
+// an engine did not answer such a job. It is nil in normal operation and then costs one atomic read.
 func (e *Engine) Behind(user services.UserID) BehindSince {
 	shown := e.inFlight.shown.Load()
 	if shown == nil {
@@ -41,7 +41,8 @@ func (e *Engine) Behind(user services.UserID) BehindSince {
 // SomeBehind says whether Behind names a count of any user.
 func (e *Engine) SomeBehind() bool { return e.inFlight.shown.Load() != nil }
 
-// inFlight are the jobs that nodes held when they fell silent, until they are done. Only the heartbeat changes it.
+// inFlight are the jobs that nodes held when they fell silent, and those that waited for long while a node hung or an engine did
+// not answer, until they are done. Only the heartbeat changes it.
 type inFlight struct {
 	jobs  affectedJobs
 	shown atomic.Pointer[behind]
@@ -67,29 +68,30 @@ const (
 	moreOverdue = -1
 )
 
-// overdueAtOnce is how many overdue jobs are read at once.
-const overdueAtOnce = 500
+const (
+	// overdueAtOnce is how many overdue jobs are read at once.
+	overdueAtOnce = 500
+	// lookWithin bounds the look at overdue jobs in one beat: with more time this node would fall silent.
+	lookWithin = 400 * time.Millisecond
+)
 
-// look adds the jobs that silent nodes hold now, and forgets those that are done. If it fails, it keeps the jobs that it has
-// found.
-func (i *inFlight) look(ctx context.Context, e *Engine, held []Job, hanging bool) error {
-	if len(held) == 0 && len(i.jobs) == 0 {
+// look adds the jobs that silent nodes hold now, and forgets those that are done, unless lookAtOverdue follows: then that
+// forgets them. If it fails, it keeps the jobs that it has found.
+func (i *inFlight) look(ctx context.Context, e *Engine, held []Job, hanging bool) (err error) {
+	if len(held) == 0 && (hanging || len(i.jobs) == 0) {
 		return nil
 	}
-	next := make(affectedJobs, len(held))
-	if len(i.jobs) > 0 {
-		remaining, err := Remaining(ctx, e.db, slices.Collect(maps.Keys(i.jobs)))
-		if err != nil {
+	next := maps.Clone(i.jobs)
+	if !hanging {
+		if next, err = i.remaining(ctx, e); err != nil {
 			return err
 		}
-		for _, id := range remaining {
-			next[id] = i.jobs[id]
-		}
 	}
-	if more, some := i.jobs[moreOverdue]; some && hanging {
-		next[moreOverdue] = more
+	if next == nil {
+		next = affectedJobs{}
 	}
-	err := next.add(ctx, e, held)
+	delete(next, moreHeld)
+	err = next.add(ctx, e, held)
 	if err != nil || len(held) >= heldAtOnce { // there may be more
 		next[moreHeld] = anything(held[0].CreatedAt)
 	}
@@ -97,15 +99,51 @@ func (i *inFlight) look(ctx context.Context, e *Engine, held []Job, hanging bool
 	return err
 }
 
-// lookAtOverdue adds all overdue jobs, a part at a time: a node that hangs in the middle of a claim has locked jobs that do
-// not show as claimed yet. Until all are known, every count may lack the effect of one of them.
-func (i *inFlight) lookAtOverdue(ctx context.Context, e *Engine) error {
-	dueBy := e.clock.Now().Add(-silentAfter)
-	next := affectedJobs(maps.Clone(i.jobs))
-	if next == nil {
-		next = affectedJobs{}
+// remaining are those of the jobs that are not done yet.
+func (i *inFlight) remaining(ctx context.Context, e *Engine) (affectedJobs, error) {
+	remaining := make(affectedJobs, len(i.jobs))
+	if len(i.jobs) == 0 {
+		return remaining, nil
 	}
-	ids, err := Overdue(ctx, e.db, e.Kinds(), dueBy, heldAtOnce)
+	ids, err := Remaining(ctx, e.db, slices.Collect(maps.Keys(i.jobs)))
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		remaining[id] = i.jobs[id]
+	}
+	return remaining, nil
+}
+
+// lookAtOverdue forgets the jobs that are done and adds all overdue ones, a part at a time. Those are not only the unclaimed: a
+// node that hangs in the middle of a claim has locked jobs that do not show as claimed yet, and while an engine does not
+// answer, jobs are claimed and released again and again. Until all are known, every count may lack the effect of one of them.
+func (i *inFlight) lookAtOverdue(ctx context.Context, e *Engine) error {
+	looking, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	err := i.lookFor(looking, e)
+	if looking.Err() != nil && ctx.Err() == nil {
+		return nil // the next beat continues
+	}
+	return err
+}
+
+func (i *inFlight) lookFor(ctx context.Context, e *Engine) error {
+	now := e.clock.Now()
+	dueBy := now.Add(-silentAfter)
+	// This is first: a job that another one replaces in between shows in the list of overdue ones.
+	next, err := i.remaining(ctx, e)
+	if err != nil {
+		next = affectedJobs{}
+		maps.Copy(next, i.jobs)
+	}
+	if more, some := i.jobs[moreHeld]; some {
+		next[moreHeld] = more
+	}
+	var ids []int64
+	if err == nil {
+		ids, err = Overdue(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+lostAfter), heldAtOnce)
+	}
 	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
 		_, known := next[id]
 		return known

@@ -12,6 +12,7 @@ package jobs
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"tidings/services"
@@ -44,6 +45,7 @@ type Engine struct {
 	stale    staleViews
 	inDoubt  inDoubt
 	inFlight inFlight
+	halt     atomic.Int64 // when an engine last did not answer a job, in microseconds; 0: never
 }
 
 // New makes the engine of a node, without any kind of job.

@@ -80,6 +80,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	}
 	jobs, err := Claim(ctx, e.db, e.classes[w.class], limit, e.cfg.Lease)
 	if err != nil {
+		e.noteHalt()
 		e.inDoubt.add(jobs)
 		return 0, err
 	}
@@ -125,7 +126,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 			together[job.Kind] = append(together[job.Kind], i)
 		default:
 			group.Go(func() error {
-				outcomes[i] = kind.Each(ctx, job)
+				outcomes[i] = e.noted(kind.Each(ctx, job))
 				return nil
 			})
 		}
@@ -136,11 +137,19 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 			batch[k] = jobs[i]
 		}
 		for k, outcome := range e.kinds[name].Batch(ctx, batch) {
-			outcomes[positions[k]] = outcome
+			outcomes[positions[k]] = e.noted(outcome)
 		}
 	}
 	_ = group.Wait() // outcomes are settled below
 	return e.settle(ctx, jobs, outcomes)
+}
+
+// noted notes that an engine did not answer a job, while the others of its batch may still wait for the engine.
+func (e *Engine) noted(outcome error) error {
+	if outcome != nil && services.IsUnavailable(outcome) {
+		e.noteHalt()
+	}
+	return outcome
 }
 
 // settle finishes jobs that succeeded, releases those for which an engine did not answer, and counts a try for those that

@@ -35,9 +35,9 @@ func silence(b *bundle, node string, silent time.Duration) {
 func TestHeartbeatsGoByTheClockOfTheDatabase(t *testing.T) {
 	a, b, of := openNodes(t)
 	of.clock.advance(-time.Hour)
-	must(jobs.Beat(of.ctx, a.DB))(t)
+	must(jobs.Beat(of.ctx, a.DB, false))(t)
 	of.clock.advance(24 * time.Hour)
-	nodes := must(jobs.Beat(of.ctx, b.DB))(t)
+	nodes := must(jobs.Beat(of.ctx, b.DB, false))(t)
 	equal(t, len(nodes), 2)
 	for _, node := range nodes {
 		if node.Silent < 0 || node.Silent > time.Minute {
@@ -50,7 +50,7 @@ func TestHeartbeatsGoByTheClockOfTheDatabase(t *testing.T) {
 	if err := jobs.Leave(of.ctx, a.DB); err != nil {
 		t.Fatal(err)
 	}
-	nodes = must(jobs.Beat(of.ctx, b.DB))(t)
+	nodes = must(jobs.Beat(of.ctx, b.DB, false))(t)
 	equal(t, len(nodes), 1)
 	equal(t, nodes[0].Name, "b")
 }
@@ -59,7 +59,7 @@ func TestHeartbeatsGoByTheClockOfTheDatabase(t *testing.T) {
 func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 	a, b, of := openNodes(t)
 	for _, node := range []*store.Store{a, b} {
-		must(jobs.Beat(of.ctx, node.DB))(t)
+		must(jobs.Beat(of.ctx, node.DB, false))(t)
 	}
 	of.enqueue(job("one", ""), job("two", ""))
 	claimed := must(jobs.Claim(of.ctx, a.DB, []string{"a"}, 2, lease))(t)
@@ -98,7 +98,7 @@ func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 func TestANodeFreesWhatItHeldBefore(t *testing.T) {
 	a, b, of := openNodes(t)
 	for _, node := range []*store.Store{a, b} {
-		must(jobs.Beat(of.ctx, node.DB))(t)
+		must(jobs.Beat(of.ctx, node.DB, false))(t)
 	}
 	of.enqueue(job("one", ""), job("two", ""), job("three", ""), job("four", ""))
 	held := must(jobs.Claim(of.ctx, a.DB, []string{"a"}, 2, lease))(t)
@@ -159,14 +159,14 @@ func TestAStatementEndsWithItsClient(t *testing.T) {
 func TestNodesAreForgottenAfterADay(t *testing.T) {
 	a, b, of := openNodes(t)
 	for _, node := range []*store.Store{a, b} {
-		must(jobs.Beat(of.ctx, node.DB))(t)
+		must(jobs.Beat(of.ctx, node.DB, false))(t)
 	}
 	silence(of, "a", 23*time.Hour)
 	equal(t, must(jobs.ForgetNodes(of.ctx, b.DB))(t), 0)
 	silence(of, "a", 25*time.Hour)
 	equal(t, must(jobs.ForgetNodes(of.ctx, b.DB))(t), 1)
 	each(t, func(b *bundle) {
-		equal(b.t, len(must(jobs.Beat(b.ctx, b.Store.DB))(b.t)), 0)
+		equal(b.t, len(must(jobs.Beat(b.ctx, b.Store.DB, false))(b.t)), 0)
 		freed, left, err := jobs.FreeOwnJobs(b.ctx, b.Store.DB, 10)
 		equal(b.t, []any{freed, len(left), err}, []any{0, 0, error(nil)})
 		if err := jobs.Leave(b.ctx, b.Store.DB); err != nil {

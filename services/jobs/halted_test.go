@@ -1,0 +1,154 @@
+package jobs_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
+)
+
+// engine is one that jobs need and that can be away.
+type engine struct {
+	away  bool
+	check func() // at each look at a job that waits
+}
+
+// kinds are the jobs that need the engine: "paint" changes a count of one user.
+func (e *engine) kinds() []jobs.Kind {
+	do := func(context.Context, jobs.Job) error {
+		if e.away {
+			return services.Errorf(services.Unavailable, "the engine does not answer")
+		}
+		return nil
+	}
+	users := func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
+		e.check()
+		return userOfKey(ctx, job)
+	}
+	return []jobs.Kind{{Name: "paint", Each: do, Changes: jobs.CountsOf(users, "RED")}}
+}
+
+// tries lets a worker of the node do what is due, and then a job's pause pass.
+func (n *node) tries(heart *jobs.Heartbeat, away bool) {
+	n.tb.Helper()
+	if _, err := n.Workers(1)[0].RunOnce(n.tb.Context()); services.IsUnavailable(err) != away {
+		n.tb.Fatalf("a worker while the engine is away (%t): %v", away, err)
+	}
+	n.must(heart.RunOnce(n.tb.Context()))
+	n.clock.advance(500 * time.Millisecond)
+}
+
+// While an engine does not answer, jobs are claimed and released again and again, and newer ones take their place. Once they have
+// waited for long, their counts are behind, also after the engine has come back, until the jobs are done.
+func TestWhatWaitsForAnEngineIsBehindUntilItIsDone(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		e := &engine{away: true, check: func() {}}
+		n := newNode(t, url, "here", nil, e.kinds()...)
+		heart := n.Heartbeat()
+		n.must(heart.Begin(t.Context()))
+		for round := range 6 {
+			n.enqueue(jobs.Keyed("paint", "1"))
+			n.tries(heart, true)
+			want := round > 1
+			if since := n.Behind(1)["RED"]; since.IsZero() == want || want && !since.Equal(start) {
+				t.Errorf("in round %d the count is behind since %v", round, since)
+			}
+			if want { // a later look must not forget it for a moment, although another job has taken its place
+				e.check = func() {
+					if n.Behind(1) == nil {
+						t.Error("nothing is behind while the waiting jobs are looked at")
+					}
+				}
+			}
+		}
+		if n.Behind(2) != nil {
+			t.Error("counts are behind whose jobs do not wait")
+		}
+		e.away = false
+		n.must(heart.RunOnce(t.Context()))
+		if n.Behind(1) == nil {
+			t.Error("nothing is behind once the engine answers, although the job is not done")
+		}
+		n.tries(heart, false)
+		if waiting, _ := n.left(); waiting != 0 || n.SomeBehind() {
+			t.Errorf("%d jobs wait; counts are behind: %v", waiting, n.SomeBehind())
+		}
+	})
+}
+
+// What has waited behind the jobs that an engine did not answer is behind too, however late it becomes overdue.
+func TestWhatWaitsBehindABacklogIsBehind(t *testing.T) {
+	e := &engine{away: true, check: func() {}}
+	n := small(t, nil, e.kinds()...)
+	heart := n.Heartbeat()
+	n.enqueue(jobs.Keyed("paint", "1"))
+	n.tries(heart, true)
+	e.away = false
+	n.clock.advance(500 * time.Millisecond)
+	n.must(heart.RunOnce(t.Context()))
+	for key := "22"; len(key) < 6; key += "2" {
+		n.enqueue(jobs.Keyed("paint", key))
+		n.clock.advance(time.Second)
+		n.must(heart.RunOnce(t.Context()))
+		if n.Behind(services.UserID(len(key))) == nil {
+			t.Errorf("the job of user %d waits, and their count is not behind", len(key))
+		}
+	}
+	n.tries(heart, false)
+	n.enqueue(jobs.Keyed("paint", "1"))
+	n.clock.advance(time.Second)
+	n.must(heart.RunOnce(t.Context()))
+	if n.SomeBehind() {
+		t.Error("counts are behind although nothing has waited for an engine since")
+	}
+}
+
+// A node whose jobs wait for an engine says so to the others: they read from another Redis than it can reach.
+func TestAHaltedNodeIsHeardOfByTheOthers(t *testing.T) {
+	url := sqltest.Postgres(t)
+	e := &engine{away: true, check: func() {}}
+	n, other := newNode(t, url, "here", nil, e.kinds()...), newNode(t, url, "there", nil, e.kinds()...)
+	hearts := []*jobs.Heartbeat{n.Heartbeat(), other.Heartbeat()}
+	for _, heart := range hearts {
+		n.must(heart.Begin(t.Context()))
+	}
+	n.enqueue(jobs.Keyed("paint", "1"))
+	for range 2 {
+		other.tries(hearts[1], true)
+		n.clock.advance(500 * time.Millisecond)
+	}
+	n.must(hearts[0].RunOnce(t.Context()))
+	if n.Behind(1) == nil {
+		t.Error("nothing is behind on the node that answers")
+	}
+	e.away = false
+	other.tries(hearts[1], false)
+	n.must(hearts[0].RunOnce(t.Context()))
+	if n.SomeBehind() {
+		t.Error("counts are behind although the job is done")
+	}
+}
+
+// Jobs that collapse are as old as the oldest of them, in the queue too.
+func TestCollapsedJobsKeepTheAgeOfTheOldest(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		n.Register(does("paint", nothing))
+		n.enqueue(jobs.Keyed("paint", "1"))
+		n.clock.advance(time.Minute)
+		n.enqueue(jobs.Keyed("paint", "1"))
+		n.clock.advance(time.Minute)
+		n.enqueue(jobs.Keyed("paint", "1"), jobs.Keyed("paint", "2"))
+		claimed := n.claim()
+		slices.SortFunc(claimed, func(a, b jobs.Job) int { return a.CreatedAt.Compare(b.CreatedAt) })
+		if len(claimed) != 2 || !claimed[0].CreatedAt.Equal(start) || !claimed[1].CreatedAt.Equal(start.Add(2*time.Minute)) {
+			t.Fatalf("claimed %+v", claimed)
+		}
+		if _, _, oldest, err := n.JobCounts(t.Context()); err != nil || !oldest.Equal(start) {
+			t.Errorf("the oldest job is from %v, %v; want %v", oldest, err, start)
+		}
+	})
+}
