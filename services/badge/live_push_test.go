@@ -63,7 +63,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 		n.fallback <- struct{}{}
 	}
 	n.Start(shows[0])
-	n.Must(n.Memory.Shows.Refresh(t.Context()))
+	n.Must(n.live.Memory.Refresh(t.Context()))
 	<-stale
 	n.Server.Do("ACL", "SETUSER", "default", "+hmget", "+hget")
 	for range cap(n.fallback) {

@@ -16,6 +16,7 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/chat"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/tests/histories"
 )
@@ -49,7 +50,7 @@ func (g *gate) lets(stream string) error {
 }
 
 func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
-	stream := map[string]string{announcements.LogKind: announcementStream, mirror.LogPull: pullStream, mirror.LogShow: showStream}[kind]
+	stream := map[string]string{announcements.LogKind: announcementStream, mirror.LogPull: pullStream, live.LogKind: showStream}[kind]
 	if err := g.lets(stream); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/live"
-	"tidings/services/mirror"
 	"tidings/services/store"
 )
 
@@ -145,7 +144,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 	if len(planned) == 0 {
 		return nil
 	}
-	if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+	if _, err := changelog.LockLog(ctx, tx.Tx, live.LogKind); err != nil {
 		return err
 	}
 	hosts := make([]services.UserID, len(planned))
@@ -160,7 +159,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 	}
 	var version uint64
 	if len(unnamed) < len(hosts) {
-		if version, err = mirror.AppendShowsReload(ctx, tx); err != nil {
+		if version, err = live.AppendReload(ctx, tx); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/live"
-	"tidings/services/mirror"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -22,7 +21,7 @@ import (
 // withShows gives a world the service of shows.
 func withShows(w *fanouttest.World) *fanouttest.World {
 	w.Shows = live.New(live.Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 	})
 	return w
 }
@@ -33,7 +32,7 @@ type telling struct{ w *fanouttest.World }
 func (s telling) Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command {
 	return &jobs.Command{Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 		tx := store.In(in)
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, live.LogKind); err != nil {
 			return nil, err
 		}
 		show, err := services.ScheduleShow(s.w.IDs.Next(), host, draft, tx.Now)
@@ -48,7 +47,7 @@ func (s telling) Schedule(host services.UserID, draft services.ShowDraft) *jobs.
 func (s telling) change(id services.PostID, transition func(services.Show, time.Time) (services.Show, bool, error)) *jobs.Command {
 	return &jobs.Command{Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 		tx := store.In(in)
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, live.LogKind); err != nil {
 			return nil, err
 		}
 		before, err := tx.ShowForUpdate(ctx, id)

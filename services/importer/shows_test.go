@@ -77,7 +77,7 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]service
 	w.Must(err)
 	hosts, err := w.Shows.(*live.Service).HostsBy(w.TB.Context(), reader)
 	w.Must(err)
-	active, _ := w.Memory.Shows.ActiveAt(hosts, w.Memory.Shows.Version(), services.ShowPlace{}, 100)
+	active, _ := w.Shows.(*live.Service).Memory.ActiveAt(hosts, w.Shows.(*live.Service).Memory.Version(), services.ShowPlace{}, 100)
 	replays, err := w.Store.ReplaysFeed(w.TB.Context(), reader, services.ShowPlace{}, 100)
 	w.Must(err)
 	names := map[services.PostID]string{}
@@ -140,7 +140,7 @@ func TestImportedShows(t *testing.T) {
 			}
 		}
 		listed("s1")
-		before := w.Memory.Shows.Version()
+		before := w.Shows.(*live.Service).Memory.Version()
 		if got := im.mustShows(Options{File: im.file("more.jsonl", more)}); got.New != 3 || got.Duplicates != 1 {
 			t.Errorf("of more: %+v", got)
 		}
@@ -149,11 +149,11 @@ func TestImportedShows(t *testing.T) {
 			t.Errorf("the board at once (-want +got):\n%s", diff)
 		}
 		// One entry of the log for all; a session of before has none of them.
-		if now := w.Memory.Shows.Version(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
+		if now := w.Shows.(*live.Service).Memory.Version(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
 			t.Errorf("the version went from %d to %d, the live one is %+v", before, now, shows["s6"])
 		}
 		for _, key := range []string{"s6", "s7", "s8"} {
-			if _, _, there := w.Memory.Shows.ShowAt(shows[key].ID, before); there {
+			if _, _, there := w.Shows.(*live.Service).Memory.ShowAt(shows[key].ID, before); there {
 				t.Errorf("%s was there before", key)
 			}
 		}
@@ -187,7 +187,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 			w.Quiet(w.Fanout)
 			_, err := w.Memory.Log.RunOnce(t.Context())
 			w.Must(err)
-			return w.Memory.Shows.CountLive(w.Document(user).Hosts, 0).New
+			return w.Shows.(*live.Service).Memory.CountLive(w.Document(user).Hosts, 0).New
 		}
 		line := func(key string) string {
 			started := w.Clock.Now().Add(-time.Hour).Format(time.RFC3339)

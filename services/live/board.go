@@ -121,7 +121,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 // freeze makes a session of the board as it is now. All hosts in the list belong to it.
 func (s *Service) freeze(former Session, hosts []services.FollowedAuthor) Session {
 	session := former
-	session.Version, session.Made = s.shows.Version(), s.ids.Next()
+	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
 	for _, host := range hosts {
 		// Another node's clock may be ahead, and hosts that are followed already belong to the board.
 		session.Made = max(session.Made, host.Since)
@@ -156,7 +156,7 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, view v
 // of now. The others are in the cache for as long as a session that has them lives.
 func (s *Service) present(ctx context.Context, items []Item) error {
 	var missing []services.PostID
-	s.shows.Now(func(now func(services.PostID) (services.Show, bool)) {
+	s.Memory.Now(func(now func(services.PostID) (services.Show, bool)) {
 		for i := range items {
 			if items[i].Frozen.Status == services.ShowReplay {
 				continue
@@ -171,7 +171,7 @@ func (s *Service) present(ctx context.Context, items []Item) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	shows, err := s.shows.Shows(ctx, missing)
+	shows, err := s.Memory.Shows(ctx, missing)
 	for i := range items {
 		if show, ok := shows[items[i].Show.ID]; ok {
 			items[i].Show = show
@@ -185,7 +185,7 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after ser
 	hosts := session.hosts(view.hosts)
 	var p part
 	if !after.Replay {
-		p.Active, p.More = s.shows.ActiveAt(hosts, session.Version, after, first+1)
+		p.Active, p.More = s.Memory.ActiveAt(hosts, session.Version, after, first+1)
 		after = services.ShowPlace{}
 	}
 	if p.More || len(p.Active) > first || len(hosts) == 0 {
@@ -225,12 +225,12 @@ const allReplays = 2 * services.Retention
 // those ends the list.
 func (s *Service) known(session Session, hosts []services.FollowedAuthor, after services.ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
-		all, _ := s.shows.ReplaysAt(hosts, session.Version, services.ShowPlace{}, services.Retention+1)
+		all, _ := s.Memory.ReplaysAt(hosts, session.Version, services.ShowPlace{}, services.Retention+1)
 		if len(all) > services.Retention {
 			known.Floor = all[services.Retention].Place()
 		}
 	}
-	shows, more := s.shows.ReplaysAt(hosts, session.Version, after, first+1)
+	shows, more := s.Memory.ReplaysAt(hosts, session.Version, after, first+1)
 	known.More, known.Lines = more, make([]line, len(shows))
 	for i, show := range shows {
 		known.Lines[i] = lineOf(show)
@@ -254,7 +254,7 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 	var lines []line
 	var unknown []services.PostID
 	for _, one := range list.Lines {
-		show, known, there := s.shows.ShowAt(one.Place.ID, session.Version)
+		show, known, there := s.Memory.ShowAt(one.Place.ID, session.Version)
 		switch {
 		case !on[one.Host] || known && !there:
 			continue
@@ -265,7 +265,7 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 		}
 		lines = append(lines, one)
 	}
-	shows, err := s.shows.Shows(ctx, unknown)
+	shows, err := s.Memory.Shows(ctx, unknown)
 	if err != nil {
 		return list, err
 	}

@@ -32,7 +32,7 @@ func (h hall) later() {
 	h.TB.Helper()
 	h.Clock.Advance(time.Second)
 	h.Work(h.Fanout)
-	h.Must(h.Memory.Shows.Refresh(h.TB.Context()))
+	h.Must(h.boards.Memory.Refresh(h.TB.Context()))
 }
 
 func shown(board Board) (list []services.PostID) {
@@ -104,7 +104,7 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	w.Server.Kill()
 	w.End(live)
 	h.Clock.Advance(time.Second)
-	h.Must(h.Memory.Shows.Refresh(t.Context()))
+	h.Must(h.boards.Memory.Refresh(t.Context()))
 	if got, end := h.walk(viewer, h.page(viewer, Ask{}), 3); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
 		t.Errorf("without Redis the board is %v, %q", got, end)
 	}
@@ -294,7 +294,7 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 		for _, step := range []struct {
 			text *string
 			want uint64
-		}{{&text, session.Version}, {nil, h.Memory.Shows.Version()}, {&text, h.Memory.Shows.Version()}} {
+		}{{&text, session.Version}, {nil, h.boards.Memory.Version()}, {&text, h.boards.Memory.Version()}} {
 			cmd, err := h.boards.MarkSeen(t.Context(), viewer, step.text)
 			h.Must(err)
 			h.Must(h.Fanout.Commit(t.Context(), cmd)[0])
@@ -302,7 +302,7 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 				t.Errorf("after %v the mark is %d, want %d", step.text, got, step.want)
 			}
 		}
-		if got := h.Memory.Shows.LiveSince(w.Document(viewer).Hosts, session.Version); len(got) != 1 || got[0].ID != two {
+		if got := h.boards.Memory.LiveSince(w.Document(viewer).Hosts, session.Version); len(got) != 1 || got[0].ID != two {
 			t.Errorf("after the session's mark there would be %v", got)
 		}
 	})

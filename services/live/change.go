@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/mirror"
 )
 
 // MaxChanged bounds each list of a change.
@@ -21,7 +20,7 @@ type Difference struct {
 }
 
 // difference sorts the moves since a session into the lists of a Difference.
-func difference(moves []mirror.ShowMove) (d Difference) {
+func difference(moves []Move) (d Difference) {
 	for _, move := range moves {
 		was, is := services.ShowStatus(""), move.Is.Status
 		if move.Was.ID != 0 {
@@ -85,7 +84,7 @@ func (d Difference) empty() bool {
 }
 
 // newAbove counts the moved shows that now are above a position; the zero position: all that have a position.
-func newAbove(top services.ShowPlace, moves []mirror.ShowMove) (count int) {
+func newAbove(top services.ShowPlace, moves []Move) (count int) {
 	for _, move := range moves {
 		if place := move.Is.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {
 			count++

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 	"tidings/services/store"
 )
 
@@ -104,10 +102,10 @@ func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after services
 		return after, nil, err
 	}
 	if !after.Moved(before) {
-		change := mirror.ShowChange{Show: after}
+		change := LogChange{Show: after}
 		return after, nil, change.AppendTexts(ctx, tx)
 	}
-	change := mirror.ShowChange{Show: after, Live: (after.Status == services.ShowLive) != (before.Status == services.ShowLive)}
+	change := LogChange{Show: after, Live: (after.Status == services.ShowLive) != (before.Status == services.ShowLive)}
 	version, err := change.Append(ctx, tx)
 	if err == nil && change.Live {
 		err = tx.SetHostVersion(ctx, after.Host, version)
@@ -166,7 +164,7 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 
 // closeLater replaces the jobs of shows that are not due yet by jobs at their due times, and says which.
 func (s *Service) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
-	if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+	if err := s.LockLog(ctx, tx); err != nil {
 		return nil, err
 	}
 	shows, err := store.Shows(ctx, tx.Tx.Runner, ids)
@@ -196,7 +194,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
 	err := s.store.Write(ctx, func(tx *store.Tx) error {
 		changed = false
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if err := s.LockLog(ctx, tx); err != nil {
 			return err
 		}
 		before, err := tx.ShowForUpdate(ctx, id)
@@ -218,7 +216,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 		return err
 	}
 	s.jobs.Wake()
-	return s.shows.Refresh(ctx)
+	return s.Memory.Refresh(ctx)
 }
 
 // runRemind leaves a notification job for each of the next users to remind, and a job for the users after them, in the

@@ -5,10 +5,8 @@ import (
 	"slices"
 
 	"tidings/services"
-	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/store"
@@ -97,7 +95,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	err = s.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if err := s.LockLog(ctx, tx); err != nil {
 			return err
 		}
 		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
@@ -144,7 +142,7 @@ func (s *Service) publishHosts(ctx context.Context, tx *store.Tx, hosts []servic
 	if err != nil || len(named) == 0 {
 		return err
 	}
-	version, err := mirror.AppendShowsReload(ctx, tx)
+	version, err := AppendReload(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -182,7 +180,7 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	err = s.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if err := s.LockLog(ctx, tx); err != nil {
 			return err
 		}
 		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
@@ -216,7 +214,7 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 	}
 	err := s.store.Write(ctx, func(tx *store.Tx) error {
 		// The log is locked before any row, as in every change of a show, so that no two transactions deadlock.
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if err := s.LockLog(ctx, tx); err != nil {
 			return err
 		}
 		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {

@@ -84,7 +84,7 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 			t.Fatal(err)
 		}
 		count := func(user services.UserID, seen uint64) services.LiveCount {
-			return w.Memory.Shows.CountLive(w.Document(user).Hosts, seen)
+			return serviceOf(w).Memory.CountLive(w.Document(user).Hosts, seen)
 		}
 		if got := count(users[1], 0); got.New != 1 || got.Sequence == 0 || got.Sequence != count(late, 0).Sequence {
 			t.Errorf("a follower has %+v shows to see", got)
@@ -204,7 +204,7 @@ func TestTheAuditKnowsBoards(t *testing.T) {
 	differed("a mark", "register B")
 	w.Server.Do("SET", key("r"), "x")
 	differed("a key of another type", "a key that cannot be read")
-	if _, err := w.Memory.Log.RunOnce(t.Context()); err != nil || w.Memory.Shows.Version() == 0 {
-		t.Errorf("memory is at version %d: %v", w.Memory.Shows.Version(), err)
+	if _, err := w.Memory.Log.RunOnce(t.Context()); err != nil || serviceOf(w).Memory.Version() == 0 {
+		t.Errorf("memory is at version %d: %v", serviceOf(w).Memory.Version(), err)
 	}
 }

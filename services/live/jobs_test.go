@@ -160,7 +160,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 			t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 		}
 		// The node cache has the change, too.
-		if _, known, there := w.Memory.Shows.ShowAt(late, w.Memory.Shows.Version()); known && there {
+		if _, known, there := serviceOf(w).Memory.ShowAt(late, serviceOf(w).Memory.Version()); known && there {
 			t.Error("boards still have the one that nobody started")
 		}
 		w.Agree(users...)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
@@ -26,9 +27,10 @@ type Config struct {
 	Store  *store.Store
 	Redis  *rdb.Projections
 	Reader *mirror.Reader
-	Shows  *mirror.Shows
-	Jobs   *jobs.Engine   // New registers the kinds of jobs of shows in it
-	Fanout *fanout.Fanout // New registers in it what rebuilds, follows, audits and the janitor do with boards
+	Log    *changelog.Follower // the node cache follows it
+	Memory *Memory             // the node cache; nil: New makes it. Services of one node share it
+	Jobs   *jobs.Engine        // New registers the kinds of jobs of shows in it
+	Fanout *fanout.Fanout      // New registers in it what rebuilds, follows, audits and the janitor do with boards
 	IDs    *services.IDClock
 	Clock  services.Clock
 
@@ -42,10 +44,11 @@ type Config struct {
 
 // Service implements shows and boards. It is safe for concurrent use.
 type Service struct {
+	Memory *Memory // this node's cache of the shows on boards
+
 	store  *store.Store
 	redis  *rdb.Projections
 	reader *mirror.Reader
-	shows  *mirror.Shows
 	jobs   *jobs.Engine
 	fanout *fanout.Fanout
 	ids    *services.IDClock
@@ -77,8 +80,11 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.BuildWait,
-		store: cfg.Store, jobs: cfg.Jobs, redis: cfg.Redis, reader: cfg.Reader, shows: cfg.Shows, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Expiry(),
+		store: cfg.Store, jobs: cfg.Jobs, redis: cfg.Redis, reader: cfg.Reader, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Expiry(),
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
+	}
+	if s.Memory = cfg.Memory; s.Memory == nil {
+		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longest+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Fanout.RegisterHosts(s.HostsBy, s.mergeHost)

@@ -19,13 +19,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // configOf is the configuration of the shows of a world's node.
 func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
 	return Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Clock: w.Clock,
+		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Clock: w.Clock,
 	}
 }
 
 // install gives shows to a world's node and to those that are made after it.
 func install(w *fanouttest.World) *fanouttest.World {
-	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { w.Shows = New(configOf(w, f)) })
+	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
+		cfg := configOf(w, f)
+		if former, made := w.Shows.(*Service); made && former.reader == w.Memory.Reader { // another fan-out of the same node
+			cfg.Memory = former.Memory
+		}
+		w.Shows = New(cfg)
+	})
 	return w
 }
 

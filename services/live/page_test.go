@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/mirror"
 )
 
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
@@ -155,7 +154,7 @@ func TestAPageEndsWhereNothingIsKnown(t *testing.T) {
 
 func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var moves []mirror.ShowMove
+		var moves []Move
 		want := map[string][]services.PostID{}
 		for id := range rapid.IntRange(0, 30).Draw(t, "moves") {
 			was, is := drawShow(t, id+1), drawShow(t, id+1)
@@ -168,7 +167,7 @@ func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
 			if was.Status == services.ShowUpcoming && rapid.IntRange(0, 3).Draw(t, "cancelled") == 0 {
 				is.Status = services.ShowCancelled
 			}
-			moves = append(moves, mirror.ShowMove{Was: was, Is: is})
+			moves = append(moves, Move{Was: was, Is: is})
 			kind := map[string]string{
 				"/LIVE": "live", "UPCOMING/LIVE": "live", "/REPLAY": "ended", "UPCOMING/REPLAY": "ended", "LIVE/REPLAY": "ended",
 				"/UPCOMING": "scheduled", "UPCOMING/CANCELLED": "cancelled",
@@ -196,9 +195,9 @@ func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
 }
 
 func TestADifferenceIsBounded(t *testing.T) {
-	var moves []mirror.ShowMove
+	var moves []Move
 	for id := range MaxChanged + 5 {
-		moves = append(moves, mirror.ShowMove{Is: services.Show{ID: services.PostID(id + 1), Status: services.ShowLive, StartedAt: at(int64(id))}})
+		moves = append(moves, Move{Is: services.Show{ID: services.PostID(id + 1), Status: services.ShowLive, StartedAt: at(int64(id))}})
 	}
 	d := difference(moves)
 	if len(d.WentLive) != MaxChanged || !d.More || d.WentLive[0].ID != MaxChanged+5 {

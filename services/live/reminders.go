@@ -80,5 +80,5 @@ func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) 
 	if facts {
 		return store.Shows(ctx, s.store.DB.Runner, ids)
 	}
-	return s.shows.Shows(ctx, ids)
+	return s.Memory.Shows(ctx, ids)
 }

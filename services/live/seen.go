@@ -12,7 +12,7 @@ import (
 // MarkSeen is the command by which a viewer has looked at the board: at that of a session, nil for the board as it is now. What
 // went live since still counts. The mark only grows. INVALID for a session of somebody else's, and for one of the future.
 func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *string) (*jobs.Command, error) {
-	session := Session{Version: s.shows.Version()}
+	session := Session{Version: s.Memory.Version()}
 	if text != nil {
 		var err error
 		if session, err = ParseSession("sessionId", viewer, *text); err != nil {

@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/changelog"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -23,7 +21,7 @@ func (s *Service) Schedule(host services.UserID, draft services.ShowDraft) *jobs
 			if err != nil {
 				return nil, err
 			}
-			if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+			if err := s.LockLog(ctx, tx); err != nil {
 				return nil, err
 			}
 			upcoming, err := tx.CountUpcoming(ctx, host, services.MaxUpcomingShows)
@@ -36,7 +34,7 @@ func (s *Service) Schedule(host services.UserID, draft services.ShowDraft) *jobs
 			show, err = s.AddShow(ctx, tx, show)
 			return []string{show.GlobalID()}, err
 		},
-		AfterCommit: s.shows.Refresh, CoalesceKey: ownShows,
+		AfterCommit: s.Memory.Refresh, CoalesceKey: ownShows,
 	}
 }
 
@@ -95,7 +93,7 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
 			// The log is locked before the show: every transaction that changes a show takes the two locks in this order.
-			if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+			if err := s.LockLog(ctx, tx); err != nil {
 				return nil, err
 			}
 			before, err := tx.ShowForUpdate(ctx, id)
@@ -112,7 +110,7 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 			_, err = s.ChangeShow(ctx, tx, before, after)
 			return []string{after.GlobalID()}, err
 		},
-		AfterCommit: s.shows.Refresh, CoalesceKey: ownShows,
+		AfterCommit: s.Memory.Refresh, CoalesceKey: ownShows,
 	}
 }
 

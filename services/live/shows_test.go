@@ -15,7 +15,6 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 	"tidings/services/store"
 	"tidings/tests/histories"
 )
@@ -65,12 +64,12 @@ func (s stage) show(id services.PostID) services.Show {
 }
 
 // logged are the changes of shows that the log has.
-func (s stage) logged() (changes []mirror.ShowChange) {
+func (s stage) logged() (changes []LogChange) {
 	s.TB.Helper()
-	entries, err := changelog.LogAfter(s.TB.Context(), s.Store.DB, mirror.LogShow, 0, 1000)
+	entries, err := changelog.LogAfter(s.TB.Context(), s.Store.DB, LogKind, 0, 1000)
 	s.Must(err)
 	for _, entry := range entries {
-		change, err := mirror.ParseShowChange(entry)
+		change, err := parseLogChange(entry)
 		s.Must(err)
 		changes = append(changes, change)
 	}
@@ -147,7 +146,7 @@ func TestTheLifeOfAShow(t *testing.T) {
 			if after.Version != want {
 				t.Errorf("%s: the version is %d, want %d", cmd.Name, after.Version, want)
 			}
-			if version := w.Memory.Shows.Version(); version != step.version {
+			if version := serviceOf(w).Memory.Version(); version != step.version {
 				t.Errorf("%s: memory is at %d, want %d", cmd.Name, version, step.version)
 			}
 		}
@@ -230,8 +229,8 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		if len(history) != 1 || history[0].Show != ids[1] || history[0].Until != 2 || history[0].Status != services.ShowCancelled {
 			t.Errorf("what was over came from nowhere: %+v", history)
 		}
-		w.Must(w.Memory.Shows.Refresh(t.Context()))
-		if _, known, there := w.Memory.Shows.ShowAt(ids[1], 1); !known || there {
+		w.Must(serviceOf(w).Memory.Refresh(t.Context()))
+		if _, known, there := serviceOf(w).Memory.ShowAt(ids[1], 1); !known || there {
 			t.Errorf("at version 1 the replay is known %v, there %v", known, there)
 		}
 	})

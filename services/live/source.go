@@ -32,7 +32,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 
 // Follow follows the shows of a user's hosts.
 func (l Source) Follow(user services.UserID, document *rdb.Document) {
-	l.s.shows.Follow(user, document.Hosts)
+	l.s.Memory.Follow(user, document.Hosts)
 }
 
 // Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis.
@@ -45,7 +45,7 @@ func (l Source) Facts(ctx context.Context, user services.UserID, today int64, do
 		return err
 	}
 	document.LiveSeen = uint64(seen)
-	document.LiveCount = l.s.shows.CountLiveSince(document.Hosts, document.LiveSeen, l.s.ages.Mark(services.SourceLiveBoard, today))
+	document.LiveCount = l.s.Memory.CountLiveSince(document.Hosts, document.LiveSeen, l.s.ages.Mark(services.SourceLiveBoard, today))
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 		hosts[i].Since = max(hosts[i].Since, after)
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.Badges.LiveBoard}
-	for _, show := range l.s.shows.LiveSince(hosts, uint64(of.Seen[store.LiveBoard])) {
+	for _, show := range l.s.Memory.LiveSince(hosts, uint64(of.Seen[store.LiveBoard])) {
 		explanation.Items = append(explanation.Items, services.Item{
 			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: source.Clearing("markLiveBoardSeen", ""),
 		})
@@ -91,13 +91,13 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	// The node cache has the replays of huge hosts.
-	pulled, _ := l.s.shows.ReplaysAt(hosts, l.s.shows.Version(), services.ShowPlace{}, services.Retention)
+	pulled, _ := l.s.Memory.ReplaysAt(hosts, l.s.Memory.Version(), services.ShowPlace{}, services.Retention)
 	followed := make(map[services.UserID]services.PostID, len(hosts))
 	for _, host := range hosts {
 		followed[host.Author] = host.Since
 	}
 	came := map[services.PostID]bool{}
-	for _, shows := range [][]services.Show{l.s.shows.LiveSince(hosts, 0), over, pulled} {
+	for _, shows := range [][]services.Show{l.s.Memory.LiveSince(hosts, 0), over, pulled} {
 		for _, show := range shows {
 			if at, follows := followed[show.Host]; follows && show.LiveStamp > at && !show.StartedAt.Before(since) {
 				came[show.ID] = true
@@ -113,7 +113,7 @@ func (l Source) Remember(_ context.Context, _ []services.UserID, documents []rdb
 	after := l.s.ages.Mark(services.SourceLiveBoard, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {
-			document.LiveCount = l.s.shows.CountLiveSince(document.Hosts, document.LiveSeen, after)
+			document.LiveCount = l.s.Memory.CountLiveSince(document.Hosts, document.LiveSeen, after)
 		}
 	}
 }

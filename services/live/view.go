@@ -22,7 +22,7 @@ type view struct {
 // session.
 func (s *Service) replaysFor(session Session, first int) int {
 	since := uint64(0)
-	if now := s.shows.Version(); session.Made != 0 && now > session.Version {
+	if now := s.Memory.Version(); session.Made != 0 && now > session.Version {
 		since = now - session.Version
 	}
 	return first + 1 + int(min(since, services.Retention))
@@ -120,7 +120,7 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 	if session.Made.Time().After(latest.Add(maxSkew)) {
 		return never
 	}
-	err := s.shows.CatchUp(ctx, session.Version)
+	err := s.Memory.CatchUp(ctx, session.Version)
 	if services.CodeOf(err) == services.Invalid {
 		return never
 	}
@@ -130,9 +130,9 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 // shown is a show as the session has it. INVALID for a show that was never in it.
 func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (services.Show, error) {
 	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
-	show, known, there := s.shows.ShowAt(id, session.Version)
+	show, known, there := s.Memory.ShowAt(id, session.Version)
 	if !known {
-		shows, err := s.shows.Shows(ctx, []services.PostID{id})
+		shows, err := s.Memory.Shows(ctx, []services.PostID{id})
 		if err != nil {
 			return show, err
 		}

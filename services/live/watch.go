@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/mirror"
 	"tidings/services/push"
 )
 
@@ -44,7 +43,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 	if err := s.reach(ctx, start.field, start.session); err != nil {
 		return nil, err
 	}
-	w := &watcher{service: s, viewer: viewer, device: DeviceHash(device), session: start.session, hosts: s.shows.WatchHosts()}
+	w := &watcher{service: s, viewer: viewer, device: DeviceHash(device), session: start.session, hosts: s.Memory.WatchHosts()}
 	changes := make(chan Change)
 	go func() {
 		defer close(changes)
@@ -60,7 +59,7 @@ type watcher struct {
 	viewer  services.UserID
 	device  uint64
 	session Session // Made 0: none yet
-	hosts   *mirror.HostWatch
+	hosts   *HostWatch
 
 	badges   *services.Badges // the badges at the time when these were read:
 	view     view             // the followed hosts
@@ -118,7 +117,7 @@ func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Cha
 	if w.behind(badges) {
 		return change, push.ErrBehind
 	}
-	moves := s.shows.MovedSince(w.session.hosts(w.view.hosts), w.session.Version)
+	moves := s.Memory.MovedSince(w.session.hosts(w.view.hosts), w.session.Version)
 	others, older := w.newHosts()
 	moves = append(moves, others...)
 	change.Difference = difference(moves)
@@ -134,7 +133,7 @@ const badgesWithin = 500 * time.Millisecond
 // change waits, and both are sent together.
 func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
-	if w.service.shows.CountLive(w.view.hosts, 0).Sequence <= badges.LiveSequence {
+	if w.service.Memory.CountLive(w.view.hosts, 0).Sequence <= badges.LiveSequence {
 		w.waits = time.Time{}
 		return false
 	}
@@ -179,7 +178,7 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 
 // newHosts are the shows of hosts followed since the session was made, which has none of them: those that are live or upcoming,
 // and those that have become replays since. older is how many of their other replays are above the session's first show.
-func (w *watcher) newHosts() (moves []mirror.ShowMove, older int) {
+func (w *watcher) newHosts() (moves []Move, older int) {
 	var since []services.FollowedAuthor
 	for _, host := range w.view.hosts {
 		if !w.session.has(host.Since) {
@@ -189,13 +188,13 @@ func (w *watcher) newHosts() (moves []mirror.ShowMove, older int) {
 	if len(since) == 0 {
 		return nil, 0
 	}
-	m := w.service.shows
+	m := w.service.Memory
 	active, _ := m.ActiveAt(since, m.Version(), services.ShowPlace{}, services.Retention)
 	replays, _ := m.ReplaysAt(since, m.Version(), services.ShowPlace{}, services.Retention)
 	for _, show := range slices.Concat(active, replays) {
 		switch {
 		case show.Status != services.ShowReplay || show.Version > w.session.Version:
-			moves = append(moves, mirror.ShowMove{Is: show})
+			moves = append(moves, Move{Is: show})
 		case w.top.ID == 0 || show.Place().Before(w.top):
 			older++
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/store"
@@ -26,11 +25,6 @@ func (s SQL) LogHead(ctx context.Context, kind string) (head, oldest uint64, err
 // LogHeads reads the heads of the log; see changelog.LogHeads.
 func (s SQL) LogHeads(ctx context.Context) (map[string]uint64, error) {
 	return changelog.LogHeads(ctx, s.DB)
-}
-
-// Shows reads shows; see store.Shows.
-func (s SQL) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
-	return store.Shows(ctx, s.Runner, ids)
 }
 
 // WaitingKeys reads the keys of waiting jobs; see jobs.WaitingKeys.

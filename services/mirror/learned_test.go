@@ -11,12 +11,13 @@ import (
 // Each cache of shared data contributes to the learned sums of the watched users that it concerns. Without a contribution, a
 // change whose hint was lost would never be pushed.
 func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
-	s := newShowSQL()
+	s := newEngines()
 	s.pulled = map[services.UserID]store.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
-	m := s.mirror()
-	turn(t, m)
+	m := newMirror(s)
+	if _, err := m.Log.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	m.Pulled.Follow(reader, of(huge))
-	m.Shows.Follow(reader, of(8))
 	m.Pulled.Learn(t.Context(), of(huge))
 	both := []services.UserID{reader, reader + 1}
 	last := m.Log.Learned(both)
@@ -25,13 +26,6 @@ func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 		make func()
 	}{
 		{"a pulled post", func() { m.Pulled.Changed(PullChange{Author: huge, Post: 6}, 2) }},
-		{"a show that went live", func() {
-			s.planned(1, 8, 5)
-			s.start(1, 5)
-			if err := m.Shows.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}},
 	} {
 		change.make()
 		now := m.Log.Learned(both)

@@ -1,5 +1,5 @@
 // Package mirror is this node's cache of small shared data, kept current by the changelog: recently read posts and people,
-// the shows of boards, pulled posts, fan-outs in flight, the activity thresholds.
+// pulled posts, fan-outs in flight, the activity thresholds.
 //
 // Each cache is a type of its own with its own facts, independent of the others. It registers the kinds of log entries that it
 // follows with changelog, and its answers are at most as old as this node is behind the log. A copy that was read before a
@@ -24,7 +24,6 @@ type Facts interface {
 	PeopleFacts
 	InFlightFacts // which includes the facts of posts
 	PulledFacts
-	ShowFacts
 	ActivityFacts
 }
 
@@ -37,8 +36,6 @@ type Config struct {
 	Log   *slog.Logger
 	Clock services.Clock // nil is the machine's clock
 	Poll  time.Duration  // the time between two turns of the log; 0 means 500 ms
-	// ShowHistory is how long former positions of shows are kept: longer than any session lasts; 0 means 13 h.
-	ShowHistory time.Duration
 }
 
 // Memories are the caches of one node. Take only the cache that you use.
@@ -50,7 +47,6 @@ type Memories struct {
 	Pulled   *Pulled
 	InFlight *InFlight
 	Activity *Activity
-	Shows    *Shows
 }
 
 // New makes the caches of a node, all empty.
@@ -63,7 +59,6 @@ func New(cfg Config) *Memories {
 		Pulled:   NewPulled(log, cfg.Facts),
 		InFlight: NewInFlight(log, cfg.Facts),
 		Activity: NewActivity(log, cfg.Facts),
-		Shows:    NewShows(log, cfg.Facts, cfg.ShowHistory),
 	}
 	m.Reader = NewReader(log, m.Posts, m.People, cfg.Redis)
 	return m

@@ -156,14 +156,14 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err != nil {
 		return nil, errors.Join(err, s.Redis.Close(), s.Store.Close())
 	}
-	s.Ready.knows = s.Memory.Shows.Loaded
+	s.Ready.knows = s.Live.Memory.Loaded
 	s.Ready.ahead = s.Fanout.ClockAhead
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
 	s.Limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.Redis, Clock: s.clock, Log: log})
 	s.sockets = transport.NewSockets(transport.SocketConfig{
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
-		Identity: identity, Ready: s.Memory.Shows.Loaded, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
+		Identity: identity, Ready: s.Live.Memory.Loaded, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,
 		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})
@@ -190,10 +190,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
 	kinds, _ := FeedKinds(s.Config.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
-	sessions := live.SessionLives * s.Config.BoardSessionFor // the longest life of a session
 	s.Memory = mirror.New(mirror.Config{
 		Facts: mirror.SQL{Store: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
-		ShowHistory: sessions + time.Hour, // clocks differ
 	})
 	s.Jobs = jobs.New(jobs.Config{DB: s.Store.DB, Clock: s.clock, Log: s.Log})
 	carrying := fanout.Config{
@@ -215,7 +213,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes})
 	s.Live = live.New(live.Config{
-		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Shows: s.Memory.Shows, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Log: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Limits:   services.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
 		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
 	})
@@ -236,7 +234,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		s.Redis.HintLog()
 	})
 	return &resolvers.Resolver{
-		Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Memory.Shows},
+		Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, MaxFollowees: s.Config.MaxFollowees,
 			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,

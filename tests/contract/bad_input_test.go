@@ -14,6 +14,7 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/node"
 	"tidings/services/sql/sqltest"
@@ -55,7 +56,7 @@ func (c *crowd) facts() map[string]any {
 	}
 	waiting, dead, _, err := jobs.JobCounts(ctx, c.Store.DB)
 	put("jobs", []int{waiting, dead}, err)
-	for _, kind := range []string{mirror.LogPost, mirror.LogProfile, mirror.LogShow} {
+	for _, kind := range []string{mirror.LogPost, mirror.LogProfile, live.LogKind} {
 		head, _, err := changelog.LogHead(ctx, c.Store.DB, kind)
 		put("log "+kind, head, err)
 	}

@@ -34,7 +34,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 			}
 		}
 		n.DueJobs()
-		if err := n.Memory.Shows.Refresh(t.Context()); err != nil {
+		if err := n.Live.Memory.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, count := range []int{0, 10, 200, most} {

@@ -163,7 +163,7 @@ func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 		ignorant.Schedule("host", "show", ignorant.Clock.Now().Add(time.Duration(hours+1)*time.Hour))
 	}
 	ignorant.DueJobs()
-	if err := ignorant.Memory.Shows.Refresh(t.Context()); err != nil {
+	if err := ignorant.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := jobs.Beat(t.Context(), ignorant.Store.DB, false); err != nil {

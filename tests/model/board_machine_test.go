@@ -13,7 +13,6 @@ import (
 
 	"tidings/services/changelog"
 	"tidings/services/live"
-	"tidings/services/mirror"
 	"tidings/tests/world"
 )
 
@@ -105,7 +104,7 @@ func (b *boards) due() {
 // note keeps the shows on boards at the present version of the log, and answers that version.
 func (b *boards) note() uint64 {
 	n := b.nodes[0]
-	head, _, err := changelog.LogHead(n.TB.Context(), n.Store.DB, mirror.LogShow)
+	head, _, err := changelog.LogHead(n.TB.Context(), n.Store.DB, live.LogKind)
 	if err != nil {
 		n.TB.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/live"
-	"tidings/services/mirror"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
@@ -57,7 +56,7 @@ func (b *boards) pin(t *rapid.T) {
 // reload lets every node read all shows anew, as a starting node does.
 func (b *boards) reload(t *rapid.T) {
 	if err := b.nodes[0].Store.Write(t.Context(), func(tx *store.Tx) error {
-		_, err := mirror.AppendShowsReload(t.Context(), tx)
+		_, err := live.AppendReload(t.Context(), tx)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -77,7 +76,7 @@ func (b *boards) watch(t *rapid.T) {
 		return
 	}
 	s, n := rapid.SampledFrom(living).Draw(t, "session"), b.nodes[0]
-	if err := n.Memory.Shows.Refresh(t.Context()); err != nil {
+	if err := n.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,7 @@ func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader ser
 		n.Schedule("host", "show", n.Clock.Now().Add(time.Duration(i+1)*24*time.Hour))
 	}
 	n.DueJobs()
-	if err := n.Memory.Shows.Refresh(t.Context()); err != nil {
+	if err := n.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return n, n.NumbersOf("reader")[0]
@@ -126,7 +126,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 		if _, err := n.Fanout.Janitor().RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Memory.Shows.Refresh(t.Context()); err != nil {
+		if err := n.Live.Memory.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 		if kept, err := n.Store.ShowHistory(t.Context(), time.Time{}); err != nil || len(kept) > 0 {
 			t.Errorf("the database has %+v, %v", kept, err)
 		}
-		if show, _, there := n.Memory.Shows.ShowAt(last, top.Session.Version); there {
+		if show, _, there := n.Live.Memory.ShowAt(last, top.Session.Version); there {
 			t.Errorf("memory has %+v", show)
 		}
 	})

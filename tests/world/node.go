@@ -83,7 +83,7 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 	}
 	tb.Cleanup(n.Stop)
 	if !options.Manual {
-		Eventually(tb, 30*time.Second, "the node has read the shows of boards", n.Memory.Shows.Loaded)
+		Eventually(tb, 30*time.Second, "the node has read the shows of boards", n.Live.Memory.Loaded)
 	}
 	return n
 }

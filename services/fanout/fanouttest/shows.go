@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/changelog"
-	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
 // Shows writes shows and makes lists of replays, as the service of services/live does, which lies above this package.
 type Shows interface {
+	LockLog(ctx context.Context, tx *store.Tx) error
 	AddShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error)
 	ChangeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error)
 	RebuildReplays(ctx context.Context, user services.UserID) error
@@ -25,7 +24,7 @@ func (w *World) Schedule(host services.UserID, in time.Duration) services.PostID
 	w.TB.Helper()
 	id := w.IDs.Next()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if err := w.Shows.LockLog(ctx, tx); err != nil {
 			return err
 		}
 		show, err := services.ScheduleShow(id, host, services.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}, w.Clock.Now())
@@ -63,7 +62,7 @@ func (w *World) Replay(host services.UserID) services.PostID {
 func (w *World) MoveShows(ids []services.PostID, move func(show services.Show, now time.Time) (services.Show, bool, error)) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if err := w.Shows.LockLog(ctx, tx); err != nil {
 			return err
 		}
 		for _, id := range ids {

@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"sync"
@@ -123,7 +123,7 @@ type HostWatch struct {
 }
 
 // WatchHosts opens a watch without hosts; Show sets them. Close it with the board.
-func (m *Shows) WatchHosts() *HostWatch {
+func (m *Memory) WatchHosts() *HostWatch {
 	return &HostWatch{boards: m.boards, moved: make(chan struct{}, 1)}
 }
 

@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"sync"
@@ -42,4 +42,28 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A watched user learns from a show of a host of theirs that goes live. Without it a change whose hint was lost would never be
+// pushed.
+func TestWhatIsLearnedRisesWithAShowThatGoesLive(t *testing.T) {
+	s := newShowSQL()
+	m := s.cache()
+	turn(t, m)
+	m.Shows.Follow(reader, of(8))
+	both := []services.UserID{reader, reader + 1}
+	before := m.Log.Learned(both)
+	s.planned(1, 8, 5)
+	s.start(1, 5)
+	if err := m.Shows.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after := m.Log.Learned(both)
+	if after[0] <= before[0] || after[1] != before[1] {
+		t.Errorf("what was learned went from %v to %v", before, after)
+	}
+	m.Log.Unfollow([]services.UserID{reader})
+	if gone := m.Log.Learned(both); gone[0] != after[1] {
+		t.Errorf("a user who left has learned %v, want %d", gone, after[1])
+	}
 }

@@ -1,4 +1,4 @@
-package mirror_test
+package live
 
 import (
 	"context"
@@ -33,13 +33,13 @@ func (h *hosting) change(before, after services.Show) services.Show {
 	h.now = h.now.Add(time.Minute)
 	after.UpdatedAt = h.now
 	err := h.Write(ctx, func(tx *store.Tx) error {
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if _, err := changelog.LockLog(ctx, tx.Tx, LogKind); err != nil {
 			return err
 		}
 		if _, err := tx.PutHost(ctx, after.Host); err != nil {
 			return err
 		}
-		change := mirror.ShowChange{Show: after}
+		change := LogChange{Show: after}
 		if (after.Status == services.ShowLive) != (before.Status == services.ShowLive) {
 			change.Show.LiveStamp = services.PostIDAt(h.now)
 			change.Live = true
@@ -72,7 +72,7 @@ type boardAt struct {
 	More            bool
 }
 
-func boards(m *mirror.Shows, version uint64) (all boardAt) {
+func boardsAt(m *Memory, version uint64) (all boardAt) {
 	hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
 	all.Active, all.More = m.ActiveAt(hosts, version, services.ShowPlace{}, 100)
 	all.Replays, _ = m.ReplaysAt(hosts, version, services.ShowPlace{}, 100)
@@ -85,11 +85,11 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		h := &hosting{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}
 		h.Store = storetest.Open(t, sql.Config{URL: url, Clock: h})
-		node := func() *mirror.Shows {
-			return mirror.NewShows(changelog.New(changelog.Config{Log: mirror.SQL{Store: h.Store}, Logger: slog.New(slog.DiscardHandler), Clock: h}), mirror.SQL{Store: h.Store}, 0)
+		node := func() *Memory {
+			return newMemory(changelog.New(changelog.Config{Log: mirror.SQL{Store: h.Store}, Logger: slog.New(slog.DiscardHandler), Clock: h}), database{h.Store}, 13*time.Hour)
 		}
 		early := node()
-		catchUp := func(m *mirror.Shows, version uint64) {
+		catchUp := func(m *Memory, version uint64) {
 			t.Helper()
 			if err := m.CatchUp(context.WithoutCancel(t.Context()), version); err != nil || m.Version() != version {
 				t.Fatalf("at %d of %d: %v", m.Version(), version, err)
@@ -129,11 +129,11 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 		catchUp(early, version)
 		catchUp(late, version)
 		for at := range version + 1 {
-			if diff := cmp.Diff(boards(early, at), boards(late, at)); diff != "" {
+			if diff := cmp.Diff(boardsAt(early, at), boardsAt(late, at)); diff != "" {
 				t.Fatalf("the boards at %d (-of a node that followed +of one that starts):\n%s", at, diff)
 			}
 		}
-		if last := boards(late, version); len(last.Active) == 0 || len(last.Replays) == 0 || last.More {
+		if last := boardsAt(late, version); len(last.Active) == 0 || len(last.Replays) == 0 || last.More {
 			t.Errorf("the last board is %+v", last)
 		}
 		hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
@@ -143,7 +143,7 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 		h.now = h.now.Add(24 * time.Hour)
 		later := node()
 		catchUp(later, version)
-		if replays := boards(later, version).Replays; len(replays) == 0 || replays[0].Host != 9 {
+		if replays := boardsAt(later, version).Replays; len(replays) == 0 || replays[0].Host != 9 {
 			t.Errorf("a day later the replays are %+v, want those that are in nobody's list", replays)
 		}
 	})

@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"cmp"
@@ -81,7 +81,7 @@ func (h *history) write() {
 func (h *history) imported() {
 	s := h.s
 	s.head++
-	s.log = append(s.log, changelog.Entry{Kind: LogShow, Version: s.head, At: s.now})
+	s.log = append(s.log, changelog.Entry{Kind: LogKind, Version: s.head, At: s.now})
 	for range rapid.IntRange(0, 3).Draw(h.r, "imported") {
 		h.nextID++
 		one := services.Show{
@@ -107,10 +107,10 @@ func (h *history) imported() {
 }
 
 // again applies the changes after a version a second time.
-func (h *history) again(m *Memories, after uint64) {
+func (h *history) again(m *cache, after uint64) {
 	var entries []changelog.Entry
 	for _, entry := range h.s.log {
-		if entry.Kind == LogShow && entry.Version > after && entry.Version <= m.Shows.Version() {
+		if entry.Kind == LogKind && entry.Version > after && entry.Version <= m.Shows.Version() {
 			entries = append(entries, entry)
 		}
 	}
@@ -128,21 +128,21 @@ func (h *history) at(version uint64) map[services.PostID]services.Show {
 	return stood
 }
 
-func board(stood map[services.PostID]services.Show, replays bool, hosts []services.FollowedAuthor) (list []line) {
+func board(stood map[services.PostID]services.Show, replays bool, hosts []services.FollowedAuthor) (list []shownLine) {
 	for _, one := range stood {
 		if place := one.Place(); place != (services.ShowPlace{}) && place.Replay == replays &&
 			slices.ContainsFunc(hosts, func(host services.FollowedAuthor) bool { return host.Author == one.Host }) {
-			list = append(list, line{one.ID, one.Status, place})
+			list = append(list, shownLine{one.ID, one.Status, place})
 		}
 	}
-	slices.SortFunc(list, func(a, b line) int {
+	slices.SortFunc(list, func(a, b shownLine) int {
 		return cmp.Or(cmp.Compare(b.place.Score, a.place.Score), cmp.Compare(b.id, a.id))
 	})
 	return list
 }
 
 // check compares the cache with the model at all versions that a session can still have.
-func (h *history) check(m *Memories) {
+func (h *history) check(m *cache) {
 	r, s := h.r, h.s
 	cut := s.now.Add(-time.Hour)
 	hosts := of(rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) services.UserID {
@@ -154,11 +154,11 @@ func (h *history) check(m *Memories) {
 		}
 		stood := h.at(version)
 		shows, more := m.Shows.ActiveAt(hosts, version, services.ShowPlace{}, 1000)
-		if want := board(stood, false, hosts); !slices.Equal(lines(shows), want) || more {
-			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.Shows.Version(), lines(shows), want)
+		if want := board(stood, false, hosts); !slices.Equal(shownLines(shows), want) || more {
+			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.Shows.Version(), shownLines(shows), want)
 		}
 		replays, _ := m.Shows.ReplaysAt(hosts, version, services.ShowPlace{}, 1000)
-		h.checkReplays(version, lines(replays), board(stood, true, hosts), cut)
+		h.checkReplays(version, shownLines(replays), board(stood, true, hosts), cut)
 		for id, want := range stood {
 			got, known, there := m.Shows.ShowAt(id, version)
 			if on := want.Place() != (services.ShowPlace{}); known && (there != on || on && (got.Status != want.Status || got.Place() != want.Place())) {
@@ -170,7 +170,7 @@ func (h *history) check(m *Memories) {
 }
 
 // checkReplays checks that every replay that ended within the horizon and every pulled replay is there, and nothing untrue.
-func (h *history) checkReplays(version uint64, got, truth []line, cut time.Time) {
+func (h *history) checkReplays(version uint64, got, truth []shownLine, cut time.Time) {
 	known := got[:0:0]
 	for _, one := range truth {
 		show := h.s.shows[one.id]
@@ -184,7 +184,7 @@ func (h *history) checkReplays(version uint64, got, truth []line, cut time.Time)
 }
 
 // checkCounts compares the counts of badges, and checks that a client that goes by the sequences has the right number.
-func (h *history) checkCounts(m *Memories) {
+func (h *history) checkCounts(m *cache) {
 	stood := h.at(m.Shows.Version())
 	for host := services.UserID(1); host <= modelHosts; host++ {
 		since := services.PostIDAt(noon.Add(time.Duration(host) * time.Second))
@@ -209,7 +209,7 @@ func (h *history) checkCounts(m *Memories) {
 	}
 }
 
-func (h *history) ask(m *Memories, host services.UserID) {
+func (h *history) ask(m *cache, host services.UserID) {
 	if now := m.Shows.CountLive(of(host), 0); !now.Behind && now.Sequence > h.client[host].Sequence {
 		h.client[host] = now
 	}
@@ -222,7 +222,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		h := &history{r: r, s: newShowSQL(), client: map[services.UserID]services.LiveCount{}}
 		s := h.s
-		nodes := []*Memories{s.mirror(), s.mirror()}
+		nodes := []*cache{s.cache(), s.cache()}
 		s.between = func(read string) {
 			if read == "log" {
 				for _, m := range nodes {
@@ -238,7 +238,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 			switch rapid.IntRange(0, 9).Draw(r, "step") {
 			case 0: // the node restarts
 				i := slices.Index(nodes, m)
-				nodes[i] = s.mirror()
+				nodes[i] = s.cache()
 				turn(t, nodes[i])
 				h.check(nodes[i])
 			case 1: // the log is read again from somewhere
@@ -278,7 +278,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 }
 
 // checkForgotten checks that, once no session can need it, nothing is left of the past but pulled replays.
-func (h *history) checkForgotten(m *Memories) {
+func (h *history) checkForgotten(m *cache) {
 	want := 0
 	for _, one := range h.s.shows {
 		if one.Status == services.ShowUpcoming || one.Status == services.ShowLive || one.Status == services.ShowReplay && one.Pull {
@@ -286,12 +286,12 @@ func (h *history) checkForgotten(m *Memories) {
 		}
 	}
 	state, spans := m.Shows.state, 0
-	state.hosts.all(func(known *host) {
+	state.hosts.all(func(known *cachedHost) {
 		if known.shows == nil {
 			return
 		}
 		for _, list := range [][]span{known.shows.active, known.shows.replays} {
-			if !slices.IsSortedFunc(list, byPlace) {
+			if !slices.IsSortedFunc(list, bySpan) {
 				h.r.Fatalf("the spans of %d are not in their order: %v", known.number, list)
 			}
 		}

@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"cmp"
@@ -19,7 +19,8 @@ import (
 
 // showSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
 type showSQL struct {
-	*engines
+	log      []changelog.Entry
+	sqlDown  error
 	shows    map[services.PostID]services.Show
 	history  []store.ShowFormer
 	versions map[services.UserID]uint64
@@ -31,49 +32,31 @@ type showSQL struct {
 	sqlShows, loads int
 }
 
-// In tests of other caches there are no shows.
-func (e *engines) Shows(context.Context, []services.PostID) (map[services.PostID]services.Show, error) {
-	return nil, e.sqlDown
-}
-
-func (e *engines) ActiveShows(context.Context, services.UserID, int) ([]services.Show, error) {
-	return nil, e.sqlDown
-}
-
-func (e *engines) EndedShows(context.Context, time.Time) ([]services.Show, error) {
-	return nil, e.sqlDown
-}
-
-func (e *engines) ShowHistory(context.Context, time.Time) ([]store.ShowFormer, error) {
-	return nil, e.sqlDown
-}
-
-func (e *engines) PulledReplays(context.Context, []services.UserID, int) ([]services.Show, error) {
-	return nil, e.sqlDown
-}
-
-func (e *engines) HostVersions(context.Context, services.UserID, int) ([]store.HostVersion, error) {
-	return nil, e.sqlDown
-}
-
 func newShowSQL() *showSQL {
 	return &showSQL{
-		engines: newEngines(), shows: map[services.PostID]services.Show{}, versions: map[services.UserID]uint64{},
+		shows: map[services.PostID]services.Show{}, versions: map[services.UserID]uint64{},
 		now: noon, between: func(string) {},
 	}
 }
 
 func (s *showSQL) Now() time.Time { return s.now }
 
-func (s *showSQL) mirror() *Memories {
-	return New(Config{Facts: s, Redis: s, Log: slog.New(slog.DiscardHandler), Clock: s, Poll: time.Hour, ShowHistory: time.Hour})
+// cache is a cache that follows a log.
+type cache struct {
+	Log   *changelog.Follower
+	Shows *Memory
+}
+
+func (s *showSQL) cache() *cache {
+	log := changelog.New(changelog.Config{Log: s, Logger: slog.New(slog.DiscardHandler), Clock: s, Poll: time.Hour})
+	return &cache{log, newMemory(log, s, time.Hour)}
 }
 
 // move commits a show with another status or position, and returns it with its version.
 func (s *showSQL) move(next services.Show) services.Show {
 	former, known := s.shows[next.ID]
 	next.Version, next.UpdatedAt = s.head+1, s.now
-	entry := showEntry{ShowChange: ShowChange{Show: next}, Moved: true}
+	entry := logEntry{LogChange: LogChange{Show: next}, Moved: true}
 	entry.Show.Version = former.Version
 	if next.Status == services.ShowLive && next.LiveVersion == 0 {
 		next.LiveVersion, next.LiveStamp, entry.WentLive = next.Version, services.PostIDAt(s.now), true
@@ -96,7 +79,7 @@ func (s *showSQL) move(next services.Show) services.Show {
 func (s *showSQL) text(next services.Show) services.Show {
 	s.now = s.now.Add(time.Microsecond)
 	next.UpdatedAt = s.now
-	s.append(next.ID.String(), showEntry{ShowChange: ShowChange{Show: next}})
+	s.append(next.ID.String(), logEntry{LogChange: LogChange{Show: next}})
 	s.shows[next.ID] = next
 	return next
 }
@@ -107,31 +90,41 @@ func (s *showSQL) append(key string, entry any) {
 		panic(err)
 	}
 	s.head++
-	s.log = append(s.log, changelog.Entry{Kind: LogShow, Version: s.head, At: s.now, Key: key, Payload: payload})
+	s.log = append(s.log, changelog.Entry{Kind: LogKind, Version: s.head, At: s.now, Key: key, Payload: payload})
 }
 
-func (s *showSQL) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
-	if kind != LogShow {
-		return s.engines.LogHead(ctx, kind)
-	}
+func (s *showSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
 	s.loads++
 	s.between("head")
 	return s.head, 0, s.sqlDown
 }
 
-func (s *showSQL) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
-	if kind == LogShow {
-		s.between("log")
-		if s.unclear.CompareAndSwap(true, false) {
-			return []changelog.Entry{{Kind: kind, Version: version + 1}}, nil
+func (s *showSQL) LogHeads(context.Context) (map[string]uint64, error) {
+	return map[string]uint64{LogKind: s.head}, s.sqlDown
+}
+
+func (s *showSQL) LogAfter(_ context.Context, kind string, version uint64, limit int) (after []changelog.Entry, err error) {
+	s.between("log")
+	if s.unclear.CompareAndSwap(true, false) {
+		return []changelog.Entry{{Kind: kind, Version: version + 1}}, nil
+	}
+	for _, entry := range s.log {
+		if entry.Version > version && len(after) < limit {
+			after = append(after, entry)
 		}
 	}
-	return s.engines.LogAfter(ctx, kind, version, limit)
+	return after, s.sqlDown
 }
 
 func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
 	s.sqlShows += len(ids)
-	return pick(s.shows, ids), s.sqlDown
+	found := map[services.PostID]services.Show{}
+	for _, id := range ids {
+		if show, known := s.shows[id]; known {
+			found[id] = show
+		}
+	}
+	return found, s.sqlDown
 }
 
 func (s *showSQL) all(of func(services.Show) bool) (list []services.Show) {
@@ -204,33 +197,35 @@ func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit i
 
 // planned is a show of a host, planned so many minutes after noon.
 func (s *showSQL) planned(id services.PostID, host services.UserID, minutes int) services.Show {
-	return s.move(services.Show{ID: id, Host: host, Title: "title", Status: services.ShowUpcoming, PlannedAt: minute(minutes)})
+	return s.move(services.Show{ID: id, Host: host, Title: "title", Status: services.ShowUpcoming, PlannedAt: afterNoon(minutes)})
 }
 
 func (s *showSQL) start(id services.PostID, minutes int) services.Show {
 	one := s.shows[id]
-	one.Status, one.StartedAt = services.ShowLive, minute(minutes)
+	one.Status, one.StartedAt = services.ShowLive, afterNoon(minutes)
 	return s.move(one)
 }
 
 func (s *showSQL) end(id services.PostID, minutes int) services.Show {
 	one := s.shows[id]
-	one.Status, one.EndedAt = services.ShowReplay, minute(minutes)
+	one.Status, one.EndedAt = services.ShowReplay, afterNoon(minutes)
 	return s.move(one)
 }
 
-func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// line is what a board shows of a show.
-type line struct {
+func afterNoon(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
+
+// shownLine is what a board shows of a show.
+type shownLine struct {
 	id     services.PostID
 	status services.ShowStatus
 	place  services.ShowPlace
 }
 
-func lines(shows []services.Show) (list []line) {
+func shownLines(shows []services.Show) (list []shownLine) {
 	for _, one := range shows {
-		list = append(list, line{one.ID, one.Status, one.Place()})
+		list = append(list, shownLine{one.ID, one.Status, one.Place()})
 	}
 	return list
 }
@@ -242,14 +237,24 @@ func showIDs(shows []services.Show) (list []services.PostID) {
 	return list
 }
 
-func turn(t testing.TB, m *Memories) {
+// reader is a watched user.
+const reader = services.UserID(7)
+
+func of(authors ...services.UserID) (list []services.FollowedAuthor) {
+	for _, author := range authors {
+		list = append(list, services.FollowedAuthor{Author: author})
+	}
+	return list
+}
+
+func turn(t testing.TB, m *cache) {
 	t.Helper()
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func active(m *Memories, version uint64, hosts ...services.UserID) []services.PostID {
+func active(m *cache, version uint64, hosts ...services.UserID) []services.PostID {
 	shows, _ := m.Shows.ActiveAt(of(hosts...), version, services.ShowPlace{}, 100)
 	return showIDs(shows)
 }
@@ -257,7 +262,7 @@ func active(m *Memories, version uint64, hosts ...services.UserID) []services.Po
 // A board at a version stays as it was, whatever happens afterwards.
 func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	if m.Shows.Loaded() || !m.Shows.CountLive(of(1), 0).Behind {
 		t.Error("a node that has read nothing is ready")
 	}
@@ -287,7 +292,7 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 			t.Errorf("replays were %v", replays)
 		}
 		frozen, known, there := m.Shows.ShowAt(3, first)
-		if !known || !there || frozen.Status != services.ShowLive || frozen.StartedAt != minute(5) || !frozen.EndedAt.IsZero() || frozen.Version != first {
+		if !known || !there || frozen.Status != services.ShowLive || frozen.StartedAt != afterNoon(5) || !frozen.EndedAt.IsZero() || frozen.Version != first {
 			t.Errorf("the show stood at %+v", frozen)
 		}
 		if _, known, there := m.Shows.ShowAt(3, 0); !known || there {
@@ -296,14 +301,14 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 		if _, known, _ := m.Shows.ShowAt(99, first); known {
 			t.Error("a show is known that never was")
 		}
-		m = s.mirror()
+		m = s.cache()
 	}
 }
 
 // A page continues after a position, and says whether more follows.
 func TestPagesOfABoard(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	const many, of40 = 120, 40
 	var hosts []services.UserID
 	for i := range services.PostID(many) {
@@ -323,8 +328,8 @@ func TestPagesOfABoard(t *testing.T) {
 			after := whole[first].Place()
 			page, more := m.Shows.ActiveAt(of(hosts...), s.head, after, limit)
 			want := whole[first+1 : min(first+1+limit, many)]
-			if !slices.Equal(lines(page), lines(want)) || more != (first+1+limit < many) {
-				t.Fatalf("%d after the %dth: %v, %t; want %v", limit, first, lines(page), more, lines(want))
+			if !slices.Equal(shownLines(page), shownLines(want)) || more != (first+1+limit < many) {
+				t.Fatalf("%d after the %dth: %v, %t; want %v", limit, first, shownLines(page), more, shownLines(want))
 			}
 		}
 	}
@@ -336,7 +341,7 @@ func TestPagesOfABoard(t *testing.T) {
 // A request that needs a later version reads it from the log; a version that the log does not have is refused.
 func TestCatchingUp(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	version := s.planned(1, 7, 5).Version
 	if err := m.Shows.CatchUp(t.Context(), version); err != nil || m.Shows.Version() != version || !m.Shows.Loaded() {
 		t.Fatalf("at %d: %v", m.Shows.Version(), err)

@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newShowSQL()
-		m := s.mirror()
+		m := s.cache()
 		snapshots := []map[services.PostID]services.Show{{}}
 		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			id := services.PostID(rapid.IntRange(1, 6).Draw(t, "show"))
@@ -32,10 +32,10 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 				case 0:
 					s.start(id, minutes)
 				case 1:
-					one.PlannedAt = minute(minutes)
+					one.PlannedAt = afterNoon(minutes)
 					s.move(one)
 				case 2:
-					one.Status, one.CancelledAt = services.ShowCancelled, minute(minutes)
+					one.Status, one.CancelledAt = services.ShowCancelled, afterNoon(minutes)
 					s.move(one)
 				}
 			}
@@ -45,7 +45,7 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 			}
 		}
 		if rapid.Bool().Draw(t, "a node that starts late") {
-			m = s.mirror()
+			m = s.cache()
 		}
 		catchUp(t, m, s)
 		hosts := of(1, 3)
@@ -74,7 +74,7 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 	})
 }
 
-func catchUp(t *rapid.T, m *Memories, s *showSQL) {
+func catchUp(t *rapid.T, m *cache, s *showSQL) {
 	if err := m.Shows.Refresh(t.Context()); err != nil || m.Shows.Version() != s.head {
 		t.Fatalf("at %d of %d: %v", m.Shows.Version(), s.head, err)
 	}

@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"math"
@@ -7,8 +7,8 @@ import (
 	"tidings/services"
 )
 
-// host is a user who has or had a show on boards. A board of many hosts skips most of them without reading their shows.
-type host struct {
+// cachedHost is a user who has or had a show on boards. A board of many hosts skips most of them without reading their shows.
+type cachedHost struct {
 	number          services.UserID
 	version         uint64     // of the log, at which the set of live shows last changed
 	active, replays int64      // the greatest scores of the spans in these lists
@@ -18,16 +18,16 @@ type host struct {
 // hostTable finds hosts by user ID. It uses open addressing, because every badge and every board looks up all hosts that a
 // viewer follows, up to thousands, and a map takes three times as long for that. Hosts are never removed.
 type hostTable struct {
-	slots []host // a power of two of them, at most half of them used; number 0 is a free one
+	slots []cachedHost // a power of two of them, at most half of them used; number 0 is a free one
 	taken int
 }
 
 const fewestHosts = 64
 
-func newHostTable() *hostTable { return &hostTable{slots: make([]host, fewestHosts)} }
+func newHostTable() *hostTable { return &hostTable{slots: make([]cachedHost, fewestHosts)} }
 
 // slot is the slot of a host, or the free one where it belongs.
-func (t *hostTable) slot(number services.UserID) *host {
+func (t *hostTable) slot(number services.UserID) *cachedHost {
 	const spread = 0x9E3779B1 // odd: the upper bits of the product depend on all bits of the number
 	mask := uint32(len(t.slots) - 1)
 	at := uint32(number) * spread >> (32 - bits.Len32(mask))
@@ -40,17 +40,17 @@ func (t *hostTable) slot(number services.UserID) *host {
 }
 
 // one returns a host, the zero value for an unknown one. Callers must not modify it.
-func (t *hostTable) one(number services.UserID) *host { return t.slot(number) }
+func (t *hostTable) one(number services.UserID) *cachedHost { return t.slot(number) }
 
 // add returns a host for modification, adding it if needed. It is valid until the next add.
-func (t *hostTable) add(number services.UserID) *host {
+func (t *hostTable) add(number services.UserID) *cachedHost {
 	slot := t.slot(number)
 	if slot.number == number {
 		return slot
 	}
 	if t.taken++; 2*t.taken > len(t.slots) {
 		former := t.slots
-		t.slots = make([]host, 2*len(former))
+		t.slots = make([]cachedHost, 2*len(former))
 		for _, one := range former {
 			if one.number > 0 {
 				*t.slot(one.number) = one
@@ -58,12 +58,12 @@ func (t *hostTable) add(number services.UserID) *host {
 		}
 		slot = t.slot(number)
 	}
-	*slot = host{number: number, active: math.MinInt64, replays: math.MinInt64}
+	*slot = cachedHost{number: number, active: math.MinInt64, replays: math.MinInt64}
 	return slot
 }
 
 // all calls call with every host.
-func (t *hostTable) all(call func(*host)) {
+func (t *hostTable) all(call func(*cachedHost)) {
 	for i := range t.slots {
 		if t.slots[i].number > 0 {
 			call(&t.slots[i])
@@ -72,7 +72,7 @@ func (t *hostTable) all(call func(*host)) {
 }
 
 // changed updates the summary that boards read first. Of a host without shows only the version is kept.
-func (h *host) changed() {
+func (h *cachedHost) changed() {
 	h.active, h.replays = math.MinInt64, math.MinInt64
 	if len(h.shows.active) > 0 {
 		h.active = h.shows.active[0].score

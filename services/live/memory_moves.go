@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"slices"
@@ -6,15 +6,15 @@ import (
 	"tidings/services"
 )
 
-// ShowMove is a show whose position is not the one that it had at a version.
-type ShowMove struct {
+// Move is a show whose position is not the one that it had at a version.
+type Move struct {
 	Was services.Show // as it was then; without an id: it was on no board
 	Is  services.Show // as it is now
 }
 
 // MovedSince lists the shows of hosts that moved after a version, in no order. Shows that were put on boards since and are on
 // none any more are left out.
-func (m *Shows) MovedSince(hosts []services.FollowedAuthor, version uint64) (moves []ShowMove) {
+func (m *Memory) MovedSince(hosts []services.FollowedAuthor, version uint64) (moves []Move) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
@@ -25,11 +25,11 @@ func (m *Shows) MovedSince(hosts []services.FollowedAuthor, version uint64) (mov
 	return moves
 }
 
-func (h *hostShows) moved(moves []ShowMove, version uint64) []ShowMove {
+func (h *hostShows) moved(moves []Move, version uint64) []Move {
 	first := len(moves)
 	for _, one := range h.active { // a replay does not move any more
 		if one.show.version > version && one.holdsAt(version) {
-			moves = append(moves, ShowMove{Was: one.frozen(), Is: one.show.whole()})
+			moves = append(moves, Move{Was: one.frozen(), Is: one.show.whole()})
 		}
 	}
 	there := moves[first:]
@@ -38,8 +38,8 @@ func (h *hostShows) moved(moves []ShowMove, version uint64) []ShowMove {
 			if one.until != 0 || one.from <= version {
 				continue
 			}
-			if !slices.ContainsFunc(there, func(move ShowMove) bool { return move.Is.ID == one.show.id }) {
-				moves = append(moves, ShowMove{Is: one.show.whole()})
+			if !slices.ContainsFunc(there, func(move Move) bool { return move.Is.ID == one.show.id }) {
+				moves = append(moves, Move{Is: one.show.whole()})
 			}
 		}
 	}

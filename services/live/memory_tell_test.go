@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 // Whole shows come from the cache, then from recently read ones, then from SQL. A show on no board is read each time.
 func TestWholeShows(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	s.planned(1, 7, 5)
 	s.planned(2, 7, 1)
 	s.start(2, 1)
@@ -60,7 +60,7 @@ func TestWholeShows(t *testing.T) {
 // An older copy of a show, which SQL returned while the log brought a newer one, is not kept.
 func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	s.planned(1, 7, 5)
 	s.start(1, 5)
 	s.end(1, 6)
@@ -80,7 +80,7 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 // Users whose badges include a host are notified when a show of that host starts or stops being live, and not of other changes.
 func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	var told atomic.Int64
 	m.Log.OnMoved(func(readers []services.UserID) { told.Add(int64(len(readers))) })
 	turn(t, m)
@@ -127,7 +127,7 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 // An open board is notified of every change of its hosts' shows.
 func TestOpenBoardsAreTold(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	turn(t, m)
 	one, other := m.Shows.WatchHosts(), m.Shows.WatchHosts()
 	one.Show(of(7, 8))
@@ -178,7 +178,7 @@ func TestOpenBoardsAreTold(t *testing.T) {
 // former version, and would not be notified again.
 func TestNobodyIsToldOfAVersionThatIsNotThereYet(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	turn(t, m)
 	board := m.Shows.WatchHosts()
 	board.Show(of(7))
@@ -242,7 +242,7 @@ func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 // show.
 func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	turn(t, m)
 	const many = services.Retention + 50
 	for i := range many {
@@ -256,7 +256,7 @@ func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 		s.now = s.now.Add(time.Second)
 	}
 	version := s.head
-	kept := func(m *Memories, want int) {
+	kept := func(m *cache, want int) {
 		t.Helper()
 		turn(t, m)
 		replays, more := m.Shows.ReplaysAt(of(7), s.head, services.ShowPlace{}, many+1)
@@ -268,10 +268,10 @@ func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 		}
 	}
 	kept(m, many)
-	kept(s.mirror(), many)
+	kept(s.cache(), many)
 	s.now = s.now.Add(2 * time.Hour)
 	kept(m, services.Retention)
-	kept(s.mirror(), services.Retention)
+	kept(s.cache(), services.Retention)
 	if m.Shows.Version() != version {
 		t.Errorf("at %d, want %d", m.Shows.Version(), version)
 	}
@@ -280,7 +280,7 @@ func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 // An entry that cannot be parsed causes a load, which contains its change.
 func TestAnEntryOfShowsThatCannotBeReadLoadsAll(t *testing.T) {
 	s := newShowSQL()
-	m := s.mirror()
+	m := s.cache()
 	turn(t, m)
 	s.planned(1, 7, 5)
 	s.log[0].Payload = []byte("{")
@@ -307,7 +307,7 @@ func TestBoardsAreReadWhileTheLogIs(t *testing.T) {
 	for i := range services.PostID(100) {
 		s.start(i+1, int(i))
 	}
-	m := s.mirror()
+	m := s.cache()
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {

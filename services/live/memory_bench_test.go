@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"container/heap"
@@ -22,8 +22,8 @@ const (
 )
 
 // fullMemory is a cache with 100,000 active shows, some of which were moved within the horizon.
-func fullMemory(tb testing.TB) (m *Memories, version uint64) {
-	m = newShowSQL().mirror()
+func fullMemory(tb testing.TB) (m *cache, version uint64) {
+	m = newShowSQL().cache()
 	turn(tb, m)
 	state := newShowState()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -127,7 +127,7 @@ func BenchmarkShowMemory(b *testing.B) {
 type headsOfHosts [][]span
 
 func (h headsOfHosts) Len() int           { return len(h) }
-func (h headsOfHosts) Less(i, j int) bool { return byPlace(h[i][0], h[j][0]) < 0 }
+func (h headsOfHosts) Less(i, j int) bool { return bySpan(h[i][0], h[j][0]) < 0 }
 func (h headsOfHosts) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *headsOfHosts) Push(x any)        { *h = append(*h, x.([]span)) }
 func (h *headsOfHosts) Pop() any {
@@ -158,12 +158,12 @@ func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint
 }
 
 func allSpans(state *showState) (all []span) {
-	state.hosts.all(func(known *host) {
+	state.hosts.all(func(known *cachedHost) {
 		if known.shows != nil {
 			all = append(all, known.shows.active...)
 		}
 	})
-	slices.SortFunc(all, byPlace)
+	slices.SortFunc(all, bySpan)
 	return all
 }
 

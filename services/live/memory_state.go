@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"cmp"
@@ -11,18 +11,18 @@ import (
 
 // showState is what a node caches of the shows on boards. It has all upcoming and live shows, by host. For as long as a session
 // can last it also has former positions, and the shows that ended or were cancelled. Besides, it has the newest replays of
-// hosts whose replays are in no list. It is not safe for concurrent use: see Shows.
+// hosts whose replays are in no list. It is not safe for concurrent use: see Memory.
 //
 // A board at a version is read without a search in time: a host's spans are sorted by position, and those that are not valid at
 // the version are skipped. Only about one in several is a former one.
 type showState struct {
-	byID    map[services.PostID]*show
+	byID    map[services.PostID]*cachedShow
 	hosts   *hostTable
 	passing []passing // the oldest first
 }
 
-// show is a compact services.Show: a node keeps all active ones.
-type show struct {
+// cachedShow is a compact services.Show: a node keeps all active ones.
+type cachedShow struct {
 	id                                 services.PostID
 	version, liveVersion               uint64
 	liveStamp                          services.PostID
@@ -45,7 +45,7 @@ type hostShows struct {
 type span struct {
 	score       int64 // of its position: greater than 0 for a live show or a replay, less for an upcoming one
 	id          services.PostID
-	show        *show
+	show        *cachedShow
 	from, until uint64 // until 0: the present position
 }
 
@@ -57,15 +57,15 @@ type passing struct {
 }
 
 func newShowState() *showState {
-	return &showState{byID: map[services.PostID]*show{}, hosts: newHostTable()}
+	return &showState{byID: map[services.PostID]*cachedShow{}, hosts: newHostTable()}
 }
 
 func (s span) holdsAt(version uint64) bool {
 	return s.from <= version && (s.until == 0 || version < s.until)
 }
 
-// byPlace sorts spans as boards do, and spans of one show at one position by their versions.
-func byPlace(a, b span) int {
+// bySpan sorts spans as boards do, and spans of one show at one position by their versions.
+func bySpan(a, b span) int {
 	switch {
 	case a.score != b.score:
 		return cmp.Compare(b.score, a.score)
@@ -75,9 +75,9 @@ func byPlace(a, b span) int {
 	return cmp.Compare(a.from, b.from)
 }
 
-// add puts a span into a list unless it is there, and returns its index.
-func add(list []span, one span) ([]span, int) {
-	at, known := slices.BinarySearchFunc(list, one, byPlace)
+// addSpan puts a span into a list unless it is there, and returns its index.
+func addSpan(list []span, one span) ([]span, int) {
+	at, known := slices.BinarySearchFunc(list, one, bySpan)
 	if known {
 		return list, at
 	}
@@ -105,7 +105,7 @@ func (s *showState) raise(number services.UserID, version uint64) bool {
 func (s *showState) put(next services.Show, at time.Time) (changed bool) {
 	known := s.byID[next.ID]
 	if known == nil {
-		known = &show{id: next.ID, host: next.Host}
+		known = &cachedShow{id: next.ID, host: next.Host}
 		s.byID[next.ID] = known
 	}
 	switch updated := next.UpdatedAt.UnixMicro(); {
@@ -130,7 +130,7 @@ func (s *showState) put(next services.Show, at time.Time) (changed bool) {
 }
 
 // leave ends the span of a show's present position.
-func (s *showState) leave(known *show, version uint64) {
+func (s *showState) leave(known *cachedShow, version uint64) {
 	list := s.of(known.host).active
 	for i := range list {
 		if list[i].show == known && list[i].from == known.version && list[i].until == 0 {
@@ -140,16 +140,16 @@ func (s *showState) leave(known *show, version uint64) {
 }
 
 // enter begins the span of a show's new position. A load may already have that span, with its end.
-func (s *showState) enter(known *show) {
+func (s *showState) enter(known *cachedShow) {
 	shows := s.of(known.host)
 	place := known.place()
 	one := span{score: place.Score, id: known.id, show: known, from: known.version}
 	switch {
 	case place == (services.ShowPlace{}): // cancelled
 	case place.Replay:
-		shows.replays, _ = add(shows.replays, one)
+		shows.replays, _ = addSpan(shows.replays, one)
 	default:
-		shows.active, _ = add(shows.active, one)
+		shows.active, _ = addSpan(shows.active, one)
 	}
 }
 
@@ -165,7 +165,7 @@ func (s *showState) stood(former store.ShowFormer) {
 	}
 	if former.Version > 0 && (former.Status == services.ShowUpcoming || former.Status == services.ShowLive) {
 		shows, at := s.of(known.host), 0
-		shows.active, at = add(shows.active, span{score: former.Score, id: known.id, show: known, from: former.Version})
+		shows.active, at = addSpan(shows.active, span{score: former.Score, id: known.id, show: known, from: former.Version})
 		shows.active[at].until = former.Until
 		s.hosts.add(known.host).changed()
 	}
@@ -193,7 +193,7 @@ func (s *showState) forget(until int64) {
 }
 
 // settle notes that a show's last move is older than any session, and drops the show when it is over.
-func (s *showState) settle(known *show) {
+func (s *showState) settle(known *cachedShow) {
 	known.settled = true
 	switch {
 	case known.is(services.ShowReplay) && known.pull:
@@ -224,15 +224,17 @@ func (s *showState) trim(number services.UserID) {
 	})
 }
 
-func (k *show) is(status services.ShowStatus) bool { return services.ShowStatuses[k.status] == status }
+func (k *cachedShow) is(status services.ShowStatus) bool {
+	return services.ShowStatuses[k.status] == status
+}
 
-func (k *show) place() services.ShowPlace {
+func (k *cachedShow) place() services.ShowPlace {
 	return services.Show{
 		ID: k.id, Status: services.ShowStatuses[k.status], PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended),
 	}.Place()
 }
 
-func (k *show) move(next services.Show) {
+func (k *cachedShow) move(next services.Show) {
 	k.status = uint8(max(0, slices.Index(services.ShowStatuses, next.Status)))
 	k.version, k.liveVersion, k.liveStamp, k.pull, k.settled = next.Version, next.LiveVersion, next.LiveStamp, next.Pull, false
 	k.planned, k.started = millis(next.PlannedAt), millis(next.StartedAt)
@@ -240,7 +242,7 @@ func (k *show) move(next services.Show) {
 }
 
 // write copies the texts of a show.
-func (k *show) write(next services.Show) {
+func (k *cachedShow) write(next services.Show) {
 	k.updated = next.UpdatedAt.UnixMicro()
 	if title, cover, replay := k.texts(); title == next.Title && cover == next.CoverURL && replay == next.ReplayURL {
 		return
@@ -249,12 +251,12 @@ func (k *show) write(next services.Show) {
 	k.titleLetters, k.coverLetters = uint32(len(next.Title)), uint32(len(next.CoverURL))
 }
 
-func (k *show) texts() (title, cover, replay string) {
+func (k *cachedShow) texts() (title, cover, replay string) {
 	return k.text[:k.titleLetters], k.text[k.titleLetters : k.titleLetters+k.coverLetters], k.text[k.titleLetters+k.coverLetters:]
 }
 
 // whole is the show as it is now.
-func (k *show) whole() services.Show {
+func (k *cachedShow) whole() services.Show {
 	title, cover, replay := k.texts()
 	return services.Show{
 		ID: k.id, Host: k.host, Title: title, CoverURL: cover, ReplayURL: replay, Status: services.ShowStatuses[k.status],

@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	"tidings/services/store"
 )
 
-// ShowFacts reads shows from SQL.
-type ShowFacts interface {
+// memoryFacts reads shows for a node's cache.
+type memoryFacts interface {
 	// Shows reads shows in any state.
 	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error)
 	// ActiveShows lists the upcoming and live shows on boards, of up to limit hosts after one, grouped by host.
@@ -30,14 +30,22 @@ type ShowFacts interface {
 	HostVersions(ctx context.Context, after services.UserID, limit int) ([]store.HostVersion, error)
 }
 
+// database is the facts of a node's cache: SQL.
+type database struct{ *store.Store }
+
+// Shows reads shows; see store.Shows.
+func (d database) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+	return store.Shows(ctx, d.Runner, ids)
+}
+
 const (
-	showsBatch = 1000           // entries of the log, and hosts, in one SELECT
-	showsFor   = 13 * time.Hour // a session lasts 12 at most; nodes' clocks may differ
+	pullsBatch = 200  // hosts whose pulled replays one SELECT reads
+	showsBatch = 1000 // entries of the log, and hosts, in one SELECT
 )
 
-// Shows is this node's cache of the shows on boards. It is safe for concurrent use.
-type Shows struct {
-	facts   ShowFacts
+// Memory is this node's cache of the shows on boards. It is safe for concurrent use.
+type Memory struct {
+	facts   memoryFacts
 	clock   services.Clock
 	log     *slog.Logger
 	horizon time.Duration
@@ -59,31 +67,28 @@ type changedHosts struct {
 	all         bool              // any host may have changed
 }
 
-// NewShows makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any session
-// lasts; 0 means 13 h.
-func NewShows(log *changelog.Follower, facts ShowFacts, horizon time.Duration) *Shows {
+// newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any session
+// lasts.
+func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration) *Memory {
 	const capacity = 10_000
-	if horizon == 0 {
-		horizon = showsFor
-	}
 	clock := log.Clock()
-	m := &Shows{
+	m := &Memory{
 		facts: facts, clock: clock, log: log.Logger(), horizon: horizon, state: newShowState(),
 		read:    changelog.NewCache[services.PostID](capacity, func(one services.Show) time.Time { return one.UpdatedAt }),
 		readers: newAudience(clock, log.NotifyMoved), boards: newAudience(clock, wakeBoards),
 	}
-	m.following = log.Register(changelog.Kind{Name: LogShow, Load: m.load, Apply: m.apply, Followed: m.followed})
+	m.following = log.Register(changelog.Kind{Name: LogKind, Load: m.load, Apply: m.apply, Followed: m.followed})
 	log.RegisterStream(changelog.Stream{Learned: m.learned, Unfollow: m.readers.leave})
 	return m
 }
 
 // Follow sets the hosts in the badges of a user who is watched on this node, until the next Follow or until they leave. It is
 // called before the shows are read, so that no move is missed in between.
-func (m *Shows) Follow(user services.UserID, hosts []services.FollowedAuthor) {
+func (m *Memory) Follow(user services.UserID, hosts []services.FollowedAuthor) {
 	m.readers.show(user, hosts)
 }
 
-func (m *Shows) learned(users []services.UserID, sums []uint64) {
+func (m *Memory) learned(users []services.UserID, sums []uint64) {
 	if !m.Loaded() {
 		return
 	}
@@ -100,7 +105,7 @@ func (m *Shows) learned(users []services.UserID, sums []uint64) {
 
 // CatchUp makes sure that the cache is at a version of the log or a later one. INVALID for a version that the log does not
 // have.
-func (m *Shows) CatchUp(ctx context.Context, version uint64) error {
+func (m *Memory) CatchUp(ctx context.Context, version uint64) error {
 	if m.Loaded() && m.Version() >= version {
 		return nil
 	}
@@ -114,10 +119,10 @@ func (m *Shows) CatchUp(ctx context.Context, version uint64) error {
 }
 
 // Refresh reads the log of shows, so that this node sees its own change at once.
-func (m *Shows) Refresh(ctx context.Context) error { return m.following.Refresh(ctx) }
+func (m *Memory) Refresh(ctx context.Context) error { return m.following.Refresh(ctx) }
 
 // followed drops what no session needs any more, and notifies of the changes.
-func (m *Shows) followed(err error) {
+func (m *Memory) followed(err error) {
 	if err == nil {
 		m.forget()
 	}
@@ -138,13 +143,13 @@ func (m *Shows) followed(err error) {
 }
 
 // apply applies changes in their order. When one of them does not say what changed, it applies none and returns false.
-func (m *Shows) apply(entries []changelog.Entry) bool {
-	changes := make([]ShowChange, len(entries))
+func (m *Memory) apply(entries []changelog.Entry) bool {
+	changes := make([]LogChange, len(entries))
 	for i, entry := range entries {
 		if entry.Key == "" {
 			return false
 		}
-		change, err := ParseShowChange(entry)
+		change, err := parseLogChange(entry)
 		if err != nil {
 			m.log.Error("a change of a show cannot be read: all are loaded", "error", err)
 			return false
@@ -174,7 +179,7 @@ func (m *Shows) apply(entries []changelog.Entry) bool {
 // read first: entries after it may be in the loaded state already, and change nothing then. Versions come before the shows: a
 // count that is newer than its version is notified again when the log brings that version. Active shows come before those that
 // are over, since an active show may end in between. Former positions come last, so they are never behind the shows.
-func (m *Shows) load(ctx context.Context) error {
+func (m *Memory) load(ctx context.Context) error {
 	since := m.clock.Now().Add(-m.horizon)
 	state := newShowState()
 	pulls, err := m.loadHosts(ctx, state)
@@ -188,7 +193,7 @@ func (m *Shows) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(pulls, pulledBatch) {
+	for part := range slices.Chunk(pulls, pullsBatch) {
 		replays, err := m.facts.PulledReplays(ctx, part, services.Retention)
 		if err != nil {
 			return err
@@ -205,7 +210,7 @@ func (m *Shows) load(ctx context.Context) error {
 }
 
 // loadHosts reads the hosts' versions and returns the hosts with pulled replays.
-func (m *Shows) loadHosts(ctx context.Context, state *showState) (pulls []services.UserID, err error) {
+func (m *Memory) loadHosts(ctx context.Context, state *showState) (pulls []services.UserID, err error) {
 	for after := services.UserID(0); ; {
 		hosts, err := m.facts.HostVersions(ctx, after, showsBatch)
 		if err != nil || len(hosts) == 0 {
@@ -221,7 +226,7 @@ func (m *Shows) loadHosts(ctx context.Context, state *showState) (pulls []servic
 	}
 }
 
-func (m *Shows) loadActive(ctx context.Context, state *showState) error {
+func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 	for after := services.UserID(0); ; {
 		active, err := m.facts.ActiveShows(ctx, after, showsBatch)
 		if err != nil || len(active) == 0 {
@@ -257,16 +262,16 @@ func (s *showState) fill(ended []services.Show, history []store.ShowFormer) {
 }
 
 // install replaces the cache with the loaded state. Which shows have changed is not known.
-func (m *Shows) install(state *showState) {
+func (m *Memory) install(state *showState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state.hosts.all(func(former *host) { state.raise(former.number, former.version) }) // versions never fall
+	m.state.hosts.all(func(former *cachedHost) { state.raise(former.number, former.version) }) // versions never fall
 	m.state = state
 	m.read.Clear()
 	m.changed.all = true
 }
 
-func (m *Shows) forget() {
+func (m *Memory) forget() {
 	until := m.clock.Now().Add(-m.horizon).UnixMilli()
 	m.mu.Lock()
 	defer m.mu.Unlock()

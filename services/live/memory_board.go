@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 )
 
 // Version is the log version of the cache: the version of every board that is read now.
-func (m *Shows) Version() uint64 { return m.following.Version() }
+func (m *Memory) Version() uint64 { return m.following.Version() }
 
 // Loaded reports whether the shows were ever loaded. A node that has not loaded them serves no boards.
-func (m *Shows) Loaded() bool { return m.following.Loaded() }
+func (m *Memory) Loaded() bool { return m.following.Loaded() }
 
 // ActiveAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a position
 // (the zero value: from the top), at most limit, and whether there are more. Each has the status and the times of that version
 // and its present texts. Versions older than the horizon are incomplete.
-func (m *Shows) ActiveAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
+func (m *Memory) ActiveAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
 	if after.Replay {
 		return nil, false
 	}
@@ -27,7 +27,7 @@ func (m *Shows) ActiveAt(hosts []services.FollowedAuthor, version uint64, after 
 
 // ReplaysAt lists the hosts' cached replays, as ActiveAt does: all that ended within the horizon, at this version or before,
 // and the newest ones of hosts whose replays are pulled.
-func (m *Shows) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
+func (m *Memory) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
 	if !after.Replay {
 		after = services.ShowPlace{}
 	}
@@ -55,7 +55,7 @@ var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 // board reads a page. First it finds the highest score among the shows of each host, which the table has. The hosts with the
 // highest scores fill the page, or nearly; the others are skipped unless they reach above its end. Two alternatives are slower:
 // a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's host (BenchmarkBoard).
-func (m *Shows) board(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int, replays bool) ([]services.Show, bool) {
+func (m *Memory) board(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int, replays bool) ([]services.Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer boardPages.Put(page)
 	m.mu.RLock()
@@ -120,7 +120,7 @@ func (p *boardPage) fill(version uint64, after services.ShowPlace, count int) {
 // take adds those of a host's spans that may be on the page.
 func (p *boardPage) take(spans []span, version uint64, after services.ShowPlace, count int) {
 	for _, one := range spans {
-		if p.full && byPlace(one, p.worst) >= 0 {
+		if p.full && bySpan(one, p.worst) >= 0 {
 			return
 		}
 		if !one.holdsAt(version) || after != (services.ShowPlace{}) && !one.below(after) {
@@ -133,7 +133,7 @@ func (p *boardPage) take(spans []span, version uint64, after services.ShowPlace,
 }
 
 func (p *boardPage) prune(count int) {
-	slices.SortFunc(p.best, byPlace)
+	slices.SortFunc(p.best, bySpan)
 	if p.full = len(p.best) >= count; p.full {
 		p.best, p.worst = p.best[:count], p.best[count-1]
 	}
@@ -161,7 +161,7 @@ func (s span) frozen() services.Show {
 
 // ShowAt is a show as it was at a version. known is false for a show that is not cached: it does not exist, is on no board, or
 // was over before the horizon. there is false when it was on no board at that version: not yet, or cancelled.
-func (m *Shows) ShowAt(id services.PostID, version uint64) (frozen services.Show, known, there bool) {
+func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen services.Show, known, there bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	one := m.state.byID[id]
@@ -184,12 +184,12 @@ func (m *Shows) ShowAt(id services.PostID, version uint64) (frozen services.Show
 
 // CountLive counts the running shows of hosts that went live after the viewer last looked and after the viewer followed the
 // host. The count is marked as behind while nothing was loaded yet; CatchUp with any version loads.
-func (m *Shows) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
+func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
 	return m.CountLiveSince(hosts, seen, 0)
 }
 
 // CountLiveSince is CountLive, restricted to the shows that went live after a position too.
-func (m *Shows) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
+func (m *Memory) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count
 	}
@@ -200,20 +200,20 @@ func (m *Shows) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, aft
 		count.Sequence += known.version
 		if known.active > 0 { // otherwise none runs
 			followed.Since = max(followed.Since, after)
-			known.shows.live(followed, seen, func(*show) { count.New++ })
+			known.shows.live(followed, seen, func(*cachedShow) { count.New++ })
 		}
 	}
 	return count
 }
 
 // LiveSince lists the shows of CountLive, in the order of boards.
-func (m *Shows) LiveSince(hosts []services.FollowedAuthor, seen uint64) []services.Show {
+func (m *Memory) LiveSince(hosts []services.FollowedAuthor, seen uint64) []services.Show {
 	var shows []services.Show
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
 		if known := m.state.hosts.one(followed.Author); known.active > 0 {
-			known.shows.live(followed, seen, func(one *show) { shows = append(shows, one.whole()) })
+			known.shows.live(followed, seen, func(one *cachedShow) { shows = append(shows, one.whole()) })
 		}
 	}
 	slices.SortFunc(shows, func(a, b services.Show) int {
@@ -226,7 +226,7 @@ func (m *Shows) LiveSince(hosts []services.FollowedAuthor, seen uint64) []servic
 }
 
 // live calls found for the shows that count for a viewer.
-func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found func(*show)) {
+func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found func(*cachedShow)) {
 	for _, one := range h.active {
 		if one.score <= 0 {
 			return // the upcoming shows begin here
@@ -238,7 +238,7 @@ func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found fu
 }
 
 // Now lets read look up shows as they are now, as far as they are cached. read must not keep its argument, nor wait.
-func (m *Shows) Now(read func(now func(services.PostID) (services.Show, bool))) {
+func (m *Memory) Now(read func(now func(services.PostID) (services.Show, bool))) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	read(func(id services.PostID) (show services.Show, cached bool) {
@@ -252,7 +252,7 @@ func (m *Shows) Now(read func(now func(services.PostID) (services.Show, bool))) 
 
 // Shows reads whole shows as they are now: from the cache, from recently read ones, and the missing ones from SQL. Unknown ids
 // are absent. A show that is on no board is read each time, since the log does not have its changes.
-func (m *Shows) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+func (m *Memory) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
 	found := make(map[services.PostID]services.Show, len(ids))
 	var others []services.PostID
 	m.mu.RLock()

@@ -1,4 +1,4 @@
-package mirror_test
+package live
 
 import (
 	"testing"
@@ -8,7 +8,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/mirror"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
@@ -29,7 +28,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
 		s := storetest.Open(t, sql.Config{URL: url})
-		changes := []mirror.ShowChange{{Show: planned}, {Show: live, Live: true}, {Show: again}, {Show: over, Live: true}}
+		changes := []LogChange{{Show: planned}, {Show: live, Live: true}, {Show: again}, {Show: over, Live: true}}
 		var reload uint64
 		err := s.Write(ctx, func(tx *store.Tx) (err error) {
 			for i := range changes {
@@ -42,18 +41,21 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 					return err
 				}
 			}
-			reload, err = mirror.AppendShowsReload(ctx, tx)
+			reload, err = AppendReload(ctx, tx)
 			return err
 		})
 		if err != nil || reload != 5 {
 			t.Fatal(reload, err)
 		}
-		entries := logged(t, s, mirror.LogShow)
+		entries, err := changelog.LogAfter(ctx, s.DB, LogKind, 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if len(entries) != 5 || entries[4].Key != "" {
 			t.Fatalf("logged are %v", entries)
 		}
 		for i, want := range []struct{ version, liveVersion uint64 }{{1, 0}, {2, 2}, {2, 0}, {4, 0}} {
-			read, err := mirror.ParseShowChange(entries[i])
+			read, err := parseLogChange(entries[i])
 			if diff := cmp.Diff(changes[i], read); diff != "" || err != nil {
 				t.Errorf("entry %d: %v (-written +read):\n%s", i, err, diff)
 			}
@@ -61,7 +63,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 				t.Errorf("entry %d has the key %s and the versions %d and %d, want %+v", i, entries[i].Key, read.Show.Version, read.Show.LiveVersion, want)
 			}
 		}
-		if _, err := mirror.ParseShowChange(changelog.Entry{Kind: mirror.LogShow, Version: 3, Payload: []byte("{")}); err == nil {
+		if _, err := parseLogChange(changelog.Entry{Kind: LogKind, Version: 3, Payload: []byte("{")}); err == nil {
 			t.Error("a broken change of a show was read")
 		}
 	})

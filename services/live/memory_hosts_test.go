@@ -1,4 +1,4 @@
-package mirror
+package live
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func TestTheTableOfHostsIsAMap(t *testing.T) {
 			r.Fatalf("nobody is %+v", got)
 		}
 		count := 0
-		table.all(func(one *host) {
+		table.all(func(one *cachedHost) {
 			if count++; want[one.number] != one.version {
 				r.Fatalf("of all the host %d is %+v, want %d", one.number, one, want[one.number])
 			}

@@ -1,0 +1,80 @@
+package live
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/store"
+)
+
+// LogKind is the kind of log entry for shows on boards; the key is the show's id. An entry with an empty key means that many
+// changed at once, and that all must be read anew.
+const LogKind = "show"
+
+// LogChange is an entry of the log of shows: the whole show after the change.
+type LogChange struct {
+	Show services.Show
+	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see store.HostVersion
+}
+
+// logEntry is the payload. The version of an entry is not known before it is written, so a moved show gets the entry's version
+// when it is read.
+type logEntry struct {
+	LogChange
+	Moved    bool `json:",omitempty"`
+	WentLive bool `json:",omitempty"`
+}
+
+// Append logs a change of status or position, in the transaction of the fact. It sets and returns the show's new version, which
+// is the entry's. A live show without a LiveVersion gets this version as the one at which it went live. The transaction has
+// locked the log's head before any show: see store.Tx.LockLog.
+func (c *LogChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
+	wentLive := c.Show.Status == services.ShowLive && c.Show.LiveVersion == 0
+	if version, err = c.append(ctx, tx, logEntry{LogChange: *c, Moved: true, WentLive: wentLive}); err != nil {
+		return 0, err
+	}
+	c.Show.Version = version
+	if wentLive {
+		c.Show.LiveVersion = version
+	}
+	return version, nil
+}
+
+// AppendTexts logs a change that moves nothing on any board: of the title, the URLs, or an end that is kept for later. The show
+// keeps its version, since sessions would otherwise show it at a position that it did not have.
+func (c *LogChange) AppendTexts(ctx context.Context, tx *store.Tx) error {
+	_, err := c.append(ctx, tx, logEntry{LogChange: *c})
+	return err
+}
+
+func (c *LogChange) append(ctx context.Context, tx *store.Tx, entry logEntry) (uint64, error) {
+	return changelog.Append(ctx, tx.Tx, LogKind, c.Show.ID.String(), entry)
+}
+
+// AppendReload logs that many shows changed at once: every node reads all of them anew.
+func AppendReload(ctx context.Context, tx *store.Tx) (version uint64, err error) {
+	return changelog.AppendLog(ctx, tx.Tx, LogKind, "", nil)
+}
+
+// parseLogChange parses an entry of the kind LogKind with a key.
+func parseLogChange(entry changelog.Entry) (LogChange, error) {
+	read, err := changelog.Parse[logEntry](entry)
+	if err != nil {
+		return LogChange{}, err
+	}
+	if read.Moved {
+		read.Show.Version = entry.Version
+	}
+	if read.WentLive {
+		read.Show.LiveVersion = entry.Version
+	}
+	return read.LogChange, nil
+}
+
+// LockLog locks the log of shows until the transaction ends: every transaction that changes a show locks it before any row, so
+// that no two deadlock.
+func (s *Service) LockLog(ctx context.Context, tx *store.Tx) error {
+	_, err := changelog.LockLog(ctx, tx.Tx, LogKind)
+	return err
+}
