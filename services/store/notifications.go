@@ -141,7 +141,7 @@ type group struct {
 // ApplyCauses brings the notifications that the causes name in line with the present facts, whatever happened before and
 // however often it is called. For example, a like notifies while it and its post exist. A new cause gets the next position of
 // its recipient. One that returns gets its old position and group, so that what was seen stays seen. One that is hidden from
-// its recipient gets its position and does not stand. The version of an inbox rises by one if anything in it changed. It
+// its recipient gets its position and does not stand: until it is shown, nothing tells of it. The version of an inbox rises by one if anything shown in it changed. It
 // returns the state of every (recipient, category) named, changed or not, in their order.
 func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationState, error) {
 	causes = slices.Clone(causes)
@@ -247,7 +247,12 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 	moved := map[group]*moves{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
 		box := inbox{c.Recipient, c.Category}
-		b.marks[box].changed = true
+		if m := b.marks[box]; by != 0 { // what is hidden changes nothing that is shown, not even the version or the newest position
+			m.changed = true
+			if by > 0 {
+				m.head = max(m.head, place)
+			}
+		}
 		g := group{box, c.Subject, bucket}
 		if moved[g] == nil {
 			moved[g] = &moves{first: place}
@@ -276,7 +281,7 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 	for _, r := range missing {
 		if r.standing {
 			move(r.Cause, bucketOf(r.at), r.place, 1)
-		} else {
+		} else { // a mark of everything also covers a hidden cause, for the time when it is shown
 			move(r.Cause, bucketOf(r.at), r.place, 0)
 		}
 	}
@@ -306,7 +311,6 @@ func (b *boxes) place(missing []raised) {
 		h := b.heads[r.Recipient]
 		h.place, h.changed = max(h.place+1, services.FirstPlace(b.tx.Now, r.Recipient)), true
 		r.place = h.place
-		b.marks[inbox{r.Recipient, r.Category}].head = h.place
 	}
 }
 

@@ -267,6 +267,21 @@ func (s schemaShape) selection(name string, depth int) string {
 	return s.fields(name, depth, nil)
 }
 
+// event selects everything that an event of a subscription shows, its counts too.
+func (s schemaShape) event(field shapeField) string {
+	kind := field.Type.named()
+	if kind == "Badges" {
+		return "{" + world.BadgeFields + "}"
+	}
+	text := strings.TrimSuffix(s.selection(kind, 4), "}")
+	for _, field := range s.types[kind].Fields {
+		if field.Type.named() == "BadgeCount" {
+			text += " " + field.Name + "{value}"
+		}
+	}
+	return text + "}"
+}
+
 // fields selects the fields of an object, which stands beside others: a field whose type is another there has a name of its own.
 func (s schemaShape) fields(object string, depth int, others []string) string {
 	text := "{__typename"

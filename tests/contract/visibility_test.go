@@ -3,7 +3,6 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gorilla/websocket"
 
 	"tidings/services"
 	"tidings/services/sql/sqltest"
@@ -34,6 +32,8 @@ var places = []string{
 // to whom what is published is public. Every text of what is hidden has a word in it by which it is found.
 type secrets struct {
 	*world.Node
+	lines     *lines
+	sockets   bool // all operations are asked over sockets
 	shape     schemaShape
 	published []string // what hank and blair may not see
 	private   []string // what only dave, and those with him, may see
@@ -48,7 +48,7 @@ const (
 func newSecrets(t *testing.T, database string) *secrets {
 	t.Helper()
 	s := &secrets{Node: world.StartNode(t, world.NodeOptions{Database: database, Redis: "embedded", Manual: true})}
-	s.shape = shape(s.Node)
+	s.shape, s.lines = shape(s.Node), newLines(s.Node)
 	s.People("alice", "dave", "hank", "blair", "sam")
 	for _, reader := range []string{"hank", "blair", "alice"} {
 		s.Follow(reader, "dave")
@@ -141,12 +141,12 @@ func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (to
 	}
 	variables := map[string]any{"v": value}
 	var got world.Answer
-	switch {
-	case w.root == "Subscription":
-		got = s.first(t, as, s.shape.request(w, s.given), variables)
-	case w.path[0].Name == "ingest":
-		got = s.Ask("host:ingest", s.shape.request(w, s.given), variables)
-	default:
+	if w.path[0].Name == "ingest" {
+		as = "host:ingest"
+	}
+	if w.root == "Subscription" || s.sockets {
+		got = s.lines.ask(t, as, s.shape.request(w, s.given), variables)
+	} else {
 		got = s.Ask(as, s.shape.request(w, s.given), variables)
 	}
 	text, err := json.Marshal(got)
@@ -156,44 +156,6 @@ func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (to
 	var decoded any
 	world.Decode(t, text, &decoded)
 	return settled(decoded, append(words, id)...), string(text)
-}
-
-// first is the first answer of a subscription.
-func (s *secrets) first(t *testing.T, as, query string, variables map[string]any) world.Answer {
-	t.Helper()
-	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
-	conn, _, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http")+"/graphql", http.Header{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	subscribe, err := json.Marshal(map[string]any{"id": "1", "type": "subscribe", "payload": map[string]any{"query": query, "variables": variables}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, message := range []string{`{"type":"connection_init","payload":{"authorization":"Bearer dev:` + as + `"}}`, string(subscribe)} {
-		if err := conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var message struct {
-		Type    string
-		Payload json.RawMessage
-	}
-	for message.Type == "" || message.Type == "connection_ack" {
-		_, text, err := conn.ReadMessage()
-		if err != nil {
-			t.Fatal(err)
-		}
-		world.Decode(t, text, &message)
-	}
-	var got world.Answer
-	if message.Type == "error" {
-		world.Decode(t, message.Payload, &got.Errors)
-	} else {
-		world.Decode(t, message.Payload, &got)
-	}
-	return got
 }
 
 // never is an id like another that nothing has.
@@ -206,6 +168,13 @@ func never(id string) string {
 // answers that nothing has. The arguments are found by introspection, so that a new one is tried without a line here.
 func TestWhatIsHiddenAnswersAsIfItWereNotThere(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
+	for _, s.sockets = range []bool{false, true} {
+		t.Run(map[bool]string{false: "HTTP", true: "WebSocket"}[s.sockets], func(t *testing.T) { hidesEverywhere(t, s) })
+	}
+}
+
+// hidesEverywhere tries every argument.
+func hidesEverywhere(t *testing.T, s *secrets) {
 	ways := s.others()
 	if len(ways) < 80 {
 		t.Fatalf("introspection shows %d arguments that take an id", len(ways))

@@ -1,0 +1,316 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gorilla/websocket"
+
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// lines are sockets to a node on which users ask one thing after the other.
+type lines struct {
+	node *world.Node
+	open map[string]*line
+}
+
+// line is one user's socket.
+type line struct {
+	conn  *websocket.Conn
+	asked int
+}
+
+// perLine is how many operations fit into the messages that a socket may send at once.
+const perLine = 15
+
+func newLines(n *world.Node) *lines { return &lines{node: n, open: map[string]*line{}} }
+
+// ask sends an operation of any kind as a user and answers what came first.
+func (l *lines) ask(t *testing.T, as, query string, variables map[string]any) (got world.Answer) {
+	t.Helper()
+	id := l.begin(t, as, query, variables)
+	message := l.next(t, as, id)
+	if message.Type == "error" {
+		world.Decode(t, message.Payload, &got.Errors)
+		return got
+	}
+	world.Decode(t, message.Payload, &got)
+	if strings.HasPrefix(query, "subscription") {
+		l.send(t, as, `{"id":"`+id+`","type":"complete"}`)
+	}
+	return got
+}
+
+// begin starts an operation and answers its ID.
+func (l *lines) begin(t *testing.T, as, query string, variables map[string]any) (id string) {
+	t.Helper()
+	at := l.open[as]
+	if at != nil && at.asked == perLine {
+		_ = at.conn.Close()
+		at = nil
+	}
+	if at == nil {
+		at = l.dial(t, as)
+	}
+	at.asked++
+	id = strconv.Itoa(at.asked)
+	payload, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.send(t, as, `{"id":"`+id+`","type":"subscribe","payload":`+string(payload)+`}`)
+	return id
+}
+
+func (l *lines) dial(t *testing.T, as string) *line {
+	t.Helper()
+	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
+	conn, _, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(l.node.URL, "http")+"/graphql", http.Header{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.node.TB.Cleanup(func() { _ = conn.Close() })
+	l.open[as] = &line{conn: conn}
+	l.send(t, as, `{"type":"connection_init","payload":{"authorization":"Bearer dev:`+as+`"}}`)
+	return l.open[as]
+}
+
+func (l *lines) send(t *testing.T, as, message string) {
+	t.Helper()
+	if err := l.open[as].conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// frame is a message of the server.
+type frame struct {
+	ID, Type string
+	Payload  json.RawMessage
+}
+
+// next is the next message about an operation, or about any when id is "".
+func (l *lines) next(t *testing.T, as, id string) (message frame) {
+	t.Helper()
+	if err := l.open[as].conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, text, err := l.open[as].conn.ReadMessage()
+		if err != nil {
+			t.Fatalf("the socket of %s: %v", as, err)
+		}
+		message = frame{}
+		world.Decode(t, text, &message)
+		if message.ID != "" && (id == "" || message.ID == id) {
+			return message
+		}
+	}
+}
+
+// stage is a running node on which dave hides from hank, has blocked blair and muted mel, and has put gary out of the group that he
+// has with alice; sam is a stranger to him. All of them follow alice, and those who may follow dave.
+type stage struct {
+	*world.Node
+	*lines
+	shape       schemaShape
+	group, mine string // the group, and hank's post
+	fields      map[string]string
+	first       map[string]told
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})}
+	s.lines, s.shape = newLines(s.Node), shape(s.Node)
+	s.People("alice", "dave", "hank", "blair", "mel", "gary", "sam")
+	for _, reader := range []string{"hank", "blair", "mel", "dave"} {
+		s.Follow(reader, "alice")
+		if reader != "dave" {
+			s.Follow(reader, "dave")
+		}
+	}
+	s.Follow("gary", "alice")
+	s.Follow("sam", "alice")
+	s.Follow("dave", "mel")
+	var made struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	s.Must("dave", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:alice","user:gary"]}){conversation{id}}}`, nil, &made)
+	s.group = made.CreateConversation.Conversation.ID
+	s.mine = s.Node.Publish("hank", "mine")
+	s.Must("dave", `mutation($c:ID!){hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}}
+		mute(input:{userId:"user:mel"}){user{id}} removeMembers(input:{conversationId:$c,userIds:["user:gary"]}){conversation{id}}}`, map[string]any{"c": s.group}, nil)
+	s.Must("host:ingest", `mutation{setSegments(input:{userId:"user:dave",segments:["vip"]}){user{id}}}`, nil, nil)
+	s.quiet()
+	return s
+}
+
+// quiet waits until no job is left but those planned for later.
+func (s *stage) quiet() {
+	s.TB.Helper()
+	world.Eventually(s.TB, 30*time.Second, "all jobs are done", func() bool {
+		waits, err := s.Store.JobWaits(s.TB.Context(), math.MaxInt64, s.Clock.Now().Add(10*time.Minute))
+		if err != nil {
+			s.TB.Fatal(err)
+		}
+		return !waits
+	})
+}
+
+// acts does all that dave can do and that hank, blair, gary and sam may not see.
+func (s *stage) acts() {
+	s.TB.Helper()
+	s.Publish("dave", publicWord+" for @hank and @blair")
+	var shows struct {
+		A, B, C struct{ Show struct{ ID string } }
+	}
+	at := s.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	s.Must("dave", `mutation($t:String!,$at:Time!){a:scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}
+		b:scheduleShow(input:{title:$t,plannedAt:$at}){show{id}} c:scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`,
+		map[string]any{"t": publicWord, "at": at}, &shows)
+	s.Must("dave", `mutation($a:ID!,$b:ID!,$c:ID!,$m:ID!,$g:ID!,$t:String!){startShow(input:{showId:$a}){show{id}} b:startShow(input:{showId:$b}){show{id}}
+		endShow(input:{showId:$b}){show{id}} cancelShow(input:{showId:$c}){show{id}} sendMessage(input:{conversationId:$g,body:$t}){message{id}}
+		publishPost(input:{body:$t,parentId:$m}){post{id}}}`,
+		map[string]any{"a": shows.A.Show.ID, "b": shows.B.Show.ID, "c": shows.C.Show.ID, "m": s.mine, "g": s.group, "t": privateWord + " for @hank"}, nil)
+	s.Must("dave", `mutation($g:ID!,$t:String!){sendMessage(input:{conversationId:$g,body:$t,mentionIds:["user:alice"]}){message{id}}}`, map[string]any{"g": s.group, "t": privateWord}, nil)
+	s.Must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id}}
+		publishAnnouncement(input:{title:$t,content:"c",segments:["vip"]}){announcement{id}} raiseDot(input:{name:"vips",segments:["vip"]}){name}}`,
+		map[string]any{"t": privateWord}, nil)
+	s.quiet()
+}
+
+// watch subscribes some people to everything that a viewer can be told of without an argument, and keeps the fields by the IDs of
+// the operations, and the first events.
+func (s *stage) watch(t *testing.T, people ...string) {
+	t.Helper()
+	s.fields, s.first = map[string]string{}, map[string]told{}
+	for _, as := range people {
+		for _, field := range s.shape.types["Subscription"].Fields {
+			if field.Name != "conversationChanged" {
+				s.fields[s.begin(t, as, "subscription{"+field.Name+s.shape.event(field)+"}", nil)] = field.Name
+			}
+		}
+		s.first[as] = s.events(t, as)
+	}
+	if len(s.fields) < 3 {
+		t.Fatalf("introspection shows the subscriptions %v", s.fields)
+	}
+}
+
+// told are events, in order, by the IDs of their operations.
+type told map[string][]string
+
+// events are those that a person's subscriptions bring until each has brought one.
+func (s *stage) events(t *testing.T, as string) told {
+	t.Helper()
+	events := told{}
+	for len(events) < len(s.fields) {
+		message := s.next(t, as, "")
+		if message.Type != "next" {
+			t.Fatalf("the subscription %s of %s ended with %s", s.fields[message.ID], as, message.Payload)
+		}
+		events[message.ID] = append(events[message.ID], string(message.Payload))
+	}
+	return events
+}
+
+// hearsOfAliceAlone lets alice act, after others have, and checks that what each person hears is about her alone.
+func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
+	t.Helper()
+	s.Publish("alice", "for all")
+	s.OnShow("alice", "startShow", s.Schedule("alice", "for all", s.Clock.Now().Add(time.Hour)))
+	for _, as := range people {
+		for id, payloads := range s.events(t, as) {
+			for _, payload := range payloads {
+				if strings.Contains(payload, "canary") || !s.isOfAlice(t, s.fields[id], payload, s.first[as][id][0]) {
+					t.Errorf("%s of %s shows %s; at first it showed %s", s.fields[id], as, payload, s.first[as][id][0])
+				}
+			}
+		}
+	}
+}
+
+// Whoever may not see what somebody does hears nothing of it on any subscription: no event comes, and the next ones, which are about
+// somebody else, show nothing of it. Only badges may come again as they were, because their version also counts what is announced to
+// others. The subscriptions are found by introspection.
+func TestNoEventTellsOfWhatIsHidden(t *testing.T) {
+	s := newStage(t)
+	people := []string{"hank", "blair", "gary", "sam"}
+	query := fmt.Sprintf("subscription{conversationChanged(conversationId:%q){conversation{title}}}", s.group)
+	for _, as := range append(people, "mel") {
+		if got := s.ask(t, as, query, nil); got.ErrorCode() != "NOT_FOUND" {
+			t.Errorf("%s is told of the conversation: %s %v", as, got.Data, got.Errors)
+		}
+	}
+	s.watch(t, people...)
+	s.acts()
+	s.hearsOfAliceAlone(t, people...)
+}
+
+// Who has muted somebody hears nothing of what they publish either.
+func TestNoEventTellsOfTheMuted(t *testing.T) {
+	s := newStage(t)
+	s.watch(t, "dave")
+	s.Publish("mel", publicWord)
+	s.OnShow("mel", "startShow", s.Schedule("mel", publicWord, s.Clock.Now().Add(time.Hour)))
+	s.quiet()
+	s.hearsOfAliceAlone(t, "dave")
+}
+
+// heard is an event of any subscription.
+type heard struct {
+	Data struct {
+		BadgesChanged   world.Badges
+		HomeFeedChanged struct {
+			NewPosts world.Count
+			Authors  []struct{ Key string }
+		}
+		LiveBoardChanged struct {
+			Scheduled, WentLive, Ended, Rescheduled, Cancelled []struct{ Host struct{ Key string } }
+			NewAbove                                           int
+		}
+	}
+}
+
+// isOfAlice says whether an event is about alice alone: her post, or her show. first is the subscription's first event.
+func (s *stage) isOfAlice(t *testing.T, field, payload, first string) bool {
+	t.Helper()
+	var now, before heard
+	world.Decode(t, []byte(payload), &now)
+	world.Decode(t, []byte(first), &before)
+	switch field {
+	case "badgesChanged":
+		badges, same := now.Data.BadgesChanged, before.Data.BadgesChanged
+		for _, dot := range badges.Dots {
+			if dot.Lit {
+				return false
+			}
+		}
+		live := badges.Total.Value - badges.Notifications.Total.Value - badges.HomeFeed.Value // nothing else counts
+		return badges.HomeFeed.Value <= 1 && live <= 1 && badges.Notifications.Total == same.Notifications.Total &&
+			cmp.Equal(badges.Notifications.Newest, same.Notifications.Newest)
+	case "homeFeedChanged":
+		authors := now.Data.HomeFeedChanged.Authors
+		return now.Data.HomeFeedChanged.NewPosts.Value == 1 && len(authors) == 1 && authors[0].Key == "alice"
+	case "liveBoardChanged":
+		change := now.Data.LiveBoardChanged
+		for _, show := range append(change.WentLive, change.Scheduled...) {
+			if show.Host.Key != "alice" {
+				return false
+			}
+		}
+		return len(change.WentLive)+len(change.Scheduled) == 1 && change.NewAbove <= 1 &&
+			len(change.Ended)+len(change.Rescheduled)+len(change.Cancelled) == 0
+	}
+	t.Fatalf("say what an event of %s is to show", field)
+	return false
+}
