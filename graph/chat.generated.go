@@ -23,6 +23,9 @@ type ConversationResolver interface {
 	Messages(ctx context.Context, obj *Conversation, first *int, after *string) (*MessageConnection, error)
 	LastMessage(ctx context.Context, obj *Conversation) (*Message, error)
 }
+type ConversationsChangeResolver interface {
+	Conversations(ctx context.Context, obj *ConversationsChange) (*ConversationConnection, error)
+}
 
 // endregion ************************** generated!.gotpl **************************
 
@@ -722,6 +725,102 @@ func (ec *executionContext) _ConversationPayload_viewer(ctx context.Context, fie
 func (ec *executionContext) fieldContext_ConversationPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "ConversationPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ConversationsChange_conversations(ctx context.Context, field graphql.CollectedField, obj *ConversationsChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationsChange_conversations(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ConversationsChange().Conversations(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ConversationConnection) graphql.Marshaler {
+			return ec.marshalNConversationConnection2ᚖtidingsᚋgraphᚐConversationConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationsChange_conversations(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ConversationsChange",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ConversationConnection(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ConversationsChange_badges(ctx context.Context, field graphql.CollectedField, obj *ConversationsChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationsChange_badges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Badges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationsChange_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ConversationsChange",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ConversationsChange_viewer(ctx context.Context, field graphql.CollectedField, obj *ConversationsChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationsChange_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v Viewer) graphql.Marshaler {
+			return ec.marshalNViewer2tidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationsChange_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ConversationsChange",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -2548,6 +2647,87 @@ func (ec *executionContext) _ConversationPayload(ctx context.Context, sel ast.Se
 	return out
 }
 
+var conversationsChangeImplementors = []string{"ConversationsChange"}
+
+func (ec *executionContext) _ConversationsChange(ctx context.Context, sel ast.SelectionSet, obj *ConversationsChange) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, conversationsChangeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ConversationsChange")
+		case "conversations":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ConversationsChange_conversations(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "badges":
+			out.Values[i] = ec._ConversationsChange_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "viewer":
+			out.Values[i] = ec._ConversationsChange_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var enterConversationPayloadImplementors = []string{"EnterConversationPayload"}
 
 func (ec *executionContext) _EnterConversationPayload(ctx context.Context, sel ast.SelectionSet, obj *EnterConversationPayload) graphql.Marshaler {
@@ -3023,6 +3203,16 @@ func (ec *executionContext) marshalNConversationChange2ᚖtidingsᚋgraphᚐConv
 	return ec._ConversationChange(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalNConversationConnection2ᚖtidingsᚋgraphᚐConversationConnection(ctx context.Context, sel ast.SelectionSet, v *ConversationConnection) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ConversationConnection(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalNConversationEdge2tidingsᚋgraphᚐConversationEdge(ctx context.Context, sel ast.SelectionSet, v ConversationEdge) graphql.Marshaler {
 	return ec._ConversationEdge(ctx, sel, &v)
 }
@@ -3058,6 +3248,16 @@ func (ec *executionContext) marshalNConversationKind2tidingsᚋservicesᚋchat�
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNConversationsChange2ᚖtidingsᚋgraphᚐConversationsChange(ctx context.Context, sel ast.SelectionSet, v *ConversationsChange) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ConversationsChange(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNCreateConversationInput2tidingsᚋgraphᚐCreateConversationInput(ctx context.Context, v any) (CreateConversationInput, error) {

@@ -80,3 +80,23 @@ type LiveBoardEdge struct {
 	EndedAt   time.Time
 	Node      Show
 }
+
+// NotificationsChange is a first page of the viewer's notifications; what they show is read with the event.
+type NotificationsChange struct {
+	Badges services.Badges
+	Viewer Viewer
+
+	Shown []services.Notification
+	More  bool
+	Next  services.NotificationPosition // the position of the last that was read
+	Gen   uint64
+}
+
+// ConversationsChange is a first page of the viewer's conversations; what they show is read with the event.
+type ConversationsChange struct {
+	Badges services.Badges
+	Viewer Viewer
+
+	Shown []chat.State
+	More  bool
+}

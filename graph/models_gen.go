@@ -1001,7 +1001,7 @@ type NotificationEdge struct {
 type PageInfo struct {
 	// Whether another page follows. A page can be short or even empty although another one follows.
 	HasNextPage bool `json:"hasNextPage"`
-	// Always false: lists are paged forward only.
+	// Whether a page before this one exists. It is false except on a page of `homeFeed(last, before)` above which there are more posts: other lists are paged forward only.
 	HasPreviousPage bool `json:"hasPreviousPage"`
 	// The cursor of the first edge of this page; null if the page is empty.
 	StartCursor *string `json:"startCursor,omitempty"`
@@ -1048,7 +1048,7 @@ type PostConnection struct {
 	PageInfo PageInfo `json:"pageInfo"`
 	// The ID to send as `lastId`, or with `newerThan` as `newerThan`, for the next page; null if no item was read. Its post may be deleted or hidden.
 	LastID *string `json:"lastId,omitempty"`
-	// The reason why no page follows; null while `hasNextPage` is true. With `newerThan`, RETENTION says that the feed no longer keeps some of the posts between that position and this page; otherwise null.
+	// The reason why no page follows; null while `hasNextPage` is true. With `newerThan` or `before`, RETENTION says that the feed no longer keeps some of the posts between that position and this page; otherwise null.
 	End *services.FeedEnd `json:"end,omitempty"`
 	// Whether the viewer's feed is being rebuilt, after a long absence or a loss of data in Redis. The page is right all the same.
 	Building bool `json:"building"`

@@ -29,9 +29,11 @@ type ResolverRoot interface {
 	BadgeExplanation() BadgeExplanationResolver
 	Badges() BadgesResolver
 	Conversation() ConversationResolver
+	ConversationsChange() ConversationsChangeResolver
 	DigestPart() DigestPartResolver
 	Mutation() MutationResolver
 	NotificationBadges() NotificationBadgesResolver
+	NotificationsChange() NotificationsChangeResolver
 	Query() QueryResolver
 	Show() ShowResolver
 	Subscription() SubscriptionResolver
@@ -221,6 +223,12 @@ type ComplexityRoot struct {
 		Changed      func(childComplexity int) int
 		Conversation func(childComplexity int) int
 		Viewer       func(childComplexity int) int
+	}
+
+	ConversationsChange struct {
+		Badges        func(childComplexity int) int
+		Conversations func(childComplexity int) int
+		Viewer        func(childComplexity int) int
 	}
 
 	DeletePostPayload struct {
@@ -559,6 +567,12 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	NotificationsChange struct {
+		Badges        func(childComplexity int) int
+		Notifications func(childComplexity int) int
+		Viewer        func(childComplexity int) int
+	}
+
 	OlderNotifications struct {
 		Comment  func(childComplexity int) int
 		Follow   func(childComplexity int) int
@@ -802,10 +816,12 @@ type ComplexityRoot struct {
 	}
 
 	Subscription struct {
-		BadgesChanged       func(childComplexity int, since *string) int
-		ConversationChanged func(childComplexity int, conversationID string) int
-		HomeFeedChanged     func(childComplexity int, since *string) int
-		LiveBoardChanged    func(childComplexity int, sessionID *string, since *string) int
+		BadgesChanged        func(childComplexity int, since *string) int
+		ConversationChanged  func(childComplexity int, conversationID string) int
+		ConversationsChanged func(childComplexity int, first *int, since *string) int
+		HomeFeedChanged      func(childComplexity int, since *string) int
+		LiveBoardChanged     func(childComplexity int, sessionID *string, since *string) int
+		NotificationsChanged func(childComplexity int, first *int, since *string) int
 	}
 
 	TouchViewPayload struct {
@@ -890,7 +906,7 @@ type ComplexityRoot struct {
 		DisplayPolicy  func(childComplexity int) int
 		GroupPolicy    func(childComplexity int) int
 		Hides          func(childComplexity int, first *int, after *string) int
-		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string, newerThan *string) int
+		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string, newerThan *string, last *int, before *string) int
 		ID             func(childComplexity int) int
 		LiveBoard      func(childComplexity int, first *int, after *string, sessionID *string, lastID *string) int
 		Mutes          func(childComplexity int, first *int, after *string) int
@@ -1583,6 +1599,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ConversationPayload.Viewer(childComplexity), true
+
+	case "ConversationsChange.badges":
+		if e.ComplexityRoot.ConversationsChange.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationsChange.Badges(childComplexity), true
+	case "ConversationsChange.conversations":
+		if e.ComplexityRoot.ConversationsChange.Conversations == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationsChange.Conversations(childComplexity), true
+	case "ConversationsChange.viewer":
+		if e.ComplexityRoot.ConversationsChange.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationsChange.Viewer(childComplexity), true
 
 	case "DeletePostPayload.badges":
 		if e.ComplexityRoot.DeletePostPayload.Badges == nil {
@@ -3218,6 +3253,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.NotificationEdge.Node(childComplexity), true
 
+	case "NotificationsChange.badges":
+		if e.ComplexityRoot.NotificationsChange.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationsChange.Badges(childComplexity), true
+	case "NotificationsChange.notifications":
+		if e.ComplexityRoot.NotificationsChange.Notifications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationsChange.Notifications(childComplexity), true
+	case "NotificationsChange.viewer":
+		if e.ComplexityRoot.NotificationsChange.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationsChange.Viewer(childComplexity), true
+
 	case "OlderNotifications.comment":
 		if e.ComplexityRoot.OlderNotifications.Comment == nil {
 			break
@@ -4057,6 +4111,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.ConversationChanged(childComplexity, args["conversationId"].(string)), true
+	case "Subscription.conversationsChanged":
+		if e.ComplexityRoot.Subscription.ConversationsChanged == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_conversationsChanged_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.ConversationsChanged(childComplexity, args["first"].(*int), args["since"].(*string)), true
 	case "Subscription.homeFeedChanged":
 		if e.ComplexityRoot.Subscription.HomeFeedChanged == nil {
 			break
@@ -4079,6 +4144,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.LiveBoardChanged(childComplexity, args["sessionId"].(*string), args["since"].(*string)), true
+	case "Subscription.notificationsChanged":
+		if e.ComplexityRoot.Subscription.NotificationsChanged == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_notificationsChanged_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.NotificationsChanged(childComplexity, args["first"].(*int), args["since"].(*string)), true
 
 	case "TouchViewPayload.badges":
 		if e.ComplexityRoot.TouchViewPayload.Badges == nil {
@@ -4414,7 +4490,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Viewer.HomeFeed(childComplexity, args["first"].(*int), args["after"].(*string), args["lastId"].(*string), args["newerThan"].(*string)), true
+		return e.ComplexityRoot.Viewer.HomeFeed(childComplexity, args["first"].(*int), args["after"].(*string), args["lastId"].(*string), args["newerThan"].(*string), args["last"].(*int), args["before"].(*string)), true
 	case "Viewer.id":
 		if e.ComplexityRoot.Viewer.ID == nil {
 			break
@@ -5057,6 +5133,18 @@ func (ec *executionContext) childFields_ConversationPayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type ConversationPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_ConversationsChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "conversations":
+		return ec.fieldContext_ConversationsChange_conversations(ctx, field)
+	case "badges":
+		return ec.fieldContext_ConversationsChange_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_ConversationsChange_viewer(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ConversationsChange", field.Name)
+}
+
 func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "changed":
@@ -5593,6 +5681,18 @@ func (ec *executionContext) childFields_NotificationEdge(ctx context.Context, fi
 		return ec.fieldContext_NotificationEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type NotificationEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationsChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "notifications":
+		return ec.fieldContext_NotificationsChange_notifications(ctx, field)
+	case "badges":
+		return ec.fieldContext_NotificationsChange_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_NotificationsChange_viewer(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationsChange", field.Name)
 }
 
 func (ec *executionContext) childFields_OlderNotifications(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

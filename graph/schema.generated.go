@@ -104,12 +104,14 @@ type SubscriptionResolver interface {
 	BadgesChanged(ctx context.Context, since *string) (<-chan *services.Badges, error)
 	LiveBoardChanged(ctx context.Context, sessionID *string, since *string) (<-chan *LiveBoardChange, error)
 	ConversationChanged(ctx context.Context, conversationID string) (<-chan *ConversationChange, error)
+	ConversationsChanged(ctx context.Context, first *int, since *string) (<-chan *ConversationsChange, error)
 	HomeFeedChanged(ctx context.Context, since *string) (<-chan *HomeFeedChange, error)
+	NotificationsChanged(ctx context.Context, first *int, since *string) (<-chan *NotificationsChange, error)
 }
 type ViewerResolver interface {
 	User(ctx context.Context, obj *Viewer) (*User, error)
 	Badges(ctx context.Context, obj *Viewer) (*services.Badges, error)
-	HomeFeed(ctx context.Context, obj *Viewer, first *int, after *string, lastID *string, newerThan *string) (*PostConnection, error)
+	HomeFeed(ctx context.Context, obj *Viewer, first *int, after *string, lastID *string, newerThan *string, last *int, before *string) (*PostConnection, error)
 	LiveBoard(ctx context.Context, obj *Viewer, first *int, after *string, sessionID *string, lastID *string) (*LiveBoardConnection, error)
 	Conversations(ctx context.Context, obj *Viewer, first *int, after *string) (*ConversationConnection, error)
 	BadgeExplained(ctx context.Context, obj *Viewer) ([]services.Explanation, error)
@@ -1109,6 +1111,28 @@ func (ec *executionContext) field_Subscription_conversationChanged_args(ctx cont
 	return args, nil
 }
 
+func (ec *executionContext) field_Subscription_conversationsChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOVersion2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
 func (ec *executionContext) field_Subscription_homeFeedChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -1134,6 +1158,28 @@ func (ec *executionContext) field_Subscription_liveBoardChanged_args(ctx context
 		return nil, err
 	}
 	args["sessionId"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOVersion2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_notificationsChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOVersion2ᚖstring(ctx, v)
@@ -1282,6 +1328,22 @@ func (ec *executionContext) field_Viewer_homeFeed_args(ctx context.Context, rawA
 		return nil, err
 	}
 	args["newerThan"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg5
 	return args, nil
 }
 
@@ -5004,6 +5066,50 @@ func (ec *executionContext) fieldContext_Subscription_conversationChanged(ctx co
 	return fc, nil
 }
 
+func (ec *executionContext) _Subscription_conversationsChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_conversationsChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().ConversationsChanged(ctx, fc.Args["first"].(*int), fc.Args["since"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ConversationsChange) graphql.Marshaler {
+			return ec.marshalNConversationsChange2ᚖtidingsᚋgraphᚐConversationsChange(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_conversationsChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ConversationsChange(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_conversationsChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Subscription_homeFeedChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
 	return graphql.ResolveFieldStream(
 		ctx,
@@ -5042,6 +5148,50 @@ func (ec *executionContext) fieldContext_Subscription_homeFeedChanged(ctx contex
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Subscription_homeFeedChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_notificationsChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_notificationsChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().NotificationsChanged(ctx, fc.Args["first"].(*int), fc.Args["since"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *NotificationsChange) graphql.Marshaler {
+			return ec.marshalNNotificationsChange2ᚖtidingsᚋgraphᚐNotificationsChange(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_notificationsChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_NotificationsChange(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_notificationsChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -5145,7 +5295,7 @@ func (ec *executionContext) _Viewer_homeFeed(ctx context.Context, field graphql.
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Viewer().HomeFeed(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["lastId"].(*string), fc.Args["newerThan"].(*string))
+			return ec.Resolvers.Viewer().HomeFeed(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["lastId"].(*string), fc.Args["newerThan"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *PostConnection) graphql.Marshaler {
@@ -6781,8 +6931,12 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 		return ec._Subscription_liveBoardChanged(ctx, fields[0])
 	case "conversationChanged":
 		return ec._Subscription_conversationChanged(ctx, fields[0])
+	case "conversationsChanged":
+		return ec._Subscription_conversationsChanged(ctx, fields[0])
 	case "homeFeedChanged":
 		return ec._Subscription_homeFeedChanged(ctx, fields[0])
+	case "notificationsChanged":
+		return ec._Subscription_notificationsChanged(ctx, fields[0])
 	default:
 		panic("unknown field " + strconv.Quote(fields[0].Name))
 	}

@@ -216,6 +216,9 @@ var uncounted = map[string]string{
 	"LiveBoardChange.rescheduled": "TestAnEventOfASubscriptionIsReadInBatches", "LiveBoardChange.scheduled": "of an event",
 	"LiveBoardChange.cancelled": "TestAnEventOfASubscriptionIsReadInBatches",
 
+	"NotificationsChange.notifications": "TestAnEventOfASubscriptionIsReadInBatches",
+	"ConversationsChange.conversations": "TestAnEventOfASubscriptionIsReadInBatches",
+
 	"MarkNotificationsSeenPayload.notifications": marked, "MarkNotificationsReadPayload.notifications": marked,
 	"MarkAllReadPayload.notifications": marked, "UndoMarkAllReadPayload.notifications": marked,
 	"MarkSiteMessagesReadPayload.siteMessages": marked, "MarkSiteMessagesUnreadPayload.siteMessages": marked,

@@ -84,6 +84,10 @@ func (r *conversationResolver) LastMessage(ctx context.Context, obj *graph.Conve
 	return &list[0], nil
 }
 
+func (r *conversationsChangeResolver) Conversations(ctx context.Context, obj *graph.ConversationsChange) (*graph.ConversationConnection, error) {
+	return r.conversationPage(ctx, &obj.Viewer, []asker{{fieldOf(ctx), len(obj.Shown)}}, obj.Shown, obj.More)
+}
+
 func (r *mutationResolver) CreateConversation(ctx context.Context, input graph.CreateConversationInput) (*graph.ConversationPayload, error) {
 	done, err := createConversation.do(ctx, r.Resolver, input)
 	if err != nil {
@@ -178,6 +182,10 @@ func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversa
 	return r.watchConversation(ctx, viewer, id)
 }
 
+func (r *subscriptionResolver) ConversationsChanged(ctx context.Context, first *int, since *string) (<-chan *graph.ConversationsChange, error) {
+	return r.watchConversations(ctx, first, since)
+}
+
 func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, first *int, after *string) (_ *graph.ConversationConnection, err error) {
 	place := chat.First
 	if after != nil {
@@ -197,4 +205,11 @@ func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, f
 
 func (r *Resolver) Conversation() graph.ConversationResolver { return &conversationResolver{r} }
 
-type conversationResolver struct{ *Resolver }
+func (r *Resolver) ConversationsChange() graph.ConversationsChangeResolver {
+	return &conversationsChangeResolver{r}
+}
+
+type (
+	conversationResolver        struct{ *Resolver }
+	conversationsChangeResolver struct{ *Resolver }
+)

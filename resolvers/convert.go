@@ -60,7 +60,7 @@ func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 // connection makes a page of a feed for its viewer.
 func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	result := &graph.PostConnection{
-		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}, Building: page.Building,
+		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious}, Building: page.Building,
 	}
 	for i, item := range page.Items {
 		result.Edges[i] = graph.PostEdge{Cursor: cursorText(viewer.Number, item.Post.ID), Node: graphPost(item.Post, item.Author)}

@@ -3,23 +3,25 @@ package resolvers
 // Weights are the costs of the fields that take more than a look into what was read anyway. One is about a microsecond of
 // the server's time. See transport.Config.
 var Weights = map[string]int{
-	"Query.nodes":                      5, // each
-	"Query.__schema":                   1000,
-	"Query.__type":                     100,
-	"Viewer.badges":                    20,
-	"Viewer.homeFeed":                  20,
-	"Viewer.liveBoard":                 20,
-	"Viewer.notifications":             50,
-	"Viewer.siteMessages":              50,
-	"Viewer.announcements":             20,
-	"Viewer.conversations":             50,
-	"Viewer.views":                     50,
-	"Viewer.badgeExplained":            200, // each part
-	"Viewer.awayDigest":                500,
-	"Conversation.messages":            30,
-	"Conversation.members":             30,
-	"Conversation.lastMessage":         10,
-	"Subscription.homeFeedChanged":     50,
-	"Subscription.liveBoardChanged":    50,
-	"Subscription.conversationChanged": 50,
+	"Query.nodes":                       5, // each
+	"Query.__schema":                    1000,
+	"Query.__type":                      100,
+	"Viewer.badges":                     20,
+	"Viewer.homeFeed":                   20,
+	"Viewer.liveBoard":                  20,
+	"Viewer.notifications":              50,
+	"Viewer.siteMessages":               50,
+	"Viewer.announcements":              20,
+	"Viewer.conversations":              50,
+	"Viewer.views":                      50,
+	"Viewer.badgeExplained":             200, // each part
+	"Viewer.awayDigest":                 500,
+	"Conversation.messages":             30,
+	"Conversation.members":              30,
+	"Conversation.lastMessage":          10,
+	"Subscription.homeFeedChanged":      50,
+	"Subscription.liveBoardChanged":     50,
+	"Subscription.conversationChanged":  50,
+	"Subscription.notificationsChanged": 50,
+	"Subscription.conversationsChanged": 50,
 }

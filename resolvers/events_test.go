@@ -93,6 +93,7 @@ func (s *stream) move() {
 	s.n++
 	badges.Version = fmt.Sprintf("%016d.%016d", s.n, 0)
 	badges.HomeFeed.Value, badges.LiveBoard.Value = int(s.n%1000), int(s.n%1000)
+	badges.Notifications.Version, badges.Conversations.List.Own = s.n, s.n
 	badges.LiveSequence = math.MaxUint64
 	s.badges.Store(&badges)
 }

@@ -9,12 +9,27 @@ import (
 	"tidings/services/feed"
 )
 
+// feedAsk is where a page of a home feed stands, as its arguments say.
+type feedAsk struct {
+	first                    *int
+	after, lastID, newerThan *string
+	last                     *int
+	before                   *string
+}
+
+// above says whether a page above a place is meant.
+func (a feedAsk) above() bool { return a.last != nil || a.before != nil }
+
 // homeFeed reads a page of a home feed: below a place, or above one.
-func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, first *int, after, lastID, newerThan *string) (feed.Page, error) {
-	size, err := pageSize(first)
+func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
+	if ask.above() {
+		return r.homeFeedAbove(ctx, viewer, ask)
+	}
+	size, err := pageSize(ask.first)
 	if err != nil {
 		return feed.Page{}, err
 	}
+	after, lastID, newerThan := ask.after, ask.lastID, ask.newerThan
 	than, given, err := newerOf(after, lastID, newerThan)
 	if err != nil {
 		return feed.Page{}, err
@@ -30,6 +45,27 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, first *
 		return r.Feed.PageBelow(ctx, viewer, before, size)
 	}
 	return r.Feed.Page(ctx, viewer, before, size)
+}
+
+// homeFeedAbove reads the page next above a place.
+func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
+	switch {
+	case ask.last == nil:
+		return feed.Page{}, services.Errorf(services.Invalid, "before: it stands for what is new above a place, and needs last")
+	case ask.before == nil:
+		return feed.Page{}, services.Errorf(services.Invalid, "last: a feed has no other end to count from: it needs before")
+	case ask.first != nil:
+		return feed.Page{}, services.Errorf(services.Invalid, "last: only one of first and last can be given")
+	case ask.after != nil || ask.lastID != nil || ask.newerThan != nil:
+		return feed.Page{}, services.Errorf(services.Invalid, "before: only one of after, lastId, newerThan and before can be given")
+	case *ask.last < 1 || *ask.last > maxFirst:
+		return feed.Page{}, services.Errorf(services.Invalid, "last: 1 to %d are allowed, got %d", maxFirst, *ask.last)
+	}
+	place, err := feedCursor.parse("before", viewer, *ask.before)
+	if err != nil {
+		return feed.Page{}, err
+	}
+	return r.Feed.Above(ctx, viewer, services.PostID(place), *ask.last)
 }
 
 // versionOf is the version of badges that a client holds, "" for none.

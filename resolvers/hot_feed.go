@@ -60,8 +60,16 @@ func homeFeedPart(field *ast.Field) *part {
 			if err != nil {
 				return err
 			}
+			last, err := argument(arguments, "last", graph.UnmarshalInt)
+			if err != nil {
+				return err
+			}
+			before, err := argument(arguments, "before", graphql.UnmarshalString)
+			if err != nil {
+				return err
+			}
 			c.page.viewer = viewer.Number
-			c.page.Page, err = r.homeFeed(ctx, viewer.Number, first, after, lastID, newerThan)
+			c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before})
 			return err
 		},
 	}
@@ -135,7 +143,7 @@ var (
 
 	pageInfoObject = object[shownPage]{"PageInfo", map[string]member[shownPage]{
 		"hasNextPage":     leaf(func(to []byte, p *shownPage) []byte { return strconv.AppendBool(to, p.HasNext) }),
-		"hasPreviousPage": leaf(func(to []byte, _ *shownPage) []byte { return append(to, "false"...) }),
+		"hasPreviousPage": leaf(func(to []byte, p *shownPage) []byte { return strconv.AppendBool(to, p.HasPrevious) }),
 		"startCursor": leaf(func(to []byte, p *shownPage) []byte {
 			if len(p.Items) == 0 {
 				return append(to, "null"...)

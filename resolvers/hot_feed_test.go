@@ -47,6 +47,7 @@ func drawPage(t *rapid.T) shownPage {
 		page.Next = drawPost(t, "next")
 	}
 	page.End = rapid.SampledFrom([]services.FeedEnd{"", services.EndOfFeed, services.EndOfRetention}).Draw(t, "end")
+	page.HasPrevious = rapid.Bool().Draw(t, "newer above")
 	return page
 }
 

@@ -48,7 +48,7 @@ func (v shownViewer) Badges(context.Context, *graph.Viewer) (*services.Badges, e
 	return v.badges.Badges, nil
 }
 
-func (v shownViewer) HomeFeed(context.Context, *graph.Viewer, *int, *string, *string, *string) (*graph.PostConnection, error) {
+func (v shownViewer) HomeFeed(context.Context, *graph.Viewer, *int, *string, *string, *string, *int, *string) (*graph.PostConnection, error) {
 	return connection(&graph.Viewer{Number: v.page.viewer}, v.page.Page), nil
 }
 

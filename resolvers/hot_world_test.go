@@ -151,10 +151,11 @@ func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, gi
 		"lastId":    func() any { return rapid.SampledFrom([]any{id(), id(), "user:named", "post:short", 7}).Draw(t, "id") },
 		"newerThan": func() any { return rapid.SampledFrom([]any{id(), id(), "user:named", "", 7}).Draw(t, "id") },
 	}
-	kinds := map[string]string{"first": "Int", "after": "String", "lastId": "ID", "newerThan": "ID"}
+	values["last"], values["before"] = values["first"], values["after"]
+	kinds := map[string]string{"first": "Int", "after": "String", "lastId": "ID", "newerThan": "ID", "last": "Int", "before": "String"}
 	variables = map[string]any{}
 	var declarations, arguments []string
-	chosen := rapid.SampledFrom([]string{"", "first", "after", "lastId", "newerThan", "first after", "first lastId", "first newerThan", "after lastId", "first after newerThan"}).Draw(t, "arguments")
+	chosen := rapid.SampledFrom([]string{"", "first", "after", "lastId", "newerThan", "first after", "first lastId", "first newerThan", "after lastId", "first after newerThan", "last", "before", "last before", "first last before", "last before after"}).Draw(t, "arguments")
 	for _, name := range strings.Fields(chosen) {
 		value := values[name]()
 		literal, err := json.Marshal(value)

@@ -6,6 +6,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/notify"
+	"tidings/services/store"
 )
 
 func orEmpty(text *string) string {
@@ -122,6 +123,11 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 	if err != nil {
 		return nil, err
 	}
+	return r.notificationPage(ctx, viewer, page)
+}
+
+// notificationPage makes a page of notifications, and reads what they show.
+func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, page store.NotificationPage) (*graph.NotificationConnection, error) {
 	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/notify"
+	"tidings/services/store"
 )
 
 func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInput) (*graph.LikePostPayload, error) {
@@ -84,6 +85,14 @@ func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.Undo
 	}, nil
 }
 
+func (r *notificationsChangeResolver) Notifications(ctx context.Context, obj *graph.NotificationsChange) (*graph.NotificationConnection, error) {
+	return r.notificationPage(ctx, &obj.Viewer, store.NotificationPage{Notifications: obj.Shown, More: obj.More, Next: obj.Next, Gen: obj.Gen})
+}
+
+func (r *subscriptionResolver) NotificationsChanged(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
+	return r.watchNotifications(ctx, first, since)
+}
+
 func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) (*graph.NotificationConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.NotificationConnection, error) {
 		return r.readNotifications(ctx, obj, after, notify.Query{
@@ -96,3 +105,9 @@ func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, f
 	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.NotificationEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
+
+func (r *Resolver) NotificationsChange() graph.NotificationsChangeResolver {
+	return &notificationsChangeResolver{r}
+}
+
+type notificationsChangeResolver struct{ *Resolver }

@@ -76,9 +76,13 @@ func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*servic
 	return dataloader.Shared(ctx, badgesKey{}, func(ctx context.Context) (*services.Badges, error) { return r.Badge.Read(ctx, obj.Number) })
 }
 
-func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string) (*graph.PostConnection, error) {
+func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string, last *int, before *string) (*graph.PostConnection, error) {
+	ask := feedAsk{first, after, lastID, newerThan, last, before}
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.PostConnection, error) {
-		page, err := r.homeFeed(ctx, obj.Number, &size, after, lastID, newerThan)
+		if !ask.above() {
+			ask.first = &size
+		}
+		page, err := r.homeFeed(ctx, obj.Number, ask)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +91,7 @@ func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first 
 	if err != nil {
 		return nil, err
 	}
-	if newerThan == nil && len(page.Edges) > size {
+	if newerThan == nil && before == nil && len(page.Edges) > size {
 		page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.PostEdge) *string { return &edge.Cursor })
 		page.LastID, page.End = &page.Edges[size-1].Node.ID, nil
 	}

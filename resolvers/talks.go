@@ -112,6 +112,11 @@ func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, 
 	if err != nil {
 		return nil, err
 	}
+	return r.conversationPage(ctx, viewer, askers, states, more)
+}
+
+// conversationPage makes a page of conversations, and reads what the fields that ask for it show of them.
+func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, askers []asker, states []chat.State, more bool) (*graph.ConversationConnection, error) {
 	var parts talkParts
 	variables := graphql.GetOperationContext(ctx).Variables
 	for _, asker := range askers {

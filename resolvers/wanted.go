@@ -71,10 +71,11 @@ func included(directives ast.DirectiveList, variables map[string]any) bool {
 // pageKey names a page of a list of the viewer's: the field, and its arguments but for the size.
 type pageKey struct{ field, arguments string }
 
-// newerThan pages have what lies before them too, and cannot be cut: each size is a page of its own.
+// A page of newerThan has what lies before it too and cannot be cut, and one of before has its size in last: each of these is a page
+// of its own.
 func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	arguments := field.ArgumentMap(variables)
-	if arguments["newerThan"] == nil {
+	if arguments["newerThan"] == nil && arguments["last"] == nil && arguments["before"] == nil {
 		delete(arguments, "first")
 	}
 	return pageKey{field.ObjectDefinition.Name + "." + field.Name, fmt.Sprint(arguments)}

@@ -107,6 +107,7 @@ func (o *OlderCounts) Of(category Category) *int {
 // NotificationCounts are the counts of the notifications.
 type NotificationCounts struct {
 	Newest   PostID // the position of the newest notification; 0 if there never was one
+	Version  uint64 // rises with every change of the list; 0 if it is not known
 	Older    OlderCounts
 	Total    Count
 	Like     Count
@@ -167,6 +168,15 @@ type MessageTypeCount struct {
 type ConversationCounts struct {
 	Total    Count // unread messages, of muted conversations only those that mention the user
 	Mentions Count // unread messages that mention the user; part of Total, and so not added to the badges' total again
+
+	List ListVersion
+}
+
+// ListVersion is what a user's list of conversations is as of: two that differ are of two lists. It knows nothing of messages in
+// muted or open conversations that are counted when read. The zero value is unknown.
+type ListVersion struct {
+	Own      uint64 // differs after each change that is written to the user
+	Sequence uint64 // the sum of the last sequences of the conversations that are counted when read
 }
 
 // Dot is a light without a number.
@@ -206,6 +216,7 @@ type ConversationSums struct {
 	Mentions int             // over all
 	ReadSide []ReadSidePlace // the conversations counted when read, without the muted ones
 	LeavesOn int64           // the day (since 1970) on which a message leaves the sums or positions by age; 0: none does
+	Version  uint64          // differs after each change of the list, except messages in those counted when read; 0 if it is not known
 
 	// The node's state of ReadSide at rendering: the unread messages above the positions, the sum of the last sequences, which
 	// rises with each message, and whether some are unknown.

@@ -32,6 +32,7 @@ type multiple struct {
 // amount is the number of items that one argument of a field asks for.
 type amount struct {
 	value     *ast.Value // nil: otherwise holds
+	last      *ast.Value // of a page that can be asked for from its end: the other argument; nil without it
 	elements  bool       // as many as the argument has elements, and not as many as it says
 	otherwise int
 }
@@ -52,7 +53,7 @@ func (c *cost) add(other cost) {
 
 // times is the cost of so many items.
 func (c cost) times(items amount) cost {
-	if items.value == nil || items.value.Kind != ast.Variable && !items.elements {
+	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.elements) {
 		count := items.in(nil)
 		if len(c.multiple) == 0 {
 			return cost{fixed: min(count*c.fixed, manyOf)}
@@ -63,7 +64,17 @@ func (c cost) times(items amount) cost {
 
 // in is the number of items, never more than a page has. What is no number is refused where it is read.
 func (a amount) in(variables map[string]any) int {
-	value := a.value
+	items := a.of(a.value, variables)
+	switch {
+	case a.last != nil && a.value == nil:
+		items = a.of(a.last, variables)
+	case a.last != nil: // which of the two is meant, only the resolver says
+		items = max(items, a.of(a.last, variables))
+	}
+	return items
+}
+
+func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if value == nil {
 		return a.otherwise
 	}
@@ -173,6 +184,9 @@ func pageOf(field *ast.Field) *amount {
 	}
 	if argument := field.Arguments.ForName("first"); argument != nil && argument.Value.Kind != ast.NullValue {
 		page.value = argument.Value
+	}
+	if argument := field.Arguments.ForName("last"); argument != nil && argument.Value.Kind != ast.NullValue {
+		page.last = argument.Value
 	}
 	return &page
 }

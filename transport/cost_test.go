@@ -15,7 +15,7 @@ type Query {
   plain: [Item!]!
   dear: Int!
 }
-type Viewer { items(first: Int = 20, after: String): Items! pages(first: Int!): Items! name: String! }
+type Viewer { items(first: Int = 20, after: String, last: Int): Items! pages(first: Int!): Items! name: String! }
 type Items { edges: [Edge!]! pageInfo: Info! total: Int! }
 type Edge { node: Item! cursor: String! }
 type Info { more: Boolean! }
@@ -56,6 +56,10 @@ func TestCost(t *testing.T) {
 		{"null", `{ viewer { items(first: null) { edges { cursor } } } }`, nil, 2 + 2 + 20*3},
 		{"more than a page can have", `{ viewer { items(first: 1000000) { edges { cursor } } } }`, nil, 2 + 2 + 100*3},
 		{"less than nothing", `{ viewer { items(first: -5) { edges { cursor } } } }`, nil, 2 + 2},
+		{"a page above a place", `{ viewer { items(last: 5) { edges { cursor } } } }`, nil, 2 + 2 + 5*3},
+		{"a page above a place, as long as a variable says", `query($n: Int) { viewer { items(last: $n) { edges { cursor } } } }`, map[string]any{"n": 100}, 2 + 2 + 100*3},
+		{"no value for last", `query($n: Int) { viewer { items(last: $n) { edges { cursor } } } }`, nil, 2 + 2 + 20*3},
+		{"the larger of first and last", `{ viewer { items(first: 1, last: 100) { edges { cursor } } } }`, nil, 2 + 2 + 100*3},
 		{"ids", `{ nodes(ids: ["a", "b", "c"]) { id } }`, nil, 3 * (2 + 1)},
 		{"one id for a list", `{ nodes(ids: "a") { id } }`, nil, 2 + 1},
 		{"ids of a variable", `query($i: [ID!]!) { nodes(ids: $i) { id } }`, map[string]any{"i": list(100)}, 100 * 3},

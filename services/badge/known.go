@@ -60,6 +60,7 @@ func (k known) stale() *services.Badges {
 	for count := range k.sources.counts(&badges) {
 		k.age(count)
 	}
+	badges.Notifications.Version, badges.Conversations.List = 0, services.ListVersion{} // the lists may have changed since
 	(&view{View: *k.View, sources: k.sources}).sum(&badges)
 	return &badges
 }

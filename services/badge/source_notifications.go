@@ -31,7 +31,7 @@ func (notifications) Part(badges *services.Badges, i int) *services.Count {
 func (notifications) Sum(badges *services.Badges) *services.Count { return &badges.Notifications.Total }
 
 func (notifications) Carry(_ *source.View, badges *services.Badges, earlier source.Shown) {
-	badges.Notifications.Newest = earlier.Badges.Notifications.Newest
+	badges.Notifications.Newest, badges.Notifications.Version = earlier.Badges.Notifications.Newest, 0
 }
 
 func (n notifications) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
@@ -49,6 +49,7 @@ func (notifications) Render(v *source.View, badges *services.Badges) {
 	for _, category := range services.Categories {
 		*badges.Notifications.Of(category) = source.Exact(0)
 	}
+	badges.Notifications.Version = 1 // known, also of a user without any
 	for _, counts := range v.Document.Notifications {
 		value, older := v.Expiry.Unexpired(counts, today.Unix()/int64(day/time.Second))
 		if value > 0 {
@@ -57,6 +58,7 @@ func (notifications) Render(v *source.View, badges *services.Badges) {
 		*badges.Notifications.Older.Of(counts.Category) = older
 		*badges.Notifications.Of(counts.Category) = source.Exact(value)
 		badges.Notifications.Newest = max(badges.Notifications.Newest, counts.Newest)
+		badges.Notifications.Version += uint64(counts.Version)
 	}
 }
 

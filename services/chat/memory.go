@@ -149,18 +149,54 @@ func (l *Sequences) Moved(moved Head) {
 // Watch returns a channel that gets a token when the last sequence of a conversation has moved since the last token was taken,
 // and a function that ends the watch.
 func (l *Sequences) Watch(id services.ConversationID) (moved <-chan struct{}, forget func()) {
-	watcher := make(chan struct{}, 1)
+	w := l.watchMany()
+	w.follow([]services.ConversationID{id})
+	return w.moved, func() { w.follow(nil) }
+}
+
+// watch watches conversations. Its methods are not safe for concurrent use.
+type watch struct {
+	sequences *Sequences
+	ids       []services.ConversationID
+	moved     chan struct{} // gets a token when the last sequence of one of them has moved since the last token was taken
+}
+
+// watchMany begins a watch of no conversation yet.
+func (l *Sequences) watchMany() *watch {
+	return &watch{sequences: l, moved: make(chan struct{}, 1)}
+}
+
+// follow watches these conversations and no others; with none it ends the watch.
+func (w *watch) follow(ids []services.ConversationID) {
+	if slices.Equal(ids, w.ids) {
+		return
+	}
+	l := w.sequences
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.watchers[id] = append(l.watchers[id], watcher)
-	return watcher, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		rest := slices.DeleteFunc(l.watchers[id], func(other chan struct{}) bool { return other == watcher })
+	for _, id := range w.ids {
+		rest := slices.DeleteFunc(l.watchers[id], func(other chan struct{}) bool { return other == w.moved })
 		if l.watchers[id] = rest; len(rest) == 0 {
 			delete(l.watchers, id)
 		}
 	}
+	for _, id := range ids {
+		l.watchers[id] = append(l.watchers[id], w.moved)
+	}
+	w.ids = ids
+}
+
+// sum is the sum of what is known of the watched conversations: it rises with each message and each change of what they show.
+func (w *watch) sum() (sum uint64) {
+	l := w.sequences
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, id := range w.ids {
+		if known := l.known[id]; known != nil {
+			sum += uint64(known.number + known.revision)
+		}
+	}
+	return sum
 }
 
 // raise moves a last sequence forward; one that is not ahead changes nothing.
@@ -195,7 +231,7 @@ func (l *Sequences) look(ctx context.Context) error {
 	})
 	ids := slices.Collect(maps.Keys(l.known))
 	var unknown []services.ConversationID // asked for while SQL did not answer
-	for _, id := range l.readers.Keys() {
+	for _, id := range slices.AppendSeq(l.readers.Keys(), maps.Keys(l.watchers)) {
 		if l.known[id] == nil {
 			unknown = append(unknown, id)
 		}
@@ -203,11 +239,12 @@ func (l *Sequences) look(ctx context.Context) error {
 	l.mu.Unlock()
 	ids = append(ids, unknown...)
 	slices.Sort(ids)
-	err := l.read(ctx, ids)
+	err := l.read(ctx, slices.Compact(ids))
 	l.mu.Lock()
 	for _, id := range unknown {
 		if l.known[id] != nil {
 			l.readers.Moved(id)
+			l.wake(id)
 		}
 	}
 	l.mu.Unlock()

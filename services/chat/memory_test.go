@@ -288,6 +288,23 @@ func TestWhoCouldNotBeToldIsToldLater(t *testing.T) {
 	}
 }
 
+// A conversation that could not be read when its watch began is read as soon as SQL answers, and its watcher is woken.
+func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
+	r := newRoom(t)
+	r.e.sqlDown, r.e.heads = errors.New("down"), nil
+	moved, forget := r.Sequences.Watch(1)
+	defer forget()
+	r.Sequences.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
+	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
+	r.head(1, 4)
+	r.look()
+	select {
+	case <-moved:
+	default:
+		t.Error("the watcher was not woken")
+	}
+}
+
 // What a watched user has learned rises with each message in a conversation of theirs, and with no other user's. Without it, a
 // message whose hint was lost would never be pushed.
 func TestWhatIsLearnedRisesWithEachMessage(t *testing.T) {

@@ -96,6 +96,14 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	}
 	badges.Conversations.Total = services.NewCount(sums.Unread+sums.ReadUnread, precision, time.Time{})
 	badges.Conversations.Mentions = source.Exact(sums.Mentions)
+	if sums.Version > 0 {
+		badges.Conversations.List = services.ListVersion{Own: sums.Version, Sequence: sums.ReadSequence}
+	}
+}
+
+// Carry forgets which list the earlier counts were of: it may have changed since.
+func (Source) Carry(_ *source.View, badges *services.Badges, _ source.Shown) {
+	badges.Conversations.List = services.ListVersion{}
 }
 
 // Explain lists the conversations with unread messages.

@@ -42,14 +42,49 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):], 0); err != nil {
 		return page, err
 	}
-	for before := len(page.Items); len(newer) > 0 && len(page.Items)-before < first; {
-		want := min(first-(len(page.Items)-before), len(newer))
-		if page.Items, err = s.fill(ctx, page.Items, newer[:want], 0); err != nil {
-			return page, err
-		}
-		page.Next = newer[want-1].Post
-		newer = newer[want:]
+	page.HasNext, err = s.rise(ctx, &page, newer, first)
+	return page, err
+}
+
+// Above reads the posts that are newer than a place, at most last of them: those next to it, the newest first. HasPrevious says
+// that newer ones follow above the page. Where posts between the page and the place are kept no longer its end is EndOfRetention.
+func (s *Service) Above(ctx context.Context, reader services.UserID, place services.PostID, last int) (Page, error) {
+	page := Page{HasNext: true}
+	raw, err := s.first(ctx, reader, services.Retention)
+	if err != nil {
+		return page, err
 	}
-	page.HasNext = len(newer) > 0
+	page.Building = raw.Building
+	if oldest := len(raw.Entries) - 1; raw.Cut && (oldest < 0 || raw.Entries[oldest].Post > place) {
+		page.End = services.EndOfRetention
+	}
+	var newer []services.FeedEntry
+	for _, entry := range slices.Backward(raw.Entries) {
+		if entry.Post > place {
+			newer = append(newer, entry)
+		}
+	}
+	if page.HasPrevious, err = s.rise(ctx, &page, newer, last); err != nil {
+		return page, err
+	}
+	slices.Reverse(page.Items)
+	page.Next = place
+	if len(page.Items) > 0 {
+		page.Next = page.Items[len(page.Items)-1].Post.ID
+	}
 	return page, nil
+}
+
+// rise appends up to count of the posts that are still to be seen of entries, which are the oldest first, to a page, and says
+// whether entries are left.
+func (s *Service) rise(ctx context.Context, page *Page, entries []services.FeedEntry, count int) (more bool, err error) {
+	for before := len(page.Items); len(entries) > 0 && len(page.Items)-before < count; {
+		want := min(count-(len(page.Items)-before), len(entries))
+		if page.Items, err = s.fill(ctx, page.Items, entries[:want], 0); err != nil {
+			return false, err
+		}
+		page.Next = entries[want-1].Post
+		entries = entries[want:]
+	}
+	return len(entries) > 0, nil
 }

@@ -114,3 +114,50 @@ func TestAGapIsSaid(t *testing.T) {
 		t.Errorf("above the gap: end %q", page.End)
 	}
 }
+
+// Pages above a place go up as pages of what is newer do, each the newest first, and say whether newer ones are left.
+func TestPagesAboveAPlace(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.crowd()
+	var ids []services.PostID
+	for range 15 {
+		n.Clock.Advance(time.Second)
+		ids = append(ids, n.publish(huge, "pulled"))
+		n.Clock.Advance(time.Second)
+		ids = append(ids, n.publish(small, "pushed"))
+	}
+	n.settle()
+	above := func(place services.PostID, last int) Page {
+		t.Helper()
+		page, err := n.Above(t.Context(), reader, place, last)
+		n.Must(err)
+		return page
+	}
+	for _, last := range []int{1, 7, 100} {
+		var got []services.PostID
+		for place := ids[4]; ; {
+			page := above(place, last)
+			if len(page.Items) > last || page.HasPrevious && len(page.Items) != last || page.End != "" || !page.HasNext {
+				t.Fatalf("above %s: %d items, more %t, end %q", place, len(page.Items), page.HasPrevious, page.End)
+			}
+			got = append(places(page), got...)
+			if !page.HasPrevious {
+				break
+			}
+			place = page.Items[0].Post.ID
+		}
+		want := slices.Clone(ids[5:])
+		slices.Reverse(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("by %d: %v, want %v", last, got, want)
+		}
+	}
+	if page := above(ids[29], 10); len(page.Items) != 0 || page.HasPrevious || page.Next != ids[29] {
+		t.Errorf("above the newest: %+v", page)
+	}
+	n.Must(n.do(n.Service.Delete(huge, ids[28])))
+	n.Must(n.do(n.Service.Delete(small, ids[27])))
+	if page := above(ids[25], 2); !slices.Equal(places(page), []services.PostID{ids[29], ids[26]}) || page.HasPrevious {
+		t.Errorf("with two deleted: %v", places(page))
+	}
+}

@@ -19,8 +19,10 @@ type Item struct {
 type Page struct {
 	Items   []Item
 	HasNext bool
-	Next    services.PostID  // the last place looked at: the next page starts after it; 0 when nothing was
-	End     services.FeedEnd // why nothing follows, when HasNext is false
+	// HasPrevious says of a page that was asked for from below that newer posts follow above it.
+	HasPrevious bool
+	Next        services.PostID  // the last place looked at: the next page starts after it; 0 when nothing was
+	End         services.FeedEnd // why nothing follows, when HasNext is false
 
 	Building bool // it comes from the facts, because the feed is still being put together
 }

@@ -18,7 +18,7 @@ var pulledAuthors = []services.FollowedAuthor{{Author: 300, Since: 7}, {Author: 
 
 // goodValues are Redis' answers for a valid document.
 func goodValues() []any {
-	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", namedText(pulledAuthors...), namedText(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00",
+	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", namedText(pulledAuthors...), namedText(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00", "1700000000000000",
 		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;"}
 	for range services.Categories {
 		values = append(values, "12;3;19999;1,2,3,4,5,6,7,8", "12;0000000000009")
@@ -41,7 +41,7 @@ func TestADocumentIsReadWhole(t *testing.T) {
 			t.Errorf("category %d: %+v", i, counts)
 		}
 	}
-	want.Conversations = services.ConversationSums{Unread: 7, Mentions: 2, ReadSide: []services.ReadSidePlace{{Conversation: 9, Base: 1 << 24}}}
+	want.Conversations = services.ConversationSums{Unread: 7, Mentions: 2, ReadSide: []services.ReadSidePlace{{Conversation: 9, Base: 1 << 24}}, Version: 1_700_000_000_000_000}
 	want.Announcements = services.AnnouncementState{Version: 3, Position: 17, DotsFrom: 1_700_000_000_000_000}
 	want.Segments = services.SegmentState{Version: 4, Bits: math.MaxUint64}
 	want.Policy = services.DisplayPolicy{Version: 5, OutOfTotal: map[services.Source]bool{services.SourceHomeFeed: true, services.SourceNotifications: true},
@@ -59,7 +59,7 @@ func TestABrokenFieldNeverReadsAsZero(t *testing.T) {
 	right := func(field string, value any) bool { // a value that is valid for this field after all
 		text, isText := value.(string)
 		switch field {
-		case "n", "d", "fc", "Cu", "Cm":
+		case "n", "d", "fc", "Cu", "Cm", "Cv":
 			return slices.Contains([]any{"000000000000", "00000000000000", "8000000000000"}, value)
 		case "F", "L":
 			return isText && len(text)%namedSize == 0
@@ -151,7 +151,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 		}
 		fields, err := v.c.Commands().HGetAll(v.Context(), DocumentKey(reader)).Result()
 		v.must(err)
-		if len(fields) != 15+len(services.Categories)+1+5 { // one category has notifications, and so a newest position
+		if len(fields) != 16+len(services.Categories)+1+5 { // one category has notifications, and so a newest position
 			v.Errorf("%d fields: %v", len(fields), fields)
 		}
 		for name, value := range fields {

@@ -26,7 +26,7 @@ type layout struct {
 const unborn = "0"
 
 // The fields before the versioned fields, in the order of layout.fields.
-var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R"}
+var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R", "Cv"}
 
 const (
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
@@ -168,6 +168,7 @@ func (l *layout) parse(values []any, epoch string) Document {
 	d.Hosts = p.unpackNamed(p.next())
 	d.Conversations.Unread, d.Conversations.Mentions = int(p.number()), int(p.number())
 	d.Conversations.ReadSide = p.unpack(p.next())
+	d.Conversations.Version = p.number()
 	if l.expiry.Expires(services.SourceHomeFeed) {
 		d.FeedAged = p.place(p.next())
 	}

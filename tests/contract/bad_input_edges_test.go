@@ -204,8 +204,15 @@ func TestBadSubscriptions(t *testing.T) {
 	if got := receive(); got.Type != "connection_ack" {
 		t.Fatalf("got %+v", got)
 	}
-	for id, since := range []string{"", "x", "0", strings.Repeat("1", 33), "0000000000000001.000000000000000x", "post:0000000000001"} {
-		world.Send(t, conn, fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":"subscription($s:Version){badgesChanged(since:$s){version}}","variables":{"s":%q}}}`, id, since))
+	var asked int
+	refuse := func(query string, variables map[string]any, want refused) {
+		t.Helper()
+		text, err := json.Marshal(variables)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked++
+		world.Send(t, conn, fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":%q,"variables":%s}}`, asked, query, text))
 		got := receive()
 		var problem world.Answer
 		if got.Type == "error" {
@@ -216,7 +223,17 @@ func TestBadSubscriptions(t *testing.T) {
 				t.Errorf("after the error: %+v", end)
 			}
 		}
-		refused{"INVALID", []string{"since", "version"}}.check(t, problem)
+		want.check(t, problem)
+	}
+	for _, since := range []string{"", "x", "0", strings.Repeat("1", 33), "0000000000000001.000000000000000x", "post:0000000000001"} {
+		for _, shown := range []string{"badgesChanged(since:$s){version}", "notificationsChanged(since:$s){badges{version}}", "conversationsChanged(since:$s){badges{version}}"} {
+			refuse("subscription($s:Version){"+shown+"}", map[string]any{"s": since}, refused{"INVALID", []string{"since", "version"}})
+		}
+	}
+	for _, first := range []int{-1, 0, 101} {
+		for _, name := range []string{"notificationsChanged", "conversationsChanged"} {
+			refuse("subscription($f:Int){"+name+"(first:$f){badges{version}}}", map[string]any{"f": first}, refused{"INVALID", []string{"first", "1 to 100"}})
+		}
 	}
 	world.Send(t, conn, `{"type":"ping"}`)
 	if got := receive(); got.Type != "pong" {

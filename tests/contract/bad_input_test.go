@@ -131,6 +131,8 @@ const (
 	queryNodes  = `query($v:[ID!]!){nodes(ids:$v){id}}`
 	queryFirst  = `query($v:Int){viewer{homeFeed(first:$v){lastId}}}`
 	queryAfter  = `query($v:String){viewer{homeFeed(after:$v){lastId}}}`
+	queryAbove  = `query($v:String){viewer{homeFeed(last:5,before:$v){lastId}}}`
+	queryLast   = `query($v:Int){viewer{homeFeed(last:$v,before:"x"){lastId}}}`
 	queryLastID = `query($v:ID){viewer{homeFeed(lastId:$v){lastId}}}`
 )
 
@@ -201,6 +203,12 @@ func (c *crowd) badTexts() []badValue {
 		{"cursor cut off", queryAfter, c.cursor[:len(c.cursor)-2], refused{"INVALID", []string{"after", "cursor"}}},
 		{"empty cursor", queryAfter, "", refused{"INVALID", []string{"after", "cursor"}}},
 		{"another's cursor", queryAfter, c.cursor, refused{"INVALID", []string{"after", "another user"}}},
+		{"another's cursor above", queryAbove, c.cursor, refused{"INVALID", []string{"before", "another user"}}},
+		{"broken cursor above", queryAbove, "?", refused{"INVALID", []string{"before", `"?"`, "cursor"}}},
+		{"no place to be above", queryAbove, nil, refused{"INVALID", []string{"last", "before"}}},
+		{"no posts above", queryLast, 0, refused{"INVALID", []string{"last", "1 to 100", "got 0"}}},
+		{"101 posts above", queryLast, 101, refused{"INVALID", []string{"last", "1 to 100", "got 101"}}},
+		{"a place and no number", queryLast, nil, refused{"INVALID", []string{"before", "last"}}},
 		{"lastId of no post", queryLastID, "post:0000000000007", refused{"NOT_FOUND", []string{"lastId", "post:0000000000007"}}},
 		{"the last of all ids as lastId", queryLastID, "post:7ZZZZZZZZZZZZ", refused{"NOT_FOUND", []string{"lastId", "post:7ZZZZZZZZZZZZ"}}},
 		{"lastId of a user", queryLastID, "user:bob", refused{"INVALID", []string{"lastId", "post:"}}},
@@ -214,7 +222,7 @@ func (c *crowd) badTexts() []badValue {
 		{"NUL in a key", mutKey, "\x00", refused{"INVALID", []string{"idempotencyKey", "NUL"}}},
 
 		{"field that is none", `query($v:ID){viewer{badges{totall{value}} homeFeed(lastId:$v){lastId}}}`, nil, refused{"INVALID", []string{"totall"}}},
-		{"argument that is none", `query($v:ID){viewer{homeFeed(last:5,lastId:$v){lastId}}}`, nil, refused{"INVALID", []string{"last"}}},
+		{"argument that is none", `query($v:ID){viewer{homeFeed(latest:5,lastId:$v){lastId}}}`, nil, refused{"INVALID", []string{"latest"}}},
 		{"no syntax", `query($v:ID){viewer{`, nil, refused{"INVALID", nil}},
 		{"1,001 tokens", `query($v:ID){viewer{homeFeed(lastId:$v){lastId}` + strings.Repeat(` user{id}`, 300) + `}}`, nil, refused{"INVALID", []string{"1000"}}},
 	}
@@ -234,6 +242,16 @@ func TestBadValues(t *testing.T) {
 	t.Run("after and lastId", func(t *testing.T) {
 		query := fmt.Sprintf(`{viewer{homeFeed(after:%q,lastId:%q){lastId}}}`, c.cursor, c.post)
 		refused{"INVALID", []string{"after", "lastId", "only one"}}.check(t, c.Ask("bob", query, nil))
+	})
+	t.Run("first and last", func(t *testing.T) {
+		for _, more := range []string{"", " viewer{homeFeed(first:3){lastId}}"} { // compiled, and not
+			query := fmt.Sprintf(`{v:viewer{homeFeed(first:3,last:5,before:%q){lastId}}%s}`, c.cursor, more)
+			refused{"INVALID", []string{"last", "only one of first and last"}}.check(t, c.Ask("bob", query, nil))
+		}
+	})
+	t.Run("before and after", func(t *testing.T) {
+		query := fmt.Sprintf(`{viewer{homeFeed(last:5,before:%[1]q,after:%[1]q){lastId}}}`, c.cursor)
+		refused{"INVALID", []string{"before", "only one"}}.check(t, c.Ask("bob", query, nil))
 	})
 	t.Run("deleted twice", func(t *testing.T) {
 		c.untouched(t, func(t *testing.T) {

@@ -1,16 +1,17 @@
 -- Writes a user's own states in conversations into their document: the newer of each wins, and the sums move by what that
--- changes.
+-- changes. The version of the list (Cv) moves with every change that the list shows, also of what no sum counts: a message in a
+-- muted conversation, or one's own. It is a counter of 23 bits that begins anywhere, to need 5 bytes.
 -- KEYS[1] {u}:b  KEYS[2] {u}:c  KEYS[3] {u}:on
 -- ARGV[1] step of a rebuild, or ''  ARGV[2...] pairs: conversation, state
 -- Returns {status, n, 1 = a count fell below zero and was set to zero, nodes...}
-local n, unread, mentions, kept, list, st, known = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st', 'Cx'))
+local n, unread, mentions, kept, list, st, known, version = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st', 'Cx', 'Cv'))
 n = tonumber(n)
 if not n then return { 0 } end
-if not (tonumber(unread) and tonumber(mentions) and list) or tonumber(kept) ~= redis.call('HLEN', KEYS[2]) then
+if not (tonumber(unread) and tonumber(mentions) and tonumber(version) and list) or tonumber(kept) ~= redis.call('HLEN', KEYS[2]) then
   if st == '1' then redis.call('HSET', KEYS[1], 'st', '0') end -- states were lost: their share of the sums is unknown
   return { 0 }
 end
-local sum, mentioned, packed, count, below = tonumber(unread), tonumber(mentions), list, tonumber(kept), 0
+local sum, mentioned, packed, count, below, listed = tonumber(unread), tonumber(mentions), list, tonumber(kept), 0, false
 local leaves = tonumber(known) or 0 -- a day too early is corrected on that day; a day too late would never be noticed
 for k = 2, #ARGV, 2 do
   local new, text = parse(ARGV[k + 1]), redis.call('HGET', KEYS[2], ARGV[k])
@@ -22,9 +23,12 @@ for k = 2, #ARGV, 2 do
       return { 0 }
     end
     unread0, mentions0, place0 = adds(old)
+    local head0, version0, left0 = old.head, old.version, flagged(old, 'l')
     new, changed = merged(old, new, text, changed)
+    listed = listed or (new.head > head0 or new.version > version0) and not (left0 and flagged(new, 'l'))
   else
     count = count + 1
+    listed = listed or not flagged(new, 'l')
   end
   local unread1, mentions1, place1 = adds(new)
   sum, mentioned = sum + unread1 - unread0, mentioned + mentions1 - mentions0
@@ -41,10 +45,11 @@ end
 if known and tonumber(known) ~= leaves then redis.call('HSET', KEYS[1], 'Cx', string.format('%.0f', leaves)) end
 if sum < 0 or mentioned < 0 then below = 1 end
 sum, mentioned = string.format('%.0f', math.max(sum, 0)), string.format('%.0f', math.max(mentioned, 0))
-local same = below == 0 and sum == unread and mentioned == mentions and packed == list and (tonumber(known) or 0) == leaves
+local same = not listed and below == 0 and sum == unread and mentioned == mentions and packed == list and (tonumber(known) or 0) == leaves
 if not same then
   n = string.format('%.0f', math.max(now(), n + 1))
   redis.call('HSET', KEYS[1], 'n', n, 'Cu', sum, 'Cm', mentioned, 'R', packed)
+  if listed then redis.call('HSET', KEYS[1], 'Cv', string.format('%.0f', tonumber(version) % 8388607 + 1)) end
 end
 note(KEYS[1], ARGV[1])
 if same then return { 2 } end

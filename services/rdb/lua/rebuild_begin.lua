@@ -37,9 +37,9 @@ for k = 3, #ARGV, 3 do
   end
 end
 local list = redis.call('HGET', KEYS[1], 'R')
-if not (whole({ 'Cu', 'Cm', 'Ck' }, NUMBER, NUMBER, NUMBER) and list and #list % 8 == 0) or tonumber(redis.call('HGET', KEYS[1], 'Ck')) ~= redis.call('HLEN', KEYS[3]) then
+if not (whole({ 'Cu', 'Cm', 'Ck', 'Cv' }, NUMBER, NUMBER, NUMBER, NUMBER) and list and #list % 8 == 0) or tonumber(redis.call('HGET', KEYS[1], 'Ck')) ~= redis.call('HLEN', KEYS[3]) then
   redis.call('DEL', KEYS[3]) -- the sums belong to the states that were lost
-  redis.call('HSET', KEYS[1], 'st', '0', 'bp', '', 'Cu', '0', 'Cm', '0', 'Ck', '0', 'R', '')
+  redis.call('HSET', KEYS[1], 'st', '0', 'bp', '', 'Cu', '0', 'Cm', '0', 'Ck', '0', 'R', '', 'Cv', string.format('%.0f', time % 8388607 + 1))
 end
 if ARGV[1] ~= '1' then redis.call('DEL', KEYS[4]) end -- replays of big hosts were not pushed to an idle user
 local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]

@@ -1,0 +1,54 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/chat"
+	"tidings/services/notify"
+)
+
+// watched opens a subscription to a list of the viewer's that changes with the badges. first and since are as the client gave them.
+func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *string,
+	watch func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan C, show func(viewer *graph.Viewer, change C) E,
+) (<-chan E, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := versionOf(since)
+	if err != nil {
+		return nil, err
+	}
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	badges, err := r.Hub.Watch(ctx, viewer.Number, known)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return relay(ctx, cancel, r.Log, watch(ctx, viewer, size, badges), func(_ context.Context, change C) (E, error) { return show(viewer, change), nil }), nil
+}
+
+func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
+	return watched(ctx, r, first, since, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notify.Change {
+		return r.Notify.Watch(ctx, viewer.Number, notify.Query{First: size}, badges)
+	}, func(viewer *graph.Viewer, change notify.Change) *graph.NotificationsChange {
+		return &graph.NotificationsChange{
+			Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
+			Shown: change.Page.Notifications, More: change.Page.More, Next: change.Page.Next, Gen: change.Page.Gen,
+		}
+	})
+}
+
+func (r *Resolver) watchConversations(ctx context.Context, first *int, since *string) (<-chan *graph.ConversationsChange, error) {
+	return watched(ctx, r, first, since, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan chat.ListChange {
+		return r.Chat.WatchList(ctx, viewer.Number, size, badges)
+	}, func(viewer *graph.Viewer, change chat.ListChange) *graph.ConversationsChange {
+		return &graph.ConversationsChange{Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges), Shown: change.States, More: change.More}
+	})
+}

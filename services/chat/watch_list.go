@@ -1,0 +1,100 @@
+package chat
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/push"
+	"tidings/services/sql"
+)
+
+// ListChange is the first page of a member's conversations, with the member's badges.
+type ListChange struct {
+	States []State
+	More   bool
+	Badges *services.Badges
+
+	quiet uint64 // the sum of the last sequences of the conversations that the badges do not follow
+}
+
+// WatchList opens a channel with the conversations of a user that were active last, size at most, muted ones too: as they are,
+// and then whenever that changes, only the latest where the consumer is slow. badges are the user's, from the hub; WatchList waits
+// for the first of them. The list is read again only when one of the user's conversations changed: when the badges say so, or when
+// somebody writes in a large conversation that the badges do not follow, because the user has muted it or has it open. The channel
+// is closed when ctx ends and when badges is closed.
+func (s *Service) WatchList(ctx context.Context, user services.UserID, size int, badges <-chan *services.Badges) <-chan ListChange {
+	changes := make(chan ListChange)
+	go func() {
+		defer close(changes)
+		w := listWatcher{s: s, user: user, size: size, quiet: s.Sequences.watchMany()}
+		defer w.quiet.follow(nil)
+		push.Derive(ctx, changes, badges, w.quiet.moved, w.look, ListChange.same)
+	}()
+	return changes
+}
+
+// listWatcher reads the list of one WatchList.
+type listWatcher struct {
+	s     *Service
+	user  services.UserID
+	size  int
+	quiet *watch
+	last  ListChange // as it was read last
+}
+
+func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListChange, error) {
+	next := ListChange{w.last.States, w.last.More, badges, w.quiet.sum()}
+	if w.last.Badges != nil && next.current(w.last) {
+		return next, nil
+	}
+	ids, err := quietOf(ctx, w.s.Store.DB, w.user)
+	if err != nil {
+		return next, err
+	}
+	w.quiet.follow(ids)
+	w.s.Sequences.Learn(ctx, places(ids))
+	next.quiet = w.quiet.sum() // before the list: what moves after this is in the list or is read again
+	if next.States, next.More, err = w.s.List(ctx, w.user, First, w.size); err != nil {
+		return next, err
+	}
+	w.last = next
+	return next, nil
+}
+
+// current reports whether the list is as it was at another change.
+func (c ListChange) current(other ListChange) bool {
+	return c.quiet == other.quiet && c.Badges.Conversations.List == other.Badges.Conversations.List &&
+		c.Badges.Conversations.List != services.ListVersion{}
+}
+
+func (c ListChange) same(other ListChange) bool {
+	return c.More == other.More && slices.Equal(c.States, other.States) && c.Badges.Conversations == other.Badges.Conversations
+}
+
+// mostQuiet bounds the conversations that one watcher of a list follows beside those of the badges.
+const mostQuiet = 1000
+
+var quietConversations = sql.NewStatement("quiet conversations of a user", `SELECT cv.id
+	FROM conversation_members m CROSS JOIN conversations cv
+	WHERE m.user_number = $1 AND m.left_at = 0 AND (m.muted OR m.inside) AND cv.id = m.conversation AND cv.way <> 'WRITE'
+	ORDER BY cv.last_at DESC, cv.id DESC LIMIT $2`)
+
+// quietOf lists the conversations of a user that are counted when read and not in the user's badges.
+func quietOf(ctx context.Context, db *sql.DB, user services.UserID) (ids []services.ConversationID, err error) {
+	err = db.Each(ctx, quietConversations, []any{user, mostQuiet}, func(scan func(...any) error) error {
+		var id services.ConversationID
+		err := scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}
+
+func places(ids []services.ConversationID) []services.ReadSidePlace {
+	list := make([]services.ReadSidePlace, len(ids))
+	for i, id := range ids {
+		list[i].Conversation = id
+	}
+	return list
+}

@@ -1,0 +1,146 @@
+package chat
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// nextList waits for a change of a list that fits.
+func nextList(t *testing.T, changes <-chan ListChange, what string, fits func(ListChange) bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for {
+		select {
+		case change, open := <-changes:
+			if !open {
+				t.Fatal(what + ": the channel was closed")
+			}
+			if fits(change) {
+				return
+			}
+		case <-deadline.C:
+			t.Fatal(what + ": no such change came")
+		}
+	}
+}
+
+// The list of a watcher is read when their badges say that it changed, and not when something else did.
+func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
+	users := n.Users(2)
+	group := n.create(Group, users...)
+	badges := make(chan *services.Badges)
+	changes := n.WatchList(t.Context(), users[1], 20, badges)
+	shows := func(what, version string, list uint64, total, unread int) {
+		t.Helper()
+		state := &services.Badges{Version: version}
+		state.Conversations.List.Own, state.Conversations.Total.Value = list, total
+		badges <- state
+		nextList(t, changes, what, func(c ListChange) bool {
+			if c.Badges.Version == version && (len(c.States) != 1 || c.States[0].Own.Unread() != int64(unread)) {
+				t.Fatalf("%s: the list is %+v, want %d unread", what, c.States, unread)
+			}
+			return c.Badges.Version == version
+		})
+	}
+	shows("at once", "1", 7, 0, 0)
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		_, _, _, err := insertMessage(ctx, tx.Tx, group, users[0], "hello", nil)
+		return err
+	})
+	shows("something else", "2", 7, 5, 0)
+	shows("a conversation", "3", 8, 6, 1)
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		_, _, _, err := insertMessage(ctx, tx.Tx, group, users[0], "hello", nil)
+		return err
+	})
+	shows("badges that do not know the list", "4", 0, 7, 2)
+}
+
+// The version of the list changes with all that the list shows of its user's own: messages in muted conversations, those of the
+// user, and marks. It changes with nothing else, so that a pass that projects the same again makes nobody read.
+func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
+	n := served(t)
+	users := n.Users(2)
+	group, other := n.create(Group, users...), n.create(Group, users...)
+	version := func() uint64 {
+		t.Helper()
+		n.carried()
+		n.shown(users[1])
+		return n.Document(users[1]).Conversations.Version
+	}
+	last := version()
+	for _, step := range []struct {
+		what    string
+		do      func()
+		changes bool
+	}{
+		{"a message", func() { n.send(users[0], group) }, true},
+		{"the same projected again", func() { n.enqueue(n.projectJob(group)) }, false},
+		{"a pass over it", func() { n.enqueue(passJob(group)) }, false},
+		{"the mark", func() { n.read(users[1], group, 0) }, true},
+		{"a mute", func() { n.mustDo(n.Mute(users[1], group, true), nil) }, true},
+		{"a message in a muted conversation", func() { n.send(users[0], group) }, true},
+		{"its mark", func() { n.read(users[1], group, 0) }, true},
+		{"the user's own message", func() { n.send(users[1], group) }, true},
+		{"a second conversation opened", func() { n.mustDo(n.Enter(users[1], other, "phone"), nil) }, true},
+		{"a message in an open conversation", func() { n.send(users[0], other) }, true},
+		{"quitting", func() { n.mustDo(n.Quit(users[1], other), nil) }, true},
+		{"a message after quitting", func() { n.send(users[0], other) }, false},
+		{"a new conversation", func() { n.create(Group, users...) }, true},
+	} {
+		step.do()
+		now := version()
+		if now != last != step.changes {
+			t.Errorf("%s: the version went from %d to %d, a change should be %t", step.what, last, now, step.changes)
+		}
+		last = now
+	}
+}
+
+// A conversation that is counted when read is in no document while it is muted or open. Its messages come all the same, once for
+// all of a node's watchers together.
+func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), func(c *Config) { c.MaxWriteMembers = 1 })
+	users := n.Users(2)
+	muted, open := n.create(Room, users...), n.create(Room, users...)
+	n.carried()
+	if n.counting(muted) != OnRead {
+		t.Fatal("the conversation is counted when written")
+	}
+	n.mustDo(n.Mute(users[1], muted, true), nil)
+	n.mustDo(n.Enter(users[1], open, "phone"), nil)
+	badges := make(chan *services.Badges, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := n.WatchList(ctx, users[1], 20, badges)
+	state := &services.Badges{Version: "1"}
+	state.Conversations.List.Own = 7
+	badges <- state
+	nextList(t, changes, "at once", func(ListChange) bool { return true })
+	for _, id := range []services.ConversationID{muted, open} {
+		n.Write(func(ctx context.Context, tx *store.Tx) error { // by another node
+			_, _, _, err := insertMessage(ctx, tx.Tx, id, users[0], "hello", nil)
+			return err
+		})
+		_, err := n.World.Memory.Log.RunOnce(t.Context())
+		n.Must(err)
+		nextList(t, changes, "a message", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].Head == 1 })
+		n.send(users[0], id) // by this node, which knows at once
+		nextList(t, changes, "a message of this node", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].Head == 2 })
+	}
+	cancel()
+	for range changes {
+		continue // until the watcher has ended
+	}
+	n.Sequences.mu.Lock()
+	defer n.Sequences.mu.Unlock()
+	if len(n.Sequences.watchers) != 0 {
+		t.Errorf("after the end %d conversations are watched", len(n.Sequences.watchers))
+	}
+}

@@ -1,0 +1,44 @@
+package notify
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/push"
+	"tidings/services/store"
+)
+
+// Change is the first page of a user's notifications, with the user's badges.
+type Change struct {
+	Page   store.NotificationPage
+	Badges *services.Badges
+}
+
+// Watch opens a channel with the first page of a user's list: as it is, and then whenever the list changes, the latest only where
+// the consumer is slow. badges are the user's, from the hub; Watch waits for the first of them. The list is read again only when
+// the badges say that it changed. The channel is closed when ctx ends and when badges is closed.
+func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, badges <-chan *services.Badges) <-chan Change {
+	changes := make(chan Change)
+	var last Change
+	look := func(ctx context.Context, badges *services.Badges) (Change, error) {
+		next := Change{last.Page, badges}
+		if last.Badges == nil || !next.same(last) {
+			var err error
+			if next.Page, err = s.Page(ctx, user, query); err != nil {
+				return next, err
+			}
+		}
+		last = next
+		return next, nil
+	}
+	go func() {
+		defer close(changes)
+		push.Derive(ctx, changes, badges, nil, look, Change.same)
+	}()
+	return changes
+}
+
+// same reports whether nothing of the list changed between two changes. A list whose version is not known may have.
+func (c Change) same(other Change) bool {
+	return c.Badges.Notifications == other.Badges.Notifications && c.Badges.Notifications.Version != 0
+}
