@@ -15,7 +15,7 @@ func (r *Resolver) host(ctx context.Context) error {
 		return err
 	}
 	if !viewer.Has(services.ScopeIngest) && !viewer.Has(services.ScopeAdmin) {
-		return services.Errorf(services.Forbidden, "the token lacks the scopes %s and %s, of which one is needed", services.ScopeIngest, services.ScopeAdmin)
+		return services.Errorf(services.Forbidden, "the token needs the scope %s or %s", services.ScopeIngest, services.ScopeAdmin)
 	}
 	return nil
 }

@@ -214,7 +214,7 @@ func TestBadInputOfAnnouncements(t *testing.T) {
 		{publish(`{title: "t", content: "` + strings.Repeat("ä", 32769) + `"}`), "content: up to 65536 bytes are allowed, got 65538", services.Invalid},
 		{publish(`{title: "t", startsAt: ` + at(2*time.Hour) + `, endsAt: ` + at(time.Hour) + `}`), "endsAt: ", services.Invalid},
 		{publish(`{title: "t", startsAt: ` + at(time.Hour) + `, endsAt: ` + at(time.Hour) + `}`), "is not after the start", services.Invalid},
-		{publish(`{title: "t", endsAt: ` + at(-time.Hour) + `}`), "is over already", services.Invalid},
+		{publish(`{title: "t", endsAt: ` + at(-time.Hour) + `}`), "is in the past", services.Invalid},
 		{publish(`{title: "t", segments: []}`), "segments: name at least one", services.Invalid},
 		{publish(`{title: "t", segments: ["Upper"]}`), `segments: "Upper"`, services.Invalid},
 		{publish(`{title: "t", segments: [` + strings.Join(names, ",") + `]}`), `segments: "segment64" would be segment 65, up to 64 are allowed`, services.Conflict},

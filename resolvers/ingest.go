@@ -28,7 +28,7 @@ func withTimeFor(ctx context.Context, events int) (context.Context, context.Canc
 // sendFewer tells the host of a batch that used up its time what helps.
 func sendFewer(ctx context.Context, events int, err error) error {
 	if events > 1 && services.IsUnavailable(err) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return services.Wrapf(services.Unavailable, err, "events: %d events used up their time before they were done: send fewer at once", events)
+		return services.Wrapf(services.Unavailable, err, "events: %d events took too long for one request: send fewer at once", events)
 	}
 	return err
 }

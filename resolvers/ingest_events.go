@@ -64,7 +64,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	set := actionsSet(&event.Do)
 	// The executor does not hold @oneOf against variables: without this, one of two actions would be lost unsaid.
 	if len(set) != 1 {
-		return nil, services.Errorf(services.Invalid, "do: an event names exactly one thing to do, got %d", len(set))
+		return nil, services.Errorf(services.Invalid, "do: an event needs exactly one action, got %d", len(set))
 	}
 	action, input := &ingestActions[set[0]], reflect.ValueOf(&event.Do).Elem().Field(set[0])
 	if err := c.actFor(ctx, action, event); err != nil {
@@ -87,9 +87,9 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
 	case action.by == forHost && event.As != nil:
-		return services.Errorf(services.Invalid, "as: the host application does %s itself, for no user", action.name)
+		return services.Errorf(services.Invalid, "as: %s is an action of the host application itself: leave it out", action.name)
 	case action.by == forUser && event.As == nil:
-		return services.Errorf(services.Invalid, "as: %s needs the id of the user who does it", action.name)
+		return services.Errorf(services.Invalid, "as: %s needs the ID of the acting user", action.name)
 	case action.by == forUser:
 		c.as = *event.As
 		if c.actor, err = c.r.number(ctx, "as", c.as); err != nil {

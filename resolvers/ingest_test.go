@@ -254,7 +254,7 @@ func TestTheTimeOfABatchGrows(t *testing.T) {
 	cancel()
 	over, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
-	if err := sendFewer(over, 500, late); !services.IsUnavailable(err) || !strings.Contains(err.Error(), "500 events used up their time before they were done: send fewer at once") {
+	if err := sendFewer(over, 500, late); !services.IsUnavailable(err) || !strings.Contains(err.Error(), "500 events took too long for one request: send fewer at once") {
 		t.Errorf("late: %v", err)
 	}
 	if err := sendFewer(over, 1, late); err != late {

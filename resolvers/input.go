@@ -21,7 +21,7 @@ func orCleared[T any](field graphql.Omittable[*T]) *T {
 func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	value, given := field.ValueOK()
 	if given && value == nil {
-		return nil, services.Errorf(services.Invalid, "%s: it cannot be null; leave it out to leave it as it is", name)
+		return nil, services.Errorf(services.Invalid, "%s: it cannot be null; leave it out to keep the present value", name)
 	}
 	return value, nil
 }

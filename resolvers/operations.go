@@ -122,7 +122,7 @@ func ifRead[T any](r *Resolver) func(value T, err error) *T {
 			return &value
 		}
 		if services.CodeOf(err) != services.NotFound { // which somebody else may have taken away meanwhile
-			r.Log.Warn("what a payload shows could not be read after the commit", "error", err)
+			r.Log.Warn("a field of the payload could not be read after the commit", "error", err)
 		}
 		return nil
 	}

@@ -66,7 +66,7 @@ var setReplay = &operation[graph.SetReplayInput]{
 	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		if err == nil && !in.ReplayURL.IsSet() {
-			err = services.Errorf(services.Invalid, "replayUrl: it is needed; null removes what stands")
+			err = services.Errorf(services.Invalid, "replayUrl: it is required; null removes the present one")
 		}
 		if err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 			event, err := show(ctx, change)
 			if err != nil {
 				if ctx.Err() == nil && !errors.Is(err, errKnown) {
-					log.Warn("a change could not be shown to who watches it; the next one will be", "error", err)
+					log.Warn("an event of a subscription could not be made; the next one has the whole state", "error", err)
 				}
 				continue
 			}

@@ -19,10 +19,10 @@ func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 		name, text, _ := strings.Cut(item, "=")
 		source := Source(name)
 		if source == SourceNotifications {
-			return nil, "NOTIFICATIONS have --notification-expiry, which goes by category"
+			return nil, "NOTIFICATIONS have a setting of their own, --notification-expiry, by category"
 		}
 		if !slices.Contains(Sources, source) {
-			return nil, fmt.Sprintf("%s is no source: one of %v is needed, then = and the days", Quote(item), Sources)
+			return nil, fmt.Sprintf("%s is not a source: expected one of %v, then = and the days", Quote(item), Sources)
 		}
 		days, reason := ParseExpiryDays(item, text)
 		if reason != "" {

@@ -60,9 +60,9 @@ func (s Show) Reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 	if !after.PlannedAt.Equal(s.PlannedAt) {
 		switch {
 		case s.Status != ShowUpcoming:
-			return s, false, Errorf(Conflict, "plannedAt: %s is %s: only an upcoming show can be put off", s.GlobalID(), s.Status)
+			return s, false, Errorf(Conflict, "plannedAt: %s is %s: only an upcoming show can be rescheduled", s.GlobalID(), s.Status)
 		case !s.EndedAt.IsZero():
-			return s, false, Errorf(Conflict, "plannedAt: %s is over since %s; it waits for its start alone", s.GlobalID(), showTime(s.EndedAt))
+			return s, false, Errorf(Conflict, "plannedAt: the end of %s at %s was already reported; only its start can follow", s.GlobalID(), showTime(s.EndedAt))
 		}
 		if err := checkPlan(after.PlannedAt, now); err != nil {
 			return s, false, err
@@ -145,7 +145,7 @@ func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
 	case s.Status != ShowUpcoming:
 		return s, false, Errorf(Conflict, "showId: %s is %s: only an upcoming show can be cancelled", s.GlobalID(), s.Status)
 	case !s.EndedAt.IsZero():
-		return s, false, Errorf(Conflict, "showId: %s is over since %s; it waits for its start alone", s.GlobalID(), showTime(s.EndedAt))
+		return s, false, Errorf(Conflict, "showId: the end of %s at %s was already reported; only its start can follow", s.GlobalID(), showTime(s.EndedAt))
 	}
 	after.Status, after.CancelledAt = ShowCancelled, wholeMillis(now)
 	return s.changedTo(after, now)
@@ -228,7 +228,7 @@ func (s Show) moment(field string, at, now time.Time) (time.Time, error) {
 	at = wholeMillis(at)
 	switch scheduled := s.ID.Time(); {
 	case at.After(now.Add(showSkew)):
-		return at, Errorf(Invalid, "%s: %s is in the future; it is %s", field, showTime(at), showTime(now))
+		return at, Errorf(Invalid, "%s: %s is in the future; it is now %s", field, showTime(at), showTime(now))
 	case at.Before(scheduled.Add(-showSkew)):
 		return at, Errorf(Invalid, "%s: %s is before %s was scheduled, %s", field, showTime(at), s.GlobalID(), showTime(scheduled))
 	}
@@ -242,7 +242,7 @@ func (s Show) cancelled() error {
 func checkPlan(at, now time.Time) error {
 	switch latest := now.Add(MaxShowAhead); {
 	case !at.After(now):
-		return Errorf(Invalid, "plannedAt: %s is in the past; it is %s", showTime(at), showTime(now))
+		return Errorf(Invalid, "plannedAt: %s is in the past; it is now %s", showTime(at), showTime(now))
 	case at.After(latest):
 		return Errorf(Invalid, "plannedAt: %s is more than %d days ahead", showTime(at), MaxShowAhead/(24*time.Hour))
 	}

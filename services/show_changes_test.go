@@ -192,7 +192,7 @@ func TestBadShows(t *testing.T) {
 			_, _, err := show.End(time.Time{}, "http:///", showNow)
 			return err
 		},
-		"plannedAt: 2026-03-14T12:00:00Z is in the past; it is 2026-03-14T12:00:00Z": func() error {
+		"plannedAt: 2026-03-14T12:00:00Z is in the past; it is now 2026-03-14T12:00:00Z": func() error {
 			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: showNow.Add(time.Microsecond)}, showNow)
 			return err
 		},
@@ -204,7 +204,7 @@ func TestBadShows(t *testing.T) {
 			_, _, err := show.Start(showNow.Add(-time.Minute-time.Millisecond), showNow)
 			return err
 		},
-		"at: 2026-03-14T12:01:00.001Z is in the future; it is 2026-03-14T12:00:00Z": func() error {
+		"at: 2026-03-14T12:01:00.001Z is in the future; it is now 2026-03-14T12:00:00Z": func() error {
 			_, _, err := show.End(showNow.Add(time.Minute+time.Millisecond), "", showNow)
 			return err
 		},

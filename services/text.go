@@ -25,7 +25,7 @@ func CheckUnicode(what string, text []byte) error {
 		case first < lowSurrogates && surrogate(text[escapeLength:]) >= lowSurrogates:
 			text = text[2*escapeLength:]
 		default:
-			return Errorf(Invalid, "%s: %s is half a character: the other half is missing", what, text[:escapeLength])
+			return Errorf(Invalid, "%s: %s is half of a surrogate pair", what, text[:escapeLength])
 		}
 	}
 }

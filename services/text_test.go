@@ -15,9 +15,9 @@ func TestCheckUnicode(t *testing.T) {
 		`\\ud83d`: "", `\\\\ud83d`: "", `\"\n\\`: "", `\`: "", `\u`: "", `\ud83`: "", `\uzzzz`: "", `ud83d`: "", `\U0000d83d`: "",
 		"\xff":     "what: not valid UTF-8",
 		"a\xc3":    "what: not valid UTF-8",
-		`\ud83d`:   `what: \ud83d is half a character`,
-		`a\uD83Db`: `what: \uD83D is half a character`,
-		`\ude00`:   `what: \ude00 is half a character`, `\ud83d\ud83d\ude00`: `what: \ud83d is half`, `\ud83d\ude00\ude00`: `what: \ude00 is half`,
+		`\ud83d`:   `what: \ud83d is half of a surrogate pair`,
+		`a\uD83Db`: `what: \uD83D is half of a surrogate pair`,
+		`\ude00`:   `what: \ude00 is half of a surrogate pair`, `\ud83d\ud83d\ude00`: `what: \ud83d is half of`, `\ud83d\ude00\ude00`: `what: \ude00 is half`,
 		`\ude00\ud83d`: `\ude00 is half`, `\\\ud83d`: `\ud83d is half`, `\ud83d\\ude00`: `\ud83d is half`, `\ud83d\n`: `\ud83d is half`,
 	} {
 		err := CheckUnicode("what", []byte(text))

@@ -39,7 +39,7 @@ func TestLongAnswersAreRefusedWhole(t *testing.T) {
 	if strings.Contains(got.body, `"data"`) || got.status != http.StatusOK {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	expect(t, post(t, handler, `mutation{set(text:"`+long+`")}`).body, "the mutation is done")
+	expect(t, post(t, handler, `mutation{set(text:"`+long+`")}`).body, "the mutation has been executed")
 	expect(t, post(t, manyErrors(t, limit), "{hello}").body, "ask for fewer fields")
 
 	inWorld(t, func(cfg *SocketConfig) { cfg.AnswerLimit = limit }, func(w *world) {
@@ -51,7 +51,7 @@ func TestLongAnswersAreRefusedWhole(t *testing.T) {
 			t.Errorf("%s", text)
 		}
 		c.subscribe("m", `mutation{set(text:"`+long+`")}`)
-		expect(w.T, c.next(), "the mutation is done")
+		expect(w.T, c.next(), "the mutation has been executed")
 		c.subscribe("q", "{hello}") // the id and the socket are free
 		c.expect(`{"type":"next","id":"q","payload":{"data":{"hello":"world"}}}`)
 		c.expect(`{"type":"complete","id":"q"}`)

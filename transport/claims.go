@@ -19,7 +19,7 @@ type tokenClaims struct {
 }
 
 // errTwice is a token that readers could take for two different ones.
-var errTwice = services.Errorf(services.Unauthenticated, "token: a claim stands in it twice")
+var errTwice = services.Errorf(services.Unauthenticated, "token: it has a claim twice")
 
 // UnmarshalJSON reads the claims by their exact names. Decoding into a struct would take Scope for scope and SUB for sub,
 // which an issuer may let anyone put into a token, and the last of two that are called the same.
@@ -88,7 +88,7 @@ func (s scopeClaim) scopes() ([]services.Scope, error) {
 	}
 	if len(scopes) == 0 {
 		// A token that was cut down to something else must not become a viewer's by accident.
-		return nil, services.Errorf(services.Forbidden, "token: its scope names none of viewer, ingest and admin")
+		return nil, services.Errorf(services.Forbidden, "token: its scope has none of viewer, ingest and admin")
 	}
 	return scopes, nil
 }
@@ -119,7 +119,7 @@ func checkSubject(viewer services.Viewer) error {
 	}
 	if services.CheckUserKey(viewer.Key) != nil {
 		return services.Errorf(services.Unauthenticated,
-			"token: sub must be the user's key, 1 to 64 of letters, digits, '.', '_' and '-'; only with the scope ingest may it be left out")
+			"token: sub must be the user's key, 1 to 64 of letters, digits, '.', '_' and '-'; it may be missing only with the scope ingest")
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func devViewer(token string) (services.Viewer, error) {
 	rest, isDev := strings.CutPrefix(token, devPrefix)
 	if !isDev {
 		return services.Viewer{}, services.Errorf(services.Unauthenticated,
-			"token: this server is in development mode and takes dev:KEY or dev:KEY:SCOPE,SCOPE")
+			"token: this server is in development mode and accepts dev:KEY or dev:KEY:SCOPE,SCOPE")
 	}
 	key, list, more := strings.Cut(rest, ":")
 	viewer := services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}}

@@ -101,7 +101,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 func (q *queries) refuses(r *http.Request) (status int, err error) {
 	switch {
 	case isUpgrade(r):
-		return http.StatusBadRequest, services.Errorf(services.Invalid, "Upgrade: this address does not take it")
+		return http.StatusBadRequest, services.Errorf(services.Invalid, "Upgrade: this address does not accept it")
 	case r.Method == http.MethodOptions:
 		return 0, nil
 	case !q.takes(r.Method):
@@ -192,7 +192,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 	response := next(ctx)
 	if response == nil { // the context ended before the first field
 		response = exec.DispatchError(ctx, asList(services.Errorf(services.Unavailable,
-			"operation: not done within %v, try again later", q.cfg.OperationTimeout)))
+			"operation: not finished within %v, try again later", q.cfg.OperationTimeout)))
 	}
 	q.respond(w, to.accepted, bounded(kind, response, q.cfg.AnswerLimit))
 }
@@ -245,7 +245,7 @@ func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, &httpError{http.StatusRequestTimeout, "body: did not arrive in time", 0}
 		}
-		return nil, services.Wrapf(services.Invalid, err, "body: broke off")
+		return nil, services.Wrapf(services.Invalid, err, "body: it ended early")
 	}
 	if err := services.CheckUnicode("body", body.Bytes()); err != nil {
 		return nil, err

@@ -168,10 +168,10 @@ func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, t
 }
 
 // errAlgorithm is a token whose algorithm is not that of the key it names.
-var errAlgorithm = services.Errorf(services.Unauthenticated, "token: its algorithm is not the one of the key that it names")
+var errAlgorithm = services.Errorf(services.Unauthenticated, "token: its algorithm is not that of its key")
 
 // errCritical is a token that must not be accepted by whoever does not know what its header names: we know no extension.
-var errCritical = services.Errorf(services.Unauthenticated, "token: its header names extensions (crit), of which none is known here")
+var errCritical = services.Errorf(services.Unauthenticated, "token: its header needs extensions (crit) that this server does not support")
 
 // tokenError says for a person what is wrong with a token. The library's own text is left out: parts of it
 // come from the token.
@@ -184,10 +184,10 @@ func tokenError(err error) error {
 		text string
 	}{
 		{jwt.ErrTokenMalformed, "is not a JSON Web Token"},
-		{jwt.ErrTokenSignatureInvalid, "the signature or the algorithm is not the right one"},
+		{jwt.ErrTokenSignatureInvalid, "the signature or the algorithm is wrong"},
 		{jwt.ErrTokenExpired, "has expired"},
 		{jwt.ErrTokenNotValidYet, "is not valid yet"},
-		{jwt.ErrTokenRequiredClaimMissing, "a claim is missing: exp is always needed, and aud and iss where they are checked"},
+		{jwt.ErrTokenRequiredClaimMissing, "a claim is missing: exp is always required, and aud and iss where they are checked"},
 		{jwt.ErrTokenInvalidAudience, "is meant for another audience"},
 		{jwt.ErrTokenInvalidIssuer, "comes from another issuer"},
 	} {

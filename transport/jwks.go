@@ -72,7 +72,7 @@ func (s *jwks) run(ctx context.Context, interval time.Duration) {
 			err := s.read(ctx)
 			s.mu.Unlock()
 			if err != nil && ctx.Err() == nil {
-				s.log.Warn("the keys of the tokens cannot be read again; those of the last reading stay", "error", err)
+				s.log.Warn("the keys for tokens cannot be reloaded; the present ones stay in use", "error", err)
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, e
 		key, ok = s.find(kid)
 	}
 	if !ok {
-		return nil, "", services.Errorf(services.Unauthenticated, "token: kid names no key that is known here")
+		return nil, "", services.Errorf(services.Unauthenticated, "token: kid names an unknown key")
 	}
 	return key.value, key.alg, nil
 }
@@ -212,7 +212,7 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 			continue
 		}
 		if _, twice := keys[one.Kid]; twice {
-			return nil, fmt.Errorf("keys[%d]: kid %s is there twice", i, services.Quote(one.Kid))
+			return nil, fmt.Errorf("keys[%d]: kid %s appears twice", i, services.Quote(one.Kid))
 		}
 		keys[one.Kid] = key
 	}

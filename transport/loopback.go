@@ -17,14 +17,14 @@ func LoopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
 			writeFault(newRequest(w, r), http.StatusForbidden, services.Errorf(services.Forbidden,
-				"Host: %s is not this machine: in development mode only localhost, *.localhost, 127.0.0.0/8 and ::1 are served; configure a key for others",
+				"Host: %s is not this machine: in development mode only localhost, *.localhost, 127.0.0.0/8 and ::1 are served; configure a key for tokens to serve others",
 				services.Quote(r.Host)))
 			return
 		}
 		for name := range r.Header {
 			if wasForwarded(name) {
 				writeFault(newRequest(w, r), http.StatusForbidden, services.Errorf(services.Forbidden,
-					"%s: in development mode nothing is served that a proxy has forwarded; configure a key for tokens", name))
+					"%s: in development mode a request that a proxy has forwarded is refused; configure a key for tokens", name))
 				return
 			}
 		}

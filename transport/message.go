@@ -56,7 +56,7 @@ func parseMessage(text []byte) (message, error) {
 		return message{}, err
 	}
 	if isNull(text) || json.Unmarshal(text, &parts) != nil {
-		return message{}, badMessage("not a JSON object with texts as type and id")
+		return message{}, badMessage("not a JSON object with strings as type and id")
 	}
 	if parts.Type == nil {
 		return message{}, badMessage("type is missing")
@@ -74,7 +74,7 @@ func parseMessage(text []byte) (message, error) {
 		return read, err
 	case messageSubscribe, messageComplete:
 	default:
-		return message{}, badMessage("type is none that a client sends")
+		return message{}, badMessage("type is not one that a client sends")
 	}
 	if parts.ID == nil || *parts.ID == "" || len(*parts.ID) > maxID {
 		return message{}, badMessage("id: 1 to " + strconv.Itoa(maxID) + " bytes are needed")

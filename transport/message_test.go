@@ -41,8 +41,8 @@ func TestParseMessage(t *testing.T) {
 func TestHalfACharacterIsNoMessage(t *testing.T) {
 	for text, says := range map[string]string{
 		"{\"type\":\"subscribe\",\"id\":\"7\",\"payload\":{\"query\":\"{a(b:\xff)}\"}}":      "message: not valid UTF-8",
-		`{"type":"subscribe","id":"7","payload":{"query":"{a}","variables":{"b":"\ud83d"}}}`: `message: \ud83d is half a character`,
-		`{"type":"subscribe","id":"7","payload":{"query":"{a(b:\"\\ud83d\")}"}}`:             `query: \ud83d is half a character`,
+		`{"type":"subscribe","id":"7","payload":{"query":"{a}","variables":{"b":"\ud83d"}}}`: `message: \ud83d is half of a surrogate pair`,
+		`{"type":"subscribe","id":"7","payload":{"query":"{a(b:\"\\ud83d\")}"}}`:             `query: \ud83d is half of a surrogate pair`,
 	} {
 		if got, err := parseMessage([]byte(text)); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %+v, %v, want %q", text, got, err, says)

@@ -131,7 +131,7 @@ func (o *operation) answer(parsed *graphql.OperationContext) {
 		}
 		return
 	}
-	o.failWith(services.Errorf(services.Unavailable, "operation: not done within %v, try again later", timeout))
+	o.failWith(services.Errorf(services.Unavailable, "operation: not finished within %v, try again later", timeout))
 }
 
 // dispatch asks the resolver for its channel; false when the operation has ended. A resolver may take as long

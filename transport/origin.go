@@ -26,9 +26,9 @@ func newOrigins(list []string, identity *Identity) origins {
 func foreignPage(r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
-		return services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server: name theirs with --origins (TIDINGS_ORIGINS)")
+		return services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server: allow their origin with --origins (TIDINGS_ORIGINS)")
 	}
-	return services.Errorf(services.Forbidden, "Origin: pages of %s may not call this server: name it with --origins (TIDINGS_ORIGINS)", services.Quote(origin))
+	return services.Errorf(services.Forbidden, "Origin: pages of %s may not call this server: allow it with --origins (TIDINGS_ORIGINS)", services.Quote(origin))
 }
 
 // allows says whether the request may be served: it comes from no browser, from a page of our own host, or

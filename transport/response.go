@@ -142,7 +142,7 @@ func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql
 	}
 	advice := "ask for fewer fields or smaller pages"
 	if kind == ast.Mutation {
-		advice = "the mutation is done"
+		advice = "the mutation has been executed"
 	}
 	return &graphql.Response{Errors: asList(services.Errorf(services.Invalid, "answer: %d bytes, up to %d are allowed: %s", size, limit, advice))}
 }

@@ -29,7 +29,7 @@ func (r roots) MutateOperationContext(_ context.Context, operation *graphql.Oper
 	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{satisfies})
 	for _, field := range fields {
 		if !r.introspection && (field.Name == "__schema" || field.Name == "__type") {
-			return faultError(services.Errorf(services.Forbidden, "%s: questions about the schema are switched off (--introspection)", field.Name))
+			return faultError(services.Errorf(services.Forbidden, "%s: introspection is switched off (--introspection)", field.Name))
 		}
 	}
 	if kind == ast.Subscription && len(fields) != 1 {

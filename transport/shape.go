@@ -126,11 +126,11 @@ func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 		{whole.aliases, s.Aliases, "aliases"},
 		{whole.directives, s.Directives, "directives"},
 		{roots, s.RootFields, "fields at the root"},
-		{whole.repeats, maxRepeats, "fields of one name in one place"},
+		{whole.repeats, maxRepeats, "fields with the same response name"},
 		{whole.fragments, maxFragments, "levels of fragments"},
-		{whole.asked, introspectionRoots, "questions about the schema"},
-		{whole.askedDepth, introspectionDepth, "levels of a question about the schema"},
-		{whole.askedFields, introspectionFields, "fields of questions about the schema"},
+		{whole.asked, introspectionRoots, "introspection fields at the root"},
+		{whole.askedDepth, introspectionDepth, "levels of introspection fields"},
+		{whole.askedFields, introspectionFields, "introspection fields"},
 	} {
 		if bound.count > bound.limit {
 			return 0, services.Errorf(services.Invalid, "query: %d %s with its fragments expanded, up to %d are allowed", bound.count, bound.of, bound.limit)

@@ -192,7 +192,7 @@ func (s *socket) subscribe(read message) {
 	ready := s.acked
 	s.mu.Unlock()
 	if !ready {
-		s.close(closeUnauthorized, "subscribe: connection_init has to be acknowledged before")
+		s.close(closeUnauthorized, "subscribe: it must wait for connection_ack")
 		return
 	}
 	one := newOperation(&s.peer, read.id)
@@ -268,7 +268,7 @@ func (s *socket) shut() bool {
 
 // restart closes the socket because the server goes away.
 func (s *socket) restart() {
-	s.close(websocket.CloseServiceRestart, "the server restarts, connect again") // may wait for a slow reader
+	s.close(websocket.CloseServiceRestart, "the server restarts: connect again") // may wait for a slow reader
 }
 
 // end is the last of a socket.

@@ -136,7 +136,7 @@ func NewSockets(cfg SocketConfig) *Sockets {
 			CheckOrigin: func(*http.Request) bool { return true }, // done before
 			Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 				w.Header().Set("Sec-WebSocket-Version", "13")
-				writeFault(w, status, services.Wrapf(services.Invalid, reason, "Upgrade: not a good WebSocket handshake"))
+				writeFault(w, status, services.Wrapf(services.Invalid, reason, "Upgrade: not a valid WebSocket handshake"))
 			},
 		},
 	}

@@ -142,7 +142,7 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 	one := s.reserved[token]
 	s.mu.Unlock()
 	if one == nil {
-		return nil, services.Errorf(services.NotFound, "token: no event stream is reserved under it, or no longer: reserve one by PUT")
+		return nil, services.Errorf(services.NotFound, "token: no event stream is reserved for it, or its reservation has ended: reserve one by PUT")
 	}
 	owner, owned := services.ViewerFrom(one.ctx)
 	viewer, known := services.ViewerFrom(who.ctx)

@@ -59,7 +59,7 @@ func TestClaimsAreReadByTheirExactNames(t *testing.T) {
 		{"ASubjectByAnotherName", identity, signText(t, "{"+good+`,"SUB":"evil","Sub":5}`), "", ""},
 		{"OnlyASubjectByAnotherName", identity, signText(t, "{"+without(`"sub":"alice"`)+`,"SUB":"alice"}`), services.Unauthenticated, "sub must be"},
 		{"AnExpiryByAnotherName", identity, signText(t, "{"+without(`"exp":`+future)+`,"exp":`+past+`,"EXP":`+future+"}"), services.Unauthenticated, "expired"},
-		{"OnlyAnExpiryByAnotherName", identity, signText(t, "{"+without(`"exp":`+future)+`,"Exp":`+future+"}"), services.Unauthenticated, "exp is always needed"},
+		{"OnlyAnExpiryByAnotherName", identity, signText(t, "{"+without(`"exp":`+future)+`,"Exp":`+future+"}"), services.Unauthenticated, "exp is always required"},
 		{"AnAudienceByAnotherName", identity, signText(t, "{"+without(`"aud":["tidings"]`)+`,"AUD":"tidings"}`), services.Unauthenticated, "claim is missing"},
 		{"AnIssuerByAnotherName", identity, signText(t, "{"+without(`"iss":"https://issuer"`)+`,"ISS":"https://issuer"}`), services.Unauthenticated, "claim is missing"},
 		{"NotBeforeCounts", identity, signText(t, "{"+good+`,"nbf":`+future+"}"), services.Unauthenticated, "not valid yet"},

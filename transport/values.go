@@ -54,7 +54,7 @@ func createOperation(
 func unnamed(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	err := services.Errorf(services.Invalid, "operationName: the document has no operation of this name")
 	if n := len(doc.Operations); name == "" {
-		err = services.Errorf(services.Invalid, "operationName: the document has %d operations, so that it must name the one to run", n)
+		err = services.Errorf(services.Invalid, "operationName: the document has %d operations; name one of them", n)
 	}
 	return faultError(err)
 }

@@ -117,7 +117,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 	}
 	if edit.StartsAt != nil {
 		if started && !edit.ShowAgain {
-			return services.Errorf(services.Conflict, "startsAt: %s has started; it can only be shown again", a.GlobalID())
+			return services.Errorf(services.Conflict, "startsAt: %s has started; its start can only change together with showAgain", a.GlobalID())
 		}
 		a.StartsAt = edit.StartsAt.Truncate(time.Millisecond)
 	}
@@ -135,7 +135,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 		}
 	}
 	if edit.ShowAgain && a.OverAt(tx.Now) {
-		return services.Errorf(services.Conflict, "showAgain: the time of %s is over since %s; give it another endsAt", a.GlobalID(), timeText(a.EndsAt))
+		return services.Errorf(services.Conflict, "showAgain: %s ended at %s; set a later endsAt as well", a.GlobalID(), timeText(a.EndsAt))
 	}
 	switch {
 	case started && !edit.ShowAgain:
@@ -189,7 +189,7 @@ func checkTimes(starts, ends time.Time) error {
 
 func checkEnd(a Announcement, now time.Time) error {
 	if a.OverAt(now) {
-		return services.Errorf(services.Invalid, "endsAt: %s is over already; it is %s", timeText(a.EndsAt), timeText(now))
+		return services.Errorf(services.Invalid, "endsAt: %s is in the past; it is now %s", timeText(a.EndsAt), timeText(now))
 	}
 	return nil
 }

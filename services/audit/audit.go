@@ -100,7 +100,7 @@ func (a *Audit) Run(ctx context.Context) error {
 		}
 		if failed := err != nil; failed != waits {
 			waits = failed
-			a.Log.Info("the audit waits for an engine, or goes on", "waits", waits, "error", err)
+			a.Log.Info("the audit waits for SQL or Redis, or continues", "waits", waits, "error", err)
 		}
 		rest := poll
 		if more && err == nil {
@@ -196,7 +196,7 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 // repair makes a wrong view anew, notifies its watchers, and counts it.
 func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) error {
 	a.drifted.Add(1)
-	a.Log.Error("badges differed from the facts and are made anew", "parts", strings.Join(differs, ", "))
+	a.Log.Error("badges differed from the facts and are rebuilt", "parts", strings.Join(differs, ", "))
 	return a.Fanout.Remake(ctx, user)
 }
 

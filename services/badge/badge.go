@@ -201,7 +201,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 			return nil, services.Wrapf(services.Unavailable, err, "badges: no answer in time")
 		}
 		for _, source := range failed {
-			s.log.Warn("badges are not whole: neither Redis nor SQL answers", "source", source.Name(), "error", err)
+			s.log.Warn("badges are incomplete: neither Redis nor SQL answers", "source", source.Name(), "error", err)
 		}
 	}
 	switch {
@@ -278,7 +278,7 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 	}
 	shared, err := s.sources.share(ctx, at.Now)
 	if err != nil {
-		s.log.Warn("what all users share is unknown: SQL has not answered yet", "error", err)
+		s.log.Warn("the data that all users share is not loaded: SQL has not answered yet", "error", err)
 		return at
 	}
 	at.Shared = shared

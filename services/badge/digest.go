@@ -14,7 +14,7 @@ const digestAuthors = 3
 // whether the user has seen them meanwhile or not.
 func (s *Service) Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error) {
 	if since.After(s.clock.Now()) && since.After(s.fanout.Now()) {
-		return nil, services.Errorf(services.Invalid, "since: %s lies ahead", since.UTC().Format(time.RFC3339))
+		return nil, services.Errorf(services.Invalid, "since: %s is in the future", since.UTC().Format(time.RFC3339))
 	}
 	if since.IsZero() {
 		var err error

@@ -43,7 +43,7 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, doc
 		again, err = s.redis.Documents(ctx, held)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn("what is too old was not taken out of badges; counting in SQL", "error", err)
+		s.log.Warn("expired items were not removed from badges in Redis; counting in SQL", "error", err)
 	}
 	stale = map[services.UserID]bool{}
 	for i, user := range held {

@@ -56,14 +56,14 @@ func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Se
 func (s *Service) Run(ctx context.Context) error {
 	return services.Every(ctx, visitsEvery, func(ctx context.Context) {
 		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("visits were not written; they are noted again", "error", err)
+			s.log.Warn("visits were not written; they are written with the next ones", "error", err)
 		}
 		if left := s.fanout.UpdateStaleViews(ctx); left > 0 {
-			s.log.Debug("Redis lacks what this node has acknowledged: these users are read from SQL", "users", left)
+			s.log.Debug("Redis lacks changes that this node has acknowledged: these users are read from SQL", "users", left)
 		}
 		s.passBehind()
 		if _, err := s.PassFallbacks(ctx); err != nil && ctx.Err() == nil {
-			s.log.Debug("Redis is not back yet for those who were answered from SQL", "error", err)
+			s.log.Debug("Redis does not have the users yet that were answered from SQL", "error", err)
 		}
 	})
 }

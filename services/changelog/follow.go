@@ -125,7 +125,7 @@ func (f *Follower) Run(ctx context.Context) error {
 
 func (f *Follower) step(ctx context.Context, catchUp func(context.Context) (int, error)) {
 	if _, err := catchUp(ctx); err != nil && ctx.Err() == nil {
-		f.logger.Warn("the log could not be read; memory may be behind", "error", err)
+		f.logger.Warn("the changelog could not be read; the node cache may be out of date", "error", err)
 	}
 }
 

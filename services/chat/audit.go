@@ -108,7 +108,7 @@ func (s *Service) differences(facts []fact, states map[services.ConversationID]s
 	leaves := got.LeavesOn
 	for _, state := range states {
 		if state.LeavesOn > 0 && (leaves == 0 || leaves > state.LeavesOn) {
-			differs = append(differs, "conversations: the next that leaves")
+			differs = append(differs, "conversations: the next item that expires")
 			leaves = state.LeavesOn
 		}
 		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.Base-state.K

@@ -59,7 +59,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 		return message, c, nil, err
 	}
 	if c.Head > services.MaxMessageNumber {
-		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and takes no more", id.GlobalID(), services.MaxMessageNumber)
+		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and accepts no more", id.GlobalID(), services.MaxMessageNumber)
 	}
 	m, err := lockState(ctx, tx, id, author)
 	if err != nil {

@@ -32,7 +32,7 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 			return nil, err
 		}
 		if c.Kind == Direct {
-			return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and stays with its two members", id.GlobalID())
+			return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and always has two members", id.GlobalID())
 		}
 		if err := meets(ctx, tx, by, "userIds", users, adding(id)); err != nil {
 			return nil, err

@@ -30,9 +30,9 @@ type grammar struct {
 	Command `embed:""`
 
 	Serve   struct{}    `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
-	Imports importWords `cmd:"" name:"import" help:"Take in follows from a CSV file, or site messages, posts or shows from a file of JSON Lines."`
-	Exports exportWords `cmd:"" name:"export" help:"Write down everything that is held of one user, as JSON Lines."`
-	Schema  schemaWords `cmd:"" help:"Print the GraphQL schema that the server serves."`
+	Imports importWords `cmd:"" name:"import" help:"Import follows from a CSV file, or site messages, posts or shows from a JSON Lines file."`
+	Exports exportWords `cmd:"" name:"export" help:"Export all data of one user as JSON Lines."`
+	Schema  schemaWords `cmd:"" help:"Print the GraphQL schema of the server."`
 	Version struct{}    `cmd:"" help:"Print the version, as --version does."`
 }
 
@@ -165,7 +165,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	switch g.Name {
 	case "import":
 		if !slices.Contains(importable, g.Imports.What) {
-			return []error{fmt.Errorf("%s cannot be imported: follows, messages, posts and shows can", services.Quote(g.Imports.What))}
+			return []error{fmt.Errorf("%s is not a kind of import: follows, messages, posts and shows are", services.Quote(g.Imports.What))}
 		}
 		g.Name += " " + g.Imports.What
 		g.Import.File = g.Imports.File
@@ -204,14 +204,14 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 // ImportOptions are the options of "tidings import" besides the database.
 type ImportOptions struct {
 	File   string `kong:"-"` // a path, or "-" for the standard input
-	Both   bool   `group:"Import:" for:"import follows" help:"each row is two follows, there and back"`
-	Prefix string `for:"import" placeholder:"TEXT" help:"put before every key of the file: with u, 17 is the user u17"`
-	Factor int    `for:"import shows" default:"0" placeholder:"TIMES" min:"0" max:"1000000" help:"let shows happen once more from now on, so many times as fast as they did; 0: take them in at once"`
-	Quiet  bool   `for:"import" help:"print faults and the result only, no progress"`
+	Both   bool   `group:"Import:" for:"import follows" help:"import each row as two follows, one in each direction"`
+	Prefix string `for:"import" placeholder:"TEXT" help:"a text to put before every key of the file: with u, 17 becomes the user u17"`
+	Factor int    `for:"import shows" default:"0" placeholder:"TIMES" min:"0" max:"1000000" help:"replay the shows from now on, this many times as fast as they happened; 0: import them at once"`
+	Quiet  bool   `for:"import" help:"print only errors and the result, no progress"`
 }
 
 // ExportOptions are the options of "tidings export" besides the database.
 type ExportOptions struct {
 	User string `kong:"-"` // the user's key
-	Out  string `group:"Export:" for:"export" placeholder:"FILE" help:"where to write; empty: the standard output; the file is there when it is whole, and what it held before until then"`
+	Out  string `group:"Export:" for:"export" placeholder:"FILE" help:"the file to write; empty: the standard output; a file that exists is replaced only once the export is complete"`
 }

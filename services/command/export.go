@@ -21,7 +21,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	if file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:"); ofSQLite {
 		// Opening a missing database would create an empty one.
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return services.Errorf(services.NotFound, "there is no database %s: see --data and --database", services.Quote(file))
+			return services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
 		}
 	}
 	db, err := store.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
@@ -51,7 +51,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	}
 	if command.Export.Out == "" {
 		if err := write(out); err != nil {
-			return fmt.Errorf("the export broke off: %w", err)
+			return fmt.Errorf("the export is incomplete: %w", err)
 		}
 		return nil
 	}
@@ -62,7 +62,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 // until then. Only its owner can read it.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return services.Errorf(services.Invalid, "--out %s: it is there and no file", path)
+		return services.Errorf(services.Invalid, "--out %s: it exists and is not a file", path)
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-*")
 	if err != nil {
@@ -84,7 +84,7 @@ func writeWhole(path string, write func(io.Writer) error) (err error) {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("--out %s: nothing was kept: %w", path, err)
+		return fmt.Errorf("--out %s: the file was not written: %w", path, err)
 	}
 	return nil
 }

@@ -86,16 +86,16 @@ func TestExportsThatCannotBe(t *testing.T) {
 	}{
 		{"nobody --data .", 1, []string{`there is no user "nobody"`}},
 		{"nobody --data . --out kept.jsonl", 1, []string{`there is no user "nobody"`}},
-		{"ann --data elsewhere", 1, []string{"there is no database", "elsewhere/tidings.db", "--data"}},
+		{"ann --data elsewhere", 1, []string{"the database ", "elsewhere/tidings.db", "does not exist", "--data"}},
 		{"ann --data . --out no/folder/ann.jsonl", 1, []string{"--out no/folder/ann.jsonl"}},
-		{"ann --data . --out .", 1, []string{"--out .: it is there and no file"}},
-		{"ann --data . --out /dev/null", 1, []string{"--out /dev/null: it is there and no file"}},
+		{"ann --data . --out .", 1, []string{"--out .: it exists and is not a file"}},
+		{"ann --data . --out /dev/null", 1, []string{"--out /dev/null: it exists and is not a file"}},
 		{"", 2, []string{"expected \"<user>\"", "tidings export --help"}},
 		{"ann bob", 2, []string{"unexpected argument bob"}},
 		{"user:ann", 2, []string{`user key "user:ann"`}},
 		{"ann --both", 2, []string{"--both is not a flag of tidings export"}},
 		{"ann --redis redis://x", 2, []string{"--redis is not a flag of tidings export"}},
-		{"ann --out", 2, []string{"--out: a value is needed: --out=FILE"}},
+		{"ann --out", 2, []string{"--out: a value is required: --out=FILE"}},
 	} {
 		exit, told := exporting(t, io.Discard, strings.Fields(c.args)...)
 		if exit != c.exit {
@@ -107,7 +107,7 @@ func TestExportsThatCannotBe(t *testing.T) {
 			}
 		}
 	}
-	if exit, told := exporting(t, brokenWriter{}, "ann", "--data", "."); exit != 1 || !strings.Contains(told, "the export broke off: ") {
+	if exit, told := exporting(t, brokenWriter{}, "ann", "--data", "."); exit != 1 || !strings.Contains(told, "the export is incomplete: ") {
 		t.Errorf("into a pipe that is closed: exit code %d, %s", exit, told)
 	}
 	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil { // where there is one
@@ -142,7 +142,7 @@ func TestAFileIsWrittenWhole(t *testing.T) {
 		}
 		return strings.Join(list, " ")
 	}
-	if err := writeWhole(path, half); !errors.Is(err, full) || !strings.Contains(err.Error(), "--out "+path+": nothing was kept") || names() != "" {
+	if err := writeWhole(path, half); !errors.Is(err, full) || !strings.Contains(err.Error(), "--out "+path+": the file was not written") || names() != "" {
 		t.Errorf("broken off: %v, left are %q", err, names())
 	}
 	for _, text := range []string{"first", "second"} {

@@ -19,7 +19,7 @@ Examples:
   TIDINGS_JWT_SECRET=... DATABASE_URL=postgres://tidings@db/tidings REDIS_URL=redis://cache:6379 \
       tidings --listen :8080 --log-format json
 
-A flag goes before its environment variable, the variable before the default; an empty variable is not set.
+A flag takes precedence over its environment variable, and the variable over the default. An empty variable counts as not set.
 `
 
 // Help is the text of tidings import --help above its flags.
@@ -34,43 +34,44 @@ func (importWords) Help() string {
   tidings import shows season.jsonl.gz
   tidings import shows season.jsonl.gz --factor 60 --database postgres://tidings@db/tidings
 
-Of follows FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
+Follows: FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
 follower,followee,since: the host application's keys of users (1 to 64 of letters, digits, '.', '_', '-') and a
-moment in RFC 3339. What the followee publishes after since counts as new for the follower; without it, what they
-publish after the import does.
+time in RFC 3339. Posts that the followee publishes after since count as new for the follower; without it, posts
+published after the import do.
 
-A first line of names is recognised: follower,followee, from,to, source,target, user_id,friend_id and the like. One that
-names the followee first is refused. A first line with any other names is a row, if both are valid keys.
+A first line with names of columns is recognised: follower,followee, from,to, source,target, user_id,friend_id and
+the like. If it names the followee first, the file is refused. A first line with other names is a row if both are
+valid keys.
 
-Of messages a line of FILE is {"key":"spring","type":"general","title":"...","content":"...","to":["alice","bob"]}, to
-1 MB, with 1 to 10,000 recipients. Further lines of the same key name more of them and may leave the text out: one
-message can go to millions. A recipient gets a message of one key once, also not from another import. The
-messages reach their recipients when the server runs.
+Messages: a line of FILE is {"key":"spring","type":"general","title":"...","content":"...","to":["alice","bob"]}, up to
+1 MB, with 1 to 10,000 recipients. Later lines with the same key add recipients and may leave out the text, so that
+one message can go to millions. A recipient gets a message of one key once, even if several imports name them. The
+messages reach their recipients while the server runs.
 
-Of posts a line of FILE is {"key":"p2","author":"alice","at":"2026-01-31T09:30:00Z","body":"...","parent":"p1"}, to
-128 KB. The post gets the place in time that at gives it (RFC 3339, to the millisecond; not in the future); of two posts
-of one millisecond the later line is the newer one. key and parent may be left out. A post with a key goes in once,
-whichever import brings it; one without goes in again when another file brings it. A file that is in brings nothing.
-parent is the key of a post that stands before, or the id of any post (post:...): what answers a post is a comment, what
-answers that a reply. Which kinds enter home feeds --feed-kinds says. Nobody is notified of imported posts, nor of the
-mentions and answers in them. The feeds of those who were here lately are read again when the server runs.
+Posts: a line of FILE is {"key":"p2","author":"alice","at":"2026-01-31T09:30:00Z","body":"...","parent":"p1"}, up to
+128 KB. at is the time of the post and its position in feeds (RFC 3339, to the millisecond; not in the future); of two
+posts in one millisecond the later line is the newer post. key and parent are optional. A post with a key is imported
+once, whichever file names it; a post without a key is imported again from another file. Importing the same file again
+adds nothing. parent is the key of an earlier post, or the ID of any post (post:...): an answer to a post is a comment,
+an answer to that a reply. --feed-kinds sets the kinds that enter home feeds. Imported posts, mentions and answers
+notify nobody. The feeds of active users are rebuilt while the server runs.
 
-Of shows a line of FILE is {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z"}, to 128 KB; it
+Shows: a line of FILE is {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z"}, up to 128 KB; it
 may have startedAt, endedAt, cancelled (true), coverUrl and replayUrl. Times are RFC 3339, or milliseconds since 1970.
-What has an end is a replay, what has only a start is live; both lie in the past. A show goes in once, by its key, and
-stays its host's: a line that gives it to another one is bad. Nobody is reminded of what is imported; what is live or
-upcoming is closed as every other show when nothing more is told of it. Boards have the shows when the server runs.
-With --factor 60 an hour of FILE happens again in a minute, beside nodes that run on the same PostgreSQL: each show is
-scheduled an hour of FILE ahead, starts, ends or is cancelled as if its host told so, all times moved to now. Ctrl-C
-ends it; started again it goes on with the next event.
+A show with an end is a replay; one with only a start is live; both times are in the past. A show is imported once, by
+its key, and stays with its host: a line that names another host is a bad line. An import sends no reminders. A live or
+upcoming show that nobody ends or starts is closed like any other show. Boards show the imported shows while the server
+runs. With --factor 60 the shows are replayed instead: an hour of FILE takes a minute, beside nodes that run on the same
+PostgreSQL. All times move to the present; each show is scheduled an hour of FILE ahead, and then starts, ends or is
+cancelled as if its host did it. Ctrl-C stops the replay, and the next run continues with the next event.
 
-A line that cannot be used is reported with its number and written to FILE.bad; the others go in, and the exit code is
-1. An import that was broken off goes on where it stopped when it is started again (not from the standard input). A
-follow that exists already is left as it is. The limit on how many people one user may follow does not bind an import:
-the data is the host application's. On SQLite the server must not be running meanwhile.
+A line that cannot be used is reported with its number and written to FILE.bad; the other lines are imported, and the
+exit code is 1. An import that was interrupted continues where it stopped when it is started again (not from the
+standard input). A follow that exists already stays as it is. The limit on followed users does not apply to an import,
+because the data is the host application's. On SQLite the server must not run at the same time.
 
-A gzipped file tells where it was cut off, a plain one does not: the last row of a plain CSV file is put aside too when
-no line break ends it, for of alice,bob may have been left alice,bo. If it is whole, import FILE.bad.
+A gzipped file shows where it was cut off; a plain one does not. So the last row of a plain CSV file is treated as a bad
+line if it does not end with a line break: alice,bob may have become alice,bo. If the row is complete, import FILE.bad.
 `
 }
 
@@ -81,16 +82,16 @@ func (exportWords) Help() string {
   tidings export alice > alice.jsonl
   tidings export alice --out alice.jsonl --database postgres://tidings@db/tidings
 
-Each line of the output is an object with a type: profile, follow, followers (how
-many), mute, block, hide, author, post (of every kind, the deleted ones too), mention (by the user), like, notification,
-notificationMark, position (how far the user has looked), siteMessage, announcementMark, dot, segment, displayPolicy,
-groupPolicy, conversation (that the user is or was in), message (by the user), messageMention (of the user), device
-(inside a conversation now). The fields of a type are always the same; what there is nothing of is null. Times are RFC 3339, ids those of the API.
-Redis holds nothing that is not made of these.
+Each line of the output is an object with a type: profile, follow, followers (their
+number), mute, block, hide, author, post (of every kind, including deleted ones), mention (by the user), like, notification,
+notificationMark, position (up to which the user has seen a list), siteMessage, announcementMark, dot, segment, displayPolicy,
+groupPolicy, conversation (present and former ones), message (by the user), messageMention (of the user), device
+(that is inside a conversation). A type always has the same fields; a field without a value is null. Times are RFC 3339,
+and IDs are those of the API. Redis holds nothing that is not derived from this data.
 
-The lines of one type are of one moment. Every post and like is looked through, which takes the longer the more there
-are. For a user that does not exist, and when it breaks off, the exit code is 1. On SQLite the server must not
-be running meanwhile.
+All lines of one type are from one moment. The export reads every post and every like in the database, so its time grows
+with them. If the user does not exist or the export fails, the exit code is 1. On SQLite the server must not run at the
+same time.
 `
 }
 
@@ -100,8 +101,8 @@ func (schemaWords) Help() string {
 
   tidings schema > schema.graphql
 
-The output is in the schema definition language, with all descriptions, sorted by name: the same schema is the same text. It
-needs no server, database or Redis, and takes no settings.
+The output is in the schema definition language, with all descriptions, sorted by name, so that the same schema always has
+the same text. The command needs no server, database or Redis, and has no settings.
 `
 }
 

@@ -82,7 +82,7 @@ func TestHelpAndVersionArePrinted(t *testing.T) {
 	for line, words := range map[string][]string{
 		"--help":         {"Usage:", "Examples:", "import <what> <file>", "--listen=HOST:PORT", "[default 100ms; 10ms to 10s; TIDINGS_PUSH_INTERVAL]"},
 		"export --help":  {"tidings export <user> [flags]", "--out=FILE", "--database=URL", "the exit code is 1"},
-		"import --help":  {"tidings import <what> <file> [flags]", "--both", "FILE.bad", "exit code is 1", "follows, messages, posts or shows", "Nobody is notified", "--feed-kinds"},
+		"import --help":  {"tidings import <what> <file> [flags]", "--both", "FILE.bad", "exit code is 1", "follows, messages, posts or shows", "notify nobody", "--feed-kinds"},
 		"help import":    {"--prefix=TEXT"},
 		"--version":      {"tidings ", "go1."},
 		"--help --bogus": {"Usage:"},

@@ -54,7 +54,7 @@ type reader map[*kong.Value]string
 func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
-		return fmt.Errorf("a value is needed: %s", ctx.Value.Flag)
+		return fmt.Errorf("a value is required: %s", ctx.Value.Flag)
 	}
 	if read(text, target) != nil {
 		r[ctx.Value] = text
@@ -153,7 +153,7 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 		}
 	}
 	if words := strings.Fields(flag.Tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, text(flag)) {
-		return fault(flag, text(flag), "one of these is allowed: %s", strings.Join(words, ", "))
+		return fault(flag, text(flag), "it must be one of %s", strings.Join(words, ", "))
 	}
 	if special := node.Checks[flag.Name]; special != nil {
 		if reason := special(c); reason != "" {

@@ -141,5 +141,5 @@ func (b *badLines) faultOf(err error) error {
 	if err == nil {
 		return nil
 	}
-	return services.Wrapf(services.Unavailable, err, "the bad lines cannot be put aside; copy the file into a folder that can be written")
+	return services.Wrapf(services.Unavailable, err, "the bad lines cannot be saved; copy the file into a folder that can be written")
 }

@@ -57,7 +57,7 @@ func (im *followImport) full() bool {
 
 // errOpenRow is of the last row of a plain file that does not end with a line break. Where such a file was cut off, half a
 // key is as good a key as a whole one.
-var errOpenRow = services.Errorf(services.Invalid, "no line break ends this row, so that the file may be cut off in it: if it is whole, import the .bad file")
+var errOpenRow = services.Errorf(services.Invalid, "the row does not end with a line break, so it may be cut off: if it is complete, import the .bad file")
 
 // take looks at one line: a good one enters the batch, a bad one is put aside.
 func (im *followImport) take(_ context.Context, line []byte) error {

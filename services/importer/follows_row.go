@@ -116,10 +116,10 @@ func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
 func readSince(text string, newest services.PostID) (services.PostID, error) {
 	moment, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return 0, services.Errorf(services.Invalid, "since is %s: a moment like 2026-01-31T09:30:00Z is needed", services.Quote(text))
+		return 0, services.Errorf(services.Invalid, "since is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(text))
 	}
 	if moment.UnixMilli() < 1 || services.PostIDAt(moment) > newest {
-		return 0, services.Errorf(services.Invalid, "since is %s: it lies before 1970 or in the future", services.Quote(text))
+		return 0, services.Errorf(services.Invalid, "since is %s: it is before 1970 or in the future", services.Quote(text))
 	}
 	return services.PostIDAt(moment), nil
 }

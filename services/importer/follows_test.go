@@ -264,10 +264,10 @@ func TestImportFaults(t *testing.T) {
 	}{
 		"no file":         {filepath.Join(im.dir, "none.csv"), "none.csv", services.Invalid},
 		"a folder":        {im.dir, "is a folder", services.Invalid},
-		"not gzip":        {im.file("not.gz", "\x1f\x8b and no more"), "begins like gzip", services.Invalid},
-		"cut gzip":        {im.file("cut.gz", cut[:len(cut)-9]), "breaks off after line", services.Invalid},
-		"not our columns": {im.file("noise.csv", noise.String()), "not one of its first 1000 lines", services.Invalid},
-		"no room for bad": {blocked, "bad lines cannot be put aside", services.Unavailable},
+		"not gzip":        {im.file("not.gz", "\x1f\x8b and no more"), "begins like a gzip file", services.Invalid},
+		"cut gzip":        {im.file("cut.gz", cut[:len(cut)-9]), "is cut off after line", services.Invalid},
+		"not our columns": {im.file("noise.csv", noise.String()), "none of its first 1000 lines", services.Invalid},
+		"no room for bad": {blocked, "bad lines cannot be saved", services.Unavailable},
 	} {
 		_, err := im.run(im.db, Options{File: c.file})
 		if services.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.word) {

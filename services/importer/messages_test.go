@@ -131,7 +131,7 @@ func TestBadLinesOfMessages(t *testing.T) {
 	bad := []struct{ line, says string }{
 		{`not JSON`, "not one JSON object"},
 		{`{"key":"a","to":["x"],"extra":1}`, "extra"},
-		{`{"key":"a","title":"t","to":["x"]} {}`, "not one JSON object with key, type, title, content and to: more stands after it"},
+		{`{"key":"a","title":"t","to":["x"]} {}`, "not one JSON object with key, type, title, content and to: there is more text after it"},
 		{`[]`, "not one JSON object with key, type, title, content and to: it is a list"},
 		{`null`, "not one JSON object with key, type, title, content and to: it is null"},
 		{`{"key":"a","title":"t","to":"x"}`, "to: a list of texts is needed, got a text"},

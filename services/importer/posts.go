@@ -100,7 +100,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 			return row, err
 		}
 		if isPostID(row.Key) {
-			return row, services.Errorf(services.Invalid, "key: %s looks like an id of ours: choose another", services.Quote(row.Key))
+			return row, services.Errorf(services.Invalid, "key: %s has the form of an ID of Tidings: choose another", services.Quote(row.Key))
 		}
 	}
 	if err := im.keys.check([]byte(row.Author)); err != nil {
@@ -123,10 +123,10 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 	}
 	moment, err := time.Parse(time.RFC3339, row.At)
 	if err != nil {
-		return row, services.Errorf(services.Invalid, "at is %s: a moment like 2026-01-31T09:30:00Z is needed", services.Quote(row.At))
+		return row, services.Errorf(services.Invalid, "at is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(row.At))
 	}
 	if row.moment = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.moment > im.ids.Next() {
-		return row, services.Errorf(services.Invalid, "at is %s: it lies before 1970 or in the future", services.Quote(row.At))
+		return row, services.Errorf(services.Invalid, "at is %s: it is before 1970 or in the future", services.Quote(row.At))
 	}
 	return row, nil
 }

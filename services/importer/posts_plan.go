@@ -55,7 +55,7 @@ func planOne(row postRow, known map[string]services.Post, byID map[services.Post
 		}
 		switch {
 		case !found:
-			return post, services.Errorf(services.NotFound, "parent: there is no %s; what is answered stands before its answers", services.Quote(row.Parent))
+			return post, services.Errorf(services.NotFound, "parent: there is no %s; a parent must come before its answers", services.Quote(row.Parent))
 		case parent.Deleted:
 			return post, services.Errorf(services.NotFound, "parent: %s is deleted", services.Quote(row.Parent))
 		}
@@ -66,7 +66,7 @@ func planOne(row postRow, known map[string]services.Post, byID map[services.Post
 		post.ID = newest + 1
 	}
 	if post.ID >= row.moment+services.PostsAMillisecond {
-		return post, services.Errorf(services.Conflict, "at is %s: there are %d posts of this millisecond already", services.Quote(row.At), services.PostsAMillisecond)
+		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.PostsAMillisecond)
 	}
 	last[row.moment] = post.ID
 	return post, nil

@@ -172,7 +172,7 @@ func TestAnImportOfPostsThatBreaksOff(t *testing.T) {
 	}
 	packed := zip(t, text.String())
 	got, err := im.posts(im.db, Options{File: im.file("a.jsonl.gz", packed[:len(packed)/2])})
-	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("a.jsonl.gz breaks off after line %d: what stands before is in", got.Lines)) {
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("a.jsonl.gz is cut off after line %d: the lines before are imported", got.Lines)) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if got.New == 0 || got.New != got.Lines || got.Bad != 0 {
@@ -191,14 +191,14 @@ func TestBadLinesOfPosts(t *testing.T) {
 	bad := []struct{ line, says string }{
 		{`not JSON`, "not one JSON object with key, author, at, body and parent"},
 		{line(`"extra":1`), `unknown field "extra"`},
-		{line(`"key":"k"`) + ` {}`, "not one JSON object with key, author, at, body and parent: more stands after it"},
-		{line(`"key":"k"`) + `}`, "not one JSON object with key, author, at, body and parent: more stands after it"},
+		{line(`"key":"k"`) + ` {}`, "not one JSON object with key, author, at, body and parent: there is more text after it"},
+		{line(`"key":"k"`) + `}`, "not one JSON object with key, author, at, body and parent: there is more text after it"},
 		{`[` + line(`"key":"k"`) + `]`, "not one JSON object with key, author, at, body and parent: it is a list"},
 		{`"post"`, "not one JSON object with key, author, at, body and parent: it is a text"},
 		{line(`"key":12`), "key: a text is needed, got a number"},
 		{line(`"parent":{}`), "parent: a text is needed, got an object"},
 		{`{"author":"x",` + at + `,"body":"` + "\xff" + `"}`, "not valid UTF-8"},
-		{`{"author":"x",` + at + `,"body":"\ud83d"}`, `\ud83d is half a character`},
+		{`{"author":"x",` + at + `,"body":"\ud83d"}`, `\ud83d is half of a surrogate pair`},
 		{`{` + at + `,"body":"b"}`, "author: a key is empty"},
 		{`{"author":"a b",` + at + `,"body":"b"}`, `author: user key "a b"`},
 		{`{"author":"x",` + at + `,"body":""}`, "body: 1 to 5000 characters are allowed, got 0"},
@@ -206,15 +206,15 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 5001) + `"}`, "body: 1 to 5000 characters are allowed, got 5001"},
 		{`{"author":"x",` + at + `,"body":"\u0000"}`, "body: has a NUL character"},
 		{`{"author":"x","body":"b"}`, `at is ""`},
-		{`{"author":"x","at":"yesterday","body":"b"}`, `at is "yesterday": a moment like`},
+		{`{"author":"x","at":"yesterday","body":"b"}`, `at is "yesterday": a time like`},
 		{`{"author":"x","at":"1969-12-31T23:59:59Z","body":"b"}`, "before 1970 or in the future"},
 		{`{"author":"x","at":"2026-01-31T12:00:01Z","body":"b"}`, "before 1970 or in the future"},
 		{line(`"key":"` + strings.Repeat("k", 65) + `"`), "key: 1 to 64 characters are allowed, got 65"},
-		{line(`"key":"post:1"`), "key: \"post:1\" looks like an id of ours"},
+		{line(`"key":"post:1"`), "key: \"post:1\" has the form of an ID of Tidings"},
 		{line(`"key":"self","parent":"self"`), `parent: "self" answers itself`},
 		{line(`"parent":"post:1"`), "parent: \"post:1\" is not the id of a post"},
 		{line(`"parent":"post:0000000000009"`), `parent: there is no "post:0000000000009"`},
-		{line(`"parent":"later"`), `parent: there is no "later"; what is answered stands before its answers`},
+		{line(`"parent":"later"`), `parent: there is no "later"; a parent must come before its answers`},
 		{line(`"parent":"gone"`), `parent: "gone" is deleted`},
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 1<<17) + `"}`, "longer than 131072 bytes"},
 	}

@@ -160,7 +160,7 @@ func TestFileThatBreaksOff(t *testing.T) {
 	packed := zip(t, text.String())
 	path := im.file("f.csv.gz", packed[:len(packed)*2/3])
 	first, err := im.run(im.db, Options{File: path, Batch: 500})
-	want := fmt.Sprintf("breaks off after line %d", first.Lines)
+	want := fmt.Sprintf("is cut off after line %d", first.Lines)
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), want) || first.New != first.Lines || first.Lines < 2_000 {
 		t.Fatalf("%v; %+v", err, first)
 	}
@@ -187,7 +187,7 @@ func TestARowThatNothingEndsIsPutAside(t *testing.T) {
 			t.Errorf("of %q: %+v", whole[:cut], got)
 		}
 		row := whole[strings.LastIndex(whole, "\n")+1 : cut]
-		const reason = "# line 4: no line break ends this row, so that the file may be cut off in it: if it is whole, import the .bad file\n"
+		const reason = "# line 4: the row does not end with a line break, so it may be cut off: if it is complete, import the .bad file\n"
 		if put := im.read(path + ".bad"); put != reason+row+"\n" || !strings.Contains(im.out.String(), strings.TrimPrefix(reason, "# ")) {
 			t.Errorf("of %q: put aside %q, told %q", whole[:cut], put, im.out.String())
 		}

@@ -128,7 +128,7 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 			if fault := im.commit(ctx, *lines); fault != nil {
 				return fault
 			}
-			return services.Wrapf(services.Invalid, err, "%s breaks off after line %d: what stands before is in", r.opts.File, *lines)
+			return services.Wrapf(services.Invalid, err, "%s is cut off after line %d: the lines before are imported", r.opts.File, *lines)
 		}
 		if err := im.take(ctx, line); err != nil {
 			return err
@@ -183,7 +183,7 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 		}
 	}
 	r.progress.resumed(r.source.bytes())
-	_, _ = fmt.Fprintf(r.opts.Out, "%s: going on after line %s\n", r.opts.File, humanize.Comma(done))
+	_, _ = fmt.Fprintf(r.opts.Out, "%s: continuing after line %s\n", r.opts.File, humanize.Comma(done))
 	r.report.ResumedAfter, r.hasGood = done, true
 	return r.bad.startAfter(done)
 }
@@ -192,7 +192,7 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 func (r *fileRun) refuse(line []byte, reason error) error {
 	r.putAside(r.source.line, line, reason)
 	if !r.hasGood && r.bad.count >= hopeless {
-		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be %s", r.opts.File, hopeless, r.form.lines)
+		return services.Errorf(services.Invalid, "%s: none of its first %d lines is valid: it should be %s", r.opts.File, hopeless, r.form.lines)
 	}
 	return nil
 }

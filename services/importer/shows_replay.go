@@ -110,7 +110,7 @@ func (re *showReplay) read(ctx context.Context) error {
 		}
 		re.report.Lines = re.source.line
 		if err != nil {
-			return services.Wrapf(services.Invalid, err, "%s breaks off in line %d: nothing happens", re.opts.File, re.source.line)
+			return services.Wrapf(services.Invalid, err, "%s is cut off in line %d: nothing is replayed", re.opts.File, re.source.line)
 		}
 		if isBlank(line) {
 			continue
@@ -191,13 +191,13 @@ func (re *showReplay) happen(ctx context.Context) error {
 		return nil
 	}
 	if done > 0 {
-		_, _ = fmt.Fprintf(re.opts.Out, "%s: going on after event %s\n", re.opts.File, humanize.Comma(done))
+		_, _ = fmt.Fprintf(re.opts.Out, "%s: continuing after event %s\n", re.opts.File, humanize.Comma(done))
 	}
 	re.began, re.first = re.opts.Clock.Now(), re.events[done].at
 	for i := done; i < int64(len(re.events)); i++ {
 		event := re.events[i]
 		if err := re.opts.sleep(ctx, re.here(event.at).Sub(re.opts.Clock.Now())); err != nil {
-			_, _ = fmt.Fprintf(re.opts.Out, "%s: broken off at %s after %s of %s events; the next run goes on there\n",
+			_, _ = fmt.Fprintf(re.opts.Out, "%s: stopped at %s after %s of %s events; the next run continues there\n",
 				re.opts.File, event.at.Format(time.RFC3339), humanize.Comma(i), humanize.Comma(int64(len(re.events))))
 			return nil
 		}

@@ -168,13 +168,13 @@ func TestABrokenReplayGoesOn(t *testing.T) {
 		r := newRehearsal(t, w)
 		file := r.file("evening.jsonl", evening)
 		first, err := r.again(file, waits)
-		if err != nil || !strings.Contains(r.out.String(), "broken off at 2026-01-30T") {
+		if err != nil || !strings.Contains(r.out.String(), "stopped at 2026-01-30T") {
 			t.Fatalf("after %d events: %+v, %v", waits, first, err)
 		}
 		w.Clock.Advance(time.Hour)
 		r.out.Reset()
 		second, err := r.again(file, 100)
-		if err != nil || first.New+second.New != 4 || waits > 0 != strings.Contains(r.out.String(), "going on after event "+humanize.Comma(int64(waits))) {
+		if err != nil || first.New+second.New != 4 || waits > 0 != strings.Contains(r.out.String(), "continuing after event "+humanize.Comma(int64(waits))) {
 			t.Errorf("after %d events: %+v and %+v, %v\n%s", waits, first, second, err, r.out.String())
 		}
 		var statuses []services.ShowStatus
@@ -207,7 +207,7 @@ func TestAReplayBesideOthers(t *testing.T) {
 		t.Errorf("told was\n%s", r.out.String())
 	}
 	half := zip(t, evening)
-	if _, err := r.again(r.file("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing happens") {
+	if _, err := r.again(r.file("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing is replayed") {
 		t.Errorf("of half a file: %v", err)
 	}
 }

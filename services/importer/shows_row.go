@@ -47,7 +47,7 @@ func (t *showTime) UnmarshalJSON(text []byte) error {
 	}
 	at, err := time.Parse(time.RFC3339, word)
 	if err != nil {
-		return services.Errorf(services.Invalid, "%s is no moment: one like 2026-01-31T20:00:00Z, or milliseconds, is needed", services.Quote(word))
+		return services.Errorf(services.Invalid, "%s is not a time: one like 2026-01-31T20:00:00Z, or milliseconds, is needed", services.Quote(word))
 	}
 	t.Time = at.UTC().Truncate(time.Millisecond)
 	return nil
@@ -84,17 +84,17 @@ func (r showRow) checkTimes(now time.Time) error {
 	case r.PlannedAt.IsZero():
 		return services.Errorf(services.Invalid, "plannedAt is needed")
 	case r.PlannedAt.Before(first) || r.PlannedAt.After(now.Add(services.MaxShowAhead)):
-		return services.Errorf(services.Invalid, "plannedAt is %s: it lies before 1970 or more than %d days ahead", text(r.PlannedAt), services.MaxShowAhead/(24*time.Hour))
+		return services.Errorf(services.Invalid, "plannedAt is %s: it is before 1970 or more than %d days ahead", text(r.PlannedAt), services.MaxShowAhead/(24*time.Hour))
 	case r.Cancelled && (!r.StartedAt.IsZero() || !r.EndedAt.IsZero()):
-		return services.Errorf(services.Conflict, "cancelled: a show that has started or ended cannot be")
+		return services.Errorf(services.Conflict, "cancelled: a show that has started or ended cannot be cancelled")
 	case !r.EndedAt.IsZero() && r.StartedAt.IsZero():
 		return services.Errorf(services.Invalid, "endedAt is %s: startedAt is needed too", text(r.EndedAt))
 	case !r.StartedAt.IsZero() && (r.StartedAt.Before(first) || r.StartedAt.After(now)):
-		return services.Errorf(services.Invalid, "startedAt is %s: it lies before 1970 or in the future", text(r.StartedAt))
+		return services.Errorf(services.Invalid, "startedAt is %s: it is before 1970 or in the future", text(r.StartedAt))
 	case !r.EndedAt.IsZero() && r.EndedAt.Before(r.StartedAt.Time):
-		return services.Errorf(services.Invalid, "endedAt is %s: it lies before startedAt, %s", text(r.EndedAt), text(r.StartedAt))
+		return services.Errorf(services.Invalid, "endedAt is %s: it is before startedAt, %s", text(r.EndedAt), text(r.StartedAt))
 	case r.EndedAt.After(now):
-		return services.Errorf(services.Invalid, "endedAt is %s: it lies in the future", text(r.EndedAt))
+		return services.Errorf(services.Invalid, "endedAt is %s: it is in the future", text(r.EndedAt))
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (s *source) identify(opts Options) error {
 	}
 	path, err := filepath.Abs(opts.File)
 	if err != nil {
-		return services.Wrapf(services.Invalid, err, "the file cannot be named")
+		return services.Wrapf(services.Invalid, err, "the path of the file cannot be found")
 	}
 	hash := sha256.New()
 	if _, err := io.CopyN(hash, s.file, sampleBytes); err != nil && err != io.EOF {
@@ -118,7 +118,7 @@ func (s *source) unpack(name string) error {
 	} else if bytes.Equal(start, gzipMagic) {
 		unpacked, err := gzip.NewReader(raw)
 		if err != nil {
-			return services.Wrapf(services.Invalid, err, "%s begins like gzip and is not", name)
+			return services.Wrapf(services.Invalid, err, "%s begins like a gzip file but is not one", name)
 		}
 		s.reader, s.packed = bufio.NewReaderSize(unpacked, room), true
 	}
@@ -184,7 +184,7 @@ func readObject(line []byte, into any, fields string) error {
 		return noObject("it is null")
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return noObject("more stands after it")
+		return noObject("there is more text after it")
 	}
 	return nil
 }

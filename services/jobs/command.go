@@ -40,7 +40,7 @@ type Command struct {
 }
 
 // ErrUnchanged is the error of Apply when the requested state holds already.
-var ErrUnchanged = services.Errorf(services.Conflict, "the state that is asked for holds already")
+var ErrUnchanged = services.Errorf(services.Conflict, "the state is already as requested")
 
 // Changed says whether a successful command changed anything, now or, under the same idempotency key, the first time.
 func (c *Command) Changed() bool { return !c.unchanged }

@@ -72,7 +72,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 				if err := cmd.AfterCommit(ctx); err != nil {
 					cmd.stale = true
 					e.stale.note(cmd)
-					e.log.Debug("own view not updated in time; the job will", "mutation", cmd.Name, "error", err)
+					e.log.Debug("the actor's own view was not updated in time; the job updates it", "mutation", cmd.Name, "error", err)
 				}
 			}
 			return nil

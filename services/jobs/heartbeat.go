@@ -101,7 +101,7 @@ func (h *Heartbeat) freeOwn(ctx context.Context) error {
 	}
 	h.left = left
 	if freed > 0 {
-		h.engine.log.Info("the process before did not end well: its jobs are done again", "jobs", freed)
+		h.engine.log.Info("the previous process did not stop cleanly: its jobs run again", "jobs", freed)
 		h.engine.Wake()
 	}
 	return nil
@@ -116,14 +116,14 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	err := services.Every(ctx, beatEvery, func(ctx context.Context) {
 		err := h.RunOnce(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			h.engine.log.Warn("no heartbeat: others may take over this node's jobs", "error", err)
+			h.engine.log.Warn("the heartbeat failed: other nodes may take over this node's jobs", "error", err)
 		}
 		failing = err != nil
 	})
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatWithin)
 	defer cancel()
 	if left := Leave(ending, h.engine.db); left != nil {
-		h.engine.log.Debug("this node stays on the list; the others will find that it is silent", "error", left)
+		h.engine.log.Debug("this node could not be removed from the list of nodes; the others will find it silent", "error", left)
 	}
 	return err
 }
@@ -224,7 +224,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 	}
 	freed, err := FreeJobsOf(ctx, e.db, dead, deadAfter)
 	if freed > 0 {
-		e.log.Warn("a node is silent: its jobs are done by the others", "nodes", dead, "jobs", freed)
+		e.log.Warn("a node is silent: the others take over its jobs", "nodes", dead, "jobs", freed)
 		e.Wake()
 	}
 	return err

@@ -53,7 +53,7 @@ func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
 		}
 		return appendStruct(to, value)
 	}
-	return nil, fmt.Errorf("a %s cannot be told apart from others", value.Type())
+	return nil, fmt.Errorf("values of the type %s cannot be hashed", value.Type())
 }
 
 func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {

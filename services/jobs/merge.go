@@ -40,5 +40,5 @@ func (m Merge[Stamp, Facts]) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: it changed %d times meanwhile", m.Name(), maxRounds)
+	return fmt.Errorf("%s: it changed during each of %d attempts", m.Name(), maxRounds)
 }

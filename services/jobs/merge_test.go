@@ -81,7 +81,7 @@ func TestAMergeRepeatsAllStepsUntilItIsDone(t *testing.T) {
 		if !slices.Equal(steps, slices.Repeat(round, want)) {
 			t.Errorf("%d refusals: the steps were %v, want %d rounds", refusals, steps, want)
 		}
-		if gaveUp := err != nil && strings.Contains(err.Error(), "the copy: it changed 20 times"); gaveUp != (refusals == jobs.MaxRounds) {
+		if gaveUp := err != nil && strings.Contains(err.Error(), "the copy: it changed during each of 20 attempts"); gaveUp != (refusals == jobs.MaxRounds) {
 			t.Errorf("%d refusals: %v", refusals, err)
 		}
 	}

@@ -184,7 +184,7 @@ func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale b
 	defer func() { stale = e.stale.settle(user, done) }()
 	for kind, one := range updates {
 		if err := one.run(ctx); err != nil {
-			e.log.Debug("own view still not updated", "error", err)
+			e.log.Debug("the actor's own view is still not updated", "error", err)
 			break
 		}
 		done[kind] = one

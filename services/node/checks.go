@@ -32,7 +32,7 @@ const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key
 var Checks = map[string]func(c Config) string{
 	"listen":             func(c Config) string { return c.checkAddress(c.Listen) },
 	"operations-listen":  checkOperations,
-	"data":               func(c Config) string { return when(c.Data == "", "the name of a folder is needed") },
+	"data":               func(c Config) string { return when(c.Data == "", "the name of a folder is required") },
 	"database":           checkDatabase,
 	"redis":              checkRedis,
 	"node":               CheckNode,
@@ -51,7 +51,7 @@ var Checks = map[string]func(c Config) string{
 	},
 	"trusted-proxies": func(c Config) string {
 		_, wrong := transport.ParseProxies(c.TrustedProxies)
-		return when(wrong != "", services.Quote(wrong)+" is not an address or a network: 10.0.0.1 or 10.0.0.0/8 is needed")
+		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	"feed-kinds": func(c Config) string {
 		_, reason := FeedKinds(c.FeedKinds)
@@ -66,10 +66,10 @@ var Checks = map[string]func(c Config) string{
 		return reason
 	},
 	"ingest-body-limit": func(c Config) string {
-		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("at least --body-limit, %d, is needed", c.BodyLimit))
+		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("it must be at least --body-limit, %d", c.BodyLimit))
 	},
 	"huge-followers": func(c Config) string {
-		return when(c.HugeFollowers < c.BigFollowers, fmt.Sprintf("at least --big-followers, %d, is needed", c.BigFollowers))
+		return when(c.HugeFollowers < c.BigFollowers, fmt.Sprintf("it must be at least --big-followers, %d", c.BigFollowers))
 	},
 	"jwt-secret": func(c Config) string {
 		return when(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret)))
@@ -79,10 +79,10 @@ var Checks = map[string]func(c Config) string{
 	},
 	"jwks": checkJWKS,
 	"jwt-audience": func(c Config) string {
-		return when(c.JWTAudience != "" && c.Development(), "without a key no token is looked at; "+keyNeeded)
+		return when(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
 	},
 	"jwt-issuer": func(c Config) string {
-		return when(c.JWTIssuer != "" && c.Development(), "without a key no token is looked at; "+keyNeeded)
+		return when(c.JWTIssuer != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
 	},
 }
 
@@ -98,7 +98,7 @@ func checkOperations(c Config) string {
 	case c.Operations == "":
 		return ""
 	case c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
-		return "another address than that of --listen is needed"
+		return "it must differ from the address of --listen"
 	}
 	return c.checkAddress(c.Operations)
 }
@@ -107,10 +107,10 @@ func checkOperations(c Config) string {
 func (c Config) checkAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return "HOST:PORT is needed, like 127.0.0.1:8080"
+		return "it must be HOST:PORT, like 127.0.0.1:8080"
 	}
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(number, 10) != port {
-		return "the port is a number from 0 to 65535"
+		return "the port must be a number from 0 to 65535"
 	}
 	address := net.ParseIP(host)
 	if c.Development() && host != "localhost" && (address == nil || !address.IsLoopback()) {
@@ -122,7 +122,7 @@ func (c Config) checkAddress(listen string) string {
 func checkDatabase(c Config) string {
 	scheme, rest, found := strings.Cut(c.Database, ":")
 	known := scheme == "sqlite" && rest != "" || (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//")
-	return when(c.Database != "" && !(found && known), "postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE is needed")
+	return when(c.Database != "" && !(found && known), "it must be postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE")
 }
 
 func checkRedis(c Config) string {
@@ -132,7 +132,7 @@ func checkRedis(c Config) string {
 		}
 	}
 	known := slices.Contains([]string{"", "auto", "private", "embedded"}, c.Redis)
-	return when(!known, "auto, private, embedded or an address that begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// is needed")
+	return when(!known, "it must be auto, private, embedded or an address with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
 }
 
 // CheckNode returns why the name of a node is invalid, or "".
@@ -145,14 +145,14 @@ func checkJWKS(c Config) string {
 		return "only one key for tokens is allowed, and --jwt-secret or --jwt-public-key is set"
 	}
 	scheme, _, address := strings.Cut(c.JWKS, "://")
-	return when(address && scheme != "https" && scheme != "http", "a file or an address with http:// or https:// is needed")
+	return when(address && scheme != "https" && scheme != "http", "it must be a file or an address with http:// or https://")
 }
 
 func checkOrigins(c Config) string {
 	for _, origin := range c.Origins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
-			return services.Quote(origin) + " is not an origin: scheme://host or scheme://host:port is needed"
+			return services.Quote(origin) + " is not an origin like scheme://host or scheme://host:port"
 		}
 	}
 	return ""
@@ -165,7 +165,7 @@ func displayCaps(items []string) (caps source.Caps, reason string) {
 		name, text, _ := strings.Cut(item, "=")
 		key := services.Source(name)
 		if key != source.CapTotal && !slices.Contains(services.Sources, key) {
-			return nil, fmt.Sprintf("%s is no source: %s or one of %v is needed, then = and the cap", services.Quote(item), source.CapTotal, services.Sources)
+			return nil, fmt.Sprintf("%s is not a source: expected %s or one of %v, then = and the cap", services.Quote(item), source.CapTotal, services.Sources)
 		}
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 1 || limit > 9999 {
@@ -184,11 +184,11 @@ func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	for _, item := range items {
 		kind := services.PostKind(item)
 		if !slices.Contains(services.PostKinds, kind) {
-			return nil, fmt.Sprintf("%s is no kind of posts: one of %v is needed", services.Quote(item), services.PostKinds)
+			return nil, fmt.Sprintf("%s is not a kind of post: expected one of %v", services.Quote(item), services.PostKinds)
 		}
 		kinds = append(kinds, kind)
 	}
-	return kinds, when(len(kinds) == 0, "at least one kind is needed")
+	return kinds, when(len(kinds) == 0, "at least one kind is required")
 }
 
 // notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid.
@@ -198,7 +198,7 @@ func notificationExpiry(items []string) (expiry services.Expiry, reason string) 
 		name, text, _ := strings.Cut(item, "=")
 		category := services.Category(name)
 		if !slices.Contains(services.Categories, category) {
-			return nil, fmt.Sprintf("%s is no category: one of %v is needed, then = and the days", services.Quote(item), services.Categories)
+			return nil, fmt.Sprintf("%s is not a category: expected one of %v, then = and the days", services.Quote(item), services.Categories)
 		}
 		days, reason := services.ParseExpiryDays(item, text)
 		if reason != "" {

@@ -28,34 +28,34 @@ func (s *Server) metrics() http.Handler {
 		registry.MustRegister(prometheus.NewCounterFunc(
 			prometheus.CounterOpts{Namespace: "tidings", Name: name, Help: help}, func() float64 { return float64(value()) }))
 	}
-	counter("connections_refused_total", "Connections closed at once, because their address held as many as one may.", s.Connections.Refused)
+	counter("connections_refused_total", "Connections closed at once because their address was at its limit.", s.Connections.Refused)
 	gauge("sockets_open", "Open WebSockets.", func() float64 { return float64(s.sockets.Stats().Open) })
 	gauge("event_streams_open", "Open event streams (SSE), reserved ones included.", func() float64 { return float64(s.sockets.Stats().Streams) })
 	counter("sockets_opened_total", "WebSockets and event streams ever opened.", func() uint64 { return s.sockets.Stats().Opened })
 	counter("sockets_refused_total", "WebSockets and event streams refused.", func() uint64 { return s.sockets.Stats().Refused })
-	counter("sockets_slow_total", "WebSockets and event streams cut off because they were not read.", func() uint64 { return s.sockets.Stats().Slow })
+	counter("sockets_slow_total", "WebSockets and event streams closed because the client read too slowly.", func() uint64 { return s.sockets.Stats().Slow })
 	counter("socket_events_total", "Events written to WebSockets and event streams.", func() uint64 { return s.sockets.Stats().Events })
 	gauge("users_online", "Users with an open subscription on this node.", func() float64 { return float64(s.Hub.Stats().Online) })
-	counter("push_delivered_total", "States handed to subscriptions.", func() uint64 { return s.Hub.Stats().Delivered })
-	counter("push_conflated_total", "States replaced by newer ones before they were sent.", func() uint64 { return s.Hub.Stats().Conflated })
-	counter("push_repairs_total", "Users whom the sweep found to be shown something old.", func() uint64 { return s.Hub.Stats().Repairs })
-	counter("push_conflicts_total", "Users for whom two states were rendered under one version.", func() uint64 { return s.Hub.Stats().Conflicts })
-	counter("push_render_errors_total", "Renderings that failed.", func() uint64 { return s.Hub.Stats().RenderErrors })
-	counter("rate_limited_total", "Requests, operations and sockets that were refused for their rate.", s.Limiter.Refused)
-	counter("rebuilds_total", "Views that were rebuilt from the facts.", func() uint64 { return s.Fanout.RebuildStats().Begun })
-	gauge("rebuilds_running", "Views that are being rebuilt now.", func() float64 { return float64(s.Fanout.RebuildStats().Running) })
+	counter("push_delivered_total", "Badge states handed to subscriptions.", func() uint64 { return s.Hub.Stats().Delivered })
+	counter("push_conflated_total", "Badge states replaced by newer ones before they were sent.", func() uint64 { return s.Hub.Stats().Conflated })
+	counter("push_repairs_total", "Users whose shown badges were out of date when reconciliation compared them.", func() uint64 { return s.Hub.Stats().Repairs })
+	counter("push_conflicts_total", "Users with two different badge states under one version.", func() uint64 { return s.Hub.Stats().Conflicts })
+	counter("push_render_errors_total", "Failed renderings of badges.", func() uint64 { return s.Hub.Stats().RenderErrors })
+	counter("rate_limited_total", "Requests, operations and sockets refused by rate limits.", s.Limiter.Refused)
+	counter("rebuilds_total", "Projections in Redis that were rebuilt from the facts.", func() uint64 { return s.Fanout.RebuildStats().Begun })
+	gauge("rebuilds_running", "Projections in Redis that are being rebuilt now.", func() float64 { return float64(s.Fanout.RebuildStats().Running) })
 	counter("badge_audited_total", "Users whose badges were compared with the facts.", func() uint64 { return s.audit.Stats().Visited })
-	counter("badge_mended_total", "Users of whose badges Redis had lost something that the audit brought back.", func() uint64 { return s.audit.Stats().Mended })
-	counter("badge_drift_total", "Users whose badges were wrong, found and repaired by the audit.", func() uint64 { return s.audit.Stats().Drifted })
-	counter("fanout_delivered_total", "Posts put into feeds.", s.Fanout.Delivered)
-	counter("replays_delivered_total", "Times that replays were put into a list of a live board.", s.Live.ReplaysDelivered)
-	counter("unread_clamped_total", "Numbers of unread messages that were found below nought. It stays 0.", s.Fanout.Clamped)
-	gauge("badge_audit_lap_seconds", "How long the audit had been in its lap at this node's last turn: more than audit-every says that it does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
-	gauge("clock_ahead_seconds", "By how much this node's clock is ahead of the database's; negative when it is behind. 0 on SQLite, which has no clock of its own.", func() float64 {
+	counter("badge_mended_total", "Users whose badges had lost data in Redis, which the audit restored.", func() uint64 { return s.audit.Stats().Mended })
+	counter("badge_drift_total", "Users whose badges were wrong, as the audit found and repaired.", func() uint64 { return s.audit.Stats().Drifted })
+	counter("fanout_delivered_total", "Posts written into the inboxes of followers.", s.Fanout.Delivered)
+	counter("replays_delivered_total", "Replays written into the replay lists of followers.", s.Live.ReplaysDelivered)
+	counter("unread_clamped_total", "Negative counts of unread messages that were clamped to 0. Always 0 unless there is a fault.", s.Fanout.Clamped)
+	gauge("badge_audit_lap_seconds", "Age of the audit's current lap at this node's last turn. More than audit-every means that the audit does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
+	gauge("clock_ahead_seconds", "Seconds by which this node's clock is ahead of the database's; negative when behind. Always 0 on SQLite, which has no clock of its own.", func() float64 {
 		ahead, _ := s.Fanout.ClockAhead()
 		return ahead.Seconds()
 	})
-	gauge("redis_refuses_writes", "1 while Redis answers and takes no writes: counts are STALE then.", func() float64 {
+	gauge("redis_refuses_writes", "1 while Redis answers but refuses writes, so that counts are STALE.", func() float64 {
 		if s.Redis.RefusesWrites() {
 			return 1
 		}
@@ -65,13 +65,13 @@ func (s *Server) metrics() http.Handler {
 		kind, help string
 		count      func(fanout.Freed) uint64
 	}{
-		{"inboxes", "Inboxes and lists of replays that the cleaner cut to what is listed.", func(f fanout.Freed) uint64 { return f.Inboxes }},
-		{"entries", "Entries that it cut from them.", func(f fanout.Freed) uint64 { return f.Entries }},
-		{"dormant", "Dormant users whose keys it dropped.", func(f fanout.Freed) uint64 { return f.Dormant }},
-		{"unknown", "Users not in SQL whose keys it dropped.", func(f fanout.Freed) uint64 { return f.Unknown }},
-		{"orphans", "Keys of a view without its document that it dropped.", func(f fanout.Freed) uint64 { return f.Orphans }},
-		{"endless", "Copies, views and leases without an expiry that it dropped.", func(f fanout.Freed) uint64 { return f.Endless }},
-		{"keys", "Keys that it dropped, in all.", func(f fanout.Freed) uint64 { return f.Keys }},
+		{"inboxes", "Inboxes and replay lists that the cleaner trimmed.", func(f fanout.Freed) uint64 { return f.Inboxes }},
+		{"entries", "Entries that the cleaner removed from inboxes and replay lists.", func(f fanout.Freed) uint64 { return f.Entries }},
+		{"dormant", "Dormant users whose keys the cleaner removed.", func(f fanout.Freed) uint64 { return f.Dormant }},
+		{"unknown", "Users unknown to SQL whose keys the cleaner removed.", func(f fanout.Freed) uint64 { return f.Unknown }},
+		{"orphans", "Keys without their badge document that the cleaner removed.", func(f fanout.Freed) uint64 { return f.Orphans }},
+		{"endless", "Copies, projections and leases without an expiry that the cleaner removed.", func(f fanout.Freed) uint64 { return f.Endless }},
+		{"keys", "Keys that the cleaner removed, in all.", func(f fanout.Freed) uint64 { return f.Keys }},
 	} {
 		counter("cleaner_"+freed.kind+"_total", freed.help, func() uint64 { return freed.count(s.cleaner.Stats()) })
 	}
@@ -86,11 +86,11 @@ type jobCollector struct {
 }
 
 var (
-	jobsWaiting = prometheus.NewDesc("tidings_jobs_waiting", "Jobs that wait or run.", nil, nil)
-	jobsDead    = prometheus.NewDesc("tidings_jobs_dead", "Jobs given up.", nil, nil)
-	fanoutWaits = prometheus.NewDesc("tidings_fanout_waiting", "Jobs that carry posts, or their deletion, to followers.", nil, nil)
-	fanoutLag   = prometheus.NewDesc("tidings_fanout_lag_seconds", "For how long the oldest of these has been on its way.", nil, nil)
-	jobsOldest  = prometheus.NewDesc("tidings_jobs_oldest_seconds", "How long the oldest waiting job has been due.", nil, nil)
+	jobsWaiting = prometheus.NewDesc("tidings_jobs_waiting", "Jobs that wait or run, including those planned for later.", nil, nil)
+	jobsDead    = prometheus.NewDesc("tidings_jobs_dead", "Jobs given up after five failures of their own.", nil, nil)
+	fanoutWaits = prometheus.NewDesc("tidings_fanout_waiting", "Jobs that bring posts or deletions to followers.", nil, nil)
+	fanoutLag   = prometheus.NewDesc("tidings_fanout_lag_seconds", "Age of the oldest post that is still being brought to followers.", nil, nil)
+	jobsOldest  = prometheus.NewDesc("tidings_jobs_oldest_seconds", "Time since the oldest waiting job was due.", nil, nil)
 )
 
 // Describe names the metrics.
@@ -155,11 +155,11 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	if !r.knows() {
-		http.Error(w, "not ready: the shows of the live board are being read", http.StatusServiceUnavailable)
+		http.Error(w, "not ready: the shows of the live board are being loaded", http.StatusServiceUnavailable)
 		return
 	}
 	if r.refuses() {
-		http.Error(w, "not ready: the database takes no writes", http.StatusServiceUnavailable)
+		http.Error(w, "not ready: the database refuses writes", http.StatusServiceUnavailable)
 		return
 	}
 	ahead, known := r.ahead()

@@ -84,7 +84,7 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 	}
 	fmt.Fprintln(stdout, "Tidings serves "+at.text(cfg.Development()))
 	if cfg.Development() {
-		log.Warn("development mode: tokens like dev:alice are taken, and only loopback is served; configure a key for production")
+		log.Warn("development mode: tokens like dev:alice are accepted, and only loopback is served; configure a key for production")
 	}
 	return s.runUntilGone(ctx, at)
 }
@@ -105,7 +105,7 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 		return err
 	case <-over.Done():
 	}
-	s.Log.Warn("the drain has taken too long: what is under way is cut off", "after", goneWithin)
+	s.Log.Warn("the drain has taken too long: requests in progress are ended", "after", goneWithin)
 	closed := make(chan error, 1)
 	go func() { closed <- s.Redis.Close() }() // a private server must not be left behind
 	select {
@@ -259,7 +259,7 @@ func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 			err = root.Chat.DeviceGone(ctx, number, viewer.Device)
 		}
 		if err != nil {
-			s.Log.Warn("a device that is gone stays inside its conversations until its lease ends", "error", err)
+			s.Log.Warn("the leases of a disconnected device could not be ended; it stays inside its conversations until they expire", "error", err)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	failed := s.serveAt(at)
 	heart := s.Jobs.Heartbeat()
 	if err := heart.Begin(ctx); err != nil {
-		s.Log.Warn("jobs of the process before may wait until their leases end", "error", err)
+		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := Start(workers, s.workerLoops()...)
 	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints)
@@ -303,7 +303,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	s.sockets.Drain(deadline, s.Config.Drain)
 	s.Hub.Drain()
 	if err := s.shutdown(deadline); err != nil {
-		s.Log.Warn("requests were cut off", "error", err)
+		s.Log.Warn("the drain ended requests that were in progress", "error", err)
 	}
 	<-working
 	stopLoops()

@@ -90,7 +90,7 @@ func (h *Hub) runTimers(ctx context.Context) error {
 func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
 	if since != "" && !isVersion(since) {
 		return nil, services.Errorf(services.Invalid,
-			"since: %s is not a version: expected 16 digits, '.' and 16 digits, as a badge has them", services.Quote(since))
+			"since: %s is not a version: expected the version of badges, 16 digits, '.' and 16 digits", services.Quote(since))
 	}
 	if since != "" && h.config.Held != nil {
 		h.config.Held(number, since)
@@ -100,7 +100,7 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	if h.draining {
 		h.mu.Unlock()
 		return nil, &services.Error{Code: services.Unavailable, RetryAfter: time.Second,
-			Message: "this server is closing: subscribe again, another one will answer"}
+			Message: "this server is closing: subscribe again, and another one answers"}
 	}
 	w.user = h.enter(number)
 	h.join(w.user, w)

@@ -107,7 +107,7 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 	h.stats.RenderErrors += uint64(failures)
 	h.mu.Unlock()
 	if failures > 0 && ctx.Err() == nil {
-		h.config.Log.Warn("badges could not be rendered for open subscriptions, reconciliation tries again",
+		h.config.Log.Warn("badges could not be rendered for open subscriptions; reconciliation tries again",
 			"users", failures, "of", len(b.users), "cause", cause)
 	}
 	for i, wake := range b.wakes {
@@ -124,9 +124,9 @@ func (h *Hub) raise(ctx context.Context, b *batch) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	h.config.Log.Error("badges changed without a newer version: they get one", "users", len(b.twofold))
+	h.config.Log.Error("badges changed without a newer version and get one", "users", len(b.twofold))
 	if err := h.config.Raise(ctx, b.twofold, b.shown); err != nil {
-		h.config.Log.Warn("badges got no newer version, reconciliation tries again", "users", len(b.twofold), "cause", err)
+		h.config.Log.Warn("badges got no newer version; reconciliation tries again", "users", len(b.twofold), "cause", err)
 	}
 }
 

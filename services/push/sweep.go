@@ -36,7 +36,7 @@ func (h *Hub) runSweep(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && !away {
-			h.config.Log.Warn("the reconciliation of open subscriptions failed, the next one tries again", "cause", err)
+			h.config.Log.Warn("the reconciliation of open subscriptions failed; the next one tries again", "cause", err)
 		} else if err == nil && away {
 			h.config.Log.Info("the reconciliation of open subscriptions works again")
 		}
@@ -183,7 +183,7 @@ func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	if len(users) == 0 {
 		return nil
 	}
-	h.config.Log.Warn("Redis has older documents than it had: they are rebuilt", "users", len(users))
+	h.config.Log.Warn("Redis has older documents than before: they are rebuilt", "users", len(users))
 	if err := h.config.Lost(ctx, users, shown); err != nil {
 		return fmt.Errorf("reporting %d lost documents: %w", len(users), err)
 	}
@@ -272,7 +272,7 @@ func (h *Hub) leaveAll(ctx context.Context) {
 	for len(users) > 0 {
 		n := min(len(users), maxSweep)
 		if err := h.config.Leave(ctx, users[:n]); err != nil {
-			h.config.Log.Warn("could not take back the leases of open subscriptions, they end by themselves",
+			h.config.Log.Warn("the leases of open subscriptions could not be removed; they expire by themselves",
 				"users", len(users), "cause", err)
 			return
 		}

@@ -74,7 +74,7 @@ func Parse(items []string) (limits Limits, reason string) {
 		name, text, _ := strings.Cut(item, "=")
 		budget := Budget(name)
 		if !slices.Contains(Budgets, budget) {
-			return nil, fmt.Sprintf("%s is not a budget: one of %v is needed, then = and the number a minute; or off alone", services.Quote(item), Budgets)
+			return nil, fmt.Sprintf("%s is not a budget: expected one of %v, then = and the number a minute; or off alone", services.Quote(item), Budgets)
 		}
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 0 || limit > maxLimit {
@@ -249,7 +249,7 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 	totals, err := l.cfg.Ledger.Spend(ctx, number, names, amounts)
 	if err != nil {
 		if !l.quiet {
-			l.cfg.Log.Warn("rate limits hold for this node alone until Redis answers", "error", err)
+			l.cfg.Log.Warn("each node applies the rate limits by itself until Redis answers", "error", err)
 		}
 		l.quiet = true
 		return

@@ -83,7 +83,7 @@ func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 			v.wantReads(false, "after one probe since the last refusal")
 			v.must(v.c.CheckWrites(t.Context()))
 			v.wantReads(true, "after two")
-			if text := log.String(); strings.Count(text, "Redis refuses writes") != 1 || strings.Count(text, "takes writes again") != 1 {
+			if text := log.String(); strings.Count(text, "Redis refuses writes") != 1 || strings.Count(text, "accepts writes again") != 1 {
 				t.Errorf("the log: %s", text)
 			}
 		})

@@ -37,7 +37,7 @@ func newBreaker(addr string, log *slog.Logger) *breaker {
 			switch to {
 			case gobreaker.StateOpen:
 				if from == gobreaker.StateClosed {
-					log.Warn("Redis does not answer: calls fail at once until it does", "address", name)
+					log.Warn("Redis does not answer: calls fail at once until it answers", "address", name)
 				}
 			case gobreaker.StateClosed:
 				log.Info("Redis answers again", "address", name)

@@ -150,7 +150,7 @@ func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 		return id, nil
 	}
 	c.epoch.blind.Do(func() {
-		c.log.Warn("this Redis does not answer INFO replication: if it loses writes and comes back, that is not noticed", "error", err)
+		c.log.Warn("this Redis does not answer INFO replication: a restart that lost writes goes unnoticed", "error", err)
 	})
 	return noLineage, nil
 }

@@ -141,7 +141,7 @@ func (c *Client) runLogHints(ctx context.Context) {
 			return
 		case <-c.grown:
 			if err := c.redis.Publish(ctx, logChannel, c.id).Err(); err != nil && ctx.Err() == nil {
-				c.log.Debug("the growth of the log was not told; other nodes find it by themselves", "error", err)
+				c.log.Debug("the hint of new changelog entries was not published; other nodes find them without it", "error", err)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 		if subscribed {
 			pause = firstHintPause
 		}
-		c.log.Warn("the connection for hints is lost: the reconciliation finds changes until it is back", "error", err, "pause", pause)
+		c.log.Warn("the connection for hints is lost: until it is back, reconciliation finds the changes", "error", err, "pause", pause)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

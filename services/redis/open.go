@@ -69,7 +69,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		options.URL = modePrivate
 		if _, err := exec.LookPath(serverProgram); err != nil {
 			options.URL = modeEmbedded
-			options.Log.Warn("no redis-server in PATH: an embedded one is used, slower under load and gone with this process")
+			options.Log.Warn("there is no redis-server in PATH: an embedded Redis is used, which is slower under load and ends with this process")
 		}
 	}
 	c := &Client{id: options.Node, time: options.Clock, log: options.Log, grown: make(chan struct{}, 1)}
@@ -90,7 +90,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	}
 	failure := openError(err, name)
 	if options.Late && c.redis != nil && services.IsUnavailable(failure) && ctx.Err() == nil {
-		c.log.Warn("this node goes on without Redis until it answers", "error", failure, "cause", err)
+		c.log.Warn("this node runs without Redis until it answers", "error", failure, "cause", err)
 		c.late.Store(true)
 		return c, nil
 	}
@@ -104,7 +104,7 @@ func openError(err error, name string) error {
 	case services.CodeOf(err) == services.Invalid:
 		return err
 	case !services.IsUnavailable(err) && errors.As(err, &refusal):
-		return services.Wrapf(services.Invalid, err, "Redis at %s refuses what its URL asks: user, password, database or rights", name)
+		return services.Wrapf(services.Invalid, err, "Redis at %s refuses the user, password, database or rights of its URL", name)
 	}
 	return services.Wrapf(services.Unavailable, err, "Redis at %s does not answer", name)
 }
@@ -197,13 +197,13 @@ func (c *Client) arrive(ctx context.Context) error {
 	if err := c.ready(ctx); err != nil {
 		if !services.IsUnavailable(err) {
 			c.refused.Do(func() {
-				c.log.Error("Redis refuses what its URL asks: user, password, database or rights", "error", err)
+				c.log.Error("Redis refuses the user, password, database or rights of its URL", "error", err)
 			})
 		}
 		return err
 	}
 	c.late.Store(false)
-	c.log.Info("Redis answers: this node goes on with it")
+	c.log.Info("Redis answers: this node uses it")
 	return nil
 }
 

@@ -244,7 +244,7 @@ func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 	if err := c.Ping(t.Context()); !services.IsUnavailable(err) {
 		t.Errorf("Ping before it has come: %v, want UNAVAILABLE", err)
 	}
-	if n := strings.Count(log.String(), "goes on without Redis"); n != 1 {
+	if n := strings.Count(log.String(), "runs without Redis"); n != 1 {
 		t.Errorf("%d warnings, want 1:\n%s", n, log.String())
 	}
 	server.Start()

@@ -153,7 +153,7 @@ func (s *privateServer) keep(ctx context.Context, first chan<- error) {
 		if time.Since(started) > steadyAfter {
 			pause = firstRestart
 		}
-		s.log.Error("the private redis-server has ended: it is started again, empty", "cause", err, "pause", pause)
+		s.log.Error("the private redis-server has ended: it is restarted, empty", "cause", err, "pause", pause)
 		select {
 		case <-ctx.Done():
 			return

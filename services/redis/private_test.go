@@ -51,7 +51,7 @@ func TestAKilledPrivateServerIsStartedAgainEmpty(t *testing.T) {
 		if replies, err := c.Run(t.Context(), memberScript, members(3, 1)); err != nil || replies[0].Value != int64(1) {
 			t.Errorf("round %d: scripts: %v, %v", round, replies, err)
 		}
-		if n := strings.Count(log.String(), "started again, empty"); n != round {
+		if n := strings.Count(log.String(), "restarted, empty"); n != round {
 			t.Errorf("round %d: %d lines in the log:\n%s", round, n, log.String())
 		}
 	}

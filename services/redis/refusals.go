@@ -38,7 +38,7 @@ func (c *Client) RefusesWrites() bool { return c.refusals.on.Load() }
 // Trusted returns UNAVAILABLE while Redis' data may be old, otherwise nil.
 func (c *Client) Trusted() error {
 	if c.refusals.on.Load() {
-		return services.Errorf(services.Unavailable, "Redis refuses writes: what it holds may be old")
+		return services.Errorf(services.Unavailable, "Redis refuses writes: its data may be old")
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func (c *Client) noteRefusal(err error) {
 		}
 		c.refusals.taken.Store(0)
 		if !c.refusals.on.Swap(true) {
-			c.log.Warn("Redis refuses writes: what it holds is read from SQL until it takes them", "error", err)
+			c.log.Warn("Redis refuses writes: until it accepts them, its data is read from SQL", "error", err)
 		}
 		return
 	}
@@ -68,7 +68,7 @@ func (c *Client) CheckWrites(ctx context.Context) error {
 	}
 	if c.refusals.on.Load() && c.refusals.taken.Add(1) >= healedAfter {
 		c.refusals.on.Store(false)
-		c.log.Info("Redis takes writes again")
+		c.log.Info("Redis accepts writes again")
 	}
 	return nil
 }

@@ -231,7 +231,7 @@ func (c *Client) scriptsMissing() {
 		ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 		defer cancel()
 		if err := c.loadScripts(ctx); err != nil && c.ctx.Err() == nil {
-			c.log.Warn("the scripts could not be loaded: they are sent in full until they are", "error", err)
+			c.log.Warn("the scripts could not be loaded: until they are, each call sends its whole script", "error", err)
 			return
 		}
 		c.raiseCompact(ctx)

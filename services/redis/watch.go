@@ -15,7 +15,7 @@ func (c *Client) Watch(ctx context.Context) error {
 	return services.Every(ctx, watchEvery, func(ctx context.Context) {
 		for _, check := range []func(context.Context) error{c.arrive, c.CheckEpoch, c.CheckWrites} {
 			if err := check(ctx); err != nil && ctx.Err() == nil {
-				c.log.Debug("a look at the masters of Redis failed; the next second tries again", "error", err)
+				c.log.Debug("a check of the Redis masters failed; it is repeated each second", "error", err)
 			}
 		}
 	})

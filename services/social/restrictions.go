@@ -31,7 +31,7 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
 			if !until.IsZero() && !until.After(tx.Now) {
-				return nil, services.Errorf(services.Invalid, "until: %s is past: it is %s", moment(until), moment(tx.Now))
+				return nil, services.Errorf(services.Invalid, "until: %s is in the past; it is now %s", moment(until), moment(tx.Now))
 			}
 			if _, err := s.restrict(ctx, tx, mute, s.maxMutes); err != nil {
 				return nil, err
@@ -155,7 +155,7 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restriction, most int) (ended []services.Edge, err error) {
 	says := verbs[r.Kind]
 	if r.Owner == r.Other {
-		return nil, services.Errorf(services.Invalid, "userId: one cannot %s oneself", says.do)
+		return nil, services.Errorf(services.Invalid, "userId: you cannot %s yourself", says.do)
 	}
 	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
 		return nil, err

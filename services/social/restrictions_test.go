@@ -189,10 +189,10 @@ func TestRestrictionsThatCannotBe(t *testing.T) {
 			code services.Code
 			says string
 		}{
-			"muting oneself":         {n.service.Mute(one, one, forever), services.Invalid, "userId: one cannot mute oneself"},
-			"blocking oneself":       {n.service.Block(one, one), services.Invalid, "userId: one cannot block oneself"},
-			"hiding from oneself":    {n.service.HideFrom(one, one), services.Invalid, "userId: one cannot hide posts from oneself"},
-			"muting until now":       {n.service.Mute(one, two, past), services.Invalid, "until: " + moment(past) + " is past"},
+			"muting oneself":         {n.service.Mute(one, one, forever), services.Invalid, "userId: you cannot mute yourself"},
+			"blocking oneself":       {n.service.Block(one, one), services.Invalid, "userId: you cannot block yourself"},
+			"hiding from oneself":    {n.service.HideFrom(one, one), services.Invalid, "userId: you cannot hide posts from yourself"},
+			"muting until now":       {n.service.Mute(one, two, past), services.Invalid, "until: " + moment(past) + " is in the past"},
 			"muting until yesterday": {n.service.Mute(one, two, past.Add(-24*time.Hour)), services.Invalid, "until: "},
 		} {
 			if err := n.do(refused.op); services.CodeOf(err) != refused.code || !strings.Contains(err.Error(), refused.says) {

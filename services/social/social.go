@@ -167,7 +167,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
 			if follower == followee {
-				return nil, services.Errorf(services.Invalid, "userId: one cannot follow oneself")
+				return nil, services.Errorf(services.Invalid, "userId: you cannot follow yourself")
 			}
 			if err := mayFollow(ctx, tx, follower, followee); err != nil {
 				return nil, err

@@ -28,7 +28,7 @@ func Fault(what string, err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the operation used up its time before it was done: try again")
+		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the operation took too long: try again")
 	}
 	if unavailable(err) {
 		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the database does not answer")

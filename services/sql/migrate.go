@@ -41,7 +41,7 @@ func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 		return Fault("read the version of "+s.name, err)
 	}
 	if current > target {
-		return services.Errorf(services.Conflict, "the tables of %s are of version %d and this program knows %d: use a newer program",
+		return services.Errorf(services.Conflict, "the tables of %s have version %d and this program knows %d: use a newer program",
 			s.name, current, target)
 	}
 	done, err := steps.Up(ctx)

@@ -84,7 +84,7 @@ var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "v
 func wrongIn(text string) string {
 	parsed, err := url.Parse(text)
 	if err != nil {
-		return "it is not well formed (in a password, letters that mean something in a URL are written as %XX)"
+		return "it is not well formed (in a password, characters with a meaning in URLs are written as %XX)"
 	}
 	parameters := parsed.Query()
 	if mode := parameters.Get("sslmode"); parameters.Has("sslmode") && !slices.Contains(sslModes, mode) {
@@ -92,8 +92,8 @@ func wrongIn(text string) string {
 	}
 	for _, name := range []string{"sslrootcert", "sslcert", "sslkey", "passfile", "servicefile"} {
 		if parameters.Has(name) {
-			return "one of its parameters is not a good one, or the file that " + name + " names cannot be read"
+			return "one of its parameters is not valid, or the file that " + name + " names cannot be read"
 		}
 	}
-	return "the host, the port or one of its parameters is not a good one"
+	return "the host, the port or one of its parameters is not valid"
 }

@@ -36,7 +36,7 @@ func (s *DB) RefusesWrites() bool { return s.refusals.on.Load() }
 func (s *DB) noteRefusal(errs []error) {
 	for _, err := range errs {
 		if Refused(err) && !s.refusals.on.Swap(true) {
-			s.log.Error("the database takes no writes; this node is not ready until it does", "error", err)
+			s.log.Error("the database refuses writes; this node is not ready until it accepts them", "error", err)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (s *DB) CheckWrites(ctx context.Context) error {
 		return err
 	})
 	if err == nil && s.refusals.on.Swap(false) {
-		s.log.Info("the database takes writes again")
+		s.log.Info("the database accepts writes again")
 	}
 	return err
 }
@@ -77,7 +77,7 @@ func (s *DB) CheckWrites(ctx context.Context) error {
 func (s *DB) Watch(ctx context.Context) error {
 	return services.Every(ctx, watchEvery, func(ctx context.Context) {
 		if err := s.CheckWrites(ctx); err != nil && ctx.Err() == nil {
-			s.log.Debug("the database takes no writes still", "error", err)
+			s.log.Debug("the database still refuses writes", "error", err)
 		}
 	})
 }

@@ -30,7 +30,7 @@ var (
 func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	s.Dialect = SQLite
 	if file == "" || file == ":memory:" {
-		return services.Errorf(services.Invalid, "database URL: sqlite:%s names no file; expected sqlite:FILE", file)
+		return services.Errorf(services.Invalid, "database URL: sqlite:%s does not name a file; expected sqlite:FILE", file)
 	}
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -100,7 +100,7 @@ func openFault(path string, err error) error {
 	if file, ok := errors.AsType[*sqlitedriver.Error](err); ok {
 		switch file.Code() & 0xff {
 		case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-			return services.Wrapf(services.Invalid, err, "the file %s is not a SQLite database, or a damaged one", path)
+			return services.Wrapf(services.Invalid, err, "the file %s is not a SQLite database, or is damaged", path)
 		}
 	}
 	return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)

@@ -134,7 +134,7 @@ func TestAWriteEndsWithItsTime(t *testing.T) {
 			}
 			for _, err := range b.WriteAll(ctx, fns) {
 				coded(b.t, err, services.Unavailable)
-				if !strings.Contains(err.Error(), "used up its time") {
+				if !strings.Contains(err.Error(), "took too long") {
 					b.t.Errorf("the error is %v", err)
 				}
 			}

@@ -263,7 +263,7 @@ func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 		defer cancel()
 		err := b.Write(ctx, put(ctx, id))
 		coded(t, err, services.Unavailable)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "used up its time") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "took too long") {
 			t.Errorf("the error is %v", err)
 		}
 	}

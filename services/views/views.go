@@ -152,7 +152,7 @@ func (s *Service) List(ctx context.Context, user services.UserID, codes []string
 func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Unread, error) {
 	access, found, err := readAccess(ctx, s.db, user, view)
 	if err == nil && !found {
-		err = services.Errorf(services.NotFound, "id: the view %s %s was never looked at", view.Code, services.Quote(view.ID))
+		err = services.Errorf(services.NotFound, "id: the view %s %s was never touched", view.Code, services.Quote(view.ID))
 	}
 	if err != nil {
 		return Unread{}, err

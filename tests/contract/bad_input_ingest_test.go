@@ -83,13 +83,13 @@ func (c *crowd) badEvents() []badEvent {
 	both["do"].(map[string]any)["follow"] = map[string]any{"userId": "user:carol"}
 	keys := event("publishPost", "as", "user:bob", "body", "b", "key", "one", "idempotencyKey", "two")
 	return []badEvent{
-		{both, "INVALID", "do: an event names exactly one thing to do, got 2"},
-		{map[string]any{"do": map[string]any{}}, "INVALID", "do: an event names exactly one thing to do, got 0"},
-		{map[string]any{"do": map[string]any{"publishPost": nil}}, "INVALID", "do: an event names exactly one thing to do, got 0"},
+		{both, "INVALID", "do: an event needs exactly one action, got 2"},
+		{map[string]any{"do": map[string]any{}}, "INVALID", "do: an event needs exactly one action, got 0"},
+		{map[string]any{"do": map[string]any{"publishPost": nil}}, "INVALID", "do: an event needs exactly one action, got 0"},
 		{keys, "INVALID", "key: the event and its publishPost have different idempotency keys"},
-		{event("publishPost", "body", "b"), "INVALID", "as: publishPost needs the id of the user who does it"},
-		{event("raiseDot", "as", "user:bob", "name", "n"), "INVALID", "as: the host application does raiseDot itself, for no user"},
-		{event("editAnnouncement", "announcementId", "announcement:0000000000001", "title", nil), "INVALID", "title: it cannot be null; leave it out to leave it as it is"},
+		{event("publishPost", "body", "b"), "INVALID", "as: publishPost needs the ID of the acting user"},
+		{event("raiseDot", "as", "user:bob", "name", "n"), "INVALID", "as: raiseDot is an action of the host application itself"},
+		{event("editAnnouncement", "announcementId", "announcement:0000000000001", "title", nil), "INVALID", "title: it cannot be null; leave it out to keep the present value"},
 		{event("publishPost", "as", "bob", "body", "b"), "INVALID", `as: "bob" is not the id of a user`},
 		{event("publishPost", "as", "user:", "body", "b"), "INVALID", "as: a user key has 1 to 64 characters, got 0"},
 		{event("publishPost", "as", "user:"+long, "body", "b"), "INVALID", "as: a user key has 1 to 64 characters, got 65"},
@@ -105,7 +105,7 @@ func (c *crowd) badEvents() []badEvent {
 		{event("deletePost", "as", "user:bob", "postId", "post:x"), "INVALID", `postId: "post:x"`},
 		{event("likePost", "as", "user:alice", "postId", c.deleted), "NOT_FOUND", "postId: " + c.deleted + " is deleted"},
 		{event("likePost", "as", "user:carol", "postId", "post:0000000000001"), "NOT_FOUND", "no post"},
-		{event("follow", "as", "user:alice", "userId", "user:alice"), "INVALID", "userId: one cannot follow oneself"},
+		{event("follow", "as", "user:alice", "userId", "user:alice"), "INVALID", "userId: you cannot follow yourself"},
 		{event("follow", "as", "user:alice", "userId", "bob"), "INVALID", `userId: "bob"`},
 		{event("setProfile", "as", "user:alice", "name", strings.Repeat("n", 101)), "INVALID", "name: up to 100 characters are allowed, got 101"},
 		{event("setProfile", "as", "user:alice", "avatarUrl", "ftp://x/y"), "INVALID", "avatarUrl: "},

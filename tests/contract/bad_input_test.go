@@ -158,7 +158,7 @@ func (c *crowd) badIDs() []badValue {
 		{"list for a user", mutFollow, []string{"user:bob"}, refused{"INVALID", []string{"$v"}}},
 		{"null for a user", mutFollow, nil, refused{"INVALID", []string{"$v", "null"}}},
 		{"a very long id", mutFollow, "user:" + strings.Repeat("x", 9000), refused{"INVALID", []string{"userId", "got 9000"}}},
-		{"oneself", mutFollow, "user:alice", refused{"INVALID", []string{"userId", "oneself"}}},
+		{"oneself", mutFollow, "user:alice", refused{"INVALID", []string{"userId", "yourself"}}},
 
 		{"short post", mutDelete, "post:xyz", refused{"INVALID", []string{"postId", `"post:xyz"`, "13 letters"}}},
 		{"post in small letters", mutLike, strings.ToLower("post:0ABCDEFGHJKMN"), refused{"INVALID", []string{"postId", "13 letters"}}},

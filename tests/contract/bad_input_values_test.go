@@ -72,7 +72,7 @@ func TestWhichOperation(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	const two = `query A{viewer{user{id}}} query B{viewer{user{id}}}`
 	for _, c := range []struct{ body, says string }{
-		{`{"query":` + world.Quoted(two) + `}`, "operationName: the document has 2 operations, so that it must name the one to run"},
+		{`{"query":` + world.Quoted(two) + `}`, "operationName: the document has 2 operations; name one of them"},
 		{`{"query":` + world.Quoted(two) + `,"operationName":""}`, "operationName: the document has 2 operations"},
 		{`{"query":` + world.Quoted(two) + `,"operationName":"C"}`, "operationName: the document has no operation of this name"},
 		{`{"query":"{viewer{user{id}}}","operationName":"C"}`, "operationName: the document has no operation of this name"},

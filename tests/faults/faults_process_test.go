@@ -193,7 +193,7 @@ func readiness503(t *testing.T, p *world.Process) bool {
 		t.Fatal(err)
 	}
 	refused := response.StatusCode == http.StatusServiceUnavailable
-	if refused != strings.Contains(string(text), "the database takes no writes") {
+	if refused != strings.Contains(string(text), "the database refuses writes") {
 		t.Errorf("/readyz answers %d %q", response.StatusCode, text)
 	}
 	return refused
