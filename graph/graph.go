@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/chat"
+	"tidings/services/notifications"
 )
 
 // The parser adds @defer to every schema, and the executor obeys it by leaving parts of an answer to later parts, which no
@@ -86,9 +87,9 @@ type NotificationsChange struct {
 	Badges services.Badges
 	Viewer Viewer
 
-	Shown []services.Notification
+	Shown []notifications.Notification
 	More  bool
-	Next  services.NotificationPosition // the position of the last that was read
+	Next  notifications.Position // the position of the last that was read
 	Gen   uint64
 }
 

@@ -19,6 +19,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/messages"
+	"tidings/services/notifications/notificationstest"
 	"tidings/tests/histories"
 )
 
@@ -38,7 +39,7 @@ func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	return announcementsNode{World: w, announced: announced, badge: badge.New(badge.Config{
 		Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log,
-		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source()},
+		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source()},
 	})}
 }
 

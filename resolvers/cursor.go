@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/notifications"
 )
 
 const (
@@ -99,12 +100,12 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 
 // notificationPositionText prints a position in a viewer's notifications: the time, and then the category and the subject as
 // another cursor.
-func notificationPositionText(viewer services.UserID, position services.NotificationPosition) string {
+func notificationPositionText(viewer services.UserID, position notifications.Position) string {
 	category := slices.Index(services.Categories, position.Category)
 	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
 }
 
-func parseNotificationPosition(viewer services.UserID, text string) (position services.NotificationPosition, err error) {
+func parseNotificationPosition(viewer services.UserID, text string) (position notifications.Position, err error) {
 	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	at, err := notificationCursor.parse("after", viewer, text[:middle])
 	if err != nil {
@@ -112,7 +113,7 @@ func parseNotificationPosition(viewer services.UserID, text string) (position se
 	}
 	for i, category := range services.Categories {
 		if subject, err := notificationCursor.parse("after", services.UserID(i), text[middle:]); err == nil {
-			return services.NotificationPosition{At: time.UnixMicro(int64(at)).UTC(), Category: category, Subject: services.PostID(subject)}, nil
+			return notifications.Position{At: time.UnixMicro(int64(at)).UTC(), Category: category, Subject: services.PostID(subject)}, nil
 		}
 	}
 	return position, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(text), notificationCursor)

@@ -6,7 +6,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/chat"
-	"tidings/services/notify"
+	"tidings/services/notifications"
 )
 
 // watched opens a subscription to a list of the viewer's that changes with the badges. first and since are as the client gave them.
@@ -35,9 +35,9 @@ func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *stri
 }
 
 func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
-	return watched(ctx, r, first, since, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notify.Change {
-		return r.Notify.Watch(ctx, viewer.Number, notify.Query{First: size}, badges)
-	}, func(viewer *graph.Viewer, change notify.Change) *graph.NotificationsChange {
+	return watched(ctx, r, first, since, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notifications.Change {
+		return r.Notifications.Watch(ctx, viewer.Number, notifications.Query{First: size}, badges)
+	}, func(viewer *graph.Viewer, change notifications.Change) *graph.NotificationsChange {
 		return &graph.NotificationsChange{
 			Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
 			Shown: change.Page.Notifications, More: change.Page.More, Next: change.Page.Next, Gen: change.Page.Gen,

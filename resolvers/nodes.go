@@ -13,6 +13,7 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/messages"
+	"tidings/services/notifications"
 )
 
 const maxNodes = 100
@@ -153,11 +154,11 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	if err != nil {
 		return nil, err
 	}
-	notifications, err := r.notificationsOf(ctx, viewer, slices.Collect(maps.Values(ids.notifications)))
+	notified, err := r.notificationsOf(ctx, viewer, slices.Collect(maps.Values(ids.notifications)))
 	if err != nil {
 		return nil, err
 	}
-	keys := keysIn(notifications)
+	keys := keysIn(notified)
 	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
 	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
@@ -183,7 +184,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	if err := r.messageNodes(ctx, ids, found); err != nil {
 		return nil, err
 	}
-	if err := r.notificationNodes(ctx, viewer, notifications, found); err != nil {
+	if err := r.notificationNodes(ctx, viewer, notified, found); err != nil {
 		return nil, err
 	}
 	return found, r.otherNodes(ctx, viewer, ids, found)
@@ -237,8 +238,8 @@ func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[str
 }
 
 // notificationsOf reads the viewer's own notifications by their ids.
-func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []services.Notification, err error) {
-	found, err := r.Notify.At(ctx, viewer.Number, ids)
+func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
+	found, err := r.Notifications.At(ctx, viewer.Number, ids)
 	for id, n := range found {
 		if n.First == id { // the other positions in it are no ids
 			list = append(list, n)
@@ -248,7 +249,7 @@ func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, id
 }
 
 // notificationNodes adds the viewer's own notifications.
-func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []services.Notification, found map[string]graph.Node) error {
+func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification, found map[string]graph.Node) error {
 	shown, err := r.graphNotifications(ctx, viewer, list)
 	for _, node := range shown {
 		found[node.ID] = node

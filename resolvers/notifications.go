@@ -5,8 +5,7 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/notify"
-	"tidings/services/store"
+	"tidings/services/notifications"
 )
 
 func orEmpty(text *string) string {
@@ -30,11 +29,11 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 		}
 		places = append(places, place)
 	}
-	found, err := r.Notify.At(ctx, viewer.Number, places)
+	found, err := r.Notifications.At(ctx, viewer.Number, places)
 	if err != nil {
 		return nil, err
 	}
-	list, known := make([]services.Notification, 0, len(found)), map[services.PostID]bool{}
+	list, known := make([]notifications.Notification, 0, len(found)), map[services.PostID]bool{}
 	for _, place := range places {
 		if n, ok := found[place]; ok && !known[n.First] {
 			known[n.First] = true
@@ -56,7 +55,7 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 		}
 		return nil
 	}
-	page := ifRead[*graph.NotificationConnection](r)(r.readNotifications(ctx, done.viewer, nil, notify.Query{Categories: categories, First: maxNodes}))
+	page := ifRead[*graph.NotificationConnection](r)(r.readNotifications(ctx, done.viewer, nil, notifications.Query{Categories: categories, First: maxNodes}))
 	if page == nil {
 		return nil
 	}
@@ -68,7 +67,7 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 }
 
 // keysIn are the keys of what notifications are about, and of the people in them.
-func keysIn(list []services.Notification) (keys visibleKeys) {
+func keysIn(list []notifications.Notification) (keys visibleKeys) {
 	for _, n := range list {
 		switch {
 		case n.Category == services.CategoryReminder:
@@ -82,7 +81,7 @@ func keysIn(list []services.Notification) (keys visibleKeys) {
 }
 
 // graphNotifications fills in what notifications are about and who was in them: one batch for all.
-func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []services.Notification) ([]graph.Notification, error) {
+func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([]graph.Notification, error) {
 	visible, err := r.visible(ctx, viewer.Number, keysIn(list))
 	if err != nil {
 		return nil, err
@@ -111,7 +110,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 }
 
 // readNotifications makes a page of the viewer's notifications.
-func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notify.Query) (*graph.NotificationConnection, error) {
+func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notifications.Query) (*graph.NotificationConnection, error) {
 	if after != nil {
 		before, err := parseNotificationPosition(viewer.Number, *after)
 		if err != nil {
@@ -119,7 +118,7 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 		}
 		query.Before = before
 	}
-	page, err := r.Notify.Page(ctx, viewer.Number, query)
+	page, err := r.Notifications.Page(ctx, viewer.Number, query)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +126,7 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 }
 
 // notificationPage makes a page of notifications, and reads what they show.
-func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, page store.NotificationPage) (*graph.NotificationConnection, error) {
+func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, page notifications.Page) (*graph.NotificationConnection, error) {
 	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {
 		return nil, err

@@ -7,10 +7,10 @@ package resolvers
 
 import (
 	"context"
+
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/notify"
-	"tidings/services/store"
+	"tidings/services/notifications"
 )
 
 func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInput) (*graph.LikePostPayload, error) {
@@ -69,7 +69,7 @@ func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllR
 		return nil, err
 	}
 	payload := &graph.MarkAllReadPayload{Notifications: r.marked(ctx, done, "MarkAllReadPayload", nil, nil), Badges: done.badges, Viewer: done.viewerAfter()}
-	if until := notify.UndoneUntil(done.cmd); !until.IsZero() {
+	if until := notifications.UndoneUntil(done.cmd); !until.IsZero() {
 		payload.UndoUntil = &until
 	}
 	return payload, nil
@@ -86,7 +86,7 @@ func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.Undo
 }
 
 func (r *notificationsChangeResolver) Notifications(ctx context.Context, obj *graph.NotificationsChange) (*graph.NotificationConnection, error) {
-	return r.notificationPage(ctx, &obj.Viewer, store.NotificationPage{Notifications: obj.Shown, More: obj.More, Next: obj.Next, Gen: obj.Gen})
+	return r.notificationPage(ctx, &obj.Viewer, notifications.Page{Notifications: obj.Shown, More: obj.More, Next: obj.Next, Gen: obj.Gen})
 }
 
 func (r *subscriptionResolver) NotificationsChanged(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
@@ -95,7 +95,7 @@ func (r *subscriptionResolver) NotificationsChanged(ctx context.Context, first *
 
 func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) (*graph.NotificationConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.NotificationConnection, error) {
-		return r.readNotifications(ctx, obj, after, notify.Query{
+		return r.readNotifications(ctx, obj, after, notifications.Query{
 			Categories: categories, First: size, UnreadOnly: unreadOnly != nil && *unreadOnly, UnseenOnly: unseenOnly != nil && *unseenOnly,
 		})
 	})

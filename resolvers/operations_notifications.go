@@ -8,14 +8,14 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/notify"
+	"tidings/services/notifications"
 )
 
 var likePost = &operation[graph.LikePostInput]{
 	name: "likePost",
 	command: func(_ context.Context, c *call, in *graph.LikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
-		return c.r.Notify.Like(c.actor, id), err
+		return c.r.Notifications.Like(c.actor, id), err
 	},
 }
 
@@ -23,7 +23,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 	name: "unlikePost",
 	command: func(_ context.Context, c *call, in *graph.UnlikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
-		return c.r.Notify.Unlike(c.actor, id), err
+		return c.r.Notifications.Unlike(c.actor, id), err
 	},
 }
 
@@ -34,10 +34,10 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 		if err != nil {
 			return nil, err
 		}
-		if in.Categories, err = services.CheckCategories("categories", in.Categories); err != nil {
+		if in.Categories, err = notifications.CheckCategories("categories", in.Categories); err != nil {
 			return nil, err
 		}
-		return c.r.Notify.MarkSeen(c.actor, in.Categories, place)
+		return c.r.Notifications.MarkSeen(c.actor, in.Categories, place)
 	},
 }
 
@@ -45,7 +45,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	name: "markNotificationsRead",
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
-		read := notify.Reading{Categories: in.Categories, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
+		read := notifications.Reading{Categories: in.Categories, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
 		in.Ids = slices.Clone(in.Ids)
 		for i, id := range in.Ids {
 			if !services.IsUpTo(id) {
@@ -67,11 +67,11 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		}
 		in.All = nil // which is to name all categories
 		if len(in.Ids) == 0 {
-			if in.Categories, err = services.CheckCategories("categories", in.Categories); err != nil {
+			if in.Categories, err = notifications.CheckCategories("categories", in.Categories); err != nil {
 				return nil, err
 			}
 		}
-		return c.r.Notify.MarkRead(c.actor, read)
+		return c.r.Notifications.MarkRead(c.actor, read)
 	},
 }
 
@@ -80,7 +80,7 @@ var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
 		c.subject = in.ID
 		place, err := services.ParseNotificationID("id", in.ID)
-		return c.r.Notify.MarkUnread(c.actor, place), err
+		return c.r.Notifications.MarkUnread(c.actor, place), err
 	},
 }
 
@@ -92,14 +92,14 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 		if err != nil {
 			return nil, err
 		}
-		return c.r.Notify.MarkAllRead(c.actor, place, orEmpty(in.ReadToken))
+		return c.r.Notifications.MarkAllRead(c.actor, place, orEmpty(in.ReadToken))
 	},
 }
 
 var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	name: "undoMarkAllRead",
 	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
-		return c.r.Notify.UndoAllRead(c.actor), nil
+		return c.r.Notifications.UndoAllRead(c.actor), nil
 	},
 }
 

@@ -20,7 +20,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/messages"
-	"tidings/services/notify"
+	"tidings/services/notifications"
 	"tidings/services/push"
 	"tidings/services/social"
 	"tidings/services/views"
@@ -31,7 +31,7 @@ type Resolver struct {
 	Social        *social.Service
 	Feed          *feed.Service
 	Badge         Badges
-	Notify        *notify.Service
+	Notifications *notifications.Service
 	Announcements *announcements.Service
 	Chat          *chat.Service
 	Fanout        *fanout.Fanout

@@ -9,8 +9,15 @@ import (
 )
 
 // SourceExpiry is the number of whole days after its own day for which an unread item of a source stays in the count: 1 to
-// MaxExpiryDays, or Never. A source that is not listed has Never. Notifications have an Expiry of their own, by category.
+// MaxExpiryDays, or Never. A source that is not listed has Never. Notifications have an expiry of their own, by category.
 type SourceExpiry map[Source]int
+
+const (
+	// Never keeps a source's items, or a category's notifications, in the count until they are seen.
+	Never = 0
+	// MaxExpiryDays is how many whole days are counted each by itself.
+	MaxExpiryDays = 7
+)
 
 // ParseSourceExpiry parses SOURCE=DAYS items, or returns the reason why they are invalid.
 func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {

@@ -1,6 +1,9 @@
 package services
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // AnyGen is the generation of a mark that is made without a list: it marks everything.
 const AnyGen = uint64(1<<63 - 1)
@@ -18,4 +21,32 @@ func ParseReadToken(text string) (gen uint64, err error) {
 		return 0, Errorf(Invalid, "readToken: %s is not the readToken of a list", Quote(text))
 	}
 	return gen, nil
+}
+
+// UpToText formats a position up to which a mark of notifications reaches.
+func UpToText(place PostID) string { return GlobalID(upToType, place.String()) }
+
+// upToType is no type of objects: what it names is a moment in a list.
+const upToType = "notificationUpTo"
+
+// IsUpTo reports whether a text claims to be the output of UpToText or Notification.UpTo.
+func IsUpTo(text string) bool { return strings.HasPrefix(text, upToType+":") }
+
+// ParseUpTo parses the output of Notification.UpTo and returns the position of the notification, and the position up to which a mark
+// of the whole list reaches: the same, or a later one. field names the argument in the error.
+func ParseUpTo(field, text string) (place, reach PostID, err error) {
+	wrong := Errorf(Invalid, "%s: %s is not the upTo of a notification", field, Quote(text))
+	key, found := strings.CutPrefix(text, upToType+":")
+	if !found || len(key) != PostIDLetters && len(key) != 2*PostIDLetters {
+		return 0, 0, wrong
+	}
+	if place, err = ParsePostID(key[:PostIDLetters]); err != nil || len(key) == PostIDLetters {
+		reach = place
+	} else {
+		reach, err = ParsePostID(key[PostIDLetters:])
+	}
+	if err != nil || reach < place || reach == place && len(key) > PostIDLetters {
+		return 0, 0, wrong
+	}
+	return place, reach, nil
 }

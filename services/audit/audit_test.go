@@ -16,6 +16,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
@@ -50,7 +51,7 @@ func litUser(w node) (user, author services.UserID) {
 	for range 3 {
 		w.Post(author)
 	}
-	w.Like(w.Post(user), user, author)
+	notificationstest.Like(w.World, w.Post(user), user, author)
 	send(w, user, author)
 	w.do(w.announced.SetSegments(author, []string{"a", "b", "c"}))
 	w.do(w.announced.SetSegments(user, []string{"a", "c"}))
@@ -266,7 +267,7 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	w := served(t, nil)
 	user, author := litUser(w)
 	a := newAudit(w, auditEvery)
-	w.Like(w.Post(author), author, user)
+	notificationstest.Like(w.World, w.Post(author), author, user)
 	send(w, user, author)
 	w.Unfollow(author, user)
 	for range 5 {
@@ -298,7 +299,7 @@ func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 	w := served(t, nil)
 	user, author := litUser(w)
 	a := newAudit(w, auditEvery)
-	w.Like(w.Post(author), author, user)
+	notificationstest.Like(w.World, w.Post(author), author, user)
 	for range 2 {
 		lapOf(w, a)
 	}

@@ -13,6 +13,7 @@ import (
 	"tidings/services/audit"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/notifications"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -53,7 +54,7 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 		if created, err := tx.InsertLike(ctx, post.ID, user, tx.Now); err != nil || !created {
 			return err
 		}
-		job, err := fanout.NotifyJob(store.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})
+		job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})
 		return errors.Join(err, jobs.Enqueue(ctx, tx.Tx, job))
 	case action == 6:
 		if _, err := tx.RaisePosition(ctx, user, store.HomePage, "", post.ID); err != nil {

@@ -16,6 +16,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/messages"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
@@ -30,6 +31,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World) node {
+	notificationstest.New(w)
 	messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
 	w.Shows = live.New(live.Config{
 		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,

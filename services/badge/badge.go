@@ -40,8 +40,6 @@ type Config struct {
 	Sources []Source
 	// Caps are the largest numbers shown in full.
 	Caps source.Caps
-	// Expiry is how long unseen notifications stay in their count; nil means the default.
-	Expiry services.Expiry
 	// FallbackReaders bounds how many users are counted in SQL at once; 0 means 8.
 	FallbackReaders int
 	// Patience bounds the time of one source in SQL, and the wait for a turn there of a user whose last badges this node
@@ -87,7 +85,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, pulled: cfg.Pulled, clock: cfg.Clock, log: cfg.Log,
-		settings: source.Settings{Caps: cfg.Caps, Expiry: cfg.Expiry, Ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+		settings: source.Settings{Caps: cfg.Caps, Ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}
 	s.sources = s.newSources(cfg.Sources...)

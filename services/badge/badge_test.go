@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/notifications"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -342,7 +342,7 @@ func TestLikesExpireInBothEngines(t *testing.T) {
 		n.Clock.Advance(day)
 	}
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		return jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(author))
+		return jobs.Enqueue(ctx, tx.Tx, notifications.CountsJob(author))
 	})
 	n.Quiet(n.World.Fanout)
 	if got := n.read(author).Notifications; got.Like.Value != 0 || got.Newest == 0 {

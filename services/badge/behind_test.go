@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/notifications"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
@@ -27,10 +27,10 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	_, err := jobs.Beat(t.Context(), gone.DB, false)
 	n.Must(err)
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		return jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(reader))
+		return jobs.Enqueue(ctx, tx.Tx, notifications.CountsJob(reader))
 	})
 	made := n.Clock.Now()
-	queued, err := jobs.Claim(t.Context(), gone.DB, []string{fanout.CountsJob(reader).Kind}, 10, 30*time.Second)
+	queued, err := jobs.Claim(t.Context(), gone.DB, []string{notifications.CountsJob(reader).Kind}, 10, 30*time.Second)
 	n.Must(err)
 	if len(queued) != 1 {
 		t.Fatalf("the other node has claimed %v", queued)

@@ -7,7 +7,8 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/messages"
-	"tidings/services/store"
+	"tidings/services/notifications"
+	"tidings/services/notifications/notificationstest"
 )
 
 // explained are the items behind each count; their counts add up to it.
@@ -95,15 +96,15 @@ func TestNotificationsAreExplained(t *testing.T) {
 	author, reader := n.fan(2) // with a like each
 	follower := n.Users(1)[0]
 	post := n.Post(author)
-	n.Like(post, author, reader)
-	n.Like(post, author, follower)
+	notificationstest.Like(n.World, post, author, reader)
+	notificationstest.Like(n.World, post, author, follower)
 	n.Quiet(n.World.Fanout)
 	items := n.explained(author)
 	likes := items["NOTIFICATIONS/LIKE"]
 	if len(likes) != 3 || len(items) != 1 {
 		t.Fatalf("three posts are liked: %+v", items)
 	}
-	page, err := n.Store.Notifications(t.Context(), store.NotificationQuery{User: author, Categories: []services.Category{services.CategoryLike}, Limit: 1})
+	page, err := n.notified.Page(t.Context(), author, notifications.Query{Categories: []services.Category{services.CategoryLike}, First: 1})
 	n.Must(err)
 	if want := `mutation { markNotificationsRead(input: {ids: ["` + page.Notifications[0].UpTo() + `"]}) { badges { version total { value display } } } }`; likes[0].ClearedBy != want {
 		t.Errorf("it is cleared by %s, want %s", likes[0].ClearedBy, want)

@@ -13,6 +13,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/rdb"
 )
 
@@ -103,7 +104,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 			shown := n.read(author) // one post, four likes
 			at := n.Clock.Now()
 			n.Clock.Advance(time.Minute)
-			n.Like(n.Post(author), author, reader)
+			notificationstest.Like(n.World, n.Post(author), author, reader)
 			n.Quiet(n.World.Fanout)
 			now := n.Clock.Now()
 			n.Server.Kill()

@@ -16,6 +16,8 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/messages"
+	"tidings/services/notifications"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -32,6 +34,7 @@ type node struct {
 	announced *announcements.Service
 	chat      *chat.Service
 	live      *live.Service
+	notified  *notifications.Service
 }
 
 func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, services.ShowLimits{}) }
@@ -39,8 +42,9 @@ func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, services.Sho
 // newNodeWith is newNode with other facts of the last sequences of conversations, and other limits of shows.
 func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits services.ShowLimits) node {
 	n := node{
-		World:   w,
-		letters: messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs}),
+		World:    w,
+		notified: notificationstest.New(w),
+		letters:  messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs}),
 		announced: announcements.New(announcements.Config{
 			DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 		}),
@@ -61,7 +65,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits services.
 func (n node) config() Config {
 	return Config{
 		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Pulled: n.Memory.Pulled,
-		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source(), n.chat.Source(), n.live.Source()},
+		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source(), n.chat.Source(), n.live.Source(), n.notified.Source()},
 	}
 }
 
@@ -149,7 +153,7 @@ func (n node) fan(posts int) (author, reader services.UserID) {
 	n.Follow(users[0], users[1])
 	n.Quiet(n.World.Fanout)
 	for range posts {
-		n.Like(n.Post(users[0]), users[0], users[1])
+		notificationstest.Like(n.World, n.Post(users[0]), users[0], users[1])
 	}
 	n.Quiet(n.World.Fanout)
 	return users[0], users[1]
@@ -192,5 +196,5 @@ var shownSources = (&Service{}).newSources(sourcesOfFeatures()...)
 
 // sourcesOfFeatures are those that have a package of their own.
 func sourcesOfFeatures() []Source {
-	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}, live.Source{}}
+	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}, live.Source{}, notifications.Source{}}
 }

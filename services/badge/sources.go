@@ -53,7 +53,7 @@ type Source interface {
 // newSources is the list of the sources: those of Config and those of this package. The display policy comes last, because it
 // affects all others.
 func (s *Service) newSources(features ...Source) sourceList {
-	return register(append(features, homeFeed{s: s}, notifications{s: s}, displayPolicy{s: s})...)
+	return register(append(features, homeFeed{s: s}, displayPolicy{s: s})...)
 }
 
 // sourceList is the registered sources.

@@ -25,16 +25,6 @@ func (f *Fanout) registerFacts(ctx context.Context, user services.UserID) (facts
 	return facts, nil
 }
 
-func (f *Fanout) auditNotifications(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
-	states, err := f.store.NotificationStates(ctx, user)
-	for _, state := range states {
-		facts = append(facts, rdb.CategoryRegisters(services.CategoryCounts{
-			Category: state.Category, Version: state.Version, Newest: state.Head, Older: state.Older, Day: state.Day, Days: state.Days,
-		})...)
-	}
-	return facts, err
-}
-
 func (f *Fanout) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	policy, err := f.store.Policy(ctx, user)
 	if err != nil || policy.Version == 0 {

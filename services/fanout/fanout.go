@@ -91,12 +91,10 @@ func New(cfg Config) *Fanout {
 		Engine: cfg.Jobs, Chunk: cfg.Chunk, slots: make(chan struct{}, cfg.Rebuilds),
 	}
 	for _, kinds := range [][]jobs.Kind{
-		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(),
-		f.policyKinds(),
+		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.policyKinds(),
 	} {
 		f.Register(kinds...)
 	}
-	f.RegisterRegisters("notifications", f.notificationRegisters, f.auditNotifications)
 	f.RegisterRegisters("display policy", f.policyRegisters, f.auditPolicy)
 	f.RegisterAuditPart("home feed", f.auditFeed)
 	f.RegisterAuditPart("versioned fields", f.auditRegisters)

@@ -41,7 +41,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	users := w.Strangers(4)
 	heart := w.Fanout.Heartbeat()
 	w.Must(heart.Begin(t.Context()))
-	enqueue(w, fanout.CountsJob(users[0]), fanout.SeenJob(users[1]), fanout.FollowJob(users[1], users[2]))
+	enqueue(w, fanout.MuteEndJob(users[0], users[3], time.Time{}), fanout.SeenJob(users[1]), fanout.FollowJob(users[1], users[2]))
 	made := w.Clock.Now()
 	held := takes(w, other)
 	if len(held) != 3 {
@@ -57,7 +57,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 		return w.Fanout.SomeBehind()
 	})
 	for i, want := range []jobs.BehindSince{
-		{services.SourceNotifications: made},
+		{services.SourceHomeFeed: made},
 		{services.SourceHomeFeed: made, services.SourceLiveBoard: made},
 		nil, nil,
 	} {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/store"
 )
 
-// steps have every kind of job between them.
+// steps have every kind of fan-out's jobs between them.
 func steps() []fanouttest.Step {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	withPost := func(w *fanouttest.World, users []services.UserID) {
@@ -35,22 +35,6 @@ func steps() []fanouttest.Step {
 					return err
 				}
 				return jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(users[1]))
-			})
-		}},
-		{Name: "likes", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
-			for _, liker := range users[1:] {
-				w.Like(newest(w, users[0]), users[0], liker)
-			}
-		}},
-		{Name: "a look at the notifications", Before: func(w *fanouttest.World, users []services.UserID) {
-			withPost(w, users)
-			w.Like(newest(w, users[0]), users[0], users[1])
-		}, Happen: func(w *fanouttest.World, users []services.UserID) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := tx.RaiseNotificationsSeen(ctx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
-					return err
-				}
-				return jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(users[0]))
 			})
 		}},
 		{Name: "a profile", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
@@ -167,8 +151,6 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 		"no post in it":     {Kind: "post.drop", Payload: []byte(`{"post":99,"after":0,"to":9}`)},
 		"not a pair":        {Kind: "follow", Key: "7"},
 		"not a reader":      {Kind: "follow", Key: "x/7"},
-		"not a user":        {Kind: "counts", Key: "-1"},
-		"not a cause":       {Kind: "notify", Payload: []byte("[]")},
 		"not a removal":     {Kind: "post.remove", Key: "!!!!!!!!!!!!!"},
 		"nobody's profile?": {Kind: "profile", Key: ""},
 	}
@@ -177,8 +159,7 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 			w := world(t, nil)
 			users := w.Users(3)
 			w.Follow(users[0], users[1:]...)
-			post := w.Post(users[0])
-			w.Like(post, users[0], users[1])
+			w.Post(users[0])
 			enqueue(w, poison)
 			for try := 1; try <= jobs.MaxTries; try++ {
 				w.Work(w.Fanout)
@@ -229,56 +210,6 @@ func TestAnEngineThatIsAwayIsNoTry(t *testing.T) {
 		}
 	}
 	w.Clock.Advance(time.Minute)
-	w.Quiet(w.Fanout)
-	w.Agree(users...)
-}
-
-// Without Redis the facts still reach the recipient's row; a job projects the count when Redis is back.
-func TestNotificationsWithoutRedisWaitInTheirJob(t *testing.T) {
-	w := served(t, nil)
-	users := w.Users(3)
-	post := w.Posts(users[0], 1)[0]
-	w.Like(post, users[0], users[1])
-	w.Like(post, users[0], users[2])
-	w.Server.Kill()
-	if err := w.Fanout.RunJobs(t.Context(), claim(w)); err != nil {
-		t.Fatalf("SQL alone suffices for the first half: %v", err)
-	}
-	states, err := w.Store.NotificationStates(t.Context(), users[0])
-	w.Must(err)
-	if len(states) != 1 || states[0].Days[0] != 1 {
-		t.Errorf("the facts say %+v, want one group of today", states)
-	}
-	if waiting, _ := w.Jobs(); waiting != 1 {
-		t.Errorf("%d jobs, want the one that carries the count", waiting)
-	}
-	w.Server.Start()
-	until(t, "Redis answers again", func() bool { return w.Redis.Ping(t.Context()) == nil })
-	w.Must(w.Fanout.Rebuild(t.Context(), users[0]))
-	w.Quiet(w.Fanout)
-	w.Agree(users[0])
-}
-
-// Two workers hold the same notifications, because the lease of the first has expired: only one has an effect.
-func TestATakenOverNotificationHasNoEffectTwice(t *testing.T) {
-	w := world(t, nil)
-	users := w.Users(2)
-	post := w.Post(users[0])
-	w.Quiet(w.Fanout)
-	w.Like(post, users[0], users[1])
-	late := claim(w)
-	w.Clock.Advance(31 * time.Second)
-	w.Work(w.Another())
-	states, err := w.Store.NotificationStates(t.Context(), users[0])
-	w.Must(err)
-	if err := w.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
-		t.Errorf("the late worker was told %v", err)
-	}
-	after, err := w.Store.NotificationStates(t.Context(), users[0])
-	w.Must(err)
-	if after[0].Version != states[0].Version {
-		t.Errorf("version %d became %d", states[0].Version, after[0].Version)
-	}
 	w.Quiet(w.Fanout)
 	w.Agree(users...)
 }

@@ -9,6 +9,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/notifications"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -82,5 +83,5 @@ func renotify(ctx context.Context, tx *store.Tx, post services.Post, were, menti
 		}
 		causes = append(causes, causesOf(post, parent, nil)...)
 	}
-	return fanout.NotifyJobs(causes...)
+	return notifications.Jobs(causes...)
 }

@@ -12,6 +12,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -26,6 +27,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World) node {
+	notificationstest.New(w)
 	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout}
 }
 

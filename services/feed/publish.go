@@ -10,6 +10,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/notifications"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -78,7 +79,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err := tx.InsertPostMentions(ctx, post.ID, mentioned); err != nil {
 				return nil, err
 			}
-			queued, err := fanout.NotifyJobs(causesOf(post, parent, mentioned)...)
+			queued, err := notifications.Jobs(causesOf(post, parent, mentioned)...)
 			if err != nil {
 				return nil, err
 			}
@@ -162,14 +163,14 @@ func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserID, draf
 }
 
 // causesOf are the notifications that a post makes for others, or no longer makes once it is deleted.
-func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []store.Cause) {
+func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
 	for _, user := range mentioned {
 		if user != post.Author {
-			causes = append(causes, store.Cause{Recipient: user, Category: services.CategoryMention, Subject: post.ID, Actor: post.Author})
+			causes = append(causes, notifications.Cause{Recipient: user, Category: services.CategoryMention, Subject: post.ID, Actor: post.Author})
 		}
 	}
 	if post.Parent != 0 && parent.Author != post.Author && !slices.Contains(mentioned, parent.Author) {
-		causes = append(causes, store.Cause{
+		causes = append(causes, notifications.Cause{
 			Recipient: parent.Author, Category: services.CategoryComment, Subject: post.Parent, Actor: post.Author, Object: post.ID,
 		})
 	}
@@ -231,7 +232,7 @@ func undone(ctx context.Context, tx *store.Tx, post services.Post) ([]jobs.NewJo
 		}
 	}
 	causes := append(causesOf(post, parent, mentioned),
-		store.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID},
-		store.Cause{Recipient: post.Author, Category: services.CategoryComment, Subject: post.ID})
-	return fanout.NotifyJobs(causes...)
+		notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID},
+		notifications.Cause{Recipient: post.Author, Category: services.CategoryComment, Subject: post.ID})
+	return notifications.Jobs(causes...)
 }

@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/store"
 )
 
@@ -27,12 +28,10 @@ func (n node) told(user services.UserID) map[services.Category]int {
 	n.TB.Helper()
 	n.Quiet(n.fan)
 	n.Agree(user)
-	states, err := n.Store.NotificationStates(n.TB.Context(), user)
-	n.Must(err)
 	told := map[services.Category]int{}
-	for _, state := range states {
-		for _, groups := range state.Days {
-			told[state.Category] += groups
+	for _, counts := range notificationstest.Counts(n.World, user) {
+		for _, groups := range counts.Days {
+			told[counts.Category] += groups
 		}
 	}
 	return told

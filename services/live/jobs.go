@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/notifications"
 	"tidings/services/store"
 )
 
@@ -235,11 +235,11 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	if err != nil || len(users) == 0 {
 		return err
 	}
-	causes := make([]store.Cause, len(users))
+	causes := make([]notifications.Cause, len(users))
 	for i, user := range users {
-		causes[i] = store.Cause{Recipient: user, Category: services.CategoryReminder, Subject: part.Show, Actor: found[part.Show].Host}
+		causes[i] = notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: part.Show, Actor: found[part.Show].Host}
 	}
-	queued, err := fanout.NotifyJobs(causes...)
+	queued, err := notifications.Jobs(causes...)
 	if err != nil {
 		return err
 	}

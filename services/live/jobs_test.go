@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/store"
 )
 
@@ -25,16 +26,9 @@ func remind(w *fanouttest.World, show services.PostID, users ...services.UserID)
 }
 
 // reminded are a user's reminders of shows, the newest first.
-func reminded(w *fanouttest.World, user services.UserID) (shows []services.PostID) {
+func reminded(w *fanouttest.World, user services.UserID) []services.PostID {
 	w.TB.Helper()
-	page, err := w.Store.Notifications(w.TB.Context(), store.NotificationQuery{
-		User: user, Categories: []services.Category{services.CategoryReminder}, Limit: 100,
-	})
-	w.Must(err)
-	for _, n := range page.Notifications {
-		shows = append(shows, n.Subject)
-	}
-	return shows
+	return notificationstest.Subjects(w, user, services.CategoryReminder)
 }
 
 func present(w *fanouttest.World, id services.PostID) services.Show {

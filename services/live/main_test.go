@@ -11,6 +11,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/store"
 )
 
@@ -23,8 +24,9 @@ func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
 	}
 }
 
-// install gives shows to a world's node and to those that are made after it.
+// install gives notifications and shows to a world's node and to those that are made after it.
 func install(w *fanouttest.World) *fanouttest.World {
+	notificationstest.Install(w)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
 		cfg := configOf(w, f)
 		if former, made := w.Shows.(*Service); made && former.reader == w.Memory.Reader { // another fan-out of the same node

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/notifications"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -63,11 +63,11 @@ func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show 
 	if err != nil || !dropped || show.StartedAt.IsZero() {
 		return dropped, err
 	}
-	told, err := fanout.NotifyJob(store.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host})
+	notify, err := notifications.Job(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host})
 	if err != nil {
 		return false, err
 	}
-	return true, jobs.Enqueue(ctx, tx.Tx, told)
+	return true, jobs.Enqueue(ctx, tx.Tx, notify)
 }
 
 // Reminds says for which of some shows a user has asked for a reminder.

@@ -82,11 +82,7 @@ func TestRemindersBesideTheStart(t *testing.T) {
 			if code := services.CodeOf(errs[i]); code != "" && code != services.Conflict {
 				t.Errorf("user %d is refused: %v", fan, errs[i])
 			}
-			page, err := w.Store.Notifications(t.Context(), store.NotificationQuery{
-				User: fan, Categories: []services.Category{services.CategoryReminder}, Limit: 100,
-			})
-			w.Must(err)
-			told := slices.ContainsFunc(page.Notifications, func(n services.Notification) bool { return n.Subject == id })
+			told := slices.Contains(reminded(w, fan), id)
 			if told != (errs[i] == nil) {
 				t.Errorf("user %d is told %v, was answered %v", fan, told, errs[i])
 			}

@@ -15,6 +15,7 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/store"
 	"tidings/tests/histories"
 )
@@ -33,6 +34,7 @@ func newStageWith(w *fanouttest.World, change func(*Config)) stage {
 	if change != nil {
 		change(&cfg)
 	}
+	notificationstest.New(w)
 	s := New(cfg)
 	w.Shows = s
 	return stage{w, s}

@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/notifications"
 	"tidings/services/ratelimit"
 	"tidings/transport"
 )
@@ -192,8 +193,8 @@ func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 }
 
 // notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid.
-func notificationExpiry(items []string) (expiry services.Expiry, reason string) {
-	expiry = services.Expiry{}
+func notificationExpiry(items []string) (expiry notifications.Expiry, reason string) {
+	expiry = notifications.Expiry{}
 	for _, item := range items {
 		name, text, _ := strings.Cut(item, "=")
 		category := services.Category(name)

@@ -31,7 +31,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/mirror"
-	"tidings/services/notify"
+	"tidings/services/notifications"
 	"tidings/services/push"
 	"tidings/services/ratelimit"
 	"tidings/services/rdb"
@@ -212,6 +212,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
 	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes})
+	notified := notifications.New(notifications.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Log: s.Log, Expiry: expiry})
 	s.Live = live.New(live.Config{
 		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Log: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Limits:   services.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
@@ -219,8 +220,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.Badge = badge.New(badge.Config{
 		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
-		Expiry:  expiry,
-		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source()},
+		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source()},
 	})
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
@@ -236,7 +236,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	return &resolvers.Resolver{
 		Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
-			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, MaxFollowees: s.Config.MaxFollowees,
+			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
 			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
 		}),
 		Feed: feed.New(feed.Config{
@@ -245,7 +245,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Messages: letters,
 		Views:    views.New(views.Config{DB: s.Store.DB, Redis: s.Redis.Client, Jobs: s.Jobs, IDs: ids, Log: s.Log}),
 		Chat:     conversations, Announcements: announced,
-		Badge: s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
+		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}
 }
 

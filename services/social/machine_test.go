@@ -14,6 +14,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/notifications"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/tests/histories"
@@ -192,7 +193,7 @@ func (c *crowd) look() {
 // again tells a second time, at some time soon, of something that was told before.
 func (c *crowd) again() {
 	of := of(c, c.muted)
-	queued := []jobs.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), fanout.ActorJob(of.reader, of.author)}
+	queued := []jobs.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), notifications.ActorJob(of.reader, of.author)}
 	if len(c.told) > 0 {
 		queued = append(queued, rapid.SampledFrom(c.told).Draw(c.t, "told"))
 	}
@@ -265,7 +266,7 @@ func TestPeopleAgainstModel(t *testing.T) {
 
 func checkPeople(t *testing.T, engines fanouttest.Options) {
 	n := newNode(fanouttest.New(t, engines))
-	n.service = New(Config{Store: n.Store, People: n.Memory.People, Fanout: n.Fanout, IDs: n.IDs})
+	n.service = New(Config{Store: n.Store, People: n.Memory.People, Fanout: n.Fanout, IDs: n.IDs, Notifications: n.service.notifications})
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{
 			node: n, t: t, readers: n.Users(2), authors: n.Strangers(3), since: map[couple]services.PostID{}, muted: map[couple]time.Time{},

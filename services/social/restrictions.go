@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/notifications"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -72,7 +73,7 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 			if _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
+			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(follower, author), notifications.ActorJob(follower, author))
 		},
 	}
 }
@@ -84,7 +85,7 @@ func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
-			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
+			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author), notifications.ActorJob(follower, author))
 		},
 	}
 }
@@ -108,7 +109,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 					return nil, err
 				}
 			}
-			queued := []jobs.NewJob{fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker)}
+			queued := []jobs.NewJob{notifications.ActorJob(blocker, blocked), notifications.ActorJob(blocked, blocker)}
 			if s.onBlock != nil {
 				var more []jobs.NewJob
 				if more, after, err = s.onBlock(ctx, in, blocker, blocked); err != nil {
@@ -131,7 +132,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 					return err
 				}
 			}
-			return s.fanout.RecountActor(ctx, blocker, blocked)
+			return s.notifications.RecountActor(ctx, blocker, blocked)
 		},
 	}
 }
@@ -144,9 +145,9 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
-			return nil, s.unrestrict(ctx, tx, block, fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker))
+			return nil, s.unrestrict(ctx, tx, block, notifications.ActorJob(blocker, blocked), notifications.ActorJob(blocked, blocker))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.RecountActor(ctx, blocker, blocked) },
+		AfterCommit: func(ctx context.Context) error { return s.notifications.RecountActor(ctx, blocker, blocked) },
 	}
 }
 

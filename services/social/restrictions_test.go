@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/notifications/notificationstest"
 	"tidings/services/store"
 )
 
@@ -134,8 +135,8 @@ func TestABlockEndsEverything(t *testing.T) {
 		}
 		post := n.Post(blocker)
 		n.Post(blocked)
-		n.Like(post, blocker, blocked)
-		n.Like(post, blocker, third)
+		notificationstest.Like(n.World, post, blocker, blocked)
+		notificationstest.Like(n.World, post, blocker, third)
 		n.Quiet(n.Fanout)
 		n.showing("before", blocker, 2, 1)
 		n.unseen("before", blocker, 1, 2)

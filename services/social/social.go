@@ -17,16 +17,18 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/notifications"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
 
 // Config is what the service needs.
 type Config struct {
-	Store  *store.Store
-	People *mirror.People
-	Fanout *fanout.Fanout
-	IDs    *services.IDClock
+	Store         *store.Store
+	People        *mirror.People
+	Fanout        *fanout.Fanout
+	Notifications *notifications.Service // a block and its end recount by it
+	IDs           *services.IDClock
 
 	MaxFollowees int // how many people one may follow; 0 means 2,000
 	MaxMutes     int // how many one may mute; 0 means 10,000
@@ -42,22 +44,23 @@ type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.U
 
 // Service knows people. It is safe for concurrent use.
 type Service struct {
-	store        *store.Store
-	people       *mirror.People
-	fanout       *fanout.Fanout
-	ids          *services.IDClock
-	maxFollowees int
-	maxMutes     int
-	maxBlocks    int
-	maxHides     int
-	onBlock      BlockHook
+	store         *store.Store
+	people        *mirror.People
+	fanout        *fanout.Fanout
+	notifications *notifications.Service
+	ids           *services.IDClock
+	maxFollowees  int
+	maxMutes      int
+	maxBlocks     int
+	maxHides      int
+	onBlock       BlockHook
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
 	const many = 10_000
 	return &Service{
-		store: cfg.Store, people: cfg.People, fanout: cfg.Fanout, ids: cfg.IDs, maxFollowees: cmp.Or(cfg.MaxFollowees, 2000),
+		store: cfg.Store, people: cfg.People, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs, maxFollowees: cmp.Or(cfg.MaxFollowees, 2000),
 		maxMutes: cmp.Or(cfg.MaxMutes, many), maxBlocks: cmp.Or(cfg.MaxBlocks, many), maxHides: cmp.Or(cfg.MaxHides, many),
 		onBlock: cfg.OnBlock,
 	}
@@ -198,11 +201,11 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 
 // enqueue leaves the jobs of an edge that changed: the follower's feed, the followee's notifications and their audience.
 func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.UserID) error {
-	told, err := fanout.NotifyJob(store.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower})
+	notify, err := notifications.Job(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower})
 	if err != nil {
 		return err
 	}
-	return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(follower, followee), told, fanout.ModeJob(followee, tx.Now))
+	return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(follower, followee), notify, fanout.ModeJob(followee, tx.Now))
 }
 
 // Unfollow is the command by which a follow ends, and stops notifying. Without a follow it changes nothing.

@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/notifications/notificationstest"
 )
 
 // node is the people of one node on real engines.
@@ -21,7 +22,7 @@ type node struct {
 const fewFollowees = 3
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: fewFollowees,
+	return node{w, New(Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w), MaxFollowees: fewFollowees,
 		MaxMutes: fewFollowees, MaxBlocks: fewFollowees, MaxHides: fewFollowees})}
 }
 

@@ -67,18 +67,18 @@ func (c *crowd) facts() map[string]any {
 		put("feed of "+key, feed, err)
 		seen, err := c.Store.Position(ctx, number, store.HomePage, "")
 		put("mark of "+key, seen, err)
-		states, err := c.Store.NotificationStates(ctx, number)
-		put("notifications of "+key, states, err)
 		users, err := c.Store.Users(ctx, []services.UserID{number})
 		put("profile of "+key, users, err)
-		var shows []string
+		var kept []string
 		err = c.Store.Export(ctx, number, func(line []byte) error {
-			if strings.HasPrefix(string(line), `{"type":"show"`) || strings.HasPrefix(string(line), `{"type":"reminder"`) {
-				shows = append(shows, string(line))
+			for _, kind := range []string{`"show"`, `"reminder"`, `"notification"`, `"notificationMark"`} {
+				if strings.HasPrefix(string(line), `{"type":`+kind) {
+					kept = append(kept, string(line))
+				}
 			}
 			return nil
 		})
-		put("shows of "+key, shows, err)
+		put("shows and notifications of "+key, kept, err)
 		for other, followee := range numbers {
 			edge, follows, err := c.Store.Edge(ctx, number, followee)
 			put(key+" and "+other, []any{edge, follows}, err)

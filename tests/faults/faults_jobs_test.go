@@ -8,11 +8,11 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 	"tidings/tests/histories"
 	"tidings/tests/world"
 )
@@ -61,22 +61,22 @@ func TestLateCounts(t *testing.T) {
 		n := world.StartNode(t, options)
 		author := n.NumbersOf("author")[0]
 		n.Badges("author")
-		var late [][]store.NotificationState
-		states := func() {
+		var late [][]services.CategoryCounts
+		counts := func() {
 			t.Helper()
-			now, err := n.Store.NotificationStates(t.Context(), author)
+			documents, err := n.Redis.Documents(t.Context(), []services.UserID{author})
 			if err != nil {
 				t.Fatal(err)
 			}
-			late = append(late, now)
+			late = append(late, documents[0].Notifications)
 		}
 		for _, liker := range []string{"a", "b", "c"} {
 			n.Must(liker, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish("author", liker)}, nil)
 			n.Settle()
-			states()
+			counts()
 		}
 		n.Must("author", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, nil, nil)
-		states()
+		counts()
 		n.Must("d", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish("author", "d")}, nil)
 		n.Settle()
 		want := n.Badges("author")
@@ -84,7 +84,11 @@ func TestLateCounts(t *testing.T) {
 			t.Fatalf("%+v, want 1 like", want.Notifications.Like)
 		}
 		for i, old := range late {
-			if err := n.Fanout.ProjectStates(t.Context(), old); err != nil {
+			var fields fanout.Fields
+			for _, counts := range old {
+				fields.Add(author, rdb.CategoryRegisters(counts)...)
+			}
+			if err := n.Fanout.Put(t.Context(), fields.All); err != nil {
 				t.Fatal(err)
 			}
 			if got := n.Badges("author"); got.Notifications.Like != want.Notifications.Like || got.Version != want.Version {

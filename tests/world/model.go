@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/notifications"
 	"tidings/services/redis/redistest"
 	"tidings/services/store"
 )
@@ -35,8 +36,8 @@ func (w *World) Again(t *rapid.T) {
 			queued = append(queued, fanout.RemoveJob(id))
 		}
 		for liker := range w.liked[post.ID] {
-			cause := store.Cause{Recipient: w.number(post.author), Category: services.CategoryLike, Subject: id, Actor: w.number(liker)}
-			job, err := fanout.NotifyJob(cause)
+			cause := notifications.Cause{Recipient: w.number(post.author), Category: services.CategoryLike, Subject: id, Actor: w.number(liker)}
+			job, err := notifications.Job(cause)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +48,7 @@ func (w *World) Again(t *rapid.T) {
 	if reader != author { // nobody follows themselves
 		queued = append(queued, fanout.FollowJob(reader, author))
 	}
-	queued = append(queued, fanout.SeenJob(reader), fanout.CountsJob(author))
+	queued = append(queued, fanout.SeenJob(reader), notifications.CountsJob(author))
 	queued = rapid.Permutation(queued).Draw(t, "order")
 	err := w.N.Store.Write(w.N.TB.Context(), func(tx *store.Tx) error { return jobs.Enqueue(w.N.TB.Context(), tx.Tx, queued...) })
 	if err != nil {

@@ -34,9 +34,8 @@ func (c Caps) FeedLimit() int {
 
 // Settings are shared by all renderings of a service.
 type Settings struct {
-	Caps   Caps
-	Expiry services.Expiry       // of notifications
-	Ages   services.SourceExpiry // of the other sources
+	Caps Caps
+	Ages services.SourceExpiry // of the sources but notifications, which have one of their own
 }
 
 // Moment is the time at which a document is shown, with the state that all users share at that time.

@@ -227,21 +227,6 @@ func (w *World) Delete(id services.PostID) {
 	})
 }
 
-// Like writes a like and its job.
-func (w *World) Like(post services.PostID, author, liker services.UserID) {
-	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
-			return err
-		}
-		job, err := fanout.NotifyJob(store.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
-		if err != nil {
-			return err
-		}
-		return jobs.Enqueue(ctx, tx.Tx, job)
-	})
-}
-
 // Work does all jobs that are due now, with the workers of one node.
 func (w *World) Work(f *fanout.Fanout) {
 	w.TB.Helper()
@@ -312,7 +297,6 @@ type shown struct {
 	Entries []services.FeedEntry
 	Count   int
 	More    bool
-	Counts  []services.CategoryCounts
 	Pulled  []services.FollowedAuthor // in the order of their numbers
 	Board   boardShown
 }
@@ -324,9 +308,6 @@ func (w *World) Difference(user services.UserID) string {
 	ctx := w.TB.Context()
 	document := w.Document(user)
 	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
-	if document.Ready {
-		got.Counts = document.Notifications
-	}
 	entries, err := w.Store.InboxFeed(ctx, user, services.MaxPostID, services.Retention)
 	w.Must(err)
 	seen, err := w.Store.Position(ctx, user, store.HomePage, "")
@@ -341,19 +322,9 @@ func (w *World) Difference(user services.UserID) string {
 	}
 	got.Pulled = sorted(document.Pulled)
 	got.Board, want.Board = w.boards(user, document)
-	states, err := w.Store.NotificationStates(ctx, user)
-	w.Must(err)
-	for i, category := range services.Categories {
-		want.Counts = append(want.Counts, services.CategoryCounts{Category: category})
-		for _, state := range states {
-			if state.Category == category {
-				want.Counts[i] = fanout.CountsOf(state)
-			}
-		}
-		// A version of 0 means that the count never changed, on whatever day.
-		if i < len(got.Counts) && got.Counts[i].Version == 0 && want.Counts[i].Version == 0 {
-			got.Counts[i].Day = want.Counts[i].Day
-		}
+	difference := gocmp.Diff(want, got)
+	for _, compare := range w.compared {
+		difference += compare(w, user, document)
 	}
-	return gocmp.Diff(want, got)
+	return difference
 }

@@ -1,6 +1,11 @@
 package fanouttest
 
 import (
+	"context"
+	"slices"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
@@ -22,6 +27,32 @@ func (w *World) Install(feature Feature) {
 
 // Compare adds a comparison to Difference.
 func (w *World) Compare(compare Comparison) { w.compared = append(w.compared, compare) }
+
+// CompareCounts adds the counts of notifications to Difference; facts reads them from SQL.
+func (w *World) CompareCounts(facts func(ctx context.Context, user services.UserID) ([]services.CategoryCounts, error)) {
+	w.Compare(func(w *World, user services.UserID, document rdb.Document) string {
+		w.TB.Helper()
+		var got, want []services.CategoryCounts
+		if document.Ready {
+			got = slices.Clone(document.Notifications)
+		}
+		counts, err := facts(w.TB.Context(), user)
+		w.Must(err)
+		for i, category := range services.Categories {
+			want = append(want, services.CategoryCounts{Category: category})
+			for _, count := range counts {
+				if count.Category == category {
+					want[i] = count
+				}
+			}
+			// A version of 0 means that the count never changed, on whatever day.
+			if i < len(got) && got[i].Version == 0 && want[i].Version == 0 {
+				got[i].Day = want[i].Day
+			}
+		}
+		return gocmp.Diff(want, got)
+	})
+}
 
 // Another makes fan-out for one more node on the same engines, with the features that are installed.
 func (w *World) Another() *fanout.Fanout {

@@ -1,4 +1,4 @@
-package store
+package notifications
 
 import (
 	"context"
@@ -141,8 +141,8 @@ type support struct {
 	hidden bool
 }
 
-// supported returns those of the causes that the facts support now.
-func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support, error) {
+// readSupported returns those of the causes that the facts support now.
+func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]support, error) {
 	named, subjects := map[services.Category]sql.Rows{}, map[services.Category]sql.Rows{}
 	for _, c := range causes {
 		if c.Actor == 0 {
@@ -178,8 +178,8 @@ func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support,
 	return supported, nil
 }
 
-// known returns the stored rows of the causes, standing or not.
-func (tx *Tx) known(ctx context.Context, causes []Cause) (map[Cause]held, error) {
+// readKnown returns the stored rows of the causes, standing or not.
+func readKnown(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]held, error) {
 	var named, subjects sql.Rows
 	for _, c := range causes {
 		if c.Actor == 0 {

@@ -1,4 +1,4 @@
-package store_test
+package notifications
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 )
 
@@ -26,13 +27,13 @@ type panel struct {
 	t       *rapid.T
 	ids     services.PostID
 	posts   []services.PostID // of mine
-	late    []store.Cause
+	late    []Cause
 	devices [2]device
-	expiry  services.Expiry
+	expiry  Expiry
 }
 
 func (p *panel) nextID() services.PostID {
-	p.ids = max(p.ids+1, services.PostIDAt(p.clock.Now()))
+	p.ids = max(p.ids+1, services.PostIDAt(p.Clock.Now()))
 	return p.ids
 }
 
@@ -43,28 +44,28 @@ func (p *panel) someone() services.UserID {
 func (p *panel) somePost() services.PostID { return rapid.SampledFrom(p.posts).Draw(p.t, "post") }
 
 func (p *panel) like() {
-	c := store.Cause{Recipient: p.m.me, Category: services.CategoryLike, Subject: p.somePost(), Actor: p.someone()}
+	c := Cause{Recipient: p.m.me, Category: services.CategoryLike, Subject: p.somePost(), Actor: p.someone()}
 	if _, liked := p.m.likes[c]; liked && rapid.Bool().Draw(p.t, "unlike") {
 		p.unlike(c.Subject, c.Actor)
 		delete(p.m.likes, c)
 	} else {
 		p.bundle.like(c.Subject, c.Actor)
 		if !liked {
-			p.m.likes[c] = p.clock.Now()
+			p.m.likes[c] = p.Clock.Now()
 		}
 	}
 	p.late = append(p.late, c)
 }
 
 func (p *panel) follow() {
-	c := store.Cause{Recipient: p.m.me, Category: services.CategoryFollow, Actor: p.someone()}
+	c := Cause{Recipient: p.m.me, Category: services.CategoryFollow, Actor: p.someone()}
 	_, follows := p.m.follows[c.Actor]
 	since := p.nextID()
-	p.write(func(tx *store.Tx) (err error) {
+	p.MustWrite(func(tx *store.Tx) (err error) {
 		if follows {
-			_, err = tx.DeleteFollow(p.ctx, c.Actor, p.m.me)
+			_, err = tx.DeleteFollow(p.Ctx, c.Actor, p.m.me)
 		} else {
-			_, err = tx.InsertFollow(p.ctx, services.Edge{Follower: c.Actor, Followee: p.m.me, Since: since})
+			_, err = tx.InsertFollow(p.Ctx, services.Edge{Follower: c.Actor, Followee: p.m.me, Since: since})
 		}
 		return err
 	})
@@ -82,20 +83,20 @@ func (p *panel) answer() {
 	if !a.names || rapid.Bool().Draw(p.t, "answers") {
 		a.parent = p.somePost()
 	}
-	p.write(func(tx *store.Tx) error {
+	p.MustWrite(func(tx *store.Tx) error {
 		post := services.Post{ID: a.id, Author: a.author, Kind: services.PostKindComment, Parent: a.parent, OffFeed: true, Body: "b"}
-		if err := tx.InsertPost(p.ctx, post); err != nil || !a.names {
+		if err := tx.InsertPost(p.Ctx, post); err != nil || !a.names {
 			return err
 		}
-		return tx.InsertPostMentions(p.ctx, a.id, []services.UserID{p.m.me, a.author})
+		return tx.InsertPostMentions(p.Ctx, a.id, []services.UserID{p.m.me, a.author})
 	})
 	p.m.answers[a.id] = a
 	p.late = append(p.late, p.causesOf(a)...)
 }
 
 // causesOf are both causes that an answer can be, as its author's node tells them.
-func (p *panel) causesOf(a *answer) []store.Cause {
-	return []store.Cause{
+func (p *panel) causesOf(a *answer) []Cause {
+	return []Cause{
 		{Recipient: p.m.me, Category: services.CategoryMention, Subject: a.id, Actor: a.author},
 		{Recipient: p.m.me, Category: services.CategoryComment, Subject: a.parent, Actor: a.author, Object: a.id},
 	}
@@ -118,21 +119,21 @@ func (p *panel) delete() {
 	p.remove(post)
 	p.m.deleted[post] = true
 	for _, category := range []services.Category{services.CategoryLike, services.CategoryComment} {
-		p.late = append(p.late, store.Cause{Recipient: p.m.me, Category: category, Subject: post})
+		p.late = append(p.late, Cause{Recipient: p.m.me, Category: category, Subject: post})
 	}
 }
 
-func (p *panel) deliver(causes ...store.Cause) {
-	p.m.apply(p.clock.Now(), causes)
+func (p *panel) deliver(causes ...Cause) {
+	p.m.apply(p.Clock.Now(), causes)
 	for _, state := range p.apply(causes...) {
-		equal(p.t, state, p.m.state(p.clock.Now(), state.Category))
+		storetest.Equal(p.t, state, p.m.state(p.Clock.Now(), state.Category))
 	}
 }
 
 // look shows the list on a device.
 func (p *panel) look(d *device) {
 	d.gen, d.places, d.reach = p.m.gen, nil, 0
-	for _, n := range p.walk(store.AllNotifications) {
+	for _, n := range p.walk(everything) {
 		d.places = append(d.places, n.Place)
 		d.reach = max(d.reach, n.Reach)
 	}
@@ -174,7 +175,7 @@ func (p *panel) report() {
 
 // unseen are the positions that the count includes.
 func (p *panel) unseen() (places []services.PostID) {
-	for _, n := range p.walk(store.UnseenNotifications) {
+	for _, n := range p.walk(onlyUnseen) {
 		places = append(places, n.Place)
 	}
 	return places
@@ -186,29 +187,29 @@ func (p *panel) category(place services.PostID) services.Category {
 }
 
 func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categories []services.Category) {
-	ctx, me := p.ctx, p.m.me
-	p.write(func(tx *store.Tx) (err error) {
+	ctx, me := p.Ctx, p.m.me
+	p.MustWrite(func(tx *store.Tx) (err error) {
 		switch {
 		case verb == 0:
-			_, err = tx.RaiseNotificationsSeen(ctx, me, categories, upTo)
+			_, err = raiseSeen(ctx, tx.Tx, me, categories, upTo)
 		case verb == 1 && upTo != 0:
-			_, err = tx.ReadNotifications(ctx, me, store.ReadMark{Shown: d.places[:1+len(d.places)/2], Gen: gen})
+			_, err = markRead(ctx, tx.Tx, me, readMark{Shown: d.places[:1+len(d.places)/2], Gen: gen})
 		case verb == 2:
-			_, err = tx.ReadNotifications(ctx, me, store.ReadMark{Categories: categories, UpTo: upTo, Gen: gen})
+			_, err = markRead(ctx, tx.Tx, me, readMark{Categories: categories, UpTo: upTo, Gen: gen})
 		case verb == 3:
-			_, _, err = tx.ReadAllNotifications(ctx, me, upTo, gen)
+			_, _, err = markAllRead(ctx, tx.Tx, me, upTo, gen)
 		case verb == 4:
-			if _, err = tx.UndoReadAllNotifications(ctx, me); services.CodeOf(err) == services.Conflict {
+			if _, err = undoAllRead(ctx, tx.Tx, me); services.CodeOf(err) == services.Conflict {
 				err = nil
 			}
 		case verb == 5 && upTo != 0:
-			if _, err = tx.UnreadNotification(ctx, me, upTo); services.CodeOf(err) == services.NotFound {
+			if _, err = markUnread(ctx, tx.Tx, me, upTo); services.CodeOf(err) == services.NotFound {
 				err = nil
 			}
 		}
 		return err
 	})
-	now := p.clock.Now()
+	now := p.Clock.Now()
 	switch {
 	case verb == 0:
 		p.m.see(categories, upTo)
@@ -221,7 +222,7 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 		if p.m.readAll(gen, services.Categories, upTo, p.m.undo+1) {
 			p.m.undo, p.m.undoAt = p.m.undo+1, now
 		}
-	case verb == 4 && !p.m.undoAt.IsZero() && now.Sub(p.m.undoAt) <= store.UndoWithin:
+	case verb == 4 && !p.m.undoAt.IsZero() && now.Sub(p.m.undoAt) <= undoWithin:
 		p.m.undoAll()
 	case verb == 5 && upTo != 0:
 		if of, _ := p.m.placed(upTo); p.m.top(of, true) != 0 {
@@ -233,21 +234,21 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 // agree compares list and number with the model and with each other.
 func (p *panel) agree() {
 	p.t.Helper()
-	now := p.clock.Now()
+	now := p.Clock.Now()
 	all := p.m.list(now, p.expiry)
-	wants := map[store.NotificationFilter]func(n services.Notification) bool{
-		store.AllNotifications:    func(services.Notification) bool { return false },
-		store.UnreadNotifications: func(n services.Notification) bool { return n.Read },
-		store.UnseenNotifications: func(n services.Notification) bool { return n.Seen || n.Older },
+	wants := map[filter]func(n Notification) bool{
+		everything: func(Notification) bool { return false },
+		onlyUnread: func(n Notification) bool { return n.Read },
+		onlyUnseen: func(n Notification) bool { return n.Seen || n.Older },
 	}
-	for filter, leavesOut := range wants {
-		equal(p.t, p.walk(filter), p.m.reached(append([]services.Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...)))
+	for only, leavesOut := range wants {
+		storetest.Equal(p.t, p.walk(only), p.m.reached(append([]Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...)))
 	}
-	for _, state := range must(p.NotificationStates(p.ctx, p.m.me))(p.t) {
-		equal(p.t, state, p.m.state(now, state.Category))
-		value, _ := p.expiry.Unexpired(services.CategoryCounts{Category: state.Category, Older: state.Older, Day: state.Day, Days: state.Days}, state.Day)
-		page := must(p.Notifications(p.ctx, store.NotificationQuery{User: p.m.me, Categories: []services.Category{state.Category},
-			Filter: store.UnseenNotifications, Limit: 1000, Expiry: p.expiry}))(p.t)
+	for _, state := range storetest.Must(statesOfUser(p.Ctx, p.DB, p.m.me))(p.t) {
+		storetest.Equal(p.t, state, p.m.state(now, state.Category))
+		value, _ := p.expiry.unexpired(services.CategoryCounts{Category: state.Category, Older: state.Older, Day: state.Day, Days: state.Days}, state.Day)
+		page := storetest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: []services.Category{state.Category},
+			only: onlyUnseen, limit: 1000, expiry: p.expiry}))(p.t)
 		if value != len(page.Notifications) || page.Gen != p.m.gen {
 			p.t.Fatalf("%s: the number is %d, the list has %d, generation %d of %d", state.Category, value, len(page.Notifications), page.Gen, p.m.gen)
 		}
@@ -255,11 +256,11 @@ func (p *panel) agree() {
 }
 
 // walk pages through a list.
-func (p *panel) walk(filter store.NotificationFilter) []services.Notification {
-	all, before := []services.Notification{}, services.NotificationPosition{}
+func (p *panel) walk(only filter) []Notification {
+	all, before := []Notification{}, Position{}
 	for {
-		page := must(p.Notifications(p.ctx, store.NotificationQuery{User: p.m.me, Categories: services.Categories, Filter: filter,
-			Before: before, Limit: 3, Expiry: p.expiry}))(p.t)
+		page := storetest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: services.Categories, only: only,
+			before: before, limit: 3, expiry: p.expiry}))(p.t)
 		all = append(all, page.Notifications...)
 		if !page.More {
 			return all
@@ -273,18 +274,18 @@ func (p *panel) walk(filter store.NotificationFilter) []services.Notification {
 // list; in the end, when everything has come, what stands is what the facts say.
 func TestNotificationsAgainstModel(t *testing.T) {
 	histories.Fewer(t, 4)
-	each(t, func(b *bundle) {
+	eachBundle(t, func(b *bundle) {
 		history := services.UserID(0)
-		rapid.Check(b.t, func(t *rapid.T) {
+		rapid.Check(b.T, func(t *rapid.T) {
 			history++
 			me := history * 100
 			p := &panel{bundle: b, t: t, m: newPanelModel(me), posts: []services.PostID{services.PostID(me) + 1, services.PostID(me) + 2},
-				expiry: services.Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never}}
-			b.post(me, p.posts...)
-			p.ids = services.PostIDAt(b.clock.Now()) + services.PostID(me)<<10
+				expiry: Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never}}
+			b.MakePosts(me, p.posts...)
+			p.ids = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
 			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 19), 30, 60).Draw(t, "steps") {
 				step = step * 7 % 20 // small ones are drawn most: let them be of every kind
-				b.clock.advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)
+				b.Clock.Advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)
 				switch {
 				case step <= 2:
 					p.like()
@@ -295,9 +296,9 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				case step == 7:
 					p.delete()
 				case step == 8:
-					b.clock.advance(time.Duration(rapid.IntRange(0, 100).Draw(t, "hours")) * time.Hour)
+					b.Clock.Advance(time.Duration(rapid.IntRange(0, 100).Draw(t, "hours")) * time.Hour)
 				case step == 9:
-					b.clock.advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+					b.Clock.Advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
 				case step == 10:
 					p.look(&p.devices[rapid.IntRange(0, 1).Draw(t, "device")])
 				case step <= 14:

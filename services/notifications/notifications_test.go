@@ -1,4 +1,4 @@
-package notify
+package notifications
 
 import (
 	"context"
@@ -23,11 +23,30 @@ type node struct {
 	service *Service
 }
 
+// newNode makes the notifications of a world's node and of those that are made after it, whose counts Agree compares.
+func newNode(w *fanouttest.World) node {
+	n := node{World: w}
+	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
+		made := New(Config{DB: w.Store.DB, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Log: w.Log})
+		if n.service == nil {
+			n.service = made
+		}
+	})
+	w.CompareCounts(func(ctx context.Context, user services.UserID) (counts []services.CategoryCounts, err error) {
+		states, err := statesOfUser(ctx, w.Store.DB, user)
+		for _, state := range states {
+			counts = append(counts, state.counts())
+		}
+		return counts, err
+	})
+	return n
+}
+
 // each runs a test on both engine pairs.
 func each(t *testing.T, test func(t *testing.T, n node)) {
 	t.Helper()
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		test(t, node{w, New(Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs})})
+		test(t, newNode(w))
 	})
 }
 
@@ -52,13 +71,19 @@ func (n node) must(cmd *jobs.Command) {
 	n.Quiet(n.Fanout)
 }
 
+// states are a user's states according to the facts.
+func (n node) states(user services.UserID) []State {
+	n.TB.Helper()
+	states, err := statesOfUser(n.TB.Context(), n.Store.DB, user)
+	n.Must(err)
+	return states
+}
+
 // unseen is how many groups of likes a user has not seen, in the facts and in the document alike.
 func (n node) unseen(user services.UserID) (count int) {
 	n.TB.Helper()
 	n.Agree(user)
-	states, err := n.Store.NotificationStates(n.TB.Context(), user)
-	n.Must(err)
-	for _, state := range states {
+	for _, state := range n.states(user) {
 		count += state.Older
 		for _, groups := range state.Days {
 			count += groups
@@ -172,7 +197,7 @@ func TestADeletedPostIsNeitherLikedNorCounted(t *testing.T) {
 			if _, _, err := tx.DeletePost(ctx, post); err != nil {
 				return err
 			}
-			job, err := fanout.NotifyJob(store.Cause{Recipient: author, Category: services.CategoryLike, Subject: post})
+			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post})
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package store
+package notifications
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"tidings/services/sql"
 )
 
-// NotificationState is the absolute state of one category of one user: a lower version is an older state. A group (one subject
+// State is the absolute state of one category of one user: a lower version is an older state. A group (one subject
 // in one half day) is unseen while one of its standing causes lies after Seen and was not read. Days[i] counts the unseen
 // groups of the day Day-i, Older those before Day-7.
-type NotificationState struct {
+type State struct {
 	Recipient  services.UserID
 	Category   services.Category
 	Version    uint64
@@ -19,6 +19,14 @@ type NotificationState struct {
 	Older      int
 	Day        int64 // days since 1970, UTC: the day of the read
 	Days       [8]int
+}
+
+// counts is the part of a state that a document shows.
+func (s State) counts() services.CategoryCounts {
+	return services.CategoryCounts{
+		Category: s.Category, Version: s.Version, Newest: s.Head,
+		Older: s.Older, Day: s.Day, Days: s.Days,
+	}
 }
 
 // countUnseen reads the states of some inboxes, each followed by its unseen groups counted by half day; a state's own row has
@@ -46,25 +54,25 @@ WITH boxes AS MATERIALIZED (
 )`+countUnseen)
 )
 
-// NotificationStates reads a user's states in order of the categories' names. A category that never had a notification or a
+// statesOfUser reads a user's states in order of the categories' names. A category that never had a notification or a
 // mark is absent.
-func (s *Store) NotificationStates(ctx context.Context, user services.UserID) ([]NotificationState, error) {
-	return states(ctx, s.DB.Runner, statesByUser, user, s.Now())
+func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]State, error) {
+	return readStates(ctx, db.Runner, statesByUser, user, db.Now())
 }
 
-func (tx *Tx) statesOf(ctx context.Context, boxes []inbox) ([]NotificationState, error) {
+func statesOf(ctx context.Context, tx *sql.Tx, boxes []inbox) ([]State, error) {
 	list := make(sql.Rows, len(boxes))
 	for i, box := range boxes {
 		list[i] = []any{box.recipient, box.category}
 	}
-	return states(ctx, tx.Tx.Runner, statesByInbox, list, tx.Now)
+	return readStates(ctx, tx.Runner, statesByInbox, list, tx.Now)
 }
 
-func states(ctx context.Context, r sql.Runner, st sql.Statement, which any, now time.Time) ([]NotificationState, error) {
-	var states []NotificationState
+func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, now time.Time) ([]State, error) {
+	var states []State
 	today := bucketOf(sql.Micros(now)) / bucketsPerDay
 	err := r.Each(ctx, st, []any{which}, func(scan func(...any) error) error {
-		read := NotificationState{Day: today}
+		read := State{Day: today}
 		var bucket int64
 		var groups int
 		if err := scan(&read.Recipient, &read.Category, &read.Version, &read.Head, &read.Seen, &bucket, &groups); err != nil {
@@ -81,10 +89,10 @@ func states(ctx context.Context, r sql.Runner, st sql.Statement, which any, now 
 }
 
 // add counts groups of one day. A group that another node's clock dated tomorrow counts as of today.
-func (n *NotificationState) add(day int64, groups int) {
-	if ago := max(n.Day-day, 0); ago < int64(len(n.Days)) {
-		n.Days[ago] += groups
+func (s *State) add(day int64, groups int) {
+	if ago := max(s.Day-day, 0); ago < int64(len(s.Days)) {
+		s.Days[ago] += groups
 	} else {
-		n.Older += groups
+		s.Older += groups
 	}
 }

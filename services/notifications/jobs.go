@@ -1,4 +1,4 @@
-package fanout
+package notifications
 
 import (
 	"bytes"
@@ -9,25 +9,26 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // The kinds of jobs of notifications.
 const (
 	jobNotify = "notify" // payload: cause. Something happened that may notify a recipient
 	jobCounts = "counts" // key: user. Their notification counts changed in SQL
+	jobActor  = "actor"  // key: recipient/actor. The actor's deeds count for the recipient no longer, or again
 )
 
-func (f *Fanout) notificationKinds() []jobs.Kind {
+func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobNotify, Class: jobs.Short, Batch: f.notifyEach, Changes: jobs.CountsOf(recipients, services.SourceNotifications)},
-		{Name: jobCounts, Class: jobs.Short, Each: jobs.OfUser(f.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
+		{Name: jobNotify, Class: jobs.Short, Batch: s.notifyEach, Changes: jobs.CountsOf(recipientsOf, services.SourceNotifications)},
+		{Name: jobCounts, Class: jobs.Short, Each: jobs.OfUser(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
+		{Name: jobActor, Class: jobs.Bulk, Each: jobs.OfPair(s.RecountActor), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
 	}
 }
 
-// recipients are the users whose notifications the causes of a job change.
-func recipients(_ context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
+// recipientsOf are the users whose notifications the causes of a job change.
+func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	causes, err := causesOf(job)
 	for _, cause := range causes {
 		users = append(users, cause.Recipient)
@@ -38,9 +39,9 @@ func recipients(_ context.Context, job jobs.Job) (users []services.UserID, every
 // CountsJob projects a user's notification counts into their document.
 func CountsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
-// NotifyJob lets a cause count, or no longer count, for its recipient, according to the facts when it runs. Causes that are
+// Job lets a cause count, or no longer count, for its recipient, according to the facts when it runs. Causes that are
 // committed together become one job for each recipient.
-func NotifyJob(cause store.Cause) (jobs.NewJob, error) {
+func Job(cause Cause) (jobs.NewJob, error) {
 	payload, err := json.Marshal(cause)
 	if err != nil {
 		return jobs.NewJob{}, fmt.Errorf("notify job: %w", err)
@@ -48,29 +49,26 @@ func NotifyJob(cause store.Cause) (jobs.NewJob, error) {
 	return jobs.NewJob{Kind: jobNotify, Group: services.UserIDText(cause.Recipient), Payload: payload}, nil
 }
 
-// NotifyJobs are the jobs of several causes.
-func NotifyJobs(causes ...store.Cause) ([]jobs.NewJob, error) {
+// Jobs are the jobs of several causes.
+func Jobs(causes ...Cause) ([]jobs.NewJob, error) {
 	made := make([]jobs.NewJob, len(causes))
 	for i, cause := range causes {
 		var err error
-		if made[i], err = NotifyJob(cause); err != nil {
+		if made[i], err = Job(cause); err != nil {
 			return nil, err
 		}
 	}
 	return made, nil
 }
 
-// ProjectStates projects notification counts into their recipients' documents.
-func (f *Fanout) ProjectStates(ctx context.Context, states []store.NotificationState) error {
-	var registers Fields
-	for _, state := range states {
-		registers.Add(state.Recipient, rdb.CategoryRegisters(CountsOf(state))...)
-	}
-	return f.Put(ctx, registers.All)
+// ActorJob brings a recipient's notifications of one actor in line with the recipient's blocks and the items hidden from
+// them.
+func ActorJob(recipient, actor services.UserID) jobs.NewJob {
+	return jobs.Keyed(jobActor, jobs.PairKey(recipient, actor))
 }
 
-func (f *Fanout) projectCounts(ctx context.Context, user services.UserID) error {
-	return f.Project(ctx, user, f.notificationRegisters)
+func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
+	return s.fanout.Project(ctx, user, s.registers)
 }
 
 // causesAtOnce bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that
@@ -79,13 +77,13 @@ const causesAtOnce = 1000
 
 // notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies
 // each job by itself, so that only that one fails.
-func (f *Fanout) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []error) {
+func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(jobs))
-	causes := make([][]store.Cause, len(jobs))
+	causes := make([][]Cause, len(jobs))
 	var batch []int
 	size := 0
 	apply := func() {
-		f.notifyTogether(ctx, jobs, causes, batch, outcomes)
+		s.notifyTogether(ctx, jobs, causes, batch, outcomes)
 		batch, size = nil, 0
 	}
 	for i, job := range jobs {
@@ -102,9 +100,9 @@ func (f *Fanout) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []er
 }
 
 // causesOf reads the payload of a job: one cause in each line.
-func causesOf(job jobs.Job) (causes []store.Cause, err error) {
+func causesOf(job jobs.Job) (causes []Cause, err error) {
 	for line := range bytes.Lines(job.Payload) {
-		var cause store.Cause
+		var cause Cause
 		if err := json.Unmarshal(line, &cause); err != nil {
 			return nil, fmt.Errorf("payload of %s: %w", job.Kind, err)
 		}
@@ -114,14 +112,14 @@ func causesOf(job jobs.Job) (causes []store.Cause, err error) {
 }
 
 // notifyTogether applies the causes of the jobs at some indexes, and stores their outcomes at the same indexes.
-func (f *Fanout) notifyTogether(ctx context.Context, claimed []jobs.Job, causes [][]store.Cause, places []int, outcomes []error) {
+func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes [][]Cause, places []int, outcomes []error) {
 	try := func(places []int) error {
 		var those []jobs.Job
-		var all []store.Cause
+		var all []Cause
 		for _, i := range places {
 			those, all = append(those, claimed[i]), append(all, causes[i]...)
 		}
-		return f.notify(ctx, those, all)
+		return s.notify(ctx, those, all)
 	}
 	err := try(places)
 	for _, i := range places {
@@ -136,31 +134,31 @@ func (f *Fanout) notifyTogether(ctx context.Context, claimed []jobs.Job, causes 
 
 // notify applies causes. One transaction writes the facts into the recipients' rows and leaves a job for each recipient that
 // projects the counts, so that a crash between SQL and Redis loses nothing. Then it projects the counts at once.
-func (f *Fanout) notify(ctx context.Context, claimed []jobs.Job, causes []store.Cause) error {
+func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause) error {
 	if len(claimed) == 0 {
 		return nil
 	}
-	var states []store.NotificationState
-	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
-		if states, err = tx.ApplyCauses(ctx, causes); err != nil {
+	var states []State
+	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		if states, err = applyCauses(ctx, tx, causes); err != nil {
 			return err
 		}
-		if err := jobs.Finish(ctx, tx.Tx, claimed...); err != nil {
+		if err := jobs.Finish(ctx, tx, claimed...); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, projectLater(states, f.clock.Now())...)
+		return jobs.Enqueue(ctx, tx, projectLater(states, s.db.Now())...)
 	})
 	if err != nil {
 		return err
 	}
-	if err := f.ProjectStates(ctx, states); err != nil {
-		f.log.Debug("counts were not projected at once; their jobs will do it", "error", err)
+	if err := s.project(ctx, states); err != nil {
+		s.log.Debug("counts were not projected at once; their jobs will do it", "error", err)
 	}
 	return nil
 }
 
 // projectLater are the jobs that repeat the projection of counts after it was tried at once.
-func projectLater(states []store.NotificationState, now time.Time) []jobs.NewJob {
+func projectLater(states []State, now time.Time) []jobs.NewJob {
 	const later = time.Second
 	jobs := make([]jobs.NewJob, 0, len(states))
 	for _, state := range states {
@@ -171,18 +169,23 @@ func projectLater(states []store.NotificationState, now time.Time) []jobs.NewJob
 	return jobs
 }
 
-func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
-	states, err := f.store.NotificationStates(ctx, user)
-	for _, state := range states {
-		registers = append(registers, rdb.CategoryRegisters(CountsOf(state))...)
-	}
-	return registers, err
-}
+// causesPerPage is how many causes of one actor one transaction handles. Its recipient's other transactions wait for it.
+const causesPerPage = 1000
 
-// CountsOf is the part of a category's state that a document shows.
-func CountsOf(state store.NotificationState) services.CategoryCounts {
-	return services.CategoryCounts{
-		Category: state.Category, Version: state.Version, Newest: state.Head,
-		Older: state.Older, Day: state.Day, Days: state.Days,
+// RecountActor brings all notifications of a recipient that one actor caused in line with the facts, and projects the
+// counts. A repetition finds the rows done and projects the counts all the same.
+func (s *Service) RecountActor(ctx context.Context, recipient, actor services.UserID) error {
+	for after, more := (Cause{}), true; more; {
+		err := s.db.Write(ctx, func(tx *sql.Tx) error {
+			_, last, further, err := applyCausesOf(ctx, tx, recipient, actor, after, causesPerPage)
+			if err == nil {
+				after, more = last, further
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
+	return s.projectCounts(ctx, recipient)
 }

@@ -1,4 +1,4 @@
-package store
+package notifications
 
 import (
 	"cmp"
@@ -11,32 +11,32 @@ import (
 	"tidings/services/sql"
 )
 
-// NotificationFilter selects notifications of a list.
-type NotificationFilter int
+// filter selects notifications of a list.
+type filter int
 
 // The filters.
 const (
-	AllNotifications    NotificationFilter = iota
-	UnreadNotifications                    // not read, whether seen or not
-	UnseenNotifications                    // exactly those in the badge: not seen, not read, not expired
+	everything filter = iota
+	onlyUnread        // not read, whether seen or not
+	onlyUnseen        // exactly those in the badge: not seen, not read, not expired
 )
 
-// NotificationQuery asks for a page of a user's notifications, the newest first.
-type NotificationQuery struct {
-	User       services.UserID
-	Categories []services.Category
-	Filter     NotificationFilter
-	Before     services.NotificationPosition // only those after it in the list; the zero position: from the top
-	Limit      int
-	Each       bool // Limit applies to each category, not to all together
-	Expiry     services.Expiry
+// listQuery asks for a page of a user's notifications, the newest first.
+type listQuery struct {
+	user       services.UserID
+	categories []services.Category
+	only       filter
+	before     Position // only those after it in the list; the zero position: from the top
+	limit      int
+	each       bool // limit applies to each category, not to all together
+	expiry     Expiry
 }
 
-// NotificationPage is a page of a list, in one snapshot and one generation.
-type NotificationPage struct {
-	Notifications []services.Notification
+// Page is a page of a list, in one snapshot and one generation.
+type Page struct {
+	Notifications []Notification
 	More          bool
-	Next          services.NotificationPosition // the position of the last group that was read; zero when there was none
+	Next          Position // the position of the last group that was read; zero when there was none
 	Gen           uint64
 }
 
@@ -58,12 +58,12 @@ FROM ranges w CROSS JOIN notification_groups g
 WHERE g.recipient = $1 AND g.category = w.category AND (%[2]sg.at, g.subject) < ($3, w.below) AND %[2]sg.at >= w.bound AND %[1]s
 ORDER BY g.at DESC, g.category DESC, g.subject DESC LIMIT $5`
 
-var listBy = map[NotificationFilter]sql.Statement{
-	AllNotifications:    sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
-	UnreadNotifications: sql.NewStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
+var listBy = map[filter]sql.Statement{
+	everything: sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
+	onlyUnread: sql.NewStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
 	// The unseen groups are the counted range of notification_groups_unread, and few, so they are sorted. A walk in the order
 	// of the list would pass every group that was seen and never read.
-	UnseenNotifications: sql.NewStatement("list unseen notifications", fmt.Sprintf(listText,
+	onlyUnseen: sql.NewStatement("list unseen notifications", fmt.Sprintf(listText,
 		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`, "+")),
 }
 
@@ -116,50 +116,50 @@ func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
 }
 
 // ranges are the categories of the query: for each the oldest bucket that counts, and the subject below which it goes on among
-// the groups at the time of Before.
-func (q NotificationQuery) ranges(today int64) sql.Rows {
-	wanted := make(sql.Rows, len(q.Categories))
-	for i, category := range q.Categories {
+// the groups at the time of before.
+func (q listQuery) ranges(today int64) sql.Rows {
+	wanted := make(sql.Rows, len(q.categories))
+	for i, category := range q.categories {
 		below := services.PostID(0)
 		switch {
-		case q.Before.At.IsZero() || category < q.Before.Category:
+		case q.before.At.IsZero() || category < q.before.Category:
 			below = services.MaxPostID
-		case category == q.Before.Category:
-			below = q.Before.Subject
+		case category == q.before.Category:
+			below = q.before.Subject
 		}
-		wanted[i] = []any{category, q.Expiry.OldestDay(category, today) * bucketsPerDay, below}
+		wanted[i] = []any{category, q.expiry.oldestDay(category, today) * bucketsPerDay, below}
 	}
 	return wanted
 }
 
-// Notifications reads a page, ordered by the time of the events. It reads the generation first: whatever is marked unread
+// readPage reads a page, ordered by the time of the events. It reads the generation first: whatever is marked unread
 // afterwards has a later one. It reads the greatest position at the same time: a mark that reaches up to the first row of the
 // list then covers every notification that had arrived.
-func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page NotificationPage, err error) {
-	categories := make(sql.Rows, len(q.Categories))
-	for i, category := range q.Categories {
+func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err error) {
+	categories := make(sql.Rows, len(q.categories))
+	for i, category := range q.categories {
 		categories[i] = []any{category}
 	}
 	var last services.PostID
-	if _, err := s.One(ctx, headOf, []any{q.User, categories}, &page.Gen, &last); err != nil {
+	if _, err := db.One(ctx, headOf, []any{q.user, categories}, &page.Gen, &last); err != nil {
 		return page, err
 	}
-	if len(q.Categories) == 0 || q.Limit <= 0 {
+	if len(q.categories) == 0 || q.limit <= 0 {
 		return page, nil
 	}
 	before := int64(math.MaxInt64)
-	if !q.Before.At.IsZero() {
-		before = sql.Micros(q.Before.At)
+	if !q.before.At.IsZero() {
+		before = sql.Micros(q.before.At)
 	}
-	most := q.Limit
-	if q.Each {
-		most *= len(q.Categories)
+	most := q.limit
+	if q.each {
+		most *= len(q.categories)
 	}
 	var groups []listed
 	of := map[services.Category]int{}
-	err = s.Each(ctx, listBy[q.Filter], []any{q.User, q.ranges(s.today()), before, q.Limit + 1, most + len(q.Categories)}, func(scan func(...any) error) error {
+	err = db.Each(ctx, listBy[q.only], []any{q.user, q.ranges(services.DayOf(db.Now())), before, q.limit + 1, most + len(q.categories)}, func(scan func(...any) error) error {
 		l, err := scanListed(scan)
-		if of[l.category]++; of[l.category] > q.Limit || len(groups) == most {
+		if of[l.category]++; of[l.category] > q.limit || len(groups) == most {
 			page.More = true
 			return err
 		}
@@ -171,10 +171,10 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	}
 	if len(groups) > 0 {
 		end := groups[len(groups)-1]
-		page.Next = services.NotificationPosition{At: sql.FromMicros(end.at), Category: end.category, Subject: end.subject}
+		page.Next = Position{At: sql.FromMicros(end.at), Category: end.category, Subject: end.subject}
 	}
-	page.Notifications, err = s.describe(ctx, q.User, groups, q.Expiry)
-	if q.Before.At.IsZero() && len(page.Notifications) > 0 {
+	page.Notifications, err = describe(ctx, db, q.user, groups, q.expiry)
+	if q.before.At.IsZero() && len(page.Notifications) > 0 {
 		for _, n := range page.Notifications {
 			if !n.Read {
 				last = max(last, n.Place)
@@ -187,12 +187,12 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	return page, err
 }
 
-// NotificationsAt reads the notifications that contain some positions, as they are now, by those positions. A position is absent
+// readAt reads the notifications that contain some positions, as they are now, by those positions. A position is absent
 // when it is not in this user's list, or when no cause of its group stands.
-func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, places []services.PostID, expiry services.Expiry) (map[services.PostID]services.Notification, error) {
+func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.PostID, expiry Expiry) (map[services.PostID]Notification, error) {
 	asked := map[services.PostID][]services.PostID{} // by the first of the group
 	var groups []listed
-	err := s.Each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
+	err := db.Each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
 		var place services.PostID
 		l, err := scanListed(scan, &place)
 		if asked[l.first] == nil {
@@ -204,8 +204,8 @@ func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, place
 	if err != nil {
 		return nil, err
 	}
-	described, err := s.describe(ctx, user, groups, expiry)
-	found := make(map[services.PostID]services.Notification, len(places))
+	described, err := describe(ctx, db, user, groups, expiry)
+	found := make(map[services.PostID]Notification, len(places))
 	for _, n := range described {
 		for _, place := range asked[n.First] {
 			found[place] = n
@@ -215,10 +215,10 @@ func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, place
 }
 
 // describe adds the actors of each group. A group whose last cause was undone meanwhile is left out.
-func (s *Store) describe(ctx context.Context, user services.UserID, groups []listed, expiry services.Expiry) ([]services.Notification, error) {
+func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listed, expiry Expiry) ([]Notification, error) {
 	var all, commented sql.Rows
-	list := make([]services.Notification, len(groups))
-	today := s.today()
+	list := make([]Notification, len(groups))
+	today := services.DayOf(db.Now())
 	for i, g := range groups {
 		row := []any{i, g.category, g.subject, g.bucket}
 		all = append(all, row)
@@ -226,8 +226,8 @@ func (s *Store) describe(ctx context.Context, user services.UserID, groups []lis
 			commented = append(commented, row)
 		}
 		unseen := g.newest > g.seen && g.newest > g.readTo
-		older := unseen && g.bucket/bucketsPerDay < expiry.OldestDay(g.category, today)
-		list[i] = services.Notification{
+		older := unseen && g.bucket/bucketsPerDay < expiry.oldestDay(g.category, today)
+		list[i] = Notification{
 			First: g.first, Place: g.newest, Category: g.category, Subject: g.subject, At: sql.FromMicros(g.at), Actors: g.causes,
 			Seen: !unseen, Read: g.newest <= g.readTo, Older: older,
 		}
@@ -235,28 +235,25 @@ func (s *Store) describe(ctx context.Context, user services.UserID, groups []lis
 	if len(groups) == 0 {
 		return nil, nil
 	}
-	err := s.Each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
+	err := db.Each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
 		var i int
 		var actor services.UserID
 		if err := scan(&i, &actor); err != nil {
 			return err
 		}
 		n := &list[i]
-		if len(n.Sample) < services.SampleActors && !slices.Contains(n.Sample, actor) {
+		if len(n.Sample) < maxSample && !slices.Contains(n.Sample, actor) {
 			n.Sample = append(n.Sample, actor)
 		}
 		return nil
 	})
 	if err == nil && len(commented) > 0 {
-		err = s.Each(ctx, countActors, []any{user, commented}, func(scan func(...any) error) error {
+		err = db.Each(ctx, countActors, []any{user, commented}, func(scan func(...any) error) error {
 			var i, actors int
 			err := scan(&i, &actors)
 			list[i].Actors = actors
 			return err
 		})
 	}
-	return slices.DeleteFunc(list, func(n services.Notification) bool { return len(n.Sample) == 0 }), err
+	return slices.DeleteFunc(list, func(n Notification) bool { return len(n.Sample) == 0 }), err
 }
-
-// today is the present day, counted from 1970.
-func (s *Store) today() int64 { return bucketOf(sql.Micros(s.Now())) / bucketsPerDay }

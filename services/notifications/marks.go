@@ -1,4 +1,4 @@
-package notify
+package notifications
 
 import (
 	"context"
@@ -7,25 +7,22 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // mark makes the command of a mark: write returns the resulting states, and its data for the answer.
-func (s *Service) mark(name string, user services.UserID, write func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error)) *jobs.Command {
-	var states []store.NotificationState
+func (s *Service) mark(name string, user services.UserID, write func(ctx context.Context, tx *sql.Tx) ([]State, []string, error)) *jobs.Command {
+	var states []State
 	return &jobs.Command{
 		Name: name, Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) (ids []string, err error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) (ids []string, err error) {
 			if states, ids, err = write(ctx, tx); err != nil {
 				return nil, err
 			}
-			return ids, jobs.Enqueue(ctx, tx.Tx, fanout.CountsJob(user))
+			return ids, jobs.Enqueue(ctx, tx, CountsJob(user))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectStates(ctx, states) },
+		AfterCommit: func(ctx context.Context) error { return s.project(ctx, states) },
 	}
 }
 
@@ -33,12 +30,12 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 // means all; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND if it is of another
 // user's list.
 func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
-	categories, err := services.CheckCategories("categories", categories)
+	categories, err := CheckCategories("categories", categories)
 	if err != nil {
 		return nil, err
 	}
-	return s.mark("markNotificationsSeen", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
-		states, err := tx.RaiseNotificationsSeen(ctx, user, categories, upTo)
+	return s.mark("markNotificationsSeen", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+		states, err := raiseSeen(ctx, tx, user, categories, upTo)
 		return states, nil, err
 	}), nil
 }
@@ -63,7 +60,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	if err != nil {
 		return nil, err
 	}
-	mark := store.ReadMark{UpTo: read.UpTo, Gen: gen}
+	marked := readMark{UpTo: read.UpTo, Gen: gen}
 	named := len(read.IDs) + len(read.Shown)
 	switch ranged := len(read.Categories) > 0 || read.UpTo != 0; {
 	case named > 0 && (ranged || read.All), read.All && ranged:
@@ -71,25 +68,25 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	case named > maxMarked:
 		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxMarked, named)
 	case named > 0:
-		mark.IDs = slices.Compact(slices.Sorted(slices.Values(read.IDs)))
-		mark.Shown = slices.Compact(slices.Sorted(slices.Values(read.Shown)))
+		marked.IDs = slices.Compact(slices.Sorted(slices.Values(read.IDs)))
+		marked.Shown = slices.Compact(slices.Sorted(slices.Values(read.Shown)))
 	case ranged || read.All:
-		if mark.Categories, err = services.CheckCategories("categories", read.Categories); err != nil {
+		if marked.Categories, err = CheckCategories("categories", read.Categories); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, services.Errorf(services.Invalid, "ids, upTo, categories or all: one of them must say what was read")
 	}
-	return s.mark("markNotificationsRead", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
-		states, err := tx.ReadNotifications(ctx, user, mark)
+	return s.mark("markNotificationsRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+		states, err := markRead(ctx, tx, user, marked)
 		return states, nil, err
 	}), nil
 }
 
 // MarkUnread is the command that marks a notification unread again. NOT_FOUND if it is not of this user's list.
 func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
-	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
-		states, err := tx.UnreadNotification(ctx, user, id)
+	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+		states, err := markUnread(ctx, tx, user, id)
 		return states, nil, err
 	})
 }
@@ -100,8 +97,8 @@ func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token 
 	if err != nil {
 		return nil, err
 	}
-	return s.mark("markAllRead", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
-		states, until, err := tx.ReadAllNotifications(ctx, user, upTo, gen)
+	return s.mark("markAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+		states, until, err := markAllRead(ctx, tx, user, upTo, gen)
 		if until.IsZero() {
 			return states, nil, err
 		}
@@ -123,8 +120,8 @@ func UndoneUntil(cmd *jobs.Command) time.Time {
 
 // UndoAllRead is the command that undoes the last MarkAllRead. CONFLICT after 30 s, and if there is none to undo.
 func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
-	return s.mark("undoMarkAllRead", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
-		states, err := tx.UndoReadAllNotifications(ctx, user)
+	return s.mark("undoMarkAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
+		states, err := undoAllRead(ctx, tx, user)
 		return states, nil, err
 	})
 }

@@ -1,4 +1,4 @@
-package store
+package notifications
 
 import (
 	"cmp"
@@ -9,29 +9,6 @@ import (
 	"tidings/services"
 	"tidings/services/sql"
 )
-
-// Cause is a possible reason of a notification: an actor did something with a subject of the recipient's. Actor 0 is every
-// actor of that subject.
-type Cause struct {
-	Recipient services.UserID
-	Category  services.Category
-	Subject   services.PostID // LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show
-	Actor     services.UserID
-	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; else 0
-}
-
-func (c Cause) compare(d Cause) int {
-	return cmp.Or(cmp.Compare(c.Recipient, d.Recipient), cmp.Compare(c.Category, d.Category),
-		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
-}
-
-// post is the post that is the cause, 0 when there is none. Its id is more precise than the cause's time.
-func (c Cause) post() services.PostID {
-	if c.Category == services.CategoryMention {
-		return c.Subject
-	}
-	return c.Object
-}
 
 // groupSpan is the time in which causes of one subject are gathered into one group, counted from 1970. It divides a day, so
 // that a group belongs to one day.
@@ -125,7 +102,7 @@ type mark struct {
 
 // boxes are the locked inboxes of a transaction.
 type boxes struct {
-	tx    *Tx
+	tx    *sql.Tx
 	order []inbox
 	heads map[services.UserID]*head
 	marks map[inbox]*mark
@@ -138,12 +115,12 @@ type group struct {
 	bucket  int64
 }
 
-// ApplyCauses brings the notifications that the causes name in line with the present facts, whatever happened before and
+// applyCauses brings the notifications that the causes name in line with the present facts, whatever happened before and
 // however often it is called. For example, a like notifies while it and its post exist. A new cause gets the next position of
 // its recipient. One that returns gets its old position and group, so that what was seen stays seen. One that is hidden from
 // its recipient gets its position and does not stand: until it is shown, nothing tells of it. The version of an inbox rises by one if anything shown in it changed. It
 // returns the state of every (recipient, category) named, changed or not, in their order.
-func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationState, error) {
+func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
 	causes = slices.Clone(causes)
 	slices.SortFunc(causes, Cause.compare)
 	causes = slices.Compact(causes)
@@ -151,16 +128,16 @@ func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationSt
 	for i, cause := range causes {
 		named[i] = inbox{cause.Recipient, cause.Category}
 	}
-	b, err := tx.lockBoxes(ctx, named)
+	b, err := lockBoxes(ctx, tx, named)
 	if err != nil {
 		return nil, err
 	}
 	// Reads after the lock see everything that its former holder did.
-	supported, err := tx.supported(ctx, causes)
+	supported, err := readSupported(ctx, tx, causes)
 	if err != nil {
 		return nil, err
 	}
-	known, err := tx.known(ctx, causes)
+	known, err := readKnown(ctx, tx, causes)
 	if err != nil {
 		return nil, err
 	}
@@ -170,12 +147,12 @@ func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationSt
 	return b.save(ctx)
 }
 
-// ApplyCausesOf does what ApplyCauses does for the stored causes of one actor and one recipient, the next limit causes after
+// applyCausesOf does what applyCauses does for the stored causes of one actor and one recipient, the next limit causes after
 // one. last is the last of them; more is true when others may follow. A cause that is stored later was compared with the facts
 // as they are now.
-func (tx *Tx) ApplyCausesOf(ctx context.Context, recipient, actor services.UserID, after Cause, limit int) (states []NotificationState, last Cause, more bool, err error) {
+func applyCausesOf(ctx context.Context, tx *sql.Tx, recipient, actor services.UserID, after Cause, limit int) (states []State, last Cause, more bool, err error) {
 	// The lock comes before the list: its former holder has stored causes by the facts that it read before.
-	if _, _, err := tx.lockAll(ctx, recipient, services.Categories); err != nil {
+	if _, _, err := lockAll(ctx, tx, recipient, services.Categories); err != nil {
 		return nil, last, false, err
 	}
 	var causes []Cause
@@ -188,13 +165,13 @@ func (tx *Tx) ApplyCausesOf(ctx context.Context, recipient, actor services.UserI
 	if err != nil || len(causes) == 0 {
 		return nil, last, false, err
 	}
-	states, err = tx.ApplyCauses(ctx, causes)
+	states, err = applyCauses(ctx, tx, causes)
 	return states, causes[len(causes)-1], len(causes) == limit, err
 }
 
 // lockBoxes locks the recipients, always in the same order: two transactions that share some recipients wait for each other but
 // never deadlock.
-func (tx *Tx) lockBoxes(ctx context.Context, named []inbox) (*boxes, error) {
+func lockBoxes(ctx context.Context, tx *sql.Tx, named []inbox) (*boxes, error) {
 	named = slices.Clone(named)
 	slices.SortFunc(named, inbox.compare)
 	b := &boxes{tx: tx, order: slices.Compact(named), heads: map[services.UserID]*head{}, marks: map[inbox]*mark{}}
@@ -336,7 +313,7 @@ func (b *boxes) moveGroups(ctx context.Context, moved map[group]*moves) error {
 }
 
 // save writes the changes of the inboxes and reads their states.
-func (b *boxes) save(ctx context.Context) ([]NotificationState, error) {
+func (b *boxes) save(ctx context.Context) ([]State, error) {
 	var heads, marks sql.Rows
 	for recipient, h := range b.heads {
 		if h.changed {
@@ -358,5 +335,5 @@ func (b *boxes) save(ctx context.Context) ([]NotificationState, error) {
 			}
 		}
 	}
-	return b.tx.statesOf(ctx, b.order)
+	return statesOf(ctx, b.tx, b.order)
 }

@@ -1,40 +1,80 @@
-// Package notify is notifications, about other users' actions on a user and their posts.
+// Package notifications is notifications, about other users' actions on a user and their posts.
 //
 // A fact and the job that notifies its recipient are one transaction, which never touches the recipient's row, so that a post
 // that everybody likes delays nobody. The count of a category is absolute and versioned: a repeated or late job does not change
 // it. An undone cause stops counting. The list and the count come from one predicate: the count has exactly the notifications
 // that the list shows as unseen and not older.
-package notify
+//
+// A mark that was answered is in SQL. If Redis fails after that, the mark's job projects the counts later, and until then the
+// badges of its user come from SQL.
+package notifications
 
 import (
 	"context"
+	"log/slog"
 
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
 
-// Config is what the service needs.
+// Config is what notifications need.
 type Config struct {
-	Store  *store.Store
-	Fanout *fanout.Fanout
+	DB     *sql.DB
+	Jobs   *jobs.Engine   // New registers the kinds of jobs in it
+	Fanout *fanout.Fanout // New registers the versioned fields in it
 	IDs    *services.IDClock
-	Expiry services.Expiry // of each category; nil means the default
+	Log    *slog.Logger
+	Expiry Expiry // of each category; nil means the default
 }
 
 // Service is the service of likes, and of the list of notifications and its marks. It is safe for concurrent use.
 type Service struct {
-	store  *store.Store
+	db     *sql.DB
 	fanout *fanout.Fanout
 	ids    *services.IDClock
-	expiry services.Expiry
+	log    *slog.Logger
+	expiry Expiry
 }
 
-// New makes the service.
+// New makes the service, and registers the kinds of its jobs and its versioned fields.
 func New(cfg Config) *Service {
-	return &Service{store: cfg.Store, fanout: cfg.Fanout, ids: cfg.IDs, expiry: cfg.Expiry}
+	s := &Service{db: cfg.DB, fanout: cfg.Fanout, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry}
+	cfg.Jobs.Register(s.kinds()...)
+	cfg.Fanout.RegisterRegisters("notifications", s.registers, s.audit)
+	return s
+}
+
+// registers are a user's counts according to the facts.
+func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+	states, err := statesOfUser(ctx, s.db, user)
+	for _, state := range states {
+		registers = append(registers, rdb.CategoryRegisters(state.counts())...)
+	}
+	return registers, err
+}
+
+// audit is registers from SQL again, without its code: the audit of views finds errors in that.
+func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+	states, err := statesOfUser(ctx, s.db, user)
+	for _, state := range states {
+		registers = append(registers, rdb.CategoryRegisters(services.CategoryCounts{
+			Category: state.Category, Version: state.Version, Newest: state.Head, Older: state.Older, Day: state.Day, Days: state.Days,
+		})...)
+	}
+	return registers, err
+}
+
+// project projects counts into their recipients' documents.
+func (s *Service) project(ctx context.Context, states []State) error {
+	var fields fanout.Fields
+	for _, state := range states {
+		fields.Add(state.Recipient, rdb.CategoryRegisters(state.counts())...)
+	}
+	return s.fanout.Put(ctx, fields.All)
 }
 
 // Like is the command by which a user likes a post. NOT_FOUND if it does not exist, is deleted, or is hidden from them. Liking
@@ -77,8 +117,8 @@ func (s *Service) command(name string, user services.UserID, id services.PostID,
 			if post.Author == user {
 				return nil, nil // the user's own actions raise no badge
 			}
-			cause := store.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user}
-			job, err := fanout.NotifyJob(cause)
+			cause := Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user}
+			job, err := Job(cause)
 			if err != nil {
 				return nil, err
 			}

@@ -1,4 +1,4 @@
-package store
+package notifications
 
 import (
 	"cmp"
@@ -11,11 +11,11 @@ import (
 	"tidings/services/sql"
 )
 
-// UndoWithin is how long "mark all read" can be undone.
-const UndoWithin = 30 * time.Second
+// undoWithin is how long "mark all read" can be undone.
+const undoWithin = 30 * time.Second
 
-// ReadMark selects the notifications that were read.
-type ReadMark struct {
+// readMark selects the notifications that were read.
+type readMark struct {
 	IDs        []services.PostID   // these, whole: each by its id
 	Shown      []services.PostID   // these, each up to the position that it was shown with; without them and IDs
 	Categories []services.Category // these, up to UpTo
@@ -61,12 +61,12 @@ UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHER
 )
 
 // lockAll locks all inboxes of one recipient.
-func (tx *Tx) lockAll(ctx context.Context, user services.UserID, categories []services.Category) (*boxes, *head, error) {
+func lockAll(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category) (*boxes, *head, error) {
 	named := make([]inbox, len(categories))
 	for i, category := range categories {
 		named[i] = inbox{user, category}
 	}
-	b, err := tx.lockBoxes(ctx, named)
+	b, err := lockBoxes(ctx, tx, named)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,7 +89,7 @@ func (b *boxes) change(ctx context.Context, user services.UserID, st sql.Stateme
 
 // checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position that has not been given
 // yet, since such a mark would hide notifications to come; NOT_FOUND for one that is not in this user's list.
-func (tx *Tx) checkPlace(ctx context.Context, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
+func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.place, nil
 	}
@@ -97,7 +97,7 @@ func (tx *Tx) checkPlace(ctx context.Context, user services.UserID, h *head, upT
 	if upTo > h.place {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", text)
 	}
-	places, err := readGroupsAt(ctx, tx.Tx.Runner, user, []services.PostID{upTo})
+	places, err := readGroupsAt(ctx, tx.Runner, user, []services.PostID{upTo})
 	if err == nil && len(places) == 0 {
 		err = services.Errorf(services.NotFound, "upTo: %s is not of a notification of yours", text)
 	}
@@ -123,15 +123,15 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 	return found, err
 }
 
-// RaiseNotificationsSeen marks some categories seen up to a position, 0 for everything. Marks only grow, and the version of a
+// raiseSeen marks some categories seen up to a position, 0 for everything. Marks only grow, and the version of a
 // category rises by one if its mark did. INVALID for a position that has not been given yet, NOT_FOUND for one that is not in
 // this user's list.
-func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserID, categories []services.Category, upTo services.PostID) ([]NotificationState, error) {
-	b, h, err := tx.lockAll(ctx, user, categories)
+func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.PostID) ([]State, error) {
+	b, h, err := lockAll(ctx, tx, user, categories)
 	if err != nil {
 		return nil, err
 	}
-	if upTo, err = tx.checkPlace(ctx, user, h, upTo); err != nil {
+	if upTo, err = checkPlace(ctx, tx, user, h, upTo); err != nil {
 		return nil, err
 	}
 	for _, m := range b.marks {
@@ -142,11 +142,11 @@ func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserID, 
 	return b.save(ctx)
 }
 
-// ReadNotifications marks notifications read: those that are named, or all of some categories up to a position. A read
+// markRead marks notifications read: those that are named, or all of some categories up to a position. A read
 // notification is in no count any more, seen or not. Causes that joined it after the given position are unread. NOT_FOUND for one
 // that is not in this user's list, and then nothing is marked.
-func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read ReadMark) ([]NotificationState, error) {
-	b, h, err := tx.lockAll(ctx, user, services.Categories)
+func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMark) ([]State, error) {
+	b, h, err := lockAll(ctx, tx, user, services.Categories)
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +170,8 @@ func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read 
 }
 
 // named are the groups that a mark names, each with the position up to which it is read.
-func (b *boxes) named(ctx context.Context, user services.UserID, h *head, read ReadMark) (sql.Rows, error) {
-	places, err := readGroupsAt(ctx, b.tx.Tx.Runner, user, slices.Concat(read.IDs, read.Shown))
+func (b *boxes) named(ctx context.Context, user services.UserID, h *head, read readMark) (sql.Rows, error) {
+	places, err := readGroupsAt(ctx, b.tx.Runner, user, slices.Concat(read.IDs, read.Shown))
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +208,8 @@ func notYours(field string, id services.PostID) error {
 	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }
 
-func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read ReadMark, undo uint64) (changed int, err error) {
-	upTo, err := b.tx.checkPlace(ctx, user, h, read.UpTo)
+func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read readMark, undo uint64) (changed int, err error) {
+	upTo, err := checkPlace(ctx, b.tx, user, h, read.UpTo)
 	if err != nil {
 		return 0, err
 	}
@@ -227,14 +227,14 @@ func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read
 	return changed, nil
 }
 
-// ReadAllNotifications marks everything up to a position read, in every category. It returns until when that can be undone;
+// markAllRead marks everything up to a position read, in every category. It returns until when that can be undone;
 // zero when nothing was unread, neither now nor within the undo time of the one before.
-func (tx *Tx) ReadAllNotifications(ctx context.Context, user services.UserID, upTo services.PostID, gen uint64) ([]NotificationState, time.Time, error) {
-	b, h, err := tx.lockAll(ctx, user, services.Categories)
+func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, upTo services.PostID, gen uint64) ([]State, time.Time, error) {
+	b, h, err := lockAll(ctx, tx, user, services.Categories)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	changed, err := b.readAll(ctx, user, h, ReadMark{Categories: services.Categories, UpTo: upTo, Gen: gen}, h.undo+1)
+	changed, err := b.readAll(ctx, user, h, readMark{Categories: services.Categories, UpTo: upTo, Gen: gen}, h.undo+1)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -242,26 +242,26 @@ func (tx *Tx) ReadAllNotifications(ctx context.Context, user services.UserID, up
 		h.undo, h.undoAt, h.changed = h.undo+1, sql.Micros(tx.Now), true
 	}
 	var until time.Time
-	if h.undoAt != 0 && !tx.Now.After(sql.FromMicros(h.undoAt).Add(UndoWithin)) {
-		until = sql.FromMicros(h.undoAt).Add(UndoWithin)
+	if h.undoAt != 0 && !tx.Now.After(sql.FromMicros(h.undoAt).Add(undoWithin)) {
+		until = sql.FromMicros(h.undoAt).Add(undoWithin)
 	}
 	states, err := b.save(ctx)
 	return states, until, err
 }
 
-// UndoReadAllNotifications makes unread again what the last "mark all read" marked, within 30 s. What was read individually
+// undoAllRead makes unread again what the last "mark all read" marked, within 30 s. What was read individually
 // since stays read. CONFLICT when it is too late, or when there is nothing to undo.
-func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserID) ([]NotificationState, error) {
-	b, h, err := tx.lockAll(ctx, user, services.Categories)
+func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID) ([]State, error) {
+	b, h, err := lockAll(ctx, tx, user, services.Categories)
 	if err != nil {
 		return nil, err
 	}
 	if h.undoAt == 0 {
 		return nil, services.Errorf(services.Conflict, "undo: there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or place",
-			int(UndoWithin.Seconds()))
+			int(undoWithin.Seconds()))
 	}
-	if ago := tx.Now.Sub(sql.FromMicros(h.undoAt)); ago > UndoWithin {
-		return nil, services.Errorf(services.Conflict, "undo: markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(UndoWithin.Seconds()))
+	if ago := tx.Now.Sub(sql.FromMicros(h.undoAt)); ago > undoWithin {
+		return nil, services.Errorf(services.Conflict, "undo: markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(undoWithin.Seconds()))
 	}
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
 	if _, err := b.change(ctx, user, undoRead, user, int64(h.undo), int64(h.gen)); err != nil {
@@ -270,14 +270,14 @@ func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserID
 	return b.save(ctx)
 }
 
-// UnreadNotification marks the notification that contains a position unread, in a new generation. It counts again if its category was not seen that far.
-// NOT_FOUND when it is not in this user's list, or none of its causes stands.
-func (tx *Tx) UnreadNotification(ctx context.Context, user services.UserID, id services.PostID) ([]NotificationState, error) {
-	b, h, err := tx.lockAll(ctx, user, services.Categories)
+// markUnread marks the notification that contains a position unread, in a new generation. It counts again if its category was
+// not seen that far. NOT_FOUND when it is not in this user's list, or none of its causes stands.
+func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, id services.PostID) ([]State, error) {
+	b, h, err := lockAll(ctx, tx, user, services.Categories)
 	if err != nil {
 		return nil, err
 	}
-	places, err := readGroupsAt(ctx, tx.Tx.Runner, user, []services.PostID{id})
+	places, err := readGroupsAt(ctx, tx.Runner, user, []services.PostID{id})
 	if err != nil {
 		return nil, err
 	}

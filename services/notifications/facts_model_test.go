@@ -1,4 +1,4 @@
-package store_test
+package notifications
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
 )
 
 // answer is a post that somebody wrote around the recipient.
@@ -42,12 +41,12 @@ type told struct {
 // panelModel is one person's notifications by the plainest means.
 type panelModel struct {
 	me      services.UserID
-	likes   map[store.Cause]time.Time
+	likes   map[Cause]time.Time
 	follows map[services.UserID]time.Time
 	answers map[services.PostID]*answer
 	deleted map[services.PostID]bool // of my posts
 
-	known    map[store.Cause]*told
+	known    map[Cause]*told
 	read     map[cluster]*reading
 	head     services.PostID
 	gen      uint64
@@ -60,26 +59,26 @@ type panelModel struct {
 
 func newPanelModel(me services.UserID) *panelModel {
 	return &panelModel{
-		me: me, likes: map[store.Cause]time.Time{}, follows: map[services.UserID]time.Time{},
-		answers: map[services.PostID]*answer{}, deleted: map[services.PostID]bool{}, known: map[store.Cause]*told{},
+		me: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
+		answers: map[services.PostID]*answer{}, deleted: map[services.PostID]bool{}, known: map[Cause]*told{},
 		read: map[cluster]*reading{}, versions: map[services.Category]uint64{},
 		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
 	}
 }
 
 // facts are the causes that stand by right.
-func (m *panelModel) facts() map[store.Cause]time.Time {
-	facts := map[store.Cause]time.Time{}
+func (m *panelModel) facts() map[Cause]time.Time {
+	facts := map[Cause]time.Time{}
 	for like, at := range m.likes {
 		if !m.deleted[like.Subject] {
 			facts[like] = at
 		}
 	}
 	for follower, at := range m.follows {
-		facts[store.Cause{Recipient: m.me, Category: services.CategoryFollow, Actor: follower}] = at
+		facts[Cause{Recipient: m.me, Category: services.CategoryFollow, Actor: follower}] = at
 	}
 	for id, a := range m.answers {
-		c := store.Cause{Recipient: m.me, Category: services.CategoryMention, Subject: id, Actor: a.author}
+		c := Cause{Recipient: m.me, Category: services.CategoryMention, Subject: id, Actor: a.author}
 		if !a.names {
 			c.Category, c.Subject, c.Object = services.CategoryComment, a.parent, id
 		}
@@ -90,32 +89,32 @@ func (m *panelModel) facts() map[store.Cause]time.Time {
 	return facts
 }
 
-func (m *panelModel) cluster(c store.Cause) cluster {
+func (m *panelModel) cluster(c Cause) cluster {
 	return cluster{c.Category, c.Subject, m.known[c].at.Unix() / (12 * 3600)}
 }
 
-func named(cause, other store.Cause) bool {
+func named(cause, other Cause) bool {
 	return cause == other || cause.Actor == 0 && cause.Category == other.Category && cause.Subject == other.Subject
 }
 
 // postOf is the post that is a cause: posts of one time are in the order of their ids.
-func postOf(c store.Cause) services.PostID {
+func postOf(c Cause) services.PostID {
 	if c.Category == services.CategoryMention {
 		return c.Subject
 	}
 	return c.Object
 }
 
-func byName(a, b store.Cause) int {
+func byName(a, b Cause) int {
 	return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Actor, b.Actor), cmp.Compare(a.Object, b.Object))
 }
 
-func (m *panelModel) apply(now time.Time, causes []store.Cause) {
+func (m *panelModel) apply(now time.Time, causes []Cause) {
 	facts := m.facts()
 	changed := map[services.Category]bool{}
-	var fresh []store.Cause
+	var fresh []Cause
 	for _, c := range slices.Concat(slices.Collect(maps.Keys(facts)), slices.Collect(maps.Keys(m.known))) {
-		if !slices.ContainsFunc(causes, func(cause store.Cause) bool { return named(cause, c) }) {
+		if !slices.ContainsFunc(causes, func(cause Cause) bool { return named(cause, c) }) {
 			continue
 		}
 		_, stands := facts[c]
@@ -125,7 +124,7 @@ func (m *panelModel) apply(now time.Time, causes []store.Cause) {
 			fresh = append(fresh, c)
 		}
 	}
-	slices.SortFunc(fresh, func(a, b store.Cause) int {
+	slices.SortFunc(fresh, func(a, b Cause) int {
 		return cmp.Or(facts[a].Compare(facts[b]), cmp.Compare(postOf(a), postOf(b)), byName(a, b))
 	})
 	for _, c := range fresh {
@@ -231,38 +230,38 @@ func (m *panelModel) unread(place services.PostID) {
 }
 
 // list is what the panel shows: the newest to happen first, in whichever order it arrived.
-func (m *panelModel) list(now time.Time, expiry services.Expiry) (list []services.Notification) {
-	clusters := map[cluster][]store.Cause{}
+func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
+	clusters := map[cluster][]Cause{}
 	for c, k := range m.known {
 		if k.standing {
 			clusters[m.cluster(c)] = append(clusters[m.cluster(c)], c)
 		}
 	}
 	for of, causes := range clusters {
-		slices.SortFunc(causes, func(a, b store.Cause) int {
+		slices.SortFunc(causes, func(a, b Cause) int {
 			return cmp.Or(m.known[b].at.Compare(m.known[a].at), cmp.Compare(b.Object, a.Object), cmp.Compare(b.Actor, a.Actor))
 		})
 		last := m.top(of, true)
-		n := services.Notification{First: m.first(of), Place: last, Category: of.category, Subject: of.subject, At: m.known[causes[0]].at,
+		n := Notification{First: m.first(of), Place: last, Category: of.category, Subject: of.subject, At: m.known[causes[0]].at,
 			Read: last <= m.read[of].to, Seen: last <= max(m.seen[of.category], m.read[of].to)}
-		n.Older = !n.Seen && of.bucket/2 < expiry.OldestDay(of.category, now.Unix()/86400)
+		n.Older = !n.Seen && of.bucket/2 < expiry.oldestDay(of.category, now.Unix()/86400)
 		for _, c := range causes {
 			if !slices.Contains(n.Sample, c.Actor) {
 				n.Sample = append(n.Sample, c.Actor)
 			}
 		}
 		n.Actors = len(n.Sample)
-		n.Sample = n.Sample[:min(len(n.Sample), services.SampleActors)]
+		n.Sample = n.Sample[:min(len(n.Sample), maxSample)]
 		list = append(list, n)
 	}
-	slices.SortFunc(list, func(a, b services.Notification) int {
+	slices.SortFunc(list, func(a, b Notification) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Category, a.Category), cmp.Compare(b.Subject, a.Subject))
 	})
 	return list
 }
 
 // reached returns a list from its first entry on, whose position says how far a mark of the whole list reaches.
-func (m *panelModel) reached(list []services.Notification) []services.Notification {
+func (m *panelModel) reached(list []Notification) []Notification {
 	if len(list) == 0 {
 		return list
 	}
@@ -275,8 +274,8 @@ func (m *panelModel) reached(list []services.Notification) []services.Notificati
 }
 
 // state is what a document says of a category.
-func (m *panelModel) state(now time.Time, category services.Category) store.NotificationState {
-	state := store.NotificationState{Recipient: m.me, Category: category, Version: m.versions[category],
+func (m *panelModel) state(now time.Time, category services.Category) State {
+	state := State{Recipient: m.me, Category: category, Version: m.versions[category],
 		Head: m.heads[category], Seen: m.seen[category], Day: now.Unix() / 86400}
 	for of, r := range m.read {
 		if newest := m.top(of, true); of.category == category && newest > max(m.seen[category], r.to) {

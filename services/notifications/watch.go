@@ -1,16 +1,15 @@
-package notify
+package notifications
 
 import (
 	"context"
 
 	"tidings/services"
 	"tidings/services/push"
-	"tidings/services/store"
 )
 
 // Change is the first page of a user's notifications, with the user's badges.
 type Change struct {
-	Page   store.NotificationPage
+	Page   Page
 	Badges *services.Badges
 }
 

@@ -1,4 +1,4 @@
-package fanout_test
+package notifications
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/sql"
@@ -32,7 +31,7 @@ func likeCommands(author services.UserID, posts []services.PostID, first, count 
 			if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
 				return nil, err
 			}
-			job, err := fanout.NotifyJob(store.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
 			if err != nil {
 				return nil, err
 			}
@@ -45,7 +44,7 @@ func likeCommands(author services.UserID, posts []services.PostID, first, count 
 // BenchmarkHotRecipient has everybody like one person, in batches as ingest commits them, while a worker carries it: how
 // many likes a second are taken, how many are carried, and what somebody else's badges cost meanwhile and before.
 func BenchmarkHotRecipient(b *testing.B) {
-	w := fanouttest.New(b, fanouttest.Options{})
+	w := newNode(fanouttest.New(b, fanouttest.Options{}))
 	users := w.Users(2)
 	author, other := users[0], users[1]
 	posts := w.Posts(author, hotPosts)

@@ -1,4 +1,4 @@
-package notify
+package notifications
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // subjects are the posts that notifications are about, in their order.
-func subjects(list []services.Notification) (posts []services.PostID) {
+func subjects(list []Notification) (posts []services.PostID) {
 	for _, n := range list {
 		posts = append(posts, n.Subject)
 	}
@@ -20,9 +20,9 @@ func subjects(list []services.Notification) (posts []services.PostID) {
 }
 
 // listed is the whole list of a user, by pages of a size.
-func (n node) listed(user services.UserID, size int) (list []services.Notification) {
+func (n node) listed(user services.UserID, size int) (list []Notification) {
 	n.TB.Helper()
-	var before services.NotificationPosition
+	var before Position
 	for {
 		page, err := n.service.Page(n.TB.Context(), user, Query{Before: before, First: size})
 		n.Must(err)
@@ -91,16 +91,16 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 // A cause that arrives after a list was read is in no mark of that list, even below the list's first entry; a mark of a list
 // that shows it includes it.
 func TestAMarkTakesWhatItsListHeld(t *testing.T) {
-	for name, mark := range map[string]func(n node, user services.UserID, first services.Notification){
-		"seen": func(n node, user services.UserID, first services.Notification) {
+	for name, mark := range map[string]func(n node, user services.UserID, first Notification){
+		"seen": func(n node, user services.UserID, first Notification) {
 			n.must(n.seen(user, nil, max(first.Place, first.Reach)))
 		},
-		"read": func(n node, user services.UserID, first services.Notification) {
+		"read": func(n node, user services.UserID, first Notification) {
 			op, err := n.service.MarkRead(user, Reading{UpTo: max(first.Place, first.Reach)})
 			n.Must(err)
 			n.must(op)
 		},
-		"all read": func(n node, user services.UserID, first services.Notification) {
+		"all read": func(n node, user services.UserID, first Notification) {
 			op, err := n.service.MarkAllRead(user, max(first.Place, first.Reach), "")
 			n.Must(err)
 			n.must(op)
@@ -151,7 +151,7 @@ func TestListHasOneOrderWhateverArrivedFirst(t *testing.T) {
 			})
 			for _, i := range order {
 				n.Write(func(ctx context.Context, tx *store.Tx) error {
-					_, err := tx.ApplyCauses(ctx, []store.Cause{{Recipient: author, Category: services.CategoryLike, Subject: posts[i], Actor: likers[i%2]}})
+					_, err := applyCauses(ctx, tx.Tx, []Cause{{Recipient: author, Category: services.CategoryLike, Subject: posts[i], Actor: likers[i%2]}})
 					return err
 				})
 			}

@@ -1,4 +1,4 @@
-package notify
+package notifications
 
 import (
 	"context"
@@ -11,32 +11,31 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/store"
 	"tidings/tests/histories"
 )
 
-// panel is one user's notifications on a node whose jobs come late and twice, and whose Redis is lost.
-type panel struct {
+// reader is one user's notifications on a node whose jobs come late and twice, and whose Redis is lost.
+type reader struct {
 	node
 	t      *rapid.T
 	me     services.UserID
 	others []services.UserID
 	posts  []services.PostID
-	stands map[store.Cause]bool // the present facts
-	told   []store.Cause        // causes that ever had a job
+	stands map[Cause]bool // the present facts
+	told   []Cause        // causes that ever had a job
 	blocks map[services.UserID]bool
 	hides  map[services.Restriction]bool // other users' hides and blocks of this user
 }
 
-func (p *panel) other() services.UserID { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
+func (p *reader) other() services.UserID { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
 
 // happens changes a fact, with its job.
-func (p *panel) happens(c store.Cause, change func(ctx context.Context, tx *store.Tx) error) {
+func (p *reader) happens(c Cause, change func(ctx context.Context, tx *store.Tx) error) {
 	p.Write(func(ctx context.Context, tx *store.Tx) error {
-		job, err := fanout.NotifyJob(c)
+		job, err := Job(c)
 		if err != nil {
 			return err
 		}
@@ -51,9 +50,9 @@ func (p *panel) happens(c store.Cause, change func(ctx context.Context, tx *stor
 	p.told = append(p.told, c)
 }
 
-func (p *panel) turnLike() {
+func (p *reader) turnLike() {
 	post := rapid.SampledFrom(p.posts).Draw(p.t, "post")
-	c := store.Cause{Recipient: p.me, Category: services.CategoryLike, Subject: post, Actor: p.other()}
+	c := Cause{Recipient: p.me, Category: services.CategoryLike, Subject: post, Actor: p.other()}
 	p.happens(c, func(ctx context.Context, tx *store.Tx) (err error) {
 		if p.stands[c] {
 			_, err = tx.DeleteLike(ctx, post, c.Actor)
@@ -65,8 +64,8 @@ func (p *panel) turnLike() {
 	p.stands[c] = !p.stands[c]
 }
 
-func (p *panel) turnFollow() {
-	c := store.Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: p.other()}
+func (p *reader) turnFollow() {
+	c := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: p.other()}
 	p.happens(c, func(ctx context.Context, tx *store.Tx) (err error) {
 		if p.stands[c] {
 			_, err = tx.DeleteFollow(ctx, c.Actor, p.me)
@@ -81,10 +80,10 @@ func (p *panel) turnFollow() {
 
 // turnBlock blocks a user, whose actions then count no more, or unblocks them. Facts that arrive all the same during the block,
 // as those of concurrent requests do, count after it.
-func (p *panel) turnBlock() {
+func (p *reader) turnBlock() {
 	actor := p.other()
 	block := services.Restriction{Kind: services.Block, Owner: p.me, Other: actor, Made: p.IDs.Next()}
-	follow := store.Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
+	follow := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
 	p.happens(follow, func(ctx context.Context, tx *store.Tx) (err error) {
 		if err := tx.LockRestrictions(ctx, p.me, actor); err != nil {
 			return err
@@ -97,7 +96,7 @@ func (p *panel) turnBlock() {
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.ActorJob(p.me, actor))
+		return jobs.Enqueue(ctx, tx.Tx, ActorJob(p.me, actor))
 	})
 	if p.blocks[actor] = !p.blocks[actor]; p.blocks[actor] {
 		p.stands[follow] = false
@@ -106,11 +105,11 @@ func (p *panel) turnBlock() {
 
 // turnHide makes a user hide their posts from this user, by a hide or by a block, which also ends their follow, or shows the
 // posts again.
-func (p *panel) turnHide() {
+func (p *reader) turnHide() {
 	actor := p.other()
 	kind := rapid.SampledFrom([]services.RestrictionKind{services.Hide, services.Block}).Draw(p.t, "how")
 	hide := services.Restriction{Kind: kind, Owner: actor, Other: p.me}
-	follow := store.Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
+	follow := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
 	p.happens(follow, func(ctx context.Context, tx *store.Tx) (err error) {
 		if err := tx.LockRestrictions(ctx, p.me, actor); err != nil {
 			return err
@@ -125,7 +124,7 @@ func (p *panel) turnHide() {
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.ActorJob(p.me, actor))
+		return jobs.Enqueue(ctx, tx.Tx, ActorJob(p.me, actor))
 	})
 	if p.hides[hide] = !p.hides[hide]; p.hides[hide] && kind == services.Block {
 		p.stands[follow] = false
@@ -133,14 +132,14 @@ func (p *panel) turnHide() {
 }
 
 // hidden reports whether a cause is a post that its actor hides from this user.
-func (p *panel) hidden(c store.Cause) bool {
+func (p *reader) hidden(c Cause) bool {
 	return c.Category == services.CategoryMention && (p.hides[services.Restriction{Kind: services.Hide, Owner: c.Actor, Other: p.me}] ||
 		p.hides[services.Restriction{Kind: services.Block, Owner: c.Actor, Other: p.me}])
 }
 
-func (p *panel) mention() {
+func (p *reader) mention() {
 	id := p.IDs.Next()
-	c := store.Cause{Recipient: p.me, Category: services.CategoryMention, Subject: id, Actor: p.other()}
+	c := Cause{Recipient: p.me, Category: services.CategoryMention, Subject: id, Actor: p.other()}
 	p.happens(c, func(ctx context.Context, tx *store.Tx) error {
 		if err := tx.InsertPost(ctx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
 			return err
@@ -151,8 +150,8 @@ func (p *panel) mention() {
 }
 
 // unmention deletes a post that mentions.
-func (p *panel) unmention() {
-	for _, c := range slices.SortedFunc(maps.Keys(p.stands), func(a, b store.Cause) int { return int(int64(a.Subject) - int64(b.Subject)) }) {
+func (p *reader) unmention() {
+	for _, c := range slices.SortedFunc(maps.Keys(p.stands), func(a, b Cause) int { return int(int64(a.Subject) - int64(b.Subject)) }) {
 		if c.Category == services.CategoryMention && p.stands[c] {
 			p.happens(c, func(ctx context.Context, tx *store.Tx) error { _, _, err := tx.DeletePost(ctx, c.Subject); return err })
 			p.stands[c] = false
@@ -162,7 +161,7 @@ func (p *panel) unmention() {
 }
 
 // someJobs runs the due jobs, and repeats an earlier one.
-func (p *panel) someJobs() {
+func (p *reader) someJobs() {
 	for _, worker := range p.Fanout.Workers(1) {
 		_, err := worker.RunOnce(p.TB.Context())
 		p.Must(err)
@@ -172,7 +171,7 @@ func (p *panel) someJobs() {
 	}
 }
 
-func (p *panel) mark() {
+func (p *reader) mark() {
 	all := p.page(Query{})
 	var cmd *jobs.Command
 	var err error
@@ -196,7 +195,7 @@ func (p *panel) mark() {
 	}
 }
 
-func (p *panel) page(query Query) []services.Notification {
+func (p *reader) page(query Query) []Notification {
 	query.First = 1000
 	page, err := p.service.Page(p.TB.Context(), p.me, query)
 	p.Must(err)
@@ -205,13 +204,13 @@ func (p *panel) page(query Query) []services.Notification {
 
 // agree runs all jobs, and then compares the document's counts with the list, and the list with the facts. A count that was
 // written days ago is as good as a new one.
-func (p *panel) agree() {
+func (p *reader) agree() {
 	p.Quiet(p.Fanout)
 	if !p.Document(p.me).Ready {
 		p.Must(p.Fanout.Rebuild(p.TB.Context(), p.me)) // as the next reader does
 	}
 	for _, counts := range p.Document(p.me).Notifications {
-		value, _ := services.Expiry(nil).Unexpired(counts, p.Clock.Now().Unix()/86400)
+		value, _ := Expiry(nil).unexpired(counts, p.Clock.Now().Unix()/86400)
 		if listed := p.page(Query{UnseenOnly: true, Categories: []services.Category{counts.Category}}); value != len(listed) {
 			p.t.Fatalf("%s: the number is %d, the list has %d", counts.Category, value, len(listed))
 		}
@@ -233,12 +232,11 @@ func (p *panel) agree() {
 // TestNumberIsTheListWhateverIsLost mixes events, marks, late and repeated jobs, days, and losses of Redis: after all jobs the
 // count is the list's, and both are those of the facts.
 func TestNumberIsTheListWhateverIsLost(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{})
-	n := node{w, New(Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs})}
+	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	histories.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(4)
-		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}, blocks: map[services.UserID]bool{}, hides: map[services.Restriction]bool{}}
+		p := &reader{node: n, t: t, me: users[0], others: users[1:], stands: map[Cause]bool{}, blocks: map[services.UserID]bool{}, hides: map[services.Restriction]bool{}}
 		p.posts = n.Posts(p.me, 2)
 		p.Must(p.Fanout.Refill(p.TB.Context(), p.me))
 		steps := map[string]func(*rapid.T){

@@ -1,0 +1,302 @@
+package notifications
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// listed is what the list of user 1 shows.
+func (b *bundle) listed(only filter, categories ...services.Category) []Notification {
+	b.T.Helper()
+	if len(categories) == 0 {
+		categories = services.Categories
+	}
+	page := storetest.Must(readPage(b.Ctx, b.DB, listQuery{user: 1, categories: categories, only: only, limit: 100}))(b.T)
+	return page.Notifications
+}
+
+func (b *bundle) wants(when string, unseen, unread int) {
+	b.T.Helper()
+	if got := len(b.listed(onlyUnseen)); got != unseen {
+		b.T.Errorf("%s: %d unseen, want %d", when, got, unseen)
+	}
+	if got := len(b.listed(onlyUnread)); got != unread {
+		b.T.Errorf("%s: %d unread, want %d", when, got, unread)
+	}
+}
+
+// marks runs a mark of user 1 and returns its error.
+func (b *bundle) marks(mark func(tx *store.Tx) error) error {
+	b.T.Helper()
+	return b.Write(b.Ctx, mark)
+}
+
+func (b *bundle) reads(read readMark) error {
+	return b.marks(func(tx *store.Tx) error { _, err := markRead(b.Ctx, tx.Tx, 1, read); return err })
+}
+
+func (b *bundle) readsAll(gen uint64) (until time.Time) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) { _, until, err = markAllRead(b.Ctx, tx.Tx, 1, 0, gen); return err })
+	return until
+}
+
+func (b *bundle) undoes() error {
+	return b.marks(func(tx *store.Tx) error { _, err := undoAllRead(b.Ctx, tx.Tx, 1); return err })
+}
+
+func (b *bundle) unreads(place services.PostID) error {
+	return b.marks(func(tx *store.Tx) error { _, err := markUnread(b.Ctx, tx.Tx, 1, place); return err })
+}
+
+// three adds likes of three posts of user 1 and returns the positions, the oldest first.
+func (b *bundle) three() (places []services.PostID) {
+	b.T.Helper()
+	b.MakePosts(1, 5, 6, 7)
+	for _, post := range []services.PostID{5, 6, 7} {
+		b.like(post, 2)
+		places = append(places, b.apply(cause(post, 2))[0].Head)
+	}
+	return places
+}
+
+func (b *bundle) answers(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) error {
+		if err := tx.InsertPost(b.Ctx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
+			return err
+		}
+		return tx.InsertPostMentions(b.Ctx, id, mentions)
+	})
+	b.apply(Cause{Recipient: 1, Category: services.CategoryComment, Subject: parent, Actor: author, Object: id},
+		Cause{Recipient: 1, Category: services.CategoryMention, Subject: id, Actor: author})
+}
+
+func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.MakePosts(1, 5)
+		at := services.PostIDAt(b.Clock.Now())
+		for i := range services.PostID(12) {
+			b.answers(at+i, 5, services.UserID(2+i%10))
+		}
+		list := b.listed(everything)
+		if len(list) != 1 || list[0].Actors != 10 || len(list[0].Sample) != maxSample || list[0].Sample[0] != 3 || list[0].Subject != 5 {
+			t.Fatalf("twelve comments of ten people are %+v", list)
+		}
+		storetest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
+		b.wants("read", 0, 0)
+		b.answers(at+20, 5, 3) // a user who commented before comments again
+		b.wants("a further comment of the same person", 1, 1)
+		b.remove(at + 20)
+		b.apply(Cause{Recipient: 1, Category: services.CategoryComment, Subject: 5, Actor: 3, Object: at + 20})
+		b.wants("deleted", 0, 0)
+	})
+}
+
+// An answer that also mentions the parent's author notifies them once, with the mention.
+func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.MakePosts(1, 5)
+		at := services.PostIDAt(b.Clock.Now())
+		b.answers(at, 5, 2, 1)
+		b.answers(at+1, 5, 1, 1) // one's own
+		b.answers(at+2, 0, 3, 4) // of others, to others
+		list := b.listed(everything)
+		if len(list) != 1 || list[0].Category != services.CategoryMention || list[0].Subject != at {
+			t.Fatalf("the list is %+v", list)
+		}
+	})
+}
+
+func TestAFollowThatComesBackIsNotNew(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		follow := Cause{Recipient: 1, Category: services.CategoryFollow, Actor: 2}
+		at := services.PostIDAt(b.Clock.Now())
+		b.MakeFollows(services.Edge{Follower: 2, Followee: 1, Since: at})
+		b.apply(follow)
+		b.wants("followed", 1, 1)
+		b.MustWrite(func(tx *store.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, 0)
+			return err
+		})
+		b.MustWrite(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.Ctx, 2, 1); return err })
+		b.apply(follow)
+		storetest.Equal(b.T, len(b.listed(everything)), 0)
+		b.MakeFollows(services.Edge{Follower: 2, Followee: 1, Since: at + 9})
+		b.apply(follow)
+		b.wants("followed again", 0, 1)
+	})
+}
+
+// A position marks all categories, and a mark on the mentions page marks mentions alone.
+func TestOnePositionMarksAllCategories(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.three()
+		b.Clock.Advance(time.Second)
+		b.answers(services.PostIDAt(b.Clock.Now()), 0, 2, 1)
+		b.wants("three likes and a mention", 4, 4)
+		mention := b.listed(everything)[0]
+		mentions := []services.Category{services.CategoryMention}
+		b.MustWrite(func(tx *store.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx.Tx, 1, mentions, mention.Place)
+			return err
+		})
+		b.wants("the mentions seen", 3, 4)
+		b.MustWrite(func(tx *store.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, mention.Place)
+			return err
+		})
+		b.wants("all seen up to the mention", 0, 4)
+	})
+}
+
+func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		mine := b.three()
+		b.MakePosts(9, 50)
+		b.like(50, 2)
+		b.Clock.Advance(-time.Hour) // so that it lies below mine
+		others := b.apply(Cause{Recipient: 9, Category: like, Subject: 50, Actor: 2})[0].Head
+		for what, refused := range map[string]struct {
+			err  error
+			code services.Code
+		}{
+			"read another's, with one's own": {b.reads(readMark{Shown: []services.PostID{mine[0], others}}), services.NotFound},
+			"read up to another's":           {b.reads(readMark{Categories: services.Categories, UpTo: others}), services.NotFound},
+			"unread another's":               {b.unreads(others), services.NotFound},
+			"seen up to another's": {b.marks(func(tx *store.Tx) error {
+				_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, others)
+				return err
+			}), services.NotFound},
+			"all read beyond the end": {b.marks(func(tx *store.Tx) error {
+				_, _, err := markAllRead(b.Ctx, tx.Tx, 1, mine[2]+1, services.AnyGen)
+				return err
+			}), services.Invalid},
+		} {
+			if services.CodeOf(refused.err) != refused.code {
+				t.Errorf("%s: %v, want %s", what, refused.err, refused.code)
+			}
+		}
+		b.wants("after what was refused", 3, 3)
+		storetest.Equal(b.T, len(storetest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{others}, nil))(b.T)), 0)
+	})
+}
+
+// A row that was read is unread again when somebody joins, as far as the mark did not reach.
+func TestReadingReachesAsFarAsWasShown(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.MakePosts(1, 5)
+		b.like(5, 2)
+		shown := b.apply(cause(5, 2))[0].Head
+		b.like(5, 3)
+		joined := b.apply(cause(5, 3))[0].Head
+		storetest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen}), nil)
+		b.wants("an older id was read", 1, 1)
+		b.unlike(5, 3)
+		b.apply(cause(5, 3))
+		b.wants("who joined is gone", 0, 0)
+		b.like(5, 3)
+		b.apply(cause(5, 3))
+		storetest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{joined}, Gen: services.AnyGen}), nil)
+		b.wants("all of it read", 0, 0)
+		found := storetest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil))(b.T)
+		if n := found[joined]; len(found) != 2 || n.First != shown || n.Place != joined || n.Actors != 2 || !n.Read || found[shown].First != n.First {
+			t.Errorf("by its two positions it is %+v", found)
+		}
+		b.like(5, 4)
+		b.apply(cause(5, 4))
+		b.wants("another joined", 1, 1)
+		storetest.Coded(b.T, b.reads(readMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), services.NotFound)
+		storetest.Equal(b.T, b.reads(readMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
+		b.wants("by its id all of it is read", 0, 0)
+	})
+}
+
+// Mark unread brings the row back, and the number only above what was seen; a late mark of a list shown before leaves it.
+func TestUnreadOpensAGeneration(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		places := b.three()
+		storetest.Equal(b.T, b.reads(readMark{Shown: places, Gen: services.AnyGen}), nil)
+		b.wants("read", 0, 0)
+		storetest.Equal(b.T, b.unreads(places[1]), nil)
+		b.wants("one unread again, never seen", 1, 1)
+		old := readMark{Shown: places, Gen: 0}
+		storetest.Equal(b.T, b.reads(old), nil)
+		b.wants("a late mark by ids", 1, 1)
+		storetest.Equal(b.T, b.reads(readMark{Categories: services.Categories, Gen: 0}), nil)
+		b.readsAll(0)
+		b.wants("late marks of everything", 1, 1)
+		b.MustWrite(func(tx *store.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, 0)
+			return err
+		})
+		b.wants("seen", 0, 1)
+		storetest.Equal(b.T, b.unreads(places[0]), nil)
+		b.wants("another unread again, which was seen", 0, 2)
+		old.Gen = 2
+		storetest.Equal(b.T, b.reads(old), nil)
+		b.wants("a mark of now", 0, 0)
+	})
+}
+
+func TestMarkAllReadAndUndo(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		places := b.three()
+		storetest.Equal(b.T, b.reads(readMark{Shown: places[:1], Gen: services.AnyGen}), nil)
+		until := b.readsAll(services.AnyGen)
+		storetest.Equal(b.T, until, b.Clock.Now().Add(30*time.Second))
+		b.wants("all read", 0, 0)
+		b.Clock.Advance(10 * time.Second)
+		storetest.Equal(b.T, b.readsAll(services.AnyGen), until) // a second tap changes nothing
+		storetest.Equal(b.T, b.reads(readMark{Shown: places[1:2], Gen: services.AnyGen}), nil)
+		b.like(7, 3)
+		b.apply(cause(7, 3))
+		b.Clock.Advance(20 * time.Second)
+		storetest.Equal(b.T, b.undoes(), nil)
+		b.wants("undone at the last moment, but for what was read by itself", 1, 1)
+		storetest.Coded(b.T, b.undoes(), services.Conflict) // once
+		storetest.Equal(b.T, b.reads(readMark{Categories: services.Categories, Gen: 0}), nil)
+		b.wants("a late repetition of what was undone", 1, 1)
+		b.readsAll(services.AnyGen)
+		b.Clock.Advance(30*time.Second + time.Microsecond)
+		err := b.undoes()
+		storetest.Coded(b.T, err, services.Conflict)
+		if !strings.Contains(err.Error(), "30 s") {
+			t.Errorf("it does not name the limit: %v", err)
+		}
+		b.wants("too late", 0, 0)
+	})
+}
+
+// What was undone when everything was marked read was read with it: it comes back as read.
+func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		places := b.three()
+		b.unlike(7, 2)
+		b.apply(cause(7, 2))
+		b.wants("two left", 2, 2)
+		storetest.Coded(b.T, b.unreads(places[2]), services.NotFound)
+		b.readsAll(services.AnyGen)
+		b.like(7, 2)
+		b.apply(cause(7, 2))
+		b.wants("the third again", 0, 0)
+		storetest.Equal(b.T, b.undoes(), nil)
+		b.wants("undone", 3, 3)
+	})
+}
+
+// A mark of some categories, or up to a position, ends the undo of the mark before.
+func TestAnotherMarkEndsTheUndo(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.three()
+		b.readsAll(services.AnyGen)
+		storetest.Equal(b.T, b.reads(readMark{Categories: []services.Category{like}, Gen: services.AnyGen}), nil)
+		storetest.Coded(b.T, b.undoes(), services.Conflict)
+		b.wants("all read", 0, 0)
+	})
+}

@@ -1,0 +1,268 @@
+package notifications
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql/sqltest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+const like = services.CategoryLike
+
+// bundle is a database, and notifications in it.
+type bundle struct{ *storetest.Bundle }
+
+func eachBundle(t *testing.T, test func(b *bundle)) {
+	t.Helper()
+	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
+}
+
+// like makes some users like a post.
+func (b *bundle) like(post services.PostID, likers ...services.UserID) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) error {
+		for _, liker := range likers {
+			if _, err := tx.InsertLike(b.Ctx, post, liker, tx.Now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bundle) unlike(post services.PostID, liker services.UserID) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) error { _, err := tx.DeleteLike(b.Ctx, post, liker); return err })
+}
+
+func (b *bundle) remove(post services.PostID) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) error { _, _, err := tx.DeletePost(b.Ctx, post); return err })
+}
+
+// apply brings causes in line with the facts.
+func (b *bundle) apply(causes ...Cause) (states []State) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) { states, err = applyCauses(b.Ctx, tx.Tx, causes); return err })
+	return states
+}
+
+func (b *bundle) see(upTo services.PostID) (state State) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		states, err := raiseSeen(b.Ctx, tx.Tx, 1, []services.Category{like}, upTo)
+		if err == nil {
+			state = states[0]
+		}
+		return err
+	})
+	return state
+}
+
+// cause is one of user 1.
+func cause(subject services.PostID, actor services.UserID) Cause {
+	return Cause{Recipient: 1, Category: like, Subject: subject, Actor: actor}
+}
+
+// today is the state of user 1 with some unseen groups of today and no others.
+func (b *bundle) today(version uint64, head, seen services.PostID, groups int) State {
+	return State{Recipient: 1, Category: like, Version: version, Head: head, Seen: seen,
+		Day: b.Clock.Now().Unix() / 86400, Days: [8]int{groups}}
+}
+
+func TestLikeNotifiesOnce(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.MakePosts(1, 5, 6)
+		b.like(5, 2)
+		place := services.PostIDAt(b.Clock.Now())
+		for range 3 { // redelivered
+			storetest.Equal(b.T, b.apply(cause(5, 2), cause(5, 2)), []State{b.today(1, place, 0, 1)})
+		}
+		b.like(5, 3)
+		b.like(6, 2)
+		storetest.Equal(b.T, b.apply(cause(6, 2), cause(5, 3)), []State{b.today(2, place+2, 0, 2)})
+		storetest.Equal(b.T, storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []State{b.today(2, place+2, 0, 2)})
+	})
+}
+
+func TestUndoneLikeStopsCountingAndKeepsItsPlace(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.MakePosts(1, 5)
+		b.like(5, 2)
+		b.apply(cause(5, 2))
+		place := services.PostIDAt(b.Clock.Now())
+		b.unlike(5, 2)
+		storetest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(2, place, 0, 0)})
+		storetest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(2, place, 0, 0)})
+		storetest.Equal(b.T, b.see(0), b.today(3, place, place, 0))
+		b.Clock.Advance(13 * time.Hour) // another half day, and today still
+		b.like(5, 2)
+		storetest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(4, place, place, 0)}) // seen, and stays so
+	})
+}
+
+func TestDeletedPostStopsNotifying(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.MakePosts(1, 5, 6)
+		b.like(5, 2, 3, 4)
+		b.like(6, 2)
+		place := services.PostIDAt(b.Clock.Now())
+		storetest.Equal(b.T, b.apply(cause(5, 0), cause(6, 0), cause(5, 3)), []State{b.today(1, place+3, 0, 2)})
+		b.remove(5)
+		storetest.Equal(b.T, b.apply(cause(5, 0)), []State{b.today(2, place+3, 0, 1)})
+		b.like(5, 9)
+		storetest.Equal(b.T, b.apply(cause(5, 9), cause(5, 0)), []State{b.today(2, place+3, 0, 1)})
+	})
+}
+
+func TestOnesOwnLikeAndOthersPostsDoNotNotify(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.MakePosts(1, 5)
+		b.MakePosts(2, 6)
+		b.like(5, 1)
+		b.like(6, 3)
+		storetest.Equal(b.T, b.apply(cause(5, 1), cause(5, 0), cause(6, 3), cause(6, 0), cause(7, 2)), []State{b.today(0, 0, 0, 0)})
+	})
+}
+
+func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.MakePosts(1, 5)
+		b.Clock.Set(time.Date(2026, 3, 14, 11, 59, 59, 999999000, time.UTC))
+		b.like(5, 2)
+		b.Clock.Advance(time.Microsecond)
+		b.like(5, 3)
+		b.Clock.Advance(12*time.Hour - time.Microsecond)
+		b.like(5, 4)
+		b.Clock.Advance(time.Microsecond) // the next day
+		b.like(5, 6)
+		place := services.PostIDAt(b.Clock.Now())
+		want := b.today(1, place+3, 0, 1)
+		want.Days[1] = 2
+		storetest.Equal(b.T, b.apply(cause(5, 6), cause(5, 3), cause(5, 4), cause(5, 2)), []State{want})
+	})
+}
+
+func TestUnseenGroupsByDays(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		for day := range services.PostID(10) {
+			b.MakePosts(1, 5+day)
+			b.like(5+day, 2)
+			b.apply(cause(5+day, 2))
+			b.Clock.Advance(24 * time.Hour)
+		}
+		b.Clock.Advance(-24 * time.Hour)
+		state := storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
+		storetest.Equal(b.T, state.Days, [8]int{1, 1, 1, 1, 1, 1, 1, 1})
+		storetest.Equal(b.T, state.Older, 2)
+		b.Clock.Advance(-24 * time.Hour) // a node whose clock is behind counts tomorrow's groups as of today
+		state = storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
+		storetest.Equal(b.T, state.Days, [8]int{2, 1, 1, 1, 1, 1, 1, 1})
+		b.Clock.Advance(30 * 24 * time.Hour)
+		state = storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
+		storetest.Equal(b.T, state.Days, [8]int{})
+		storetest.Equal(b.T, state.Older, 10)
+		storetest.Equal(b.T, state.Version, uint64(10))
+	})
+}
+
+func TestRaiseNotificationsSeen(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		storetest.Equal(b.T, b.see(0), b.today(0, 0, 0, 0)) // nothing there is nothing to see
+		b.MakePosts(1, 5, 6, 7)
+		place := services.PostIDAt(b.Clock.Now())
+		for _, post := range []services.PostID{5, 6, 7} {
+			b.like(post, 2)
+			b.apply(cause(post, 2))
+		}
+		storetest.Equal(b.T, b.see(place), b.today(4, place+2, place, 2))
+		storetest.Equal(b.T, b.see(place), b.today(4, place+2, place, 2))
+		storetest.Equal(b.T, b.see(place+1), b.today(5, place+2, place+1, 1))
+		storetest.Equal(b.T, b.see(place), b.today(5, place+2, place+1, 1)) // a late report
+		err := b.Write(b.Ctx, func(tx *store.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx.Tx, 1, []services.Category{like}, place+3)
+			return err
+		})
+		storetest.Coded(b.T, err, services.Invalid)
+		storetest.Equal(b.T, b.see(0), b.today(6, place+2, place+2, 0))
+		storetest.Equal(b.T, storetest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []State(nil))
+	})
+}
+
+func TestApplyCausesOfManyRecipients(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		var causes []Cause
+		for n := services.UserID(300); n > 0; n-- {
+			b.MakePosts(n, services.PostID(n))
+			b.like(services.PostID(n), 999)
+			causes = append(causes, Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: 999})
+		}
+		states := b.apply(causes...)
+		storetest.Equal(b.T, len(states), 300)
+		for i, state := range states {
+			if state.Recipient != services.UserID(i+1) || state.Version != 1 || state.Days[0] != 1 {
+				b.T.Fatalf("state %d is %+v", i, state)
+			}
+		}
+		storetest.Equal(b.T, len(b.apply()), 0)
+	})
+}
+
+// Transactions that name the same recipients in different orders wait for each other, and each sees what the
+// former did: no version is given twice and no like is lost.
+func TestApplyCausesAtOnce(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		const recipients, workers, rounds = 5, 6, 15
+		for n := services.UserID(1); n <= recipients; n++ {
+			b.MakePosts(n, services.PostID(n))
+		}
+		var all sync.WaitGroup
+		for worker := range workers {
+			all.Go(func() {
+				for round := range rounds {
+					actor := services.UserID(100 + worker*rounds + round)
+					var causes []Cause
+					for i := range services.UserID(recipients) {
+						n := (i*services.UserID(1+worker%4)+services.UserID(worker))%recipients + 1
+						causes = append(causes, Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: actor})
+					}
+					err := b.Write(b.Ctx, func(tx *store.Tx) error {
+						for _, cause := range causes {
+							if _, err := tx.InsertLike(b.Ctx, cause.Subject, actor, tx.Now); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+					err2 := b.Write(b.Ctx, func(tx *store.Tx) error { _, err := applyCauses(b.Ctx, tx.Tx, causes); return err })
+					if err := errors.Join(err, err2); err != nil {
+						b.T.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for n := services.UserID(1); n <= recipients; n++ {
+			state := storetest.Must(statesOfUser(b.Ctx, b.DB, n))(b.T)[0]
+			causes := storetest.Must(b.Lines(b.Ctx, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.T)
+			if state.Version != workers*rounds || len(causes) != workers*rounds || state.Days[0] != 1 {
+				b.T.Errorf("user %d has %d places and the state %+v", n, len(causes), state)
+			}
+		}
+	})
+}
+
+// A recount reads only what is unseen: its plan scans no table.
+func TestRecountReadsTheUnseenAlone(t *testing.T) {
+	b := &bundle{storetest.NewBundle(t, sqltest.SQLite(t))}
+	plan := b.Plan("notification states of a user")
+	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
+		t.Errorf("the plan is %q", plan)
+	}
+}

@@ -1,0 +1,200 @@
+package notifications
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/store"
+)
+
+// steps have every kind of job of notifications between them.
+func steps() []fanouttest.Step {
+	withPost := func(w *fanouttest.World, users []services.UserID) {
+		w.Follow(users[0], users[1:]...)
+		w.Post(users[0])
+	}
+	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
+		posts, err := w.Store.AuthorPosts(w.TB.Context(), author, 1)
+		w.Must(err)
+		return posts[0]
+	}
+	return []fanouttest.Step{
+		{Name: "likes", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
+			writeLikes(w, newest(w, users[0]), users[0], users[1:]...)
+		}},
+		{Name: "a look at the notifications", Before: func(w *fanouttest.World, users []services.UserID) {
+			withPost(w, users)
+			writeLikes(w, newest(w, users[0]), users[0], users[1])
+		}, Happen: func(w *fanouttest.World, users []services.UserID) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				if _, err := raiseSeen(ctx, tx.Tx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
+					return err
+				}
+				return jobs.Enqueue(ctx, tx.Tx, CountsJob(users[0]))
+			})
+		}},
+		{Name: "a block", Before: func(w *fanouttest.World, users []services.UserID) {
+			withPost(w, users)
+			writeLikes(w, newest(w, users[0]), users[0], users[1])
+		}, Happen: func(w *fanouttest.World, users []services.UserID) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				block := services.Restriction{Kind: services.Block, Owner: users[0], Other: users[1], Made: w.IDs.Next()}
+				if _, err := tx.Restrict(ctx, block); err != nil {
+					return err
+				}
+				return jobs.Enqueue(ctx, tx.Tx, ActorJob(users[0], users[1]), fanout.FollowJob(users[1], users[0]))
+			})
+		}},
+	}
+}
+
+// writeLikes writes likes of a post, each with its job.
+func writeLikes(w *fanouttest.World, post services.PostID, author services.UserID, likers ...services.UserID) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		for _, liker := range likers {
+			if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
+				return err
+			}
+			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+			if err != nil {
+				return err
+			}
+			if err := jobs.Enqueue(ctx, tx.Tx, job); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// smallChunks make three chunks of five followers.
+func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
+
+// served is a node on a redis-server, which the test may flush and kill.
+func served(t *testing.T, settings func(*fanout.Config)) node {
+	t.Helper()
+	return newNode(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
+}
+
+// claim takes all jobs that are due, as a worker does.
+func (n node) claim() []jobs.Job {
+	n.TB.Helper()
+	queued, err := jobs.Claim(n.TB.Context(), n.Store.DB, n.Fanout.Kinds(), 1000, 30*time.Second)
+	n.Must(err)
+	return queued
+}
+
+// Every kind of job brings the views in line with the facts, and repeating all of them changes nothing.
+func TestEveryJobBringsTheCountsInLine(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		newNode(w)
+		for _, step := range steps() {
+			t.Run(step.Name, func(t *testing.T) { step.BringsInLine(t, w) })
+		}
+	})
+}
+
+// A worker dies at any moment of any job. When its leases have expired another one finishes the work, and readers are shown
+// the facts.
+func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
+	for _, step := range steps() {
+		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks).World) })
+	}
+}
+
+// A job that can never succeed is tried five times and put aside; all others of the same claim are done at once.
+func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
+	for name, poison := range map[string]jobs.NewJob{
+		"not a user":  {Kind: jobCounts, Key: "-1"},
+		"not a cause": {Kind: jobNotify, Payload: []byte("[]")},
+		"not a pair":  {Kind: jobActor, Key: "7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+			users := n.Users(3)
+			n.Follow(users[0], users[1:]...)
+			writeLikes(n.World, n.Post(users[0]), users[0], users[1])
+			n.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, poison) })
+			for try := 1; try <= jobs.MaxTries; try++ {
+				n.Work(n.Fanout)
+				waiting, dead := n.Jobs()
+				if last := try == jobs.MaxTries; last != (dead == 1) || !last && waiting == 0 {
+					t.Fatalf("after try %d: %d wait, %d are dead", try, waiting, dead)
+				}
+				if try == 1 {
+					n.Agree(users...)
+				}
+				n.Clock.Advance(time.Minute)
+			}
+			n.Quiet(n.Fanout)
+			n.Agree(users...)
+		})
+	}
+}
+
+// Without Redis the facts still reach the recipient's row; a job projects the count when Redis is back.
+func TestNotificationsWithoutRedisWaitInTheirJob(t *testing.T) {
+	n := served(t, nil)
+	users := n.Users(3)
+	post := n.Posts(users[0], 1)[0]
+	writeLikes(n.World, post, users[0], users[1])
+	writeLikes(n.World, post, users[0], users[2])
+	n.Server.Kill()
+	if err := n.Fanout.RunJobs(t.Context(), n.claim()); err != nil {
+		t.Fatalf("SQL alone suffices for the first half: %v", err)
+	}
+	if states := n.states(users[0]); len(states) != 1 || states[0].Days[0] != 1 {
+		t.Errorf("the facts say %+v, want one group of today", states)
+	}
+	if waiting, _ := n.Jobs(); waiting != 1 {
+		t.Errorf("%d jobs, want the one that projects the count", waiting)
+	}
+	n.Server.Start()
+	until(t, "Redis answers again", func() bool { return n.Redis.Ping(t.Context()) == nil })
+	n.Must(n.Fanout.Rebuild(t.Context(), users[0]))
+	n.Quiet(n.Fanout)
+	n.Agree(users[0])
+}
+
+// Two workers hold the same notifications, because the lease of the first has expired: only one has an effect.
+func TestATakenOverNotificationHasNoEffectTwice(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	users := n.Users(2)
+	post := n.Post(users[0])
+	n.Quiet(n.Fanout)
+	writeLikes(n.World, post, users[0], users[1])
+	late := n.claim()
+	n.Clock.Advance(31 * time.Second)
+	n.Work(n.Another())
+	states := n.states(users[0])
+	if err := n.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
+		t.Errorf("the late worker was told %v", err)
+	}
+	if after := n.states(users[0]); after[0].Version != states[0].Version {
+		t.Errorf("version %d became %d", states[0].Version, after[0].Version)
+	}
+	n.Quiet(n.Fanout)
+	n.Agree(users...)
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within 30 s", what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,74 @@
+// Package notificationstest gives the worlds of tests notifications.
+package notificationstest
+
+import (
+	"context"
+	"strconv"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/notifications"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// New makes the notifications of a world's node, and lets Agree compare their counts with the facts.
+func New(w *fanouttest.World) *notifications.Service {
+	compare(w)
+	return on(w, w.Fanout)
+}
+
+// Install is New for the world's node and for those that are made after it.
+func Install(w *fanouttest.World) {
+	compare(w)
+	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { on(w, f) })
+}
+
+func on(w *fanouttest.World, f *fanout.Fanout) *notifications.Service {
+	return notifications.New(notifications.Config{DB: w.Store.DB, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Log: w.Log})
+}
+
+func compare(w *fanouttest.World) {
+	w.CompareCounts(func(_ context.Context, user services.UserID) ([]services.CategoryCounts, error) {
+		return Counts(w, user), nil
+	})
+}
+
+// Counts are a user's counts according to the facts. A category that never had a notification or a mark is absent.
+func Counts(w *fanouttest.World, user services.UserID) []services.CategoryCounts {
+	w.TB.Helper()
+	var document rdb.Document
+	w.Must(notifications.NewSource(w.Store.DB, nil).Facts(w.TB.Context(), user, 0, &document))
+	return document.Notifications
+}
+
+// Subjects are what the notifications in one category of a user's list are about, the newest first.
+func Subjects(w *fanouttest.World, user services.UserID, category services.Category) (subjects []services.PostID) {
+	w.TB.Helper()
+	lines, err := w.Store.Lines(w.TB.Context(),
+		"SELECT subject FROM notification_groups WHERE recipient = $1 AND category = $2 AND newest > 0 ORDER BY at DESC, subject DESC", user, string(category))
+	w.Must(err)
+	for _, line := range lines {
+		subject, err := strconv.ParseInt(line, 10, 64)
+		w.Must(err)
+		subjects = append(subjects, services.PostID(subject))
+	}
+	return subjects
+}
+
+// Like writes a like and its job.
+func Like(w *fanouttest.World, post services.PostID, author, liker services.UserID) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
+			return err
+		}
+		job, err := notifications.Job(notifications.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+		if err != nil {
+			return err
+		}
+		return jobs.Enqueue(ctx, tx.Tx, job)
+	})
+}

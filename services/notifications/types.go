@@ -1,0 +1,125 @@
+package notifications
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"tidings/services"
+)
+
+// Notification is one entry of a user's list: what some users did with one subject within one half day.
+type Notification struct {
+	First    services.PostID // of the first cause that it ever had, and its ID: it stays, whoever joins and goes
+	Place    services.PostID // of the cause that arrived last: a mark of what is shown reaches so far
+	Reach    services.PostID // on the first of a list: how far a mark of the whole list reaches, if that is beyond Place; else 0
+	Category services.Category
+	Subject  services.PostID   // the post, or for REMINDER the show, that it is about; 0: the user
+	At       time.Time         // when the newest of its causes happened
+	Actors   int               // number of users
+	Sample   []services.UserID // the newest of them, at most 8
+	Seen     bool              // it does not count: the panel was opened since, or it was read
+	Read     bool
+	Older    bool // it was never seen and no longer counts, because of its age
+}
+
+// GlobalID is the notification's global id.
+func (n Notification) GlobalID() string {
+	return services.GlobalID(services.NotificationType, n.First.String())
+}
+
+// UpTo formats how far the notification is shown. A mark up to it leaves out what arrives later.
+func (n Notification) UpTo() string {
+	text := services.UpToText(n.Place)
+	if n.Reach > n.Place {
+		text += n.Reach.String()
+	}
+	return text
+}
+
+// Position is the notification's position in its list.
+func (n Notification) Position() Position { return Position{n.At, n.Category, n.Subject} }
+
+// Position is the position of a notification in its list, the newest first: by the time of its newest cause, then
+// by its subject. It depends on the facts alone, and not on the order in which they arrived. The zero position is before the
+// first.
+type Position struct {
+	At       time.Time
+	Category services.Category
+	Subject  services.PostID
+}
+
+// maxSample is how many of its users a notification names.
+const maxSample = 8
+
+// Cause is a possible reason of a notification: an actor did something with a subject of the recipient's. Actor 0 is every
+// actor of that subject.
+type Cause struct {
+	Recipient services.UserID
+	Category  services.Category
+	Subject   services.PostID // LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show
+	Actor     services.UserID
+	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; else 0
+}
+
+func (c Cause) compare(d Cause) int {
+	return cmp.Or(cmp.Compare(c.Recipient, d.Recipient), cmp.Compare(c.Category, d.Category),
+		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
+}
+
+// post is the post that is the cause, 0 when there is none. Its id is more precise than the cause's time.
+func (c Cause) post() services.PostID {
+	if c.Category == services.CategoryMention {
+		return c.Subject
+	}
+	return c.Object
+}
+
+// Expiry is the number of whole days after its own day for which an unseen notification of a category stays in the count: 1 to
+// MaxExpiryDays, or Never.
+type Expiry map[services.Category]int
+
+// oldestDay is the first day (since 1970, UTC) whose notifications count today. Count, list and SQL all use it. A category that
+// is not listed keeps the default.
+func (e Expiry) oldestDay(category services.Category, today int64) int64 {
+	days, listed := e[category]
+	switch {
+	case !listed:
+		return today - services.MaxExpiryDays
+	case days == services.Never:
+		return math.MinInt32 // a day that fits everywhere, also in half days
+	default:
+		return today - int64(days)
+	}
+}
+
+// unexpired splits the unseen groups of a category into those that count today and the older ones.
+func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, older int) {
+	oldest := e.oldestDay(counts.Category, today)
+	value, older = 0, counts.Older
+	if oldest == math.MinInt32 {
+		value, older = counts.Older, 0
+	}
+	for i, groups := range counts.Days {
+		if counts.Day-int64(i) >= oldest {
+			value += groups
+		} else {
+			older += groups
+		}
+	}
+	return value, older
+}
+
+// CheckCategories checks that each is a category, and returns them sorted without duplicates; for none it returns all.
+func CheckCategories(field string, categories []services.Category) ([]services.Category, error) {
+	if len(categories) == 0 {
+		return slices.Sorted(slices.Values(services.Categories)), nil
+	}
+	for _, category := range categories {
+		if !slices.Contains(services.Categories, category) {
+			return nil, services.Errorf(services.Invalid, "%s: %s is not a category of notifications: expected one of %v", field, services.Quote(string(category)), services.Categories)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(categories))), nil
+}

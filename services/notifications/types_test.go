@@ -1,0 +1,74 @@
+package notifications
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+func TestExpiryInWholeDays(t *testing.T) {
+	expiry := Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never}
+	counts := services.CategoryCounts{Older: 100, Day: 20, Days: [8]int{1, 2, 4, 8, 16, 32, 64, 128}}
+	for _, want := range []struct {
+		category     services.Category
+		today        int64
+		value, older int
+	}{
+		{services.CategoryLike, 20, 1 + 2 + 4, 100 + 8 + 16 + 32 + 64 + 128},
+		{services.CategoryLike, 21, 1 + 2, 100 + 4 + 8 + 16 + 32 + 64 + 128},
+		{services.CategoryLike, 23, 0, 100 + 255},
+		{services.CategoryComment, 20, 255, 100}, // not listed: the default
+		{services.CategoryComment, 27, 1, 100 + 254},
+		{services.CategoryComment, 28, 0, 100 + 255},
+		{services.CategoryMention, 20, 355, 0},
+		{services.CategoryMention, 2000, 355, 0},
+	} {
+		counts.Category = want.category
+		if value, older := expiry.unexpired(counts, want.today); value != want.value || older != want.older {
+			t.Errorf("%s on day %d: %d and %d older, want %+v", want.category, want.today, value, older, want)
+		}
+	}
+	for _, category := range services.Categories {
+		if oldest := Expiry(nil).oldestDay(category, 100); oldest != 100-services.MaxExpiryDays {
+			t.Errorf("%s by default: what is of day %d counts on day 100", category, oldest)
+		}
+	}
+}
+
+// Time alone moves groups from the count to the older ones, one way, and loses none.
+func TestExpiryLosesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		counts := services.CategoryCounts{Category: services.CategoryLike, Older: rapid.IntRange(0, 9).Draw(t, "older"), Day: 100}
+		sum := counts.Older
+		for i := range counts.Days {
+			counts.Days[i] = rapid.IntRange(0, 9).Draw(t, "groups")
+			sum += counts.Days[i]
+		}
+		expiry := Expiry{services.CategoryLike: rapid.IntRange(services.Never, services.MaxExpiryDays).Draw(t, "days")}
+		last := sum
+		for today := counts.Day; today < counts.Day+10; today++ {
+			value, older := expiry.unexpired(counts, today)
+			if value+older != sum || value > last || expiry[services.CategoryLike] == services.Never && older != 0 {
+				t.Fatalf("day %d: %d and %d older of %d, before %d", today, value, older, sum, last)
+			}
+			last = value
+		}
+	})
+}
+
+func TestCheckCategories(t *testing.T) {
+	if all, err := CheckCategories("categories", nil); len(all) != len(services.Categories) || err != nil {
+		t.Errorf("none stands for %v, %v", all, err)
+	}
+	twice := []services.Category{services.CategoryMention, services.CategoryFollow, services.CategoryMention}
+	got, err := CheckCategories("categories", twice)
+	if !slices.Equal(got, []services.Category{services.CategoryFollow, services.CategoryMention}) || err != nil || twice[1] != services.CategoryFollow {
+		t.Errorf("twice: %v, %v", got, err)
+	}
+	if _, err := CheckCategories("categories", []services.Category{"SHOE"}); services.CodeOf(err) != services.Invalid {
+		t.Errorf("unknown: %v", err)
+	}
+}
