@@ -18,7 +18,7 @@ const keyOfBadges: KeyFieldsFunction = (object, { readField, storeObject }) => {
   return isOlder(version, readField<string>('version', { __ref: key })) ? key + late : key;
 };
 
-/** What refers to late badges is given those that the cache holds. */
+/** A reference to late badges becomes one to those in the cache. */
 const badges = {
   keyFields: keyOfBadges,
   merge: (_existing: unknown, incoming: Reference | object) =>

@@ -1,4 +1,5 @@
-/** Hooks for React over createTidings, for who needs no cache. */
+'use client'; // for Next.js: on its server there is no createContext
+/** React hooks over createTidings, for applications without a GraphQL cache. */
 import { createContext, createElement, useContext, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { clear } from './clear.js';
 import { createList, failure, type Connection, type List, type ListState } from './list.js';
@@ -62,10 +63,10 @@ export function useHomeFeed<Node extends { readonly id: string } = Post>({ first
     ...state,
     loadNext: list.loadNext,
     refresh: list.refresh,
-    /** The posts that the viewer has not seen, on this page or above it. */
+    /** How many posts the viewer has not seen, loaded or not. */
     newPosts: badges?.homeFeed as BadgeCount | undefined,
     /** markSeen says that what is shown was seen. */
-    markSeen: () => mark(tidings, 'markHomeFeedSeen', 'MarkHomeFeedSeenInput', { upTo: state.nodes[0]?.id ?? null }, '', (now) => clear(now, 'homeFeed')),
+    markSeen: () => mark(tidings, 'markHomeFeedSeen', 'MarkHomeFeedSeenInput', { upTo: list.get().nodes[0]?.id ?? null }, '', (now) => clear(now, 'homeFeed')),
   };
 }
 
@@ -104,8 +105,9 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
   const tidings = useTidings();
   const fields = select ?? `host { ${userFields} } title coverUrl status plannedAt startedAt endedAt replayUrl remindsMe`;
   const [list, state] = useList<Node, { sessionId: string }>('liveBoard', '', fields, 'sessionId', { first });
-  const [change, setChange] = useState<BoardChange<Node>>();
+  const [latest, setLatest] = useState<BoardChange<Node>>();
   const sessionId = state.page?.sessionId;
+  const change = latest?.sessionId === sessionId ? latest : undefined; // after a refresh the latest is of the former board
   useEffect(() => {
     if (!sessionId) return undefined;
     const shows = ['wentLive', 'ended', 'scheduled', 'rescheduled', 'cancelled'].map((name) => `${name} { id ${fields} }`).join(' ');
@@ -113,17 +115,15 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
       sessionId newSession ${shows} more newAbove badges { ...TidingsBadges } } } ${BADGES}`;
     return tidings.listen<{ liveBoardChanged: BoardChange<Node> }>(watch, { sessionId }, ({ data }) => {
       if (!data?.liveBoardChanged) return;
-      setChange(data.liveBoardChanged);
+      setLatest(data.liveBoardChanged);
       if (data.liveBoardChanged.newSession) void list.refresh();
     });
   }, [tidings, list, sessionId, fields]);
   const nodes = useMemo(() => {
     const now = new Map<string, Node>();
-    if (change?.sessionId === sessionId) {
-      for (const shows of [change?.rescheduled, change?.wentLive, change?.ended, change?.cancelled]) for (const show of shows ?? []) now.set(show.id, show);
-    }
+    for (const shows of [change?.rescheduled, change?.wentLive, change?.ended, change?.cancelled]) for (const show of shows ?? []) now.set(show.id, show);
     return state.nodes.map((node) => now.get(node.id) ?? node);
-  }, [state.nodes, change, sessionId]);
+  }, [state.nodes, change]);
   return {
     ...state,
     nodes,
@@ -131,7 +131,7 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
     refresh: list.refresh,
     change,
     /** markSeen says that what is shown was seen. */
-    markSeen: () => mark(tidings, 'markLiveBoardSeen', 'MarkLiveBoardSeenInput', { sessionId }, '', (now) => clear(now, 'liveBoard')),
+    markSeen: () => mark(tidings, 'markLiveBoardSeen', 'MarkLiveBoardSeenInput', { sessionId: list.get().page?.sessionId }, '', (now) => clear(now, 'liveBoard')),
   };
 }
 
@@ -175,13 +175,13 @@ export function useNotifications<Node extends { readonly id: string } = Notifica
     /** markSeen says that the panel was opened: the rows stay unread. */
     markSeen: async () =>
       replace(
-        await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, upTo: state.top?.newest ?? null }, rows, (now) =>
+        await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, upTo: list.get().top?.newest ?? null }, rows, (now) =>
           categories ? now : clear(now, 'notifications'),
         ),
       ),
-    /** markRead says that rows were opened. */
+    /** markRead marks rows as read: by id with all that joined since, by upTo as far as they were shown. */
     markRead: async (ids: readonly string[]) =>
-      replace(await mark(tidings, 'markNotificationsRead', 'MarkNotificationsReadInput', { ids, readToken: state.page?.readToken }, rows, (now) => now)),
+      replace(await mark(tidings, 'markNotificationsRead', 'MarkNotificationsReadInput', { ids, readToken: list.get().page?.readToken }, rows, (now) => now)),
   };
 }
 

@@ -26,12 +26,20 @@ function guardData<Response extends { data?: unknown }>(response: Response, guar
   return data === response.data ? response : { ...response, data };
 }
 
+/**
+ * payloadOf is what to send for a request: its text, or the id of its trusted document when Relay's compiler has persisted it,
+ * with "algorithm": "SHA256" in its persistConfig.
+ */
+export function payloadOf({ text, id }: RequestParameters, variables: Variables): { query?: string; documentId?: string; variables: Variables } {
+  return text ? { query: text, variables } : { documentId: `sha256:${id}`, variables };
+}
+
 /** subscribeWith makes Relay's subscribe function of a client of graphql-ws, such as createSocket makes. */
 export function subscribeWith(socket: Client): RelaySubscribe {
-  return ({ text }, variables) =>
+  return (request, variables) =>
     Observable.create<GraphQLResponse>((sink) =>
       socket.subscribe(
-        { query: text!, variables },
+        { query: '', ...payloadOf(request, variables) }, // graphql-ws sends nothing without a text
         {
           next: (response) => sink.next(response as GraphQLResponse),
           error: (reason) => sink.error(reason instanceof Error ? reason : Object.assign(new Error('The subscription has failed'), { reason })),

@@ -14,7 +14,7 @@ export interface SocketOptions {
   minWait?: number;
   /** The longest wait before trying again. Default 30,000. */
   maxWait?: number;
-  /** How often to fail in a row before subscriptions end with an error. Default: never. */
+  /** How many failures in a row end subscriptions with an error; a connection that did not last counts. Default: Infinity. */
   retries?: number;
   /** How long before it expires a token is renewed. Default 30,000, but never more than half of its life. */
   renewBefore?: number;
@@ -24,7 +24,7 @@ export interface SocketOptions {
   pongWait?: number;
   /** The WebSocket to use where there is none, as in Node before 22. */
   webSocketImpl?: unknown;
-  /** Told of the connection, beside what is done here. */
+  /** Listeners of graphql-ws, called before those of this package. */
   on?: ClientOptions['on'];
 }
 
@@ -41,20 +41,34 @@ interface Operation {
 
 const longestTimer = 2 ** 31 - 1;
 
+/** The default of maxWait. */
+export const longestWait = 30_000;
+
+/**
+ * The close codes that graphql-ws ends subscriptions at, and that another attempt can mend: the server or a proxy is at fault
+ * (1002 to 1015, 4500), or it refuses for now (4401, 4429). After the others, as 1001, 1006, 1012 and 4403, graphql-ws comes
+ * back by itself, but for 4400, 4406 and 4409: then the client is at fault, and would be again.
+ */
+const passing = new Set([1002, 1003, 1007, 1008, 1009, 1010, 1011, 1015, 4401, 4429, 4500]);
+
 /**
  * createSocket makes a client of graphql-ws that stays connected: for Apollo's GraphQLWsLink, for urql's subscriptionExchange,
  * for Relay's Network, or to be used as it is.
  *
- * It tries again whatever ended the connection, with waits that double, are bounded and differ between clients, and at once
- * when the browser is online again. It renews the token before it expires, and when the server refuses it (4401, 4403). It
- * leaves a connection that is silent. A subscription with $since asks, once connected again, for what is newer than the badges
- * it had, and one with $sessionId for the session that it had: what is unchanged is not sent twice.
+ * It connects again, whether the server, a proxy or the network ended the connection. Its waits double until a connection has
+ * lasted for maxWait, are bounded and differ between clients, and end when the browser is online again. Subscriptions end when
+ * the server finds the client at fault (4400, 4406, 4409). It renews the token before it expires, and when the server refuses
+ * it (4401, 4403). It leaves a connection that is silent. A subscription with $since asks, once connected again, for what is
+ * newer than the badges it had, and one with $sessionId for the session that it had: what is unchanged is not sent twice.
  */
 export function createSocket(options: SocketOptions): Client {
   const tokens = typeof options.token === 'function' ? createTokens(options.token) : options.token;
-  const { minWait = 500, maxWait = 30_000, renewBefore = 30_000, pongWait = 5_000, on = {} } = options;
+  const { minWait, maxWait = longestWait, renewBefore = 30_000, pongWait = 5_000, retries = Infinity, on = {} } = options;
   const resume = createResume();
-  let renewal: Timer, pong: Timer;
+  let renewal: Timer, pong: Timer, lasting: Timer;
+  let sent = ''; // the token of this connection: by now another one can be in hand
+  let failures = 0; // in a row, with the present connection as one until it has lasted
+  let fault: unknown; // the last error of a connection
   let planned = false; // the connection was cut by ourselves, to come back with another token
 
   function renewInTime(token: string): void {
@@ -62,8 +76,8 @@ export function createSocket(options: SocketOptions): Client {
     if (expiry === undefined) return;
     const left = expiry - Date.now();
     renewal = timer(Math.max(left - renewBefore, left / 2), async () => {
-      const next = await tokens.get(true);
-      if (next === token) return; // there is no other yet: the server says when this one is over
+      tokens.drop(token);
+      if ((await tokens.get()) === token) return; // there is no other yet: the server says when this one is over
       planned = true;
       client.terminate();
     });
@@ -74,8 +88,8 @@ export function createSocket(options: SocketOptions): Client {
     webSocketImpl: options.webSocketImpl,
     async connectionParams() {
       try {
-        const token = await tokens.get();
-        return { authorization: `Bearer ${token}`, ...(options.device && { device: options.device }) };
+        sent = await tokens.get();
+        return { authorization: `Bearer ${sent}`, ...(options.device && { device: options.device }) };
       } catch {
         client.terminate(); // and try again: an error that is thrown here ends every subscription
         return undefined;
@@ -83,18 +97,32 @@ export function createSocket(options: SocketOptions): Client {
     },
     keepAlive: options.keepAlive ?? 20_000,
     connectionAckWaitTimeout: 10_000,
-    retryAttempts: options.retries ?? Infinity,
-    shouldRetry: () => true, // a server that is not there is an error and no close event, which graphql-ws gives up on
-    async retryWait(failures) {
-      if (planned) planned = false;
-      else await pause(Math.min(maxWait, minWait * 2 ** failures) * (0.5 + Math.random() / 2));
+    // graphql-ws begins to count anew at each acknowledgement: a server that acknowledges and closes would have no peace.
+    retryAttempts: Infinity,
+    // A server that is not there is an error and no close event. Any other error is of the operation itself, as variables that
+    // are no JSON: graphql-ws would send it again and again without a wait.
+    shouldRetry: (reason) => (reason === fault || 'reason' in Object(reason)) && failures <= retries,
+    async retryWait() {
+      if (planned) {
+        planned = false;
+        failures--;
+      } else await pause(backoff(failures, minWait, maxWait));
     },
     jsonMessageReplacer: (key, value) => (key === '' ? resume.sent(value) : value),
     on: {
       ...on,
-      async connected(...args) {
+      connecting(...args) {
+        on.connecting?.(...args);
+        failures++;
+      },
+      connected(...args) {
         on.connected?.(...args);
-        renewInTime(await tokens.get());
+        renewInTime(sent);
+        lasting = timer(maxWait, () => (failures = 1));
+      },
+      error(reason) {
+        on.error?.(reason);
+        fault = reason;
       },
       message(message) {
         on.message?.(message);
@@ -109,10 +137,11 @@ export function createSocket(options: SocketOptions): Client {
         on.closed?.(event);
         clearTimeout(renewal);
         clearTimeout(pong);
-        const { code } = event as { code?: number };
-        if (code === 4401 || code === 4403) tokens.drop();
-        // graphql-ws ends subscriptions after these two; after its own terminate it tries again.
-        if (code === 4401 || code === 4429) client.terminate();
+        clearTimeout(lasting);
+        const { code = 0 } = event as { code?: number };
+        if (code === 4401 || code === 4403) tokens.drop(sent);
+        if (code === 1000) failures--; // nobody subscribes any more
+        if (passing.has(code)) client.terminate(); // after this graphql-ws tries again
       },
     },
   });
@@ -155,6 +184,11 @@ function timer(wait: number, then: () => unknown): Timer {
       // The source of tokens failed: the server closes the connection when the token is over, and then it is asked again.
     }
   }, Math.min(Math.max(wait, 0), longestTimer));
+}
+
+/** backoff is how long to wait after so many failures, from 1, in milliseconds: between half and all of a wait that doubles. */
+export function backoff(failures: number, minWait = 500, maxWait = longestWait): number {
+  return Math.min(maxWait, minWait * 2 ** (failures - 1)) * (0.5 + Math.random() / 2);
 }
 
 /** pause waits so long, or until the browser is online again. */

@@ -1,6 +1,6 @@
 import type { Client } from 'graphql-ws';
 import { BADGES, type Badges } from './schema.js';
-import { createSocket, type SocketOptions } from './socket.js';
+import { backoff, createSocket, longestWait, type SocketOptions } from './socket.js';
 import { createTokens } from './token.js';
 import { createGuard, over } from './version.js';
 
@@ -30,15 +30,18 @@ export interface TidingsOptions extends SocketOptions {
   fetch?: typeof fetch;
 }
 
-/** A client without a cache: it asks, it listens, and it always knows the badges. */
+/** A client without a cache: it asks, it listens, and it keeps the badges. */
 export interface Tidings {
   /** request sends a query or a mutation. It is rejected when there is no answer. */
   request<Data>(query: string, variables?: object): Promise<Answer<Data>>;
   /** mutate sends a mutation and shows the badges as predict expects them, until the answer is there or has failed. */
   mutate<Data>(query: string, variables: object, predict: (badges: Badges) => Badges): Promise<Answer<Data>>;
-  /** listen hands over what is pushed, through losses of the connection, until the function that it answers is called. */
+  /**
+   * listen hands over what is pushed, until the function that it answers is called. It goes on after losses of the connection, and
+   * begins again after RATE_LIMITED, UNAVAILABLE and INTERNAL. What else ends it goes to error. Default: to console.error.
+   */
   listen<Data>(query: string, variables: object, next: (answer: Answer<Data>) => void, error?: (reason: unknown) => void): () => void;
-  /** badges are the newest that came by any answer; they are pushed as long as somebody listens. */
+  /** The newest badges; undefined until the first push, pushed as long as there is a listener. */
   readonly badges: Store<Badges | undefined>;
   /** The client of graphql-ws. */
   readonly socket: Client;
@@ -49,13 +52,16 @@ const watchBadges = `subscription WatchBadges($since: Version) { badgesChanged(s
 /** createTidings makes a client for one user. */
 export function createTidings(options: TidingsOptions): Tidings {
   const tokens = typeof options.token === 'function' ? createTokens(options.token) : options.token;
+  const { minWait, maxWait = longestWait } = options;
   const socket = createSocket({ ...options, token: tokens });
   const url = options.url.replace(/^ws/, 'http');
   let held: Badges | undefined;
   let predictions: ((badges: Badges) => Badges)[] = [];
 
   const badges = createStore<Badges | undefined>(undefined, () => {
-    return listen<{ badgesChanged: Badges }>(watchBadges, { since: held?.version ?? null }, ({ data }) => {
+    // Not since the version that is held: an answer can have had it alone, and then the counts are older. The socket asks with
+    // $since when it comes back.
+    return listen<{ badgesChanged: Badges }>(watchBadges, { since: null }, ({ data }) => {
       if (!data || held) return; // once there are badges, the guard tells of newer ones
       held = data.badgesChanged;
       show();
@@ -71,25 +77,51 @@ export function createTidings(options: TidingsOptions): Tidings {
   /** send is request; answered runs when the answer is there and nobody has seen it. */
   async function send<Data>(query: string, variables?: object, answered?: () => void): Promise<Answer<Data>> {
     for (let renewed = false; ; renewed = true) {
+      const token = await tokens.get();
       const headers: Record<string, string> = {
         'content-type': 'application/json',
         accept: 'application/graphql-response+json, application/json',
-        authorization: `Bearer ${await tokens.get(renewed)}`,
+        authorization: `Bearer ${token}`,
       };
       if (options.device) headers['tidings-device'] = options.device;
       const response = await (options.fetch ?? fetch)(url, { method: 'POST', headers, body: JSON.stringify({ query, variables }) });
+      if (response.status === 401 && !renewed) {
+        tokens.drop(token); // whatever the body is: a gateway's is no JSON
+        continue;
+      }
       const answer = (await response.json()) as Answer<Data>;
-      if (response.status === 401 && !renewed) continue;
       answered?.();
       return { ...answer, data: guard(answer.data) };
     }
   }
 
-  function listen<Data>(query: string, variables: object, next: (answer: Answer<Data>) => void, error: (reason: unknown) => void = () => {}) {
-    return socket.subscribe<Data>(
-      { query, variables: variables as Record<string, unknown> },
-      { next: (answer) => next({ ...answer, data: guard(answer.data) } as Answer<Data>), error, complete() {} },
-    );
+  function listen<Data>(query: string, variables: object, next: (answer: Answer<Data>) => void, error: (reason: unknown) => void = console.error) {
+    let stop: () => void, waiting: ReturnType<typeof setTimeout> | undefined;
+    let stopped = false;
+    let failures = 0; // in a row
+    function begin(): void {
+      const began = Date.now();
+      stop = socket.subscribe<Data>(
+        { query, variables: variables as Record<string, unknown> },
+        {
+          next: (answer) => next({ ...answer, data: guard(answer.data) } as Answer<Data>),
+          error(reason) {
+            if (stopped) return;
+            const wait = waitOf(reason);
+            if (wait === undefined) return error(reason);
+            failures = Date.now() - began > maxWait ? 1 : failures + 1;
+            waiting = setTimeout(begin, wait + backoff(failures, minWait, maxWait));
+          },
+          complete() {}, // by the function that is answered
+        },
+      );
+    }
+    begin();
+    return () => {
+      stopped = true;
+      clearTimeout(waiting);
+      stop();
+    };
   }
 
   async function mutate<Data>(query: string, variables: object, predict: (badges: Badges) => Badges): Promise<Answer<Data>> {
@@ -106,6 +138,13 @@ export function createTidings(options: TidingsOptions): Tidings {
   }
 
   return { request: (query, variables) => send(query, variables), mutate, listen, badges, socket };
+}
+
+/** waitOf is how long the server wants to be left alone, in milliseconds; undefined when asking again is of no use. */
+function waitOf(reason: unknown): number | undefined {
+  const { code, retryAfterMs } = (Array.isArray(reason) && (reason as GraphQLError[])[0]?.extensions) || {};
+  if (code !== 'RATE_LIMITED' && code !== 'UNAVAILABLE' && code !== 'INTERNAL') return undefined;
+  return typeof retryAfterMs === 'number' ? retryAfterMs : 0;
 }
 
 /** createStore makes a store that can be set; start runs while somebody listens. */

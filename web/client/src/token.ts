@@ -3,29 +3,34 @@ export type TokenSource = (renew: boolean) => string | Promise<string>;
 
 /** The token in hand. */
 export interface Tokens {
-  /** get answers the token in hand, or asks the source for one. Whoever asks meanwhile gets the same answer. */
-  get(renew?: boolean): Promise<string>;
-  /** drop forgets the token: the server has refused it. */
-  drop(): void;
+  /** get answers the token in hand, or asks the source for one: once, however many ask meanwhile. */
+  get(): Promise<string>;
+  /** drop forgets a token that was refused or is about to expire. It changes nothing when another one is in hand already. */
+  drop(token: string): void;
 }
 
-/** createTokens keeps the token of a source until it is refused, or renewed. A failure of the source is not kept. */
+/** createTokens keeps the token of a source until it is dropped. A failure of the source is not kept. */
 export function createTokens(source: TokenSource): Tokens {
-  let token: Promise<string> | undefined;
-  let refused = false;
+  let asked: Promise<string> | undefined;
+  let held: string | undefined;
+  let renew = false;
   return {
-    get(renew = false) {
-      if (token && !renew) return token;
-      const asked: Promise<string> = Promise.resolve(refused || renew).then(source);
-      refused = false;
-      asked.catch(() => {
-        if (token === asked) token = undefined;
-      });
-      return (token = asked);
+    get() {
+      if (asked) return asked;
+      asked = Promise.resolve(renew).then(source);
+      asked.then(
+        (token) => {
+          held = token;
+          renew = false;
+        },
+        () => (asked = undefined),
+      );
+      return asked;
     },
-    drop() {
-      token = undefined;
-      refused = true;
+    drop(token) {
+      if (token !== held) return; // it was replaced, or is about to be
+      asked = held = undefined;
+      renew = true;
     },
   };
 }

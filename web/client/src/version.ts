@@ -44,9 +44,10 @@ export type Guard = <T>(data: T) => T;
 /**
  * createGuard makes a guard for all that one user receives, whatever it came by: queries, mutations, subscriptions. Badges
  * of an older version than those that passed before leave with the fields of the newer ones; a field that the newer ones do
- * not have stays as it came, for want of a better one. What is not late is passed on as it is, not copied.
+ * not have stays as it came, for want of a better one. What is not late is passed on as it is, not copied. A guard sees answers
+ * and no queries: a field is what it is called there, so that aliases of the fields of badges mix their counts.
  *
- * onBadges is told of badges that passed and are not late.
+ * onBadges is called with badges that are not late.
  */
 export function createGuard(onBadges?: (badges: Versioned) => void): Guard {
   const held = new Map<string, Map<string, { version: string; value: unknown }>>();

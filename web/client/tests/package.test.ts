@@ -11,6 +11,7 @@ import { BADGES, possibleTypes } from '@tidings/client';
 
 const root = join(import.meta.dirname, '..', '..');
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const readme = readFileSync(join(root, 'README.md'), 'utf8');
 const schema = buildSchema(readFileSync(join(root, 'tests', 'generated', 'schema.graphql'), 'utf8'));
 const entries = ['index', 'apollo', 'urql', 'relay', 'react'];
 
@@ -41,12 +42,29 @@ async function bundle(names: readonly string[]) {
   return { size: gzipSync(outputFiles[0]!.contents).length, imports: [...new Set(imports)].sort() };
 }
 
-test('the core is under 6 KB compressed, and so is it with what is for Apollo, urql and Relay', async (t) => {
-  const core = await bundle(['index']);
-  const all = await bundle(['index', 'apollo', 'urql', 'relay']);
-  const react = await bundle(['index', 'react']);
-  t.diagnostic(`compressed bytes: core ${core.size}, with all clients ${all.size}, with the hooks ${react.size}`);
-  for (const { size } of [core, all, react]) assert.ok(size < 6 * 1024, `${size} bytes`);
+test('the sizes are what the README says', async (t) => {
+  const bounds = [...readme.matchAll(/under (\d+) KB/g)].map(([, size]) => Number(size) * 1024);
+  assert.equal(bounds.length, 3);
+  for (const [i, names] of [['index'], ['index', 'react'], ['index', 'apollo', 'urql', 'relay']].entries()) {
+    const { size } = await bundle(names);
+    t.diagnostic(`compressed bytes of ${names.join(', ')}: ${size}`);
+    assert.ok(size < bounds[i]!, `${names.join(', ')}: ${size} bytes`);
+  }
+  t.diagnostic(`compressed bytes of everything: ${(await bundle(entries)).size}`);
+});
+
+test('every version that is promised is one that the tests have', () => {
+  const major = (version: string) => /\d+/.exec(version)![0];
+  for (const [name, range] of Object.entries<string>(manifest.peerDependencies)) assert.equal(range, `^${major(manifest.devDependencies[name])}.0.0`, name);
+  const packages: Record<string, string> = { apollo: '@apollo/client', relay: 'relay-runtime', react: 'react' };
+  for (const [entry, name] of Object.entries(packages)) {
+    const row = readme.match(new RegExp(`^\\| .@tidings/client/${entry}. \\| (.*?) \\|`, 'm'))?.[1];
+    assert.deepEqual(row?.match(/\d+/g), [major(manifest.devDependencies[name])], row);
+  }
+});
+
+test('the hooks are for the browser alone, as Next.js wants to know in the first line', () => {
+  assert.match(readFileSync(join(root, 'dist', 'react.js'), 'utf8'), /^'use client';/);
 });
 
 test('each entry point imports its own client and nothing else', async () => {
@@ -88,7 +106,7 @@ test('the possible types are those of the schema', () => {
 });
 
 test('the README has a sample for each client, and all compile', () => {
-  const samples = [...readFileSync(join(root, 'README.md'), 'utf8').matchAll(/^```(tsx?)\n(.*?)^```$/gms)].map(([, language, code], i) => ({ code: code!, file: `sample-${i + 1}.${language}` }));
+  const samples = [...readme.matchAll(/^```(tsx?)\n(.*?)^```$/gms)].map(([, language, code], i) => ({ code: code!, file: `sample-${i + 1}.${language}` }));
   for (const entry of ['', '/apollo', '/urql', '/relay', '/react']) assert.ok(samples.some(({ code }) => code.includes(`'@tidings/client${entry}'`)), entry);
   for (const { file } of samples) assert.ok(existsSync(join(import.meta.dirname, 'generated', file.replace(/tsx?$/, 'js'))), `${file} was not compiled`);
 });

@@ -22,20 +22,25 @@ after(async () => {
   await server?.stop();
 });
 
-/** render calls a hook in a component for a user; now answers what it returned last. */
-async function render<Value>(user: string, hook: () => Value): Promise<{ now: () => Value; tidings: Tidings }> {
+/** clientOf makes a client without a cache for a user. */
+function clientOf(user: string): Tidings {
   const tidings = createTidings({ url: server.url, token: () => `dev:${user}`, webSocketImpl: WebSocket, minWait: 20, maxWait: 100 });
-  let value: Value;
-  let called = false;
+  ends.push(() => tidings.socket.dispose());
+  return tidings;
+}
+
+/** render calls a hook in a component for a user; now answers what it returned last, all what it has ever returned. */
+async function render<Value>(user: string, hook: () => Value): Promise<{ now: () => Value; all: Value[]; tidings: Tidings }> {
+  const tidings = clientOf(user);
+  const all: Value[] = [];
   const Probe = () => {
-    value = hook();
-    called = true;
+    all.push(hook());
     return null;
   };
   const root = create(createElement(TidingsProvider, { tidings }, createElement(Probe)), { unstable_isConcurrent: true } as never);
-  await until(() => called, (is) => is, 'the first call');
-  ends.push(() => root.unmount(), () => tidings.socket.dispose());
-  return { now: () => value, tidings };
+  await until(() => all.length, (n) => n > 0, 'the first call');
+  ends.push(() => root.unmount());
+  return { now: () => all.at(-1)!, all, tidings };
 }
 
 const post = (user: string, body: string) => server.ask(user, 'mutation P($input: PublishPostInput!) { publishPost(input: $input) { post { id } } }', { input: { body } });
@@ -86,11 +91,11 @@ test('useHomeFeed pages to the end, and marks what it shows', async () => {
   await now().markSeen();
   await until(now, ({ newPosts }) => newPosts?.value === 1, 'what was not shown does not count');
   assert.deepEqual(seen, [0, 1], 'the prediction holds until the answer is there, and no longer');
-  await now().refresh();
+  const { refresh, markSeen } = now(); // of one render, as a button has them
+  await refresh().then(markSeen);
+  assert.equal(tidings.badges.get()?.total.value, 0);
   await until(now, ({ nodes }) => nodes[0]?.body === 'unseen', 'the new post is not shown');
   assert.equal(now().nodes.length, 5);
-  await now().markSeen();
-  assert.equal(tidings.badges.get()?.total.value, 0);
 });
 
 test('a mark is shown before it is answered, and taken back when it is refused', async () => {
@@ -117,7 +122,8 @@ test('useLiveBoard keeps its order while a show goes live', async () => {
     await follow('watcher', `host-${i}`);
   }
   await until(async () => (await server.ask('watcher', textOf('TidingsBoardQuery'), { first: 100 })).viewer.liveBoard.edges.length, (n) => n === 3, 'shows arrive');
-  const { now } = await render('watcher', () => useLiveBoard({ first: 2 }));
+  const { now, all, tidings } = await render('watcher', () => useLiveBoard({ first: 2 }));
+  ends.push(tidings.badges.subscribe(() => {}));
   await until(now, ({ nodes }) => nodes.length === 2, 'the first page is not there');
   await server.ask('host-1', 'mutation S($input: StartShowInput!) { startShow(input: $input) { show { status } } }', { input: { showId: ids[1] } });
   await until(now, ({ change }) => change?.wentLive[0]?.id === ids[1], 'the show does not go live');
@@ -126,8 +132,11 @@ test('useLiveBoard keeps its order while a show goes live', async () => {
   assert.deepEqual(now().nodes.map(({ id }) => id), ids);
   assert.deepEqual(now().nodes.map(({ status }) => status), ['UPCOMING', 'LIVE', 'UPCOMING']);
   assert.equal(now().change?.newAbove, 1);
-  await now().refresh();
+  const { refresh, markSeen } = now(); // of one render, as a button has them
+  await refresh().then(markSeen);
+  assert.equal(tidings.badges.get()?.liveBoard.value, 0);
   await until(() => now().nodes.map(({ id }) => id), (shown) => shown.join() === [ids[1], ids[0]].join(), 'the board is not the new one');
+  for (const { change, page } of all) assert.ok(!change || change.sessionId === page?.sessionId, 'the change is of another board than the one that is shown');
 });
 
 test('useNotifications shows rows, tells of new ones, and marks them', async () => {
@@ -140,14 +149,17 @@ test('useNotifications shows rows, tells of new ones, and marks them', async () 
   assert.deepEqual([now().hasNew, now().nodes[0]?.read, now().nodes[0]?.seen], [false, false, false]);
   await server.ask('fan-2', 'mutation C($input: PublishPostInput!) { publishPost(input: $input) { post { id } } }', { input: { body: 'nice', parentId: publishPost.post.id } });
   await until(now, ({ hasNew }) => hasNew, 'nothing new');
-  await now().refresh();
+  const { refresh, markSeen, markRead } = now(); // of one render, as a button has them
+  await refresh().then(markSeen);
   await until(now, ({ hasNew, nodes }) => !hasNew && nodes.length === 2, 'the new row is not there');
-  await now().markSeen();
   await until(now, ({ nodes }) => nodes.every(({ seen, read }) => seen && !read), 'the rows are not seen');
   assert.equal(tidings.badges.get()?.total.value, 0);
   await now().markRead([now().nodes[0]!.id]);
   await until(() => now().nodes.map(({ read }) => read), ([first, second]) => first === true && second === false, 'the row is not read');
-  await assert.rejects(now().markRead(['notification:none']));
+  await server.ask('owner', 'mutation U($input: MarkNotificationUnreadInput!) { markNotificationUnread(input: $input) { badges { id } } }', { input: { id: now().nodes[0]!.id } });
+  await refresh().then(() => markRead([now().nodes[0]!.id]));
+  await until(() => now().nodes[0]?.read, (read) => read === true, 'the row is not read again');
+  await assert.rejects(now().markRead(['notification:none']), { message: /notification/ });
 });
 
 test('useNotifications marks as seen what its first page had, and not what arrived while it went on', async () => {
@@ -167,14 +179,30 @@ test('useNotifications marks as seen what its first page had, and not what arriv
   assert.equal(tidings.badges.get()?.total.value, 1);
 });
 
-test('a token that is over is renewed once for a request', async () => {
+test('badges are right when listening begins again after an answer with their version alone', async () => {
+  const { reader, author } = await pair('version', 1);
+  const tidings = clientOf(reader);
+  const value = () => tidings.badges.get()?.total.value;
+  const stop = tidings.badges.subscribe(() => {});
+  await until(value, (now) => now === 1, 'the total is not 1');
+  stop();
+  const { publishPost } = await post(author, 'more');
+  await arrive(reader, 2);
+  const { errors } = await tidings.request('mutation L($input: LikePostInput!) { likePost(input: $input) { badges { id version } } }', { input: { postId: publishPost.post.id } });
+  assert.equal(errors, undefined);
+  ends.push(tidings.badges.subscribe(() => {}));
+  await until(value, (now) => now === 2, 'the total is not 2');
+});
+
+test('a token that is over is renewed once for all requests', async () => {
   const asked: boolean[] = [];
   const tidings = createTidings({
     url: server.url,
     token: (renew) => (asked.push(renew), renew ? 'dev:renewed' : 'over'),
     webSocketImpl: WebSocket,
   });
-  const { data } = await tidings.request<{ viewer: { id: string } }>('{ viewer { id } }');
-  assert.equal(data?.viewer.id, 'viewer:renewed');
+  const request = () => tidings.request<{ viewer: { id: string } }>('{ viewer { id } }');
+  const answers = await Promise.all([request(), request(), request()]);
+  assert.deepEqual(answers.map(({ data }) => data?.viewer.id), Array(3).fill('viewer:renewed'));
   assert.deepEqual(asked, [false, true]);
 });

@@ -1,6 +1,9 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
 import { createOperationDescriptor, Environment, fetchQuery, Network, RecordSource, requestSubscription, Store, commitMutation, type ConcreteRequest, type GraphQLResponse } from 'relay-runtime';
 import { createSocket } from '@tidings/client';
-import { guardNetwork, subscribeWith, type RelayNetwork } from '@tidings/client/relay';
+import { guardNetwork, payloadOf, subscribeWith, type RelayNetwork } from '@tidings/client/relay';
 import WebSocket from 'ws';
 import type { Name } from './documents.js';
 import badges from './generated/relay/TidingsBadgesQuery.graphql.js';
@@ -11,9 +14,19 @@ import mark from './generated/relay/TidingsMarkMutation.graphql.js';
 import unfollow from './generated/relay/TidingsUnfollowMutation.graphql.js';
 import watchBadges from './generated/relay/TidingsWatchBadgesSubscription.graphql.js';
 import watchBoard from './generated/relay/TidingsWatchBoardSubscription.graphql.js';
-import { prove, type Driver, type Setting } from './scenarios.js';
+import trustedBadges from './generated/trusted/TidingsBadgesQuery.graphql.js';
+import trustedBoard from './generated/trusted/TidingsBoardQuery.graphql.js';
+import trustedFeed from './generated/trusted/TidingsFeedQuery.graphql.js';
+import trustedFollow from './generated/trusted/TidingsFollowMutation.graphql.js';
+import trustedMark from './generated/trusted/TidingsMarkMutation.graphql.js';
+import trustedUnfollow from './generated/trusted/TidingsUnfollowMutation.graphql.js';
+import trustedWatchBadges from './generated/trusted/TidingsWatchBadgesSubscription.graphql.js';
+import trustedWatchBoard from './generated/trusted/TidingsWatchBoardSubscription.graphql.js';
+import { prove, Refusal, type Driver, type Setting } from './scenarios.js';
 
-const requests: Record<Name, ConcreteRequest> = {
+type Requests = Record<Name, ConcreteRequest>;
+
+const texts: Requests = {
   TidingsBadgesQuery: badges,
   TidingsBoardQuery: board,
   TidingsFeedQuery: feed,
@@ -24,18 +37,29 @@ const requests: Record<Name, ConcreteRequest> = {
   TidingsWatchBoardSubscription: watchBoard,
 };
 
+const trusted: Requests = {
+  TidingsBadgesQuery: trustedBadges,
+  TidingsBoardQuery: trustedBoard,
+  TidingsFeedQuery: trustedFeed,
+  TidingsFollowMutation: trustedFollow,
+  TidingsMarkMutation: trustedMark,
+  TidingsUnfollowMutation: trustedUnfollow,
+  TidingsWatchBadgesSubscription: trustedWatchBadges,
+  TidingsWatchBoardSubscription: trustedWatchBoard,
+};
+
 interface Change {
   variables: Record<string, unknown>;
   response: Record<string, unknown>;
   rawResponse: Record<string, unknown>;
 }
 
-prove('Relay', ({ url, user, guard, fetch }: Setting): Driver => {
+const driveWith = (requests: Requests) => ({ url, user, guard, fetch }: Setting): Driver => {
   const socket = createSocket({ url, token: () => `dev:${user}`, webSocketImpl: WebSocket, minWait: 20, maxWait: 100 });
   const unguarded: RelayNetwork = {
-    async fetch({ text }, variables) {
+    async fetch(request, variables) {
       const headers = { 'content-type': 'application/json', authorization: `Bearer dev:${user}` };
-      const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify({ query: text, variables }) });
+      const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(payloadOf(request, variables)) });
       return (await response.json()) as GraphQLResponse;
     },
     subscribe: subscribeWith(socket),
@@ -63,7 +87,7 @@ prove('Relay', ({ url, user, guard, fetch }: Setting): Driver => {
           mutation: requests[name],
           variables: { ...variables },
           ...(badges && { optimisticResponse: { markHomeFeedSeen: { badges } } }),
-          onCompleted: (data, errors) => (errors ? reject(new Error(errors[0]?.message)) : resolve(data)),
+          onCompleted: (data, errors) => (errors ? reject(new Refusal(errors)) : resolve(data)),
           onError: reject,
         });
       }),
@@ -73,4 +97,11 @@ prove('Relay', ({ url, user, guard, fetch }: Setting): Driver => {
     },
     close: () => void socket.dispose(),
   };
+};
+
+prove('Relay', driveWith(texts));
+
+test('the compiler has taken the texts of trusted documents away', () => {
+  for (const { params } of Object.values(trusted)) assert.equal(params.text, null);
 });
+prove('Relay with trusted documents', driveWith(trusted), ['--trusted-documents', join(import.meta.dirname, '..', 'generated', 'trusted.json')]);

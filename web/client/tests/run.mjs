@@ -40,11 +40,15 @@ function operations() {
 
 rmSync(join(here, 'generated'), { recursive: true, force: true });
 rmSync(out, { recursive: true, force: true });
-for (const folder of [out, join(here, 'generated', 'relay')]) mkdirSync(folder, { recursive: true });
+for (const folder of [out, join(here, 'generated', 'relay'), join(here, 'generated', 'trusted')]) mkdirSync(folder, { recursive: true });
 await Promise.all([run('go', ['build', '-o', join(out, 'tidings'), '.'], join(root, '..', '..')), run(process.execPath, ['build.mjs'])]);
 samples();
 operations();
-await Promise.all([run(join(bin, 'relay-compiler'), ['relay.config.json'], here), run(join(bin, 'graphql-codegen-esm'), ['--config', 'codegen.json'], here)]);
+writeFileSync(join(here, 'generated', 'trusted.json'), '{}');
+async function relay() {
+  for (const config of ['relay.config.json', 'relay.trusted.json']) await run(join(bin, 'relay-compiler'), [config], here);
+}
+await Promise.all([relay(), run(join(bin, 'graphql-codegen-esm'), ['--config', 'codegen.json'], here)]);
 await run(join(bin, 'tsc'), ['-p', here]);
 
 const chosen = process.argv.slice(2).filter((name) => !name.startsWith('-'));

@@ -25,23 +25,32 @@ export interface Driver {
   read(name: Name, variables?: object): any;
   /** watch tells what such a screen shows, at once and then at each change. */
   watch(name: Name, variables: object, shown: (data: any) => void): () => void;
-  /** mutate is rejected when the server refuses; predicted are the badges that markHomeFeedSeen is expected to answer. */
+  /** mutate is rejected with a Refusal when the server refuses; predicted are the badges that markHomeFeedSeen is expected to answer. */
   mutate(name: Name, variables: object, predicted?: Badges): Promise<any>;
   subscribe(name: Name, variables: object, next?: (data: any) => void): () => void;
   close(): void;
 }
 
+/** What the server says of an operation that it refuses. */
+export class Refusal extends Error {
+  readonly code: unknown;
+  constructor(errors: readonly { message: string; extensions?: Record<string, unknown> }[]) {
+    super(errors[0]?.message);
+    this.code = errors[0]?.extensions?.code;
+  }
+}
+
 const post = 'mutation P($input: PublishPostInput!) { publishPost(input: $input) { post { id } } }';
 const follow = 'mutation F($input: FollowInput!) { follow(input: $input) { changed } }';
 
-/** prove puts a client through every scenario. */
-export function prove(client: string, make: (setting: Setting) => Driver): void {
+/** prove puts a client through every scenario, against a server with these flags. */
+export function prove(client: string, make: (setting: Setting) => Driver, flags: readonly string[] = []): void {
   describe(client, { concurrency: false }, () => {
     let server: Server;
     const drivers: Driver[] = [];
     const held = createHold();
 
-    before(async () => void (server = await Server.start()));
+    before(async () => void (server = await Server.start(flags)));
     after(async () => {
       for (const driver of drivers) driver.close();
       await server?.stop();
@@ -125,7 +134,7 @@ export function prove(client: string, make: (setting: Setting) => Driver): void 
       const seen: number[] = [];
       const stop = driver.watch('TidingsBadgesQuery', {}, (data) => data && seen.at(-1) !== data.viewer.badges.total.value && seen.push(data.viewer.badges.total.value));
       const predicted = () => clear(driver.read('TidingsBadgesQuery').viewer.badges as Badges, 'homeFeed');
-      await assert.rejects(driver.mutate('TidingsMarkMutation', { input: { upTo: 'post:0000000000001' } }, predicted()));
+      await assert.rejects(driver.mutate('TidingsMarkMutation', { input: { upTo: 'post:0000000000001' } }, predicted()), { code: 'NOT_FOUND' });
       await until(() => seen, () => seen.length === 3, 'totals on the screen');
       assert.deepEqual(seen, [3, 0, 3]);
       await equal(driver, reader);

@@ -13,9 +13,14 @@ export class Server {
   #process: ChildProcess | undefined;
   readonly #folder = mkdtempSync(join(tmpdir(), 'tidings-client-'));
   readonly #log: string[] = [];
+  readonly #flags: readonly string[];
 
-  static async start(): Promise<Server> {
-    const server = new Server();
+  private constructor(flags: readonly string[]) {
+    this.#flags = flags;
+  }
+
+  static async start(flags: readonly string[] = []): Promise<Server> {
+    const server = new Server(flags);
     process.once('exit', () => server.#process?.kill('SIGKILL'));
     await server.#launch('127.0.0.1:0');
     return server;
@@ -23,7 +28,7 @@ export class Server {
 
   async #launch(address: string): Promise<void> {
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(TIDINGS_|DATABASE_URL$|REDIS_URL$)/.test(name)));
-    const own = spawn(program, ['serve', '--listen', address, '--data', this.#folder], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const own = spawn(program, ['serve', '--listen', address, '--data', this.#folder, ...this.#flags], { env, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#process = own;
     createInterface(own.stderr).on('line', (line) => this.#log.push(line));
     this.url = await new Promise<string>((resolve, reject) => {

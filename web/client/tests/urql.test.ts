@@ -5,7 +5,7 @@ import { guardExchange, keys, resolvers } from '@tidings/client/urql';
 import { pipe, subscribe } from 'wonka';
 import WebSocket from 'ws';
 import { textOf, type Name } from './documents.js';
-import { prove, type Driver, type Setting } from './scenarios.js';
+import { prove, Refusal, type Driver, type Setting } from './scenarios.js';
 
 prove('urql with Graphcache', ({ url, user, guard, fetch }: Setting): Driver => {
   const socket = createSocket({ url, token: () => `dev:${user}`, webSocketImpl: WebSocket, minWait: 20, maxWait: 100 });
@@ -44,7 +44,7 @@ prove('urql with Graphcache', ({ url, user, guard, fetch }: Setting): Driver => 
     async mutate(name, variables, badges) {
       predicted = badges;
       const { data, error } = await client.mutation(document(name), variables);
-      if (error) throw error;
+      if (error) throw new Refusal(error.graphQLErrors);
       return data;
     },
     subscribe(name, variables, next = () => {}) {
