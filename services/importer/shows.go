@@ -23,8 +23,7 @@ var shows = form{
 // ShowStore is what an import of shows needs of the database.
 type ShowStore interface {
 	Store
-	// ImportedShows finds shows by the names that an import gave them.
-	ImportedShows(ctx context.Context, keys []string) (map[string]services.Show, error)
+	live.Reader // of shows
 	// Authors gives those authors who are or were more than small.
 	Authors(ctx context.Context, users []services.UserID) (map[services.UserID]services.Author, error)
 	// Users gives people by their IDs.
@@ -76,7 +75,7 @@ func (im *showImport) take(_ context.Context, line []byte) error {
 }
 
 func (im *showImport) commit(ctx context.Context, line int64) error {
-	write := func(ctx context.Context, planned []store.ImportedShow) error { return im.write(ctx, planned, line) }
+	write := func(ctx context.Context, planned []live.ImportedShow) error { return im.write(ctx, planned, line) }
 	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
 		return err
 	}
@@ -86,12 +85,12 @@ func (im *showImport) commit(ctx context.Context, line int64) error {
 
 // plan makes shows of the batch that are not in yet. A row that moves a show to another host is put aside and leaves the batch.
 // The host of a planned show is a place in the table of keys.
-func (im *showImport) plan(ctx context.Context) ([]store.ImportedShow, error) {
+func (im *showImport) plan(ctx context.Context) ([]live.ImportedShow, error) {
 	hosts, err := hostsOf(ctx, im.stored, im.batch)
 	if err != nil {
 		return nil, err
 	}
-	planned, good := make([]store.ImportedShow, 0, len(im.batch)), im.batch[:0]
+	planned, good := make([]live.ImportedShow, 0, len(im.batch)), im.batch[:0]
 	for _, row := range im.batch {
 		host, known := hosts[row.Key]
 		switch {
@@ -112,7 +111,7 @@ func (im *showImport) plan(ctx context.Context) ([]store.ImportedShow, error) {
 }
 
 // write puts the planned shows in, with their hosts and the place in the file, or nothing at all.
-func (im *showImport) write(ctx context.Context, planned []store.ImportedShow, line int64) error {
+func (im *showImport) write(ctx context.Context, planned []live.ImportedShow, line int64) error {
 	// Before the transaction: a bad line that is put aside twice can be taken out again, one that is lost cannot.
 	if err := im.bad.flush(); err != nil {
 		return err
@@ -140,7 +139,7 @@ func (im *showImport) write(ctx context.Context, planned []store.ImportedShow, l
 }
 
 // insert writes shows. Those of hosts that all documents name are on boards at once.
-func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.ImportedShow) error {
+func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []live.ImportedShow) error {
 	if len(planned) == 0 {
 		return nil
 	}
@@ -153,7 +152,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 	}
 	slices.Sort(hosts)
 	hosts = slices.Compact(hosts)
-	unnamed, err := tx.ImportHosts(ctx, hosts)
+	unnamed, err := live.ImportHosts(ctx, tx.Tx, hosts)
 	if err != nil {
 		return err
 	}
@@ -166,7 +165,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 	if err := im.place(ctx, tx, planned, hosts, unnamed, version); err != nil {
 		return err
 	}
-	inserted, err := tx.ImportShows(ctx, planned)
+	inserted, err := live.ImportShows(ctx, tx.Tx, planned)
 	if err == nil && inserted < len(planned) {
 		err = errTaken
 	}
@@ -183,7 +182,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 // place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and says which
 // replays are in nobody's list. What runs counts for those who follow its host by now, whenever it started: for them it went
 // live with the import.
-func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.ImportedShow, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
+func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []live.ImportedShow, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := im.stored.Authors(ctx, hosts)
 	if err != nil {
 		return err
@@ -206,7 +205,7 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.I
 	}
 	for _, host := range hosts {
 		if goLive[host] {
-			if err := tx.SetHostVersion(ctx, host, version); err != nil {
+			if err := live.SetHostVersion(ctx, tx.Tx, host, version); err != nil {
 				return err
 			}
 		}
@@ -215,7 +214,7 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.I
 }
 
 // showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers.
-func showJobs(planned []store.ImportedShow, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
+func showJobs(planned []live.ImportedShow, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
 	queued, err := live.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/store"
 )
 
@@ -220,7 +221,7 @@ func (re *showReplay) here(at time.Time) time.Time {
 // changed the show meanwhile, is reported and skipped.
 func (re *showReplay) let(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
-	known, err := re.stored.ImportedShows(ctx, []string{row.Key})
+	known, err := live.ImportedShows(ctx, re.stored, []string{row.Key})
 	if err != nil {
 		return err
 	}
@@ -287,5 +288,5 @@ func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, 
 	if err != nil {
 		return err
 	}
-	return tx.NameImportedShow(ctx, id, row.Key)
+	return live.NameImportedShow(ctx, tx.Tx, id, row.Key)
 }

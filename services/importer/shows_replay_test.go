@@ -47,10 +47,7 @@ func (s telling) Schedule(host services.UserID, draft services.ShowDraft) *jobs.
 func (s telling) change(id services.PostID, transition func(services.Show, time.Time) (services.Show, bool, error)) *jobs.Command {
 	return &jobs.Command{Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 		tx := store.In(in)
-		if _, err := changelog.LockLog(ctx, tx.Tx, live.LogKind); err != nil {
-			return nil, err
-		}
-		before, err := tx.ShowForUpdate(ctx, id)
+		before, err := s.w.Shows.LockShow(ctx, tx, id)
 		if err != nil {
 			return nil, err
 		}

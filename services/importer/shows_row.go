@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/live"
 )
 
 // showRow is one line: a show, as far as it has come.
@@ -105,8 +105,8 @@ func (r showRow) moved(host string) error {
 }
 
 // show makes the show of a row, all but its host.
-func (r showRow) show(id services.PostID, now time.Time) store.ImportedShow {
-	show := store.ImportedShow{ImportKey: r.Key, Show: services.Show{
+func (r showRow) show(id services.PostID, now time.Time) live.ImportedShow {
+	show := live.ImportedShow{ImportKey: r.Key, Show: services.Show{
 		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: services.ShowUpcoming,
 		PlannedAt: r.PlannedAt.Time, StartedAt: r.StartedAt.Time, EndedAt: r.EndedAt.Time, UpdatedAt: now,
 	}}
@@ -131,7 +131,7 @@ func hostsOf(ctx context.Context, stored ShowStore, batch []showRow) (map[string
 		keys[i] = row.Key
 	}
 	slices.Sort(keys)
-	known, err := stored.ImportedShows(ctx, slices.Compact(keys))
+	known, err := live.ImportedShows(ctx, stored, slices.Compact(keys))
 	if err != nil || len(known) == 0 {
 		return map[string]string{}, err
 	}

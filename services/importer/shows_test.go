@@ -51,7 +51,7 @@ func told(key string, show services.Show) string {
 // imported reads shows back by their keys.
 func (im *importer) imported(keys ...string) (lines []string, shows map[string]services.Show) {
 	im.t.Helper()
-	shows, err := im.db.ImportedShows(im.t.Context(), keys)
+	shows, err := live.ImportedShows(im.t.Context(), im.db, keys)
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]service
 	hosts, err := w.Shows.(*live.Service).HostsBy(w.TB.Context(), reader)
 	w.Must(err)
 	active, _ := w.Shows.(*live.Service).Memory.ActiveAt(hosts, w.Shows.(*live.Service).Memory.Version(), services.ShowPlace{}, 100)
-	replays, err := w.Store.ReplaysFeed(w.TB.Context(), reader, services.ShowPlace{}, 100)
+	replays, err := w.Shows.NewestReplays(w.TB.Context(), reader, 100)
 	w.Must(err)
 	names := map[services.PostID]string{}
 	for key, show := range shows {

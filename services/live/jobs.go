@@ -53,14 +53,14 @@ func (r reminding) job() jobs.NewJob {
 // AddShow writes a new show down, and its host if it is their first show. Boards have it at once if all documents name the
 // host, else as soon as they do. The caller's transaction has locked the log of shows before.
 func (s *Service) AddShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error) {
-	first, err := tx.PutHost(ctx, show.Host)
+	first, err := putHost(ctx, tx.Tx, show.Host)
 	if err != nil {
 		return show, err
 	}
 	if show, _, err = s.tell(ctx, tx, services.Show{}, show); err != nil {
 		return show, err
 	}
-	if err := tx.InsertShow(ctx, show, ""); err != nil {
+	if err := insert(ctx, tx.Tx, show, ""); err != nil {
 		return show, err
 	}
 	queued := s.showJobs(services.Show{}, show)
@@ -88,7 +88,7 @@ func (s *Service) ChangeShow(ctx context.Context, tx *store.Tx, before, after se
 	if err != nil {
 		return after, err
 	}
-	if err := tx.UpdateShow(ctx, after, former); err != nil {
+	if err := update(ctx, tx.Tx, after, former); err != nil {
 		return after, err
 	}
 	return after, jobs.Enqueue(ctx, tx.Tx, s.showJobs(before, after)...)
@@ -96,8 +96,8 @@ func (s *Service) ChangeShow(ctx context.Context, tx *store.Tx, before, after se
 
 // tell appends a change of a show to the log if boards have its host's shows. It answers the show with its version, and its
 // former state on boards: nil when that did not change or there was none.
-func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, *store.ShowFormer, error) {
-	_, named, err := tx.Host(ctx, after.Host)
+func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, *Former, error) {
+	_, named, err := readHost(ctx, tx.Tx.Runner, after.Host)
 	if err != nil || !named {
 		return after, nil, err
 	}
@@ -108,12 +108,12 @@ func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after services
 	change := LogChange{Show: after, Live: (after.Status == services.ShowLive) != (before.Status == services.ShowLive)}
 	version, err := change.Append(ctx, tx)
 	if err == nil && change.Live {
-		err = tx.SetHostVersion(ctx, after.Host, version)
+		err = SetHostVersion(ctx, tx.Tx, after.Host, version)
 	}
 	if err != nil || before.Version == 0 {
 		return change.Show, nil, err
 	}
-	return change.Show, &store.ShowFormer{
+	return change.Show, &Former{
 		Show: before.ID, Host: before.Host, Version: before.Version, Until: version, UntilAt: tx.Now,
 		Status: before.Status, Score: before.Place().Score,
 	}, nil
@@ -167,7 +167,7 @@ func (s *Service) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.J
 	if err := s.LockLog(ctx, tx); err != nil {
 		return nil, err
 	}
-	shows, err := store.Shows(ctx, tx.Tx.Runner, ids)
+	shows, err := readShows(ctx, tx.Tx.Runner, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -194,10 +194,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
 	err := s.store.Write(ctx, func(tx *store.Tx) error {
 		changed = false
-		if err := s.LockLog(ctx, tx); err != nil {
-			return err
-		}
-		before, err := tx.ShowForUpdate(ctx, id)
+		before, err := s.LockShow(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -226,12 +223,12 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &part); err != nil {
 		return err
 	}
-	found, err := store.Shows(ctx, s.store.DB.Runner, []services.PostID{part.Show})
+	found, err := readShows(ctx, s.store.DB.Runner, []services.PostID{part.Show})
 	if err != nil {
 		return err
 	}
 	most := min(remindersPerStep, s.fanout.Chunk)
-	users, err := s.store.Reminders(ctx, part.Show, part.After, most)
+	users, err := readReminders(ctx, s.store.DB, part.Show, part.After, most)
 	if err != nil || len(users) == 0 {
 		return err
 	}

@@ -75,7 +75,7 @@ func seenRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegist
 
 // HostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
 func (s *Service) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	edges, err := s.store.HostsBy(ctx, user)
+	edges, err := hostsBy(ctx, s.store.DB, user)
 	return fanout.FollowedAuthors(edges), err
 }
 
@@ -86,7 +86,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &some); err != nil {
 		return err
 	}
-	large, err := s.store.ManyFollow(ctx, some.Hosts, s.fanout.Chunk)
+	large, err := manyFollow(ctx, s.store.DB, some.Hosts, s.fanout.Chunk)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 	if err != nil {
 		return err
 	}
-	edges, err := s.store.FollowersOfHosts(ctx, hosts, s.fanout.ActiveSince())
+	edges, err := followersOfHosts(ctx, s.store.DB, hosts, s.fanout.ActiveSince())
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 // publishHosts brings all shows of hosts onto boards, with one entry of the log. All documents name these hosts by now. The
 // caller has locked the log of shows.
 func (s *Service) publishHosts(ctx context.Context, tx *store.Tx, hosts []services.UserID) error {
-	named, err := tx.NameHosts(ctx, hosts)
+	named, err := setNamed(ctx, tx.Tx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *Service) publishHosts(ctx context.Context, tx *store.Tx, hosts []servic
 	if err != nil {
 		return err
 	}
-	listed, err := tx.PublishAll(ctx, named, version)
+	listed, err := publishAll(ctx, tx.Tx, named, version)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
 			return err
 		}
-		begun, err := tx.BeginHostChunks(ctx, host, len(naming))
+		begun, err := beginHostChunks(ctx, tx.Tx, host, len(naming))
 		if err != nil || !begun {
 			return err
 		}
@@ -220,7 +220,7 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
 			return err
 		}
-		last, err := tx.EndHostChunk(ctx, chunk.Author)
+		last, err := endHostChunk(ctx, tx.Tx, chunk.Author)
 		if err != nil || !last {
 			return err
 		}
@@ -236,7 +236,7 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 // publishShows brings onto boards the shows that a host had before all documents named them, each as if it had just got its
 // present status. The caller has locked the log of shows.
 func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.UserID) error {
-	shows, err := tx.PublishShows(ctx, host)
+	shows, err := publish(ctx, tx.Tx, host)
 	if err != nil {
 		return err
 	}
@@ -245,12 +245,12 @@ func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.
 		if show, _, err = s.tell(ctx, tx, services.Show{}, show); err != nil {
 			return err
 		}
-		var nowhere *store.ShowFormer
+		var nowhere *Former
 		if show.Status == services.ShowReplay {
 			// Without this row, older sessions could not know that a show that is over was on no board before.
-			nowhere = &store.ShowFormer{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: services.ShowCancelled}
+			nowhere = &Former{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: services.ShowCancelled}
 		}
-		if err := tx.UpdateShow(ctx, show, nowhere); err != nil {
+		if err := update(ctx, tx.Tx, show, nowhere); err != nil {
 			return err
 		}
 		spreads = spreads || inLists(show)
@@ -264,11 +264,11 @@ func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.
 // mergeHost merges a host's shows into the view of a follower who may see them: the newest replays into the list, and the
 // host's name into the document. refused says that something was removed since the stamp.
 func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
-	known, _, err := s.store.IsHost(ctx, edge.Followee)
+	known, _, err := readHost(ctx, s.store.DB.Runner, edge.Followee)
 	if err != nil || !known {
 		return nil, false, err
 	}
-	shows, err := s.store.HostReplays(ctx, edge.Followee, fanout.RebuildEntries+1)
+	shows, err := newestOf(ctx, s.store.DB, edge.Followee, fanout.RebuildEntries+1)
 	if err != nil {
 		return nil, false, err
 	}

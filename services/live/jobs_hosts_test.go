@@ -23,7 +23,7 @@ func hosted(w *fanouttest.World, reader, host services.UserID) bool {
 // version is since which version of the log boards have a show as it is; 0: none has it.
 func version(w *fanouttest.World, show services.PostID) uint64 {
 	w.TB.Helper()
-	shows, err := store.Shows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{show})
+	shows, err := readShows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{show})
 	w.Must(err)
 	return shows[show].Version
 }
@@ -74,7 +74,7 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 				t.Errorf("the document of %d names the host: %v, want %v", user, got, want)
 			}
 		}
-		if known, named, err := w.Store.IsHost(t.Context(), host); err != nil || !known || !named {
+		if known, named, err := readHost(t.Context(), w.Store.DB.Runner, host); err != nil || !known || !named {
 			t.Errorf("the host is known %v, named %v: %v", known, named, err)
 		}
 		if version(w, upcoming) != 1 || version(w, live) != 2 || version(w, over) != 3 || version(w, cancelled) != 0 {

@@ -11,7 +11,6 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/redis"
-	"tidings/services/store"
 )
 
 // The kinds of jobs of replays.
@@ -112,7 +111,7 @@ func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job) error {
 }
 
 func (s *Service) show(ctx context.Context, id services.PostID) (services.Show, error) {
-	shows, err := store.Shows(ctx, s.store.DB.Runner, []services.PostID{id})
+	shows, err := readShows(ctx, s.store.DB.Runner, []services.PostID{id})
 	if err == nil && shows[id].ID == 0 {
 		err = fmt.Errorf("show %s is not there", id)
 	}
@@ -122,7 +121,7 @@ func (s *Service) show(ctx context.Context, id services.PostID) (services.Show, 
 // replaysOf are the shows of a chunk that belong in lists.
 func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]services.Show, error) {
 	if chunk.Show == 0 {
-		return s.store.HostReplays(ctx, chunk.Author, fanout.RebuildEntries+1) // one more, to know whether older ones exist
+		return newestOf(ctx, s.store.DB, chunk.Author, fanout.RebuildEntries+1) // one more, to know whether older ones exist
 	}
 	show, err := s.show(ctx, chunk.Show)
 	if err != nil || !inLists(show) {
@@ -245,10 +244,16 @@ func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) erro
 
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts rdb.MergeOfReplays, err error) {
 	facts = rdb.MergeOfReplays{Reader: user, Whole: true}
-	shows, err := s.store.ReplaysFeed(ctx, user, services.ShowPlace{}, fanout.RebuildEntries+1)
+	shows, err := replaysFeed(ctx, s.store.DB, user, services.ShowPlace{}, fanout.RebuildEntries+1)
 	if len(shows) > fanout.RebuildEntries {
 		facts.Floor, shows = shows[fanout.RebuildEntries].Place(), shows[:fanout.RebuildEntries]
 	}
 	facts.Entries = replayEntries(shows)
 	return facts, err
+}
+
+// NewestReplays lists the newest replays of the hosts that a user follows and may see, but for those of huge hosts: from SQL, at
+// most limit.
+func (s *Service) NewestReplays(ctx context.Context, user services.UserID, limit int) ([]services.Show, error) {
+	return replaysFeed(ctx, s.store.DB, user, services.ShowPlace{}, limit)
 }

@@ -306,7 +306,7 @@ func TestWhatIsRefusedIsReadAgain(t *testing.T) {
 			_, err := tx.InsertFollow(ctx, services.Edge{Follower: readers[1], Followee: host, Since: w.IDs.Next()})
 			return err
 		})
-		shows, err := store.Shows(t.Context(), w.Store.DB.Runner, []services.PostID{second})
+		shows, err := readShows(t.Context(), w.Store.DB.Runner, []services.PostID{second})
 		w.Must(err)
 		w.Must(serviceOf(w).pushEntries(t.Context(), stamp, replayEntries([]services.Show{shows[second]}), edges))
 		for i, want := range [][]services.PostID{nil, {second}, {second, first}} {

@@ -17,7 +17,7 @@ func remind(w *fanouttest.World, show services.PostID, users ...services.UserID)
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for _, user := range users {
-			if _, err := tx.AddReminder(ctx, show, user); err != nil {
+			if _, err := putReminder(ctx, tx.Tx, show, user); err != nil {
 				return err
 			}
 		}
@@ -33,7 +33,7 @@ func reminded(w *fanouttest.World, user services.UserID) []services.PostID {
 
 func present(w *fanouttest.World, id services.PostID) services.Show {
 	w.TB.Helper()
-	shows, err := store.Shows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{id})
+	shows, err := readShows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{id})
 	w.Must(err)
 	return shows[id]
 }
@@ -194,9 +194,9 @@ func TestTheJanitorLeavesWhatSessionsNeed(t *testing.T) {
 	w.Work(w.Fanout)
 	began := w.Clock.Now()
 	needed := func() (history int, unfollowed bool) {
-		list, err := w.Store.ShowHistory(t.Context(), time.Time{})
+		list, err := database{w.Store.DB}.ShowHistory(t.Context(), time.Time{})
 		w.Must(err)
-		unfollowed, err = w.Store.UnfollowedSince(t.Context(), users[1], users[0], began.Add(-time.Minute))
+		unfollowed, err = unfollowedSince(t.Context(), w.Store.DB, users[1], users[0], began.Add(-time.Minute))
 		w.Must(err)
 		return len(list), unfollowed
 	}

@@ -19,6 +19,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -84,14 +85,14 @@ func New(cfg Config) *Service {
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
-		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longest+keepLonger)
+		s.Memory = newMemory(cfg.Log, database{cfg.Store.DB}, s.longest+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Fanout.RegisterHosts(s.HostsBy, s.mergeHost)
 	cfg.Fanout.RegisterPosition("live board", store.LiveBoard, seenRegister, s.auditRegisters)
 	cfg.Fanout.RegisterAuditPart("live board", s.audit)
-	cfg.Fanout.RegisterLimitedRows("former places of shows", s.forgetting(s.store.ForgetShowHistory))
-	cfg.Fanout.RegisterLimitedRows("ended follows of hosts", s.forgetting(s.store.ForgetPastFollows))
+	cfg.Fanout.RegisterLimitedRows("former places of shows", s.forgetting(forgetFormers))
+	cfg.Fanout.RegisterLimitedRows("ended follows of hosts", s.forgetting(forgetPastFollows))
 	return s
 }
 
@@ -99,8 +100,10 @@ func New(cfg Config) *Service {
 const keepLonger = time.Hour
 
 // forgetting drops rows from before every session that may be open.
-func (s *Service) forgetting(forget func(ctx context.Context, before time.Time) (int, error)) func(context.Context) (int, error) {
-	return func(ctx context.Context) (int, error) { return forget(ctx, s.clock.Now().Add(-s.longest-keepLonger)) }
+func (s *Service) forgetting(forget func(ctx context.Context, db *sql.DB, before time.Time) (int, error)) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		return forget(ctx, s.store.DB, s.clock.Now().Add(-s.longest-keepLonger))
+	}
 }
 
 // SessionLives is how many times its idle time a session lives at most, however often it is read. Nodes and SQL keep former

@@ -10,7 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // memoryFacts reads shows for a node's cache.
@@ -23,19 +23,19 @@ type memoryFacts interface {
 	EndedShows(ctx context.Context, since time.Time) ([]services.Show, error)
 	// ShowHistory lists the former positions of shows that moved since a time. A show that was over when it was put on boards
 	// has a row without a position from version 0 on.
-	ShowHistory(ctx context.Context, since time.Time) ([]store.ShowFormer, error)
+	ShowHistory(ctx context.Context, since time.Time) ([]Former, error)
 	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
 	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error)
 	// HostVersions lists the hosts after one, in order of user ID.
-	HostVersions(ctx context.Context, after services.UserID, limit int) ([]store.HostVersion, error)
+	HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error)
 }
 
 // database is the facts of a node's cache: SQL.
-type database struct{ *store.Store }
+type database struct{ *sql.DB }
 
-// Shows reads shows; see store.Shows.
+// Shows reads shows in any state.
 func (d database) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
-	return store.Shows(ctx, d.Runner, ids)
+	return readShows(ctx, d.Runner, ids)
 }
 
 const (
@@ -240,7 +240,7 @@ func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 }
 
 // fill adds the ended shows and the former positions to the active shows. Only the history says when a move can be forgotten.
-func (s *showState) fill(ended []services.Show, history []store.ShowFormer) {
+func (s *showState) fill(ended []services.Show, history []Former) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)
 	}

@@ -36,7 +36,7 @@ func (h *hosting) change(before, after services.Show) services.Show {
 		if _, err := changelog.LockLog(ctx, tx.Tx, LogKind); err != nil {
 			return err
 		}
-		if _, err := tx.PutHost(ctx, after.Host); err != nil {
+		if _, err := putHost(ctx, tx.Tx, after.Host); err != nil {
 			return err
 		}
 		change := LogChange{Show: after}
@@ -49,15 +49,15 @@ func (h *hosting) change(before, after services.Show) services.Show {
 			return err
 		}
 		if change.Live {
-			if err := tx.SetHostVersion(ctx, after.Host, version); err != nil {
+			if err := SetHostVersion(ctx, tx.Tx, after.Host, version); err != nil {
 				return err
 			}
 		}
 		after = change.Show
 		if before.ID == 0 {
-			return tx.InsertShow(ctx, after, "")
+			return insert(ctx, tx.Tx, after, "")
 		}
-		return tx.UpdateShow(ctx, after, &store.ShowFormer{
+		return update(ctx, tx.Tx, after, &Former{
 			Show: before.ID, Host: before.Host, Version: before.Version, Until: version, UntilAt: h.now, Status: before.Status, Score: before.Place().Score,
 		})
 	})
@@ -86,7 +86,7 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 		h := &hosting{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}
 		h.Store = storetest.Open(t, sql.Config{URL: url, Clock: h})
 		node := func() *Memory {
-			return newMemory(changelog.New(changelog.Config{Log: mirror.SQL{Store: h.Store}, Logger: slog.New(slog.DiscardHandler), Clock: h}), database{h.Store}, 13*time.Hour)
+			return newMemory(changelog.New(changelog.Config{Log: mirror.SQL{Store: h.Store}, Logger: slog.New(slog.DiscardHandler), Clock: h}), database{h.Store.DB}, 13*time.Hour)
 		}
 		early := node()
 		catchUp := func(m *Memory, version uint64) {

@@ -15,7 +15,7 @@ const LogKind = "show"
 // LogChange is an entry of the log of shows: the whole show after the change.
 type LogChange struct {
 	Show services.Show
-	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see store.HostVersion
+	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see HostVersion
 }
 
 // logEntry is the payload. The version of an entry is not known before it is written, so a moved show gets the entry's version
@@ -77,4 +77,12 @@ func parseLogChange(entry changelog.Entry) (LogChange, error) {
 func (s *Service) LockLog(ctx context.Context, tx *store.Tx) error {
 	_, err := changelog.LockLog(ctx, tx.Tx, LogKind)
 	return err
+}
+
+// LockShow locks the log and then a show until the transaction ends, and reads the show. NOT_FOUND when there is none.
+func (s *Service) LockShow(ctx context.Context, tx *store.Tx, id services.PostID) (services.Show, error) {
+	if err := s.LockLog(ctx, tx); err != nil {
+		return services.Show{}, err
+	}
+	return lockShow(ctx, tx.Tx, id)
 }

@@ -11,7 +11,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
 )
 
 // history is the model: every state that was ever committed. A board at a version is a sorted list of it.
@@ -98,7 +97,7 @@ func (h *history) imported() {
 			s.versions[one.Host] = s.head
 		case services.ShowReplay:
 			one.EndedAt = one.PlannedAt
-			s.history = append(s.history, store.ShowFormer{Show: one.ID, Host: one.Host, Until: s.head, UntilAt: s.now, Status: one.Status})
+			s.history = append(s.history, Former{Show: one.ID, Host: one.Host, Until: s.head, UntilAt: s.now, Status: one.Status})
 		}
 		s.shows[one.ID] = one
 		h.states = append(h.states, one)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
 )
 
 // showState is what a node caches of the shows on boards. It has all upcoming and live shows, by host. For as long as a session
@@ -154,7 +153,7 @@ func (s *showState) enter(known *cachedShow) {
 }
 
 // stood adds a former position of a show.
-func (s *showState) stood(former store.ShowFormer) {
+func (s *showState) stood(former Former) {
 	known := s.byID[former.Show]
 	if known == nil {
 		return // it was put on boards after the load began: the log brings it

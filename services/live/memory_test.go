@@ -14,7 +14,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
 )
 
 // showSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
@@ -22,7 +21,7 @@ type showSQL struct {
 	log      []changelog.Entry
 	sqlDown  error
 	shows    map[services.PostID]services.Show
-	history  []store.ShowFormer
+	history  []Former
 	versions map[services.UserID]uint64
 	head     uint64
 	now      time.Time
@@ -67,7 +66,7 @@ func (s *showSQL) move(next services.Show) services.Show {
 	}
 	s.append(next.ID.String(), entry)
 	if known || next.Status == services.ShowReplay {
-		s.history = append(s.history, store.ShowFormer{
+		s.history = append(s.history, Former{
 			Show: next.ID, Host: next.Host, Version: former.Version, Until: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Place().Score,
 		})
 	}
@@ -158,11 +157,11 @@ func (s *showSQL) EndedShows(_ context.Context, since time.Time) ([]services.Sho
 	s.between("ended")
 	return s.all(func(one services.Show) bool {
 		return (one.Status == services.ShowReplay || one.Status == services.ShowCancelled) &&
-			slices.ContainsFunc(s.history, func(f store.ShowFormer) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
+			slices.ContainsFunc(s.history, func(f Former) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
 	}), s.sqlDown
 }
 
-func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []store.ShowFormer, err error) {
+func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []Former, err error) {
 	s.between("history")
 	for _, former := range s.history {
 		if !former.UntilAt.Before(since) {
@@ -181,7 +180,7 @@ func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limi
 	return list, s.sqlDown
 }
 
-func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []store.HostVersion, err error) {
+func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []HostVersion, err error) {
 	s.between("versions")
 	hosts := map[services.UserID]bool{} // pulls
 	for _, one := range s.shows {
@@ -189,7 +188,7 @@ func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit i
 	}
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		if host > after && len(list) < min(limit, 2) {
-			list = append(list, store.HostVersion{Host: host, Version: s.versions[host], Pulls: hosts[host]})
+			list = append(list, HostVersion{Host: host, Version: s.versions[host], Pulls: hosts[host]})
 		}
 	}
 	return list, s.sqlDown

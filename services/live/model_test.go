@@ -50,7 +50,7 @@ func TestBoardsEqualTheFactsAfterAnyHistory(t *testing.T) {
 			b.Clock.Advance(31 * time.Second)
 			b.Quiet(b.Another())
 			for _, host := range b.hosts {
-				if known, named, err := b.Store.IsHost(b.TB.Context(), host); err != nil || known && !named {
+				if known, named, err := readHost(b.TB.Context(), b.Store.DB.Runner, host); err != nil || known && !named {
 					t.Fatalf("host %d is known %v and named %v: %v", host, known, named, err)
 				}
 			}
@@ -192,7 +192,7 @@ func (b *boards) work(count, looks int) {
 func (b *boards) named() {
 	published := map[services.UserID]bool{}
 	for _, host := range b.hosts {
-		_, named, err := b.Store.IsHost(b.TB.Context(), host)
+		_, named, err := readHost(b.TB.Context(), b.Store.DB.Runner, host)
 		b.Must(err)
 		published[host] = named
 	}

@@ -23,7 +23,7 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
-			show, err := tx.VisibleShow(ctx, user, "showId", id)
+			show, err := visibleShow(ctx, tx.Tx, user, "showId", id)
 			if err != nil {
 				return nil, err
 			}
@@ -45,13 +45,13 @@ func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show s
 	if show.Host == user {
 		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
 	}
-	if added, err = tx.AddReminder(ctx, show.ID, user); err != nil || !added {
+	if added, err = putReminder(ctx, tx.Tx, show.ID, user); err != nil || !added {
 		return false, err
 	}
 	if show.Status != services.ShowUpcoming { // who asked in time may ask again
 		return false, services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
 	}
-	reminders, err := tx.CountReminders(ctx, user, services.MaxReminders+1) // with this one, which goes again where it is too many
+	reminders, err := countReminders(ctx, tx.Tx, user, services.MaxReminders+1) // with this one, which goes again where it is too many
 	if err == nil && reminders > services.MaxReminders {
 		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", services.MaxReminders)
 	}
@@ -59,7 +59,7 @@ func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show s
 }
 
 func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show services.Show) (dropped bool, err error) {
-	dropped, err = tx.DropReminder(ctx, show.ID, user)
+	dropped, err = removeReminder(ctx, tx.Tx, show.ID, user)
 	if err != nil || !dropped || show.StartedAt.IsZero() {
 		return dropped, err
 	}
@@ -72,13 +72,13 @@ func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show 
 
 // Reminds says for which of some shows a user has asked for a reminder.
 func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
-	return s.store.RemindsOf(ctx, user, shows)
+	return remindsOf(ctx, s.store.DB, user, shows)
 }
 
 // Shows reads shows as they are now; with facts from SQL, when memory may not know of a change that was just made.
 func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) (map[services.PostID]services.Show, error) {
 	if facts {
-		return store.Shows(ctx, s.store.DB.Runner, ids)
+		return readShows(ctx, s.store.DB.Runner, ids)
 	}
 	return s.Memory.Shows(ctx, ids)
 }

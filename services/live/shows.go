@@ -24,7 +24,7 @@ func (s *Service) Schedule(host services.UserID, draft services.ShowDraft) *jobs
 			if err := s.LockLog(ctx, tx); err != nil {
 				return nil, err
 			}
-			upcoming, err := tx.CountUpcoming(ctx, host, services.MaxUpcomingShows)
+			upcoming, err := countUpcoming(ctx, tx.Tx, host, services.MaxUpcomingShows)
 			if err != nil {
 				return nil, err
 			}
@@ -92,12 +92,8 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 		Name: name, Actor: host,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
-			// The log is locked before the show: every transaction that changes a show takes the two locks in this order.
-			if err := s.LockLog(ctx, tx); err != nil {
-				return nil, err
-			}
-			before, err := tx.ShowForUpdate(ctx, id)
-			if err := tx.OwnShow(ctx, host, "showId", id, before.Host, err); err != nil {
+			before, err := s.LockShow(ctx, tx, id)
+			if err := tx.Own(ctx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
 				return nil, err
 			}
 			after, changed, err := transition(before, s.now(tx))

@@ -45,7 +45,7 @@ func TestTooManyUpcomingShows(t *testing.T) {
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for range services.MaxUpcomingShows - 1 {
 			show := services.Show{ID: w.IDs.Next(), Host: host, Title: "a", Status: services.ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
-			if err := tx.InsertShow(ctx, show, ""); err != nil {
+			if err := insert(ctx, tx.Tx, show, ""); err != nil {
 				return err
 			}
 		}

@@ -101,10 +101,10 @@ func TestTooManyReminders(t *testing.T) {
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for range services.MaxReminders - 1 {
 			show := services.Show{ID: w.IDs.Next(), Host: host + 100, Title: "a", Status: services.ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
-			if err := tx.InsertShow(ctx, show, ""); err != nil {
+			if err := insert(ctx, tx.Tx, show, ""); err != nil {
 				return err
 			}
-			if _, err := tx.AddReminder(ctx, show.ID, fan); err != nil {
+			if _, err := putReminder(ctx, tx.Tx, show.ID, fan); err != nil {
 				return err
 			}
 		}

@@ -60,7 +60,7 @@ func (s stage) schedule(host services.UserID) services.PostID {
 
 func (s stage) show(id services.PostID) services.Show {
 	s.TB.Helper()
-	shows, err := store.Shows(s.TB.Context(), s.Store.DB.Runner, []services.PostID{id})
+	shows, err := readShows(s.TB.Context(), s.Store.DB.Runner, []services.PostID{id})
 	s.Must(err)
 	return shows[id]
 }
@@ -81,11 +81,11 @@ func (s stage) logged() (changes []LogChange) {
 // facts are everything that SQL has of shows, but for jobs and idempotency keys.
 func (s stage) facts(shows ...services.PostID) string {
 	s.TB.Helper()
-	history, err := s.Store.ShowHistory(s.TB.Context(), time.Time{})
+	history, err := database{s.Store.DB}.ShowHistory(s.TB.Context(), time.Time{})
 	s.Must(err)
 	text := fmt.Sprintf("%+v %+v", s.logged(), history)
 	for _, id := range shows {
-		reminders, err := s.Store.Reminders(s.TB.Context(), id, 0, 100)
+		reminders, err := readReminders(s.TB.Context(), s.Store.DB, id, 0, 100)
 		s.Must(err)
 		text += fmt.Sprintf(" %+v %v", s.show(id), reminders)
 	}
@@ -164,12 +164,12 @@ func (s stage) wantLife(id services.PostID, planned services.Show, later time.Ti
 	if over.LiveVersion != 4 || over.LiveStamp.Time().Before(over.StartedAt) || over.ReplayURL == "" || over.Title != title || over.Pull {
 		t.Errorf("over: %+v", over)
 	}
-	history, err := s.Store.ShowHistory(t.Context(), time.Time{})
+	history, err := database{s.Store.DB}.ShowHistory(t.Context(), time.Time{})
 	s.Must(err)
 	for i := range history {
 		history[i].UntilAt = time.Time{}
 	}
-	want := []store.ShowFormer{
+	want := []Former{
 		{Show: id, Host: host, Version: 1, Until: 2, Status: services.ShowUpcoming, Score: -planned.PlannedAt.UnixMilli()},
 		{Show: id, Host: host, Version: 2, Until: 4, Status: services.ShowUpcoming, Score: -later.UnixMilli()},
 		{Show: id, Host: host, Version: 4, Until: 5, Status: services.ShowLive, Score: over.StartedAt.UnixMilli()},
@@ -184,7 +184,7 @@ func (s stage) wantLife(id services.PostID, planned services.Show, later time.Ti
 			moved = append(moved, change.Show.Status)
 		}
 	}
-	versions, err := s.Store.HostVersions(t.Context(), host-1, 1)
+	versions, err := database{s.Store.DB}.HostVersions(t.Context(), host-1, 1)
 	if !slices.Equal(moved, []services.ShowStatus{services.ShowLive, services.ShowReplay}) || err != nil || versions[0].Version != 5 {
 		t.Errorf("it moved with %v to %v, %v", moved, versions, err)
 	}
@@ -209,7 +209,7 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		if len(s.logged()) != 0 {
 			t.Fatalf("boards have %+v", s.logged())
 		}
-		history, _ := w.Store.ShowHistory(t.Context(), time.Time{})
+		history, _ := database{w.Store.DB}.ShowHistory(t.Context(), time.Time{})
 		if len(history) != 0 {
 			t.Fatalf("history %+v", history)
 		}
@@ -227,7 +227,7 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		if live := s.show(ids[0]); live.LiveVersion != 1 || live.LiveStamp == 0 {
 			t.Errorf("live: %+v", live)
 		}
-		history, _ = w.Store.ShowHistory(t.Context(), time.Time{})
+		history, _ = database{w.Store.DB}.ShowHistory(t.Context(), time.Time{})
 		if len(history) != 1 || history[0].Show != ids[1] || history[0].Until != 2 || history[0].Status != services.ShowCancelled {
 			t.Errorf("what was over came from nowhere: %+v", history)
 		}

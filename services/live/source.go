@@ -86,7 +86,7 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
-	over, err := l.s.store.ReplaysFeed(ctx, user, services.ShowPlace{}, services.Retention)
+	over, err := replaysFeed(ctx, l.s.store.DB, user, services.ShowPlace{}, services.Retention)
 	if err != nil {
 		return err
 	}

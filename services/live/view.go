@@ -93,7 +93,7 @@ func (s *Service) listed(ctx context.Context, session Session, v view, after ser
 
 // factual reads the same from SQL.
 func (s *Service) factual(ctx context.Context, viewer services.UserID, after services.ShowPlace) (list replayList, err error) {
-	shows, err := s.store.ReplaysFeed(ctx, viewer, services.ShowPlace{}, services.Retention+1)
+	shows, err := replaysFeed(ctx, s.store.DB, viewer, services.ShowPlace{}, services.Retention+1)
 	if err != nil {
 		return list, err
 	}
@@ -161,7 +161,7 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 			return nil
 		}
 	}
-	was, err := s.store.UnfollowedSince(ctx, session.Viewer, show.Host, session.Made.Time())
+	was, err := unfollowedSince(ctx, s.store.DB, session.Viewer, show.Host, session.Made.Time())
 	if err == nil && !was {
 		err = services.Errorf(services.Invalid, "lastId: %s was never in the session", show.GlobalID())
 	}

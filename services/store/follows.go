@@ -36,6 +36,10 @@ func (tx *Tx) InsertFollow(ctx context.Context, edge services.Edge) (created boo
 	return inserted > 0, err
 }
 
+var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO past_follows (follower, followee, until_at)
+		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
+		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
+
 // DeleteFollow ends a follow; false when there was none. The end of a follow of a host is recorded: see NoteUnfollow.
 func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.UserID) (deleted bool, err error) {
 	changed, err := tx.Run(ctx, deleteFollow, follower, followee)
@@ -113,4 +117,11 @@ func (s *Store) Followers(ctx context.Context, followee, after services.UserID, 
 		return err
 	})
 	return edges, err
+}
+
+// NoteUnfollow records that the follow of a host ends now, since the follower's board may have just shown that host's shows. It
+// records nothing for a user who is no host.
+func (tx *Tx) NoteUnfollow(ctx context.Context, follower, followee services.UserID) error {
+	_, err := tx.Run(ctx, noteUnfollow, follower, followee, tx.Now)
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
 
@@ -72,7 +73,7 @@ func TestLogAppendsAreSignalled(t *testing.T) {
 		appendOne := func(tx *store.Tx) error { _, err := changelog.AppendLog(b.ctx, tx.Tx, "mode", "b", nil); return err }
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, []func(*store.Tx) error{appendOne, func(*store.Tx) error { return nil }, appendOne})...), nil)
 		equal(b.t, told, 2)
-		b.write(func(tx *store.Tx) error { _, err := tx.PutHost(b.ctx, 7); return err })
+		b.write(func(tx *store.Tx) error { _, err := tx.EnsureUsers(b.ctx, []string{"ann"}); return err })
 		equal(b.t, told, 2)
 		equal(b.t, must(changelog.LogHeads(b.ctx, b.Store.DB))(b.t), map[string]uint64{"mode": 3})
 		b.appendLog("post", "c")
@@ -221,4 +222,38 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 			equal(b.t, answer, "["+posts[0].String()+"] true")
 		}
 	})
+}
+
+// A transaction that has locked a log's head keeps others from appending until it ends, even to an empty log.
+func TestALockedLogWaits(t *testing.T) {
+	b := newBundle(t, sqltest.Postgres(t))
+	for range 2 { // the first time there is no head
+		locked, done := make(chan struct{}), make(chan uint64)
+		var first uint64
+		go func() {
+			<-locked
+			var version uint64
+			_ = b.Write(b.ctx, func(tx *store.Tx) (err error) {
+				version, err = changelog.AppendLog(b.ctx, tx.Tx, "show", "second", nil)
+				return err
+			})
+			done <- version
+		}()
+		b.write(func(tx *store.Tx) error {
+			head, err := changelog.LockLog(b.ctx, tx.Tx, "show")
+			if err != nil {
+				return err
+			}
+			close(locked)
+			select {
+			case <-done:
+				b.t.Error("somebody appended to a log that is locked")
+			case <-time.After(100 * time.Millisecond):
+			}
+			first, err = changelog.AppendLog(b.ctx, tx.Tx, "show", "first", nil)
+			equal(b.t, first, head+1)
+			return err
+		})
+		equal(b.t, <-done, first+1)
+	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
 
@@ -167,55 +166,4 @@ func TestAFunctionThatIsNeverTheSameRunsAlone(t *testing.T) {
 		equal(b.t, len(must(changelog.LogAfter(b.ctx, b.Store.DB, "runs", 0, 100))(b.t)), 8)
 		b.followed("log", 2)
 	})
-}
-
-// Many changes of few shows, each of which draws its version and notes where the show stood, go out together as changes of
-// many shows do: a version that another of them has taken meanwhile does not end a pass.
-func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
-	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
-	b := newBundle(t, url)
-	const shows, changes = 12, 60
-	host := b.users("host")[0]
-	for i := range shows {
-		b.show(aShow(services.PostID(i+1), host, services.ShowUpcoming, 1))
-	}
-	fns := make([]func(*store.Tx) error, changes)
-	for i := range fns {
-		fns[i] = func(tx *store.Tx) error {
-			if _, err := changelog.LockLog(b.ctx, tx.Tx, "show"); err != nil {
-				return err
-			}
-			show, err := tx.ShowForUpdate(b.ctx, services.PostID(i%shows+1))
-			if err != nil {
-				return err
-			}
-			if i%7 == 3 { // some are refused
-				return errMine
-			}
-			version, err := changelog.AppendLog(b.ctx, tx.Tx, "show", fmt.Sprint(i), nil)
-			if err != nil {
-				return err
-			}
-			former := &store.ShowFormer{Show: show.ID, Host: show.Host, Status: show.Status, Version: show.Version, Until: version, UntilAt: tx.Now}
-			show.Version, show.UpdatedAt = version+1000, tx.Now
-			return tx.UpdateShow(b.ctx, show, former)
-		}
-	}
-	trips.Take()
-	for i, err := range b.WriteAll(b.ctx, fns) {
-		if (i%7 == 3) != errors.Is(err, errMine) || i%7 != 3 && err != nil {
-			t.Errorf("change %d: %v", i, err)
-		}
-	}
-	const most = 30 // one by one they take 6 each
-	n := trips.Take()
-	t.Logf("%d round trips", n)
-	if n > most {
-		t.Errorf("%d changes of %d shows took %d round trips, want %d at most", changes, shows, n, most)
-	}
-	for i, entry := range must(changelog.LogAfter(b.ctx, b.Store.DB, "show", 0, changes))(t) {
-		if want := fmt.Sprint(i + (i+3)/6); entry.Key != want {
-			t.Errorf("entry %d is of change %s, want %s", i, entry.Key, want)
-		}
-	}
 }

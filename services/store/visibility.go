@@ -37,40 +37,30 @@ func (s *Store) Hidden(ctx context.Context, viewer services.UserID, authors []se
 func (tx *Tx) VisiblePost(ctx context.Context, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
 	post, err := tx.PostForShare(ctx, id)
 	name := services.GlobalID(services.PostType, id.String())
-	if err = tx.visible(ctx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
+	if err = tx.Visible(ctx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
 		err = services.Errorf(services.NotFound, "%s: %s is deleted", argument, name)
 	}
 	return post, err
 }
 
-// VisibleShow reads the show that a viewer names in an argument, and keeps others from changing it until this transaction ends.
-// NOT_FOUND when there is none, and when it is hidden from the viewer.
-func (tx *Tx) VisibleShow(ctx context.Context, viewer services.UserID, argument string, id services.PostID) (services.Show, error) {
-	show, err := tx.ShowForShare(ctx, id)
-	return show, tx.visible(ctx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
-}
-
 // OwnPost returns the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND
 // when there is none, and when it is hidden from the actor; FORBIDDEN for another author's post.
 func (tx *Tx) OwnPost(ctx context.Context, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
-	return tx.own(ctx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
+	return tx.Own(ctx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
 
-// OwnShow is OwnPost for a show and its host.
-func (tx *Tx) OwnShow(ctx context.Context, actor services.UserID, argument string, id services.PostID, host services.UserID, err error) error {
-	return tx.own(ctx, actor, host, err, argument, services.GlobalID(services.ShowType, id.String()), "show")
-}
-
-func (tx *Tx) own(ctx context.Context, actor, author services.UserID, err error, argument, name, kind string) error {
-	if err = tx.visible(ctx, actor, author, err, argument, name); err == nil && author != actor {
+// Own returns the error of an act that only the author of some content may do; err is the error of reading it, argument and name
+// are what the actor named, and kind is its word. NOT_FOUND as Visible, FORBIDDEN for another author's.
+func (tx *Tx) Own(ctx context.Context, actor, author services.UserID, err error, argument, name, kind string) error {
+	if err = tx.Visible(ctx, actor, author, err, argument, name); err == nil && author != actor {
 		err = services.Errorf(services.Forbidden, "%s: %s is not your %s", argument, name, kind)
 	}
 	return err
 }
 
-// visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never
+// Visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never
 // was.
-func (tx *Tx) visible(ctx context.Context, viewer, author services.UserID, err error, argument, name string) error {
+func (tx *Tx) Visible(ctx context.Context, viewer, author services.UserID, err error, argument, name string) error {
 	missing := services.CodeOf(err) == services.NotFound
 	if err != nil && !missing {
 		return err

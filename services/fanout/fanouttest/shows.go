@@ -14,9 +14,12 @@ import (
 // Shows writes shows and makes lists of replays, as the service of services/live does, which lies above this package.
 type Shows interface {
 	LockLog(ctx context.Context, tx *store.Tx) error
+	LockShow(ctx context.Context, tx *store.Tx, id services.PostID) (services.Show, error)
 	AddShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error)
 	ChangeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error)
 	RebuildReplays(ctx context.Context, user services.UserID) error
+	HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error)
+	NewestReplays(ctx context.Context, user services.UserID, limit int) ([]services.Show, error)
 }
 
 // Schedule plans a show. On a host's first show it adds the job that names the host in the documents of their followers.
@@ -62,11 +65,8 @@ func (w *World) Replay(host services.UserID) services.PostID {
 func (w *World) MoveShows(ids []services.PostID, move func(show services.Show, now time.Time) (services.Show, bool, error)) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := w.Shows.LockLog(ctx, tx); err != nil {
-			return err
-		}
 		for _, id := range ids {
-			before, err := tx.ShowForUpdate(ctx, id)
+			before, err := w.Shows.LockShow(ctx, tx, id)
 			if err != nil {
 				return err
 			}
@@ -118,18 +118,19 @@ func (w *World) boards(user services.UserID, document rdb.Document) (got, want b
 	seen, err := w.Store.Position(ctx, user, store.LiveBoard, "")
 	w.Must(err)
 	got.Seen, want.Seen = document.LiveSeen, uint64(seen)
-	edges, err := w.Store.HostsBy(ctx, user)
-	w.Must(err)
-	for _, edge := range edges {
-		want.Hosts = append(want.Hosts, services.FollowedAuthor{Author: edge.Followee, Since: edge.Since})
+	if w.Shows == nil {
+		return got, want
 	}
+	hosts, err := w.Shows.HostsBy(ctx, user)
+	w.Must(err)
+	want.Hosts = append(want.Hosts, hosts...)
 	read, err := w.Redis.Board(ctx, rdb.BoardQuery{Reader: user, Limit: services.Retention})
 	w.Must(err)
 	if !read.Listed {
 		return got, want
 	}
 	got.Replays, got.Cut = read.Replays, read.Floor.Replay
-	shows, err := w.Store.ReplaysFeed(ctx, user, services.ShowPlace{}, services.Retention+1)
+	shows, err := w.Shows.NewestReplays(ctx, user, services.Retention+1)
 	w.Must(err)
 	for _, show := range shows[:min(len(shows), services.Retention)] {
 		want.Replays = append(want.Replays, rdb.ReplayEntry{Place: show.Place(), Host: show.Host})

@@ -1,4 +1,4 @@
-package store
+package live
 
 import (
 	"context"
@@ -26,7 +26,7 @@ ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 
 	// The statement is built as that of a home feed: see newestOfSources. Positions are times here and not unique, so it reads
 	// all replays with the same time as the last one.
-	replaysFeed = sql.NewStatement("replays of followed hosts", `
+	replaysOfReader = sql.NewStatement("replays of followed hosts", `
 WITH edges AS MATERIALIZED (`+hostEdges+`), page AS MATERIALIZED (
 	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges
 ), marks AS MATERIALIZED (
@@ -47,19 +47,19 @@ WHERE s.host = r.host AND `+pushedReplay+` AND s.ended_at >= r.bound AND (s.ende
 ORDER BY s.ended_at DESC, s.id DESC LIMIT $4`)
 )
 
-// HostReplays lists the replays of a host that are pushed into followers' lists, the newest end first, at most limit.
-func (s *Store) HostReplays(ctx context.Context, host services.UserID, limit int) ([]services.Show, error) {
-	return shows(ctx, s.DB.Runner, hostReplays, host, limit)
+// newestOf lists the replays of a host that are pushed into followers' lists, the newest end first, at most limit.
+func newestOf(ctx context.Context, db *sql.DB, host services.UserID, limit int) ([]services.Show, error) {
+	return selectShows(ctx, db.Runner, hostReplays, host, limit)
 }
 
 // PulledReplays lists the newest replays of hosts that are in no list, at most limit of each host: by host, the newest end
 // first.
-func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error) {
+func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error) {
 	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host}
 	}
-	found, err := shows(ctx, s.DB.Runner, pulledReplays, list, max(0, limit-1))
+	found, err := selectShows(ctx, d.Runner, pulledReplays, list, max(0, limit-1))
 	kept, of := found[:0], 0
 	for i, show := range found { // several may have the same time as the last
 		if of++; i == 0 || found[i-1].Host != show.Host {
@@ -72,9 +72,9 @@ func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserID, limi
 	return kept, err
 }
 
-// ReplaysFeed lists the newest pushed replays of the followed hosts whose shows a reader may see: those after a position of a
+// replaysFeed lists the newest pushed replays of the followed hosts whose shows a reader may see: those after a position of a
 // board, the zero value for its top, at most limit. The cost grows with the number of followed hosts and with limit.
-func (s *Store) ReplaysFeed(ctx context.Context, reader services.UserID, before services.ShowPlace, limit int) ([]services.Show, error) {
+func replaysFeed(ctx context.Context, db *sql.DB, reader services.UserID, before services.ShowPlace, limit int) ([]services.Show, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -82,5 +82,5 @@ func (s *Store) ReplaysFeed(ctx context.Context, reader services.UserID, before 
 	if before.Replay {
 		ended, id = before.Score*1000, before.ID
 	}
-	return shows(ctx, s.DB.Runner, replaysFeed, reader, ended, id, limit)
+	return selectShows(ctx, db.Runner, replaysOfReader, reader, ended, id, limit)
 }

@@ -1,4 +1,4 @@
-package store
+package live
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/sql"
+	"tidings/services/store"
 )
 
 const (
@@ -39,7 +40,7 @@ var (
 
 	showsByID = sql.NewStatement("shows by id", showColumns+`shows s WHERE {in s.id $1 BIGINT}`)
 
-	countUpcoming = sql.NewStatement("count upcoming shows",
+	upcomingCounted = sql.NewStatement("count upcoming shows",
 		`SELECT count(*) FROM (SELECT 1 FROM shows WHERE host = $1 AND status < 2 AND status = 0 LIMIT $2) AS counted`)
 
 	activeShows = sql.NewStatement("active shows", `
@@ -58,14 +59,32 @@ WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 O
 	forgetFormer = sql.NewStatement("forget where shows stood", `DELETE FROM show_history WHERE until_at < $1`)
 )
 
+// Former is a show's position on boards between two versions of the log.
+type Former struct {
+	Show    services.PostID
+	Host    services.UserID
+	Version uint64    // from this version on
+	Until   uint64    // before this one
+	UntilAt time.Time // when that was
+	Status  services.ShowStatus
+	Score   int64 // its score at that position
+}
+
+// HostVersion is the last change of a host's live shows.
+type HostVersion struct {
+	Host    services.UserID
+	Version uint64 // of the log, at which the set of the host's live shows last changed; 0: never
+	Pulls   bool   // some of the host's replays are in no list
+}
+
 // numberOf is the code of a status in SQL.
 func numberOf(status services.ShowStatus) int64 {
 	return int64(slices.Index(services.ShowStatuses, status))
 }
 
-// InsertShow inserts a show. importKey is the key that an import gives it, "" for none. CONFLICT when the id or the key is
+// insert inserts a show. importKey is the key that an import gives it, "" for none. CONFLICT when the id or the key is
 // taken.
-func (tx *Tx) InsertShow(ctx context.Context, show services.Show, importKey string) error {
+func insert(ctx context.Context, tx *sql.Tx, show services.Show, importKey string) error {
 	inserted, err := tx.Run(ctx, insertShow, show.ID, importKey, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
@@ -75,9 +94,9 @@ func (tx *Tx) InsertShow(ctx context.Context, show services.Show, importKey stri
 	return err
 }
 
-// UpdateShow writes every field of a show but its id and its host. former is its position until now, which ends at the version
+// update writes every field of a show but its id and its host. former is its position until now, which ends at the version
 // that the show has from now on; nil when it has not moved on any board.
-func (tx *Tx) UpdateShow(ctx context.Context, show services.Show, former *ShowFormer) error {
+func update(ctx context.Context, tx *sql.Tx, show services.Show, former *Former) error {
 	_, err := tx.Run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
@@ -97,19 +116,19 @@ func orNoTime(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: sql.Micros(t), Valid: !t.IsZero()}
 }
 
-// ShowForUpdate reads a show and locks it until this transaction ends. Lock the log of shows before: see LockLog. NOT_FOUND
+// lockShow reads a show and locks it until this transaction ends. Lock the log of shows before: see LockLog. NOT_FOUND
 // when there is none.
-func (tx *Tx) ShowForUpdate(ctx context.Context, id services.PostID) (services.Show, error) {
-	return tx.oneShow(ctx, showForUpdate, id)
+func lockShow(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Show, error) {
+	return lockedShow(ctx, tx, showForUpdate, id)
 }
 
-// ShowForShare reads a show and keeps others from changing it until this transaction ends. NOT_FOUND when there is none.
-func (tx *Tx) ShowForShare(ctx context.Context, id services.PostID) (services.Show, error) {
-	return tx.oneShow(ctx, showForShare, id)
+// holdShow reads a show and keeps others from changing it until this transaction ends. NOT_FOUND when there is none.
+func holdShow(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Show, error) {
+	return lockedShow(ctx, tx, showForShare, id)
 }
 
-func (tx *Tx) oneShow(ctx context.Context, st sql.Statement, id services.PostID) (services.Show, error) {
-	found, err := shows(ctx, tx.Tx.Runner, st, id)
+func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID) (services.Show, error) {
+	found, err := selectShows(ctx, tx.Runner, st, id)
 	if err == nil && len(found) == 0 {
 		err = services.Errorf(services.NotFound, "there is no %s", services.GlobalID(services.ShowType, id.String()))
 	}
@@ -119,7 +138,7 @@ func (tx *Tx) oneShow(ctx context.Context, st sql.Statement, id services.PostID)
 	return found[0], nil
 }
 
-func shows(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (shows []services.Show, err error) {
+func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (shows []services.Show, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		show, err := scanShow(scan)
 		shows = append(shows, show)
@@ -149,9 +168,9 @@ func timeOrNone(us sql.NullInt64) time.Time {
 	return sql.FromMicros(us.Int64)
 }
 
-// Shows reads shows by ID, in any status. An unknown ID is absent.
-func Shows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]services.Show, error) {
-	list, err := shows(ctx, r, showsByID, ids)
+// readShows reads shows by ID, in any status. An unknown ID is absent.
+func readShows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]services.Show, error) {
+	list, err := selectShows(ctx, r, showsByID, ids)
 	found := make(map[services.PostID]services.Show, len(list))
 	for _, show := range list {
 		found[show.ID] = show
@@ -159,23 +178,23 @@ func Shows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[servic
 	return found, err
 }
 
-// CountUpcoming counts the upcoming shows of a host, up to limit.
-func (tx *Tx) CountUpcoming(ctx context.Context, host services.UserID, limit int) (count int, err error) {
-	_, err = tx.One(ctx, countUpcoming, []any{host, limit}, &count)
+// countUpcoming counts the upcoming shows of a host, up to limit.
+func countUpcoming(ctx context.Context, tx *sql.Tx, host services.UserID, limit int) (count int, err error) {
+	_, err = tx.One(ctx, upcomingCounted, []any{host, limit}, &count)
 	return count, err
 }
 
 // ActiveShows lists the upcoming and live shows that are on boards, of the next hosts after one in order of user ID, at most
 // limit hosts. The shows of one host are together, in order of ID. An empty answer means that none are left.
-func (s *Store) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]services.Show, error) {
-	return shows(ctx, s.DB.Runner, activeShows, after, limit)
+func (d database) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]services.Show, error) {
+	return selectShows(ctx, d.Runner, activeShows, after, limit)
 }
 
 // ShowHistory lists the former positions of shows that have moved since a time, in order of show and version.
-func (s *Store) ShowHistory(ctx context.Context, since time.Time) ([]ShowFormer, error) {
-	var list []ShowFormer
-	err := s.Each(ctx, showHistory, []any{since}, func(scan func(...any) error) error {
-		var former ShowFormer
+func (d database) ShowHistory(ctx context.Context, since time.Time) ([]Former, error) {
+	var list []Former
+	err := d.Each(ctx, showHistory, []any{since}, func(scan func(...any) error) error {
+		var former Former
 		var until, status int64
 		if err := scan(&former.Show, &former.Host, &former.Version, &former.Until, &until, &status, &former.Score); err != nil {
 			return err
@@ -184,26 +203,44 @@ func (s *Store) ShowHistory(ctx context.Context, since time.Time) ([]ShowFormer,
 		list = append(list, former)
 		return nil
 	})
-	slices.SortFunc(list, func(a, b ShowFormer) int {
+	slices.SortFunc(list, func(a, b Former) int {
 		return cmp.Or(cmp.Compare(a.Show, b.Show), cmp.Compare(a.Version, b.Version))
 	})
 	return list, err
 }
 
 // EndedShows lists the replays and cancelled shows of ShowHistory as they are now, in order of ID.
-func (s *Store) EndedShows(ctx context.Context, since time.Time) ([]services.Show, error) {
-	return shows(ctx, s.DB.Runner, endedShows, since)
+func (d database) EndedShows(ctx context.Context, since time.Time) ([]services.Show, error) {
+	return selectShows(ctx, d.Runner, endedShows, since)
 }
 
-// ForgetShowHistory deletes positions that ended before a time and returns how many rows: no session is that old.
-func (s *Store) ForgetShowHistory(ctx context.Context, before time.Time) (forgotten int, err error) {
-	return s.forget(ctx, forgetFormer, before)
+// forgetFormers deletes positions that ended before a time and returns how many rows: no session is that old.
+func forgetFormers(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
+	return forget(ctx, db, forgetFormer, before)
 }
 
-func (s *Store) forget(ctx context.Context, st sql.Statement, before time.Time) (forgotten int, err error) {
-	err = s.Write(ctx, func(tx *Tx) error {
+func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time) (forgotten int, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, st, before)
 		return err
 	})
 	return forgotten, err
+}
+
+// userIDs reads a column of user IDs.
+func userIDs(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (users []services.UserID, err error) {
+	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
+		var user services.UserID
+		err := scan(&user)
+		users = append(users, user)
+		return err
+	})
+	return users, err
+}
+
+// visibleShow reads the show that a viewer names in an argument, and keeps others from changing it until this transaction ends.
+// NOT_FOUND when there is none, and when it is hidden from the viewer.
+func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Show, error) {
+	show, err := holdShow(ctx, tx, id)
+	return show, store.In(tx).Visible(ctx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
 }

@@ -1,4 +1,4 @@
-package store
+package live
 
 import (
 	"context"
@@ -40,7 +40,7 @@ type ImportedShow struct {
 
 // ImportHosts notes that these users have shows, and returns those that are not yet listed in all of their followers'
 // documents: the hosts that are new.
-func (tx *Tx) ImportHosts(ctx context.Context, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
+func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
 	list := make([][]any, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host, false, int64(0), int64(0)}
@@ -60,7 +60,7 @@ func (tx *Tx) ImportHosts(ctx context.Context, hosts []services.UserID) (unnamed
 
 // ImportShows inserts shows and returns how many. A show whose id or key is taken is left out: then the caller undoes the
 // others. A show with a version was on no board before that version.
-func (tx *Tx) ImportShows(ctx context.Context, shows []ImportedShow) (inserted int, err error) {
+func ImportShows(ctx context.Context, tx *sql.Tx, shows []ImportedShow) (inserted int, err error) {
 	byStatus := map[services.ShowStatus][][]any{}
 	var formers [][]any
 	for _, show := range shows {
@@ -97,18 +97,23 @@ func stoodNowhere(show services.PostID, host services.UserID, until uint64, at t
 }
 
 // NameImportedShow gives a show its import key.
-func (tx *Tx) NameImportedShow(ctx context.Context, id services.PostID, importKey string) error {
+func NameImportedShow(ctx context.Context, tx *sql.Tx, id services.PostID, importKey string) error {
 	_, err := tx.Run(ctx, nameImportedShow, id, importKey)
 	return err
 }
 
+// Reader runs a SELECT: a database, or what stands for one.
+type Reader interface {
+	Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error
+}
+
 // ImportedShows finds shows by import key. An unknown key is absent.
-func (s *Store) ImportedShows(ctx context.Context, keys []string) (map[string]services.Show, error) {
+func ImportedShows(ctx context.Context, from Reader, keys []string) (map[string]services.Show, error) {
 	shows := make(map[string]services.Show, len(keys))
 	if len(keys) == 0 {
 		return shows, nil
 	}
-	err := s.Each(ctx, importedShows, []any{keys}, func(scan func(...any) error) error {
+	err := from.Each(ctx, importedShows, []any{keys}, func(scan func(...any) error) error {
 		var key string
 		show, err := scanShow(func(columns ...any) error { return scan(append([]any{&key}, columns...)...) })
 		shows[key] = show

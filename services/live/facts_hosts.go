@@ -1,0 +1,213 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// hostEdges are the reader's ($1) follows of hosts whose shows the reader may see.
+const hostEdges = `
+	SELECT followee, since FROM follows WHERE follower = $1 AND followee <> $1 AND shown
+		AND EXISTS (SELECT 1 FROM hosts WHERE hosts.host = follows.followee)`
+
+var (
+	insertHost = sql.NewStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, live_ver) VALUES ($1, FALSE, 0, 0)
+		ON CONFLICT (host) DO NOTHING`)
+
+	oneHost = sql.NewStatement("a host", `SELECT named FROM hosts WHERE host = $1`)
+
+	hostChunksBegun = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
+		WHERE host = $1 AND NOT named AND unnamed = 0`)
+
+	lowerHostUnnamed = sql.NewStatement("end a chunk of a host", `UPDATE hosts SET unnamed = unnamed - 1
+		WHERE host = $1 AND NOT named AND unnamed > 0 RETURNING unnamed`)
+
+	nameHost = sql.NewStatement("name a host", `UPDATE hosts SET named = TRUE, unnamed = 0 WHERE host = $1`)
+
+	hostsNamed = sql.NewStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
+
+	hostFollowers = sql.NewStatement("followers of hosts", `SELECT f.followee, f.follower, f.since
+		FROM follows f JOIN users u ON u.number = f.follower
+		WHERE {in f.followee $1 BIGINT} AND f.shown AND u.seen_at >= $2`)
+
+	hostsOfMany = sql.NewStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
+		WHERE EXISTS (SELECT 1 FROM follows f WHERE f.followee = h.host LIMIT 1 OFFSET $2)`)
+
+	// One statement for each partial index of shows.
+	publishActive = sql.NewStatement("publish active shows", `UPDATE shows SET ver = $2, live_ver = CASE WHEN status = 1 THEN CAST($2 AS BIGINT) ELSE live_ver END
+		WHERE {in host $1 BIGINT} AND status < 2 AND ver = 0 RETURNING host, status`)
+
+	publishReplays = sql.NewStatement("publish replays", `UPDATE shows SET ver = $2
+		WHERE {in host $1 BIGINT} AND status = 2 AND ver = 0 RETURNING id, host, pull`)
+
+	unpublishedShows = sql.NewStatement("shows that no board has yet", `SELECT * FROM (
+	`+showColumns+`shows s WHERE s.host = $1 AND s.status < 2 AND s.ver = 0
+	UNION ALL `+showColumns+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0
+) AS s ORDER BY id`)
+
+	hostVersionSet = sql.NewStatement("set a host's version", `UPDATE hosts SET live_ver = $2 WHERE host = $1`)
+
+	setHostVersions = sql.NewStatement("set the versions of hosts", `UPDATE hosts SET live_ver = $2 WHERE {in host $1 BIGINT}`)
+
+	hostVersions = sql.NewStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
+		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
+
+	hostsOfReader = sql.NewStatement("hosts of a reader", hostEdges+` ORDER BY followee`)
+
+	followEnded = sql.NewStatement("whether a follow has ended lately", `
+SELECT 1 FROM past_follows WHERE follower = $1 AND followee = $2 AND until_at >= $3
+UNION ALL SELECT 1 FROM follows WHERE follower = $1 AND followee = $2 AND NOT shown LIMIT 1`)
+
+	pastFollowsForgotten = sql.NewStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
+)
+
+// putHost notes that a user has a show; created is true for their first.
+func putHost(ctx context.Context, tx *sql.Tx, host services.UserID) (created bool, err error) {
+	inserted, err := tx.Run(ctx, insertHost, host)
+	return inserted > 0, err
+}
+
+// readHost reports whether a user ever had a show, and whether all of their followers' documents list them.
+func readHost(ctx context.Context, r sql.Runner, host services.UserID) (known, named bool, err error) {
+	known, err = r.One(ctx, oneHost, []any{host}, &named)
+	return known, named, err
+}
+
+// beginHostChunks records in how many chunks of followers the documents are to list a host. It returns false when that has
+// begun before, or when all documents list the host already.
+func beginHostChunks(ctx context.Context, tx *sql.Tx, host services.UserID, chunks int) (begun bool, err error) {
+	changed, err := tx.Run(ctx, hostChunksBegun, host, chunks)
+	return changed > 0, err
+}
+
+// endHostChunk notes that one more chunk of a host's followers is done: their documents list the host. last is true for the
+// last chunk.
+func endHostChunk(ctx context.Context, tx *sql.Tx, host services.UserID) (last bool, err error) {
+	var left int
+	found, err := tx.One(ctx, lowerHostUnnamed, []any{host}, &left)
+	return found && left == 0, err
+}
+
+// publish notes that all documents list a host, and returns the host's shows that are on no board yet and were not
+// cancelled, in order of ID. The caller has locked the log of shows, and puts them onto boards in this transaction.
+func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]services.Show, error) {
+	if _, err := tx.Run(ctx, nameHost, host); err != nil {
+		return nil, err
+	}
+	return selectShows(ctx, tx.Runner, unpublishedShows, host)
+}
+
+// setNamed notes that all documents list some hosts, and returns those for which that is new. Hosts whose followers are being
+// processed in chunks are left out.
+func setNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
+	return userIDs(ctx, tx.Runner, hostsNamed, hosts)
+}
+
+// publishAll puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from one version of the log
+// on, which the caller has appended in this transaction. It returns the hosts that have replays to push into lists.
+func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, version uint64) (listed []services.UserID, err error) {
+	var live []services.UserID
+	err = tx.Each(ctx, publishActive, []any{hosts, int64(version)}, func(scan func(...any) error) error {
+		var host services.UserID
+		var status int64
+		err := scan(&host, &status)
+		if status == numberOf(services.ShowLive) {
+			live = append(live, host)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.Run(ctx, setHostVersions, live, int64(version)); err != nil {
+		return nil, err
+	}
+	var formers [][]any
+	err = tx.Each(ctx, publishReplays, []any{hosts, int64(version)}, func(scan func(...any) error) error {
+		var show services.PostID
+		var host services.UserID
+		var pull bool
+		err := scan(&show, &host, &pull)
+		formers = append(formers, stoodNowhere(show, host, version, tx.Now))
+		if !pull {
+			listed = append(listed, host)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.Insert(ctx, importFormers, formers)
+	slices.Sort(listed)
+	return slices.Compact(listed), err
+}
+
+// manyFollow returns those of some hosts that have more followers than a number, active or not.
+func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
+	list := make(sql.Rows, len(hosts))
+	for i, host := range hosts {
+		list[i] = []any{host}
+	}
+	return userIDs(ctx, db.Runner, hostsOfMany, list, followers)
+}
+
+// followersOfHosts lists all followers who see the shows of some hosts, in no order: only those last seen at activeSince or
+// later.
+func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, activeSince time.Time) ([]services.Edge, error) {
+	var edges []services.Edge
+	err := db.Each(ctx, hostFollowers, []any{hosts, activeSince}, func(scan func(...any) error) error {
+		var edge services.Edge
+		err := scan(&edge.Followee, &edge.Follower, &edge.Since)
+		edges = append(edges, edge)
+		return err
+	})
+	return edges, err
+}
+
+// SetHostVersion records the version of the log at which the set of a host's live shows last changed. The caller has appended
+// it in this transaction, so that versions only rise.
+func SetHostVersion(ctx context.Context, tx *sql.Tx, host services.UserID, version uint64) error {
+	_, err := tx.Run(ctx, hostVersionSet, host, int64(version))
+	return err
+}
+
+// HostVersions lists the versions of hosts in order of user ID, those greater than after, at most limit.
+func (d database) HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error) {
+	var list []HostVersion
+	err := d.Each(ctx, hostVersions, []any{after, limit}, func(scan func(...any) error) error {
+		var one HostVersion
+		err := scan(&one.Host, &one.Version, &one.Pulls)
+		list = append(list, one)
+		return err
+	})
+	return list, err
+}
+
+// hostsBy lists the hosts whom a reader follows and whose shows they see, in order of user ID. Both the reader's document and
+// their board list these hosts.
+func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.Edge, error) {
+	var edges []services.Edge
+	err := db.Each(ctx, hostsOfReader, []any{reader}, func(scan func(...any) error) error {
+		edge := services.Edge{Follower: reader}
+		err := scan(&edge.Followee, &edge.Since)
+		edges = append(edges, edge)
+		return err
+	})
+	return edges, err
+}
+
+// unfollowedSince reports whether a board lost a host's shows at or after a time: the follow has ended, or it stands and the
+// shows are hidden.
+func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, since time.Time) (bool, error) {
+	var is int
+	return db.One(ctx, followEnded, []any{follower, followee, since}, &is)
+}
+
+// forgetPastFollows deletes records of follows that ended before a time and returns how many. No session is that old.
+func forgetPastFollows(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
+	return forget(ctx, db, pastFollowsForgotten, before)
+}

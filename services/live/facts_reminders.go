@@ -1,0 +1,67 @@
+package live
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+var (
+	insertReminder = sql.NewStatement("insert a reminder", `INSERT INTO reminders (show, user_number, made) VALUES ($1, $2, $3)
+		ON CONFLICT (show, user_number) DO NOTHING`)
+
+	deleteReminder = sql.NewStatement("delete a reminder", `DELETE FROM reminders WHERE show = $1 AND user_number = $2`)
+
+	remindersOf = sql.NewStatement("reminders of a show", `SELECT m.user_number FROM reminders m CROSS JOIN shows s
+		WHERE m.show = $1 AND m.user_number > $2 AND s.id = $1
+			AND 0 = (SELECT count(*) FROM blocks b WHERE b.blocker = s.host AND b.blocked = m.user_number)
+		ORDER BY m.user_number LIMIT $3`)
+
+	remindedOf = sql.NewStatement("reminders of a user", `SELECT show FROM reminders WHERE user_number = $1 AND {in show $2 BIGINT}`)
+
+	remindersCounted = sql.NewStatement("count reminders", `SELECT count(*) FROM (
+		SELECT 1 FROM (SELECT m.show FROM reminders m WHERE m.user_number = $1 ORDER BY m.show DESC LIMIT $3) AS newest
+		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
+)
+
+// remindersLooked is how many reminders a count reads at most for each that it may count.
+const remindersLooked = 4
+
+// putReminder records a user's wish to be notified when a show starts; false when it is recorded already. The caller has locked
+// the show, so that it does not start meanwhile.
+func putReminder(ctx context.Context, tx *sql.Tx, show services.PostID, user services.UserID) (added bool, err error) {
+	inserted, err := tx.Run(ctx, insertReminder, show, user, tx.Now)
+	return inserted > 0, err
+}
+
+// removeReminder removes a user's reminder of a show; false when there was none.
+func removeReminder(ctx context.Context, tx *sql.Tx, show services.PostID, user services.UserID) (dropped bool, err error) {
+	deleted, err := tx.Run(ctx, deleteReminder, show, user)
+	return deleted > 0, err
+}
+
+// countReminders counts a user's reminders of shows that are still upcoming, up to limit. It reads only the shows that were
+// announced last: reminders of past shows stay, and the cost of a count must not grow with them.
+func countReminders(ctx context.Context, tx *sql.Tx, user services.UserID, limit int) (count int, err error) {
+	_, err = tx.One(ctx, remindersCounted, []any{user, limit, limit * remindersLooked}, &count)
+	return count, err
+}
+
+// readReminders lists the users with a reminder of a show, in order of user ID, those greater than after, at most limit. Users whom
+// the host has blocked since are left out, as they could not set a reminder now.
+func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
+	return userIDs(ctx, db.Runner, remindersOf, show, after, limit)
+}
+
+// remindsOf returns those of some shows that a user has a reminder of.
+func remindsOf(ctx context.Context, db *sql.DB, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
+	reminds := make(map[services.PostID]bool)
+	err := db.Each(ctx, remindedOf, []any{user, shows}, func(scan func(...any) error) error {
+		var show services.PostID
+		err := scan(&show)
+		reminds[show] = true
+		return err
+	})
+	return reminds, err
+}

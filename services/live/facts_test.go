@@ -1,0 +1,249 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/sql"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+	"tidings/tests/histories"
+)
+
+// bundle is a store with what tests of the facts need around it.
+type bundle struct{ *storetest.Bundle }
+
+// eachStore runs a test on both engines, each time on a new database with a standing clock.
+func eachStore(t *testing.T, test func(b *bundle)) {
+	t.Helper()
+	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
+}
+
+// append writes an entry of the log of shows, and returns its version.
+func (b *bundle) append(key string) (version uint64) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		version, err = changelog.AppendLog(b.Ctx, tx.Tx, LogKind, key, nil)
+		return err
+	})
+	return version
+}
+
+// showTime is a whole second of the day of these tests.
+func showTime(second int) time.Time {
+	return time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC).Add(time.Duration(second) * time.Second)
+}
+
+// aShow is a show that boards have, of a status, with all its times made of one number.
+func aShow(id services.PostID, host services.UserID, status services.ShowStatus, second int) services.Show {
+	show := services.Show{
+		ID: id, Host: host, Title: fmt.Sprint("show ", id), Status: status, PlannedAt: showTime(second), UpdatedAt: showTime(second), Version: uint64(id),
+	}
+	switch status {
+	case services.ShowLive:
+		show.StartedAt, show.LiveVersion, show.LiveStamp = showTime(second), uint64(id), id
+	case services.ShowReplay:
+		show.StartedAt, show.EndedAt = showTime(second-5), showTime(second)
+	case services.ShowCancelled:
+		show.CancelledAt = showTime(second)
+	}
+	return show
+}
+
+func (b *bundle) show(shows ...services.Show) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) error {
+		for _, show := range shows {
+			if _, err := putHost(b.Ctx, tx.Tx, show.Host); err != nil {
+				return err
+			}
+			if err := insert(b.Ctx, tx.Tx, show, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func idsOf(shows []services.Show) []services.PostID {
+	ids := make([]services.PostID, len(shows))
+	for i, show := range shows {
+		ids[i] = show.ID
+	}
+	return ids
+}
+
+func TestAShowIsKeptAsItIs(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		at := showTime(0).Add(123 * time.Millisecond)
+		show := services.Show{
+			ID: services.MaxPostID, Host: 1<<32 - 1, Title: "„Jazz“ 😀", CoverURL: "https://example.com/c", Status: services.ShowUpcoming,
+			PlannedAt: at, UpdatedAt: at.Add(time.Microsecond),
+		}
+		b.show(show)
+		read := func() services.Show {
+			return storetest.Must(readShows(b.Ctx, b.Store.DB.Runner, []services.PostID{show.ID, 5}))(b.T)[show.ID]
+		}
+		storetest.Equal(b.T, read(), show)
+		show.Title, show.CoverURL, show.ReplayURL, show.Status = "a", "", "https://example.com/r", services.ShowReplay
+		show.PlannedAt, show.StartedAt, show.EndedAt, show.UpdatedAt = at.Add(time.Hour), at, at.Add(time.Second), at.Add(time.Minute)
+		show.Version, show.LiveVersion, show.LiveStamp, show.Pull = 1<<62, 1<<61, services.MaxPostID, true
+		former := Former{
+			Show: show.ID, Host: show.Host, Version: 7, Until: 1 << 62, UntilAt: b.Clock.Now().UTC().Truncate(time.Microsecond), Status: services.ShowUpcoming, Score: -at.UnixMilli(),
+		}
+		b.MustWrite(func(tx *store.Tx) error { return update(b.Ctx, tx.Tx, show, &former) })
+		storetest.Equal(b.T, read(), show)
+		storetest.Equal(b.T, storetest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt))(b.T), []Former{former})
+		storetest.Equal(b.T, len(storetest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt.Add(time.Microsecond)))(b.T)), 0)
+		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.EndedShows(b.Ctx, former.UntilAt))(b.T)), []services.PostID{show.ID})
+		show.Title = "b"
+		b.MustWrite(func(tx *store.Tx) error { return update(b.Ctx, tx.Tx, show, nil) })
+		storetest.Equal(b.T, read(), show)
+		storetest.Equal(b.T, len(storetest.Must(database{b.DB}.ShowHistory(b.Ctx, time.Time{}))(b.T)), 1)
+		storetest.Equal(b.T, storetest.Must(forgetFormers(b.Ctx, b.DB, former.UntilAt))(b.T), 0)
+		storetest.Equal(b.T, storetest.Must(forgetFormers(b.Ctx, b.DB, former.UntilAt.Add(time.Microsecond)))(b.T), 1)
+		storetest.Equal(b.T, len(storetest.Must(database{b.DB}.EndedShows(b.Ctx, time.Time{}))(b.T)), 0)
+
+		for _, key := range []string{"k", ""} {
+			err := b.Store.Write(b.Ctx, func(tx *store.Tx) error { return insert(b.Ctx, tx.Tx, show, key) })
+			storetest.Coded(b.T, err, services.Conflict)
+		}
+		other := aShow(9, 1, services.ShowUpcoming, 0)
+		b.MustWrite(func(tx *store.Tx) error { return insert(b.Ctx, tx.Tx, other, "k") })
+		other.ID = 10
+		storetest.Coded(b.T, b.Store.Write(b.Ctx, func(tx *store.Tx) error { return insert(b.Ctx, tx.Tx, other, "k") }), services.Conflict)
+	})
+}
+
+func TestShowsAreLocked(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		show := aShow(9, 1, services.ShowLive, 0)
+		b.show(show)
+		b.MustWrite(func(tx *store.Tx) error {
+			head, err := changelog.LockLog(b.Ctx, tx.Tx, LogKind)
+			storetest.Equal(b.T, head, uint64(0))
+			storetest.Equal(b.T, storetest.Must(lockShow(b.Ctx, tx.Tx, 9))(b.T), show)
+			storetest.Equal(b.T, storetest.Must(holdShow(b.Ctx, tx.Tx, 9))(b.T), show)
+			_, missing := lockShow(b.Ctx, tx.Tx, 10)
+			storetest.Coded(b.T, missing, services.NotFound)
+			_, missing = holdShow(b.Ctx, tx.Tx, 10)
+			storetest.Coded(b.T, missing, services.NotFound)
+			return err
+		})
+		b.append("a")
+		b.MustWrite(func(tx *store.Tx) error {
+			head, err := changelog.LockLog(b.Ctx, tx.Tx, LogKind)
+			storetest.Equal(b.T, head, uint64(1))
+			return err
+		})
+		storetest.Equal(b.T, b.append("b"), uint64(2))
+	})
+}
+
+func TestActiveShows(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		unpublished := aShow(90, 2, services.ShowUpcoming, 1)
+		unpublished.Version = 0
+		alone := aShow(91, 3, services.ShowUpcoming, 1)
+		alone.Version = 0
+		shows := []services.Show{
+			aShow(1, 2, services.ShowUpcoming, 9), aShow(4, 2, services.ShowLive, 3), aShow(2, 5, services.ShowUpcoming, 9), aShow(3, 7, services.ShowLive, 9),
+		}
+		b.show(shows...)
+		b.show(unpublished, alone, aShow(5, 2, services.ShowReplay, 9), aShow(6, 2, services.ShowCancelled, 9), aShow(7, 4, services.ShowReplay, 9))
+		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T), shows)
+		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 1))(b.T), shows[:2])
+		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 1))(b.T), shows[2:3])
+		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 2))(b.T), shows[2:])
+		storetest.Equal(b.T, len(storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 7, 2))(b.T)), 0)
+		b.MustWrite(func(tx *store.Tx) error {
+			for limit, want := range map[int]int{1: 1, 2: 2, 5: 2} {
+				storetest.Equal(b.T, storetest.Must(countUpcoming(b.Ctx, tx.Tx, 2, limit))(b.T), want)
+			}
+			storetest.Equal(b.T, storetest.Must(countUpcoming(b.Ctx, tx.Tx, 4, 5))(b.T), 0)
+			return nil
+		})
+	})
+}
+
+func TestReplaysOfHosts(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		pulled := func(show services.Show) services.Show {
+			show.Pull = true
+			return show
+		}
+		unpublished := aShow(99, 2, services.ShowReplay, 9)
+		unpublished.Version = 0
+		b.show(aShow(1, 2, services.ShowReplay, 5), aShow(2, 2, services.ShowReplay, 5), aShow(3, 2, services.ShowReplay, 4), unpublished,
+			pulled(aShow(4, 2, services.ShowReplay, 9)), pulled(aShow(5, 2, services.ShowReplay, 8)), pulled(aShow(6, 2, services.ShowReplay, 8)),
+			pulled(aShow(7, 3, services.ShowReplay, 1)), aShow(8, 2, services.ShowLive, 7))
+		storetest.Equal(b.T, idsOf(storetest.Must(newestOf(b.Ctx, b.DB, 2, 10))(b.T)), []services.PostID{2, 1, 3})
+		storetest.Equal(b.T, idsOf(storetest.Must(newestOf(b.Ctx, b.DB, 2, 2))(b.T)), []services.PostID{2, 1})
+		storetest.Equal(b.T, len(storetest.Must(newestOf(b.Ctx, b.DB, 3, 2))(b.T)), 0)
+		hosts := []services.UserID{2, 3, 4}
+		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 10))(b.T)), []services.PostID{4, 6, 5, 7})
+		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 2))(b.T)), []services.PostID{4, 6, 7})
+		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 1))(b.T)), []services.PostID{4, 7})
+	})
+}
+
+// The replays of a board are the newest of the followed hosts, page by page equal to a sorted list.
+func TestReplaysFeedIsASortedList(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		next := services.PostID(0)
+		reader := services.UserID(0)
+		histories.Fewer(b.T, 5)
+		rapid.Check(b.T, func(t *rapid.T) {
+			reader += 10
+			var want []services.Show
+			hosts := services.UserID(rapid.IntRange(0, 5).Draw(t, "hosts"))
+			for host := reader + 1; host <= reader+hosts; host++ {
+				shown := rapid.IntRange(0, 4).Draw(t, "shown") > 0
+				var shows []services.Show
+				for range rapid.IntRange(0, 12).Draw(t, "shows") {
+					next++
+					show := aShow(next, host, services.ShowReplay, rapid.IntRange(0, 9).Draw(t, "second"))
+					if rapid.IntRange(0, 5).Draw(t, "other") == 0 {
+						show.Pull = true
+					}
+					shows = append(shows, show)
+					if shown && !show.Pull {
+						want = append(want, show)
+					}
+				}
+				b.show(shows...)
+				b.MustWrite(func(tx *store.Tx) error {
+					if _, err := putHost(b.Ctx, tx.Tx, host); err != nil {
+						return err
+					}
+					_, err := tx.Run(b.Ctx, sql.AdHoc("test", `INSERT INTO follows (follower, followee, since, shown) VALUES ($1, $2, 0, $3)`), reader, host, shown)
+					return err
+				})
+			}
+			slices.SortFunc(want, func(x, y services.Show) int {
+				return cmp.Or(y.EndedAt.Compare(x.EndedAt), cmp.Compare(y.ID, x.ID))
+			})
+			size := rapid.IntRange(1, 9).Draw(t, "size")
+			place, got := services.ShowPlace{Score: 5}, []services.Show{} // a position among the live: all replays are after it
+			for {
+				page, err := replaysFeed(b.Ctx, b.DB, reader, place, size)
+				if err != nil || len(page) > size {
+					t.Fatalf("%d shows, %v", len(page), err)
+				}
+				got = append(got, page...)
+				if len(page) < size {
+					break
+				}
+				place = page[len(page)-1].Place()
+			}
+			storetest.Equal(t, idsOf(got), idsOf(want))
+		})
+	})
+}

@@ -1,0 +1,64 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/sql/sqltest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// Many changes of few shows, each of which draws its version and notes where the show stood, go out together as changes of
+// many shows do: a version that another of them has taken meanwhile does not end a pass.
+func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
+	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
+	b := &bundle{storetest.NewBundle(t, url)}
+	const shows, changes = 12, 60
+	errMine := errors.New("mine")
+	host := b.MakeUsers("host")[0]
+	for i := range shows {
+		b.show(aShow(services.PostID(i+1), host, services.ShowUpcoming, 1))
+	}
+	fns := make([]func(*store.Tx) error, changes)
+	for i := range fns {
+		fns[i] = func(tx *store.Tx) error {
+			if _, err := changelog.LockLog(b.Ctx, tx.Tx, LogKind); err != nil {
+				return err
+			}
+			show, err := lockShow(b.Ctx, tx.Tx, services.PostID(i%shows+1))
+			if err != nil {
+				return err
+			}
+			if i%7 == 3 { // some are refused
+				return errMine
+			}
+			version, err := changelog.AppendLog(b.Ctx, tx.Tx, LogKind, fmt.Sprint(i), nil)
+			if err != nil {
+				return err
+			}
+			former := &Former{Show: show.ID, Host: show.Host, Status: show.Status, Version: show.Version, Until: version, UntilAt: tx.Now}
+			show.Version, show.UpdatedAt = version+1000, tx.Now
+			return update(b.Ctx, tx.Tx, show, former)
+		}
+	}
+	trips.Take()
+	for i, err := range b.WriteAll(b.Ctx, fns) {
+		if (i%7 == 3) != errors.Is(err, errMine) || i%7 != 3 && err != nil {
+			t.Errorf("change %d: %v", i, err)
+		}
+	}
+	const most = 30 // one by one they take 6 each
+	n := trips.Take()
+	t.Logf("%d round trips", n)
+	if n > most {
+		t.Errorf("%d changes of %d shows took %d round trips, want %d at most", changes, shows, n, most)
+	}
+	for i, entry := range storetest.Must(changelog.LogAfter(b.Ctx, b.Store.DB, LogKind, 0, changes))(t) {
+		if want := fmt.Sprint(i + (i+3)/6); entry.Key != want {
+			t.Errorf("entry %d is of change %s, want %s", i, entry.Key, want)
+		}
+	}
+}
