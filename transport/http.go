@@ -35,6 +35,7 @@ const (
 // of the transports and takes every request, so that a bad one gets an answer of ours.
 type queries struct {
 	cfg       Config
+	backlog   *backlog // of the sockets too
 	documents *documents
 	origins   origins
 	addresses addresses
@@ -206,8 +207,10 @@ func refuseMutation(w http.ResponseWriter) {
 // respond writes a response within the write timeout. Small ones fit into the connection's buffer: they never wait, and
 // the server's own deadline is enough for them.
 func (q *queries) respond(w http.ResponseWriter, accepted string, response *graphql.Response) {
-	if len(response.Data) > smallAnswer {
-		_ = http.NewResponseController(w).SetWriteDeadline(deadline(q.cfg.WriteTimeout)) // not every writer has one
+	if size := len(response.Data); size > smallAnswer {
+		q.backlog.enter(size)
+		defer q.backlog.leave(size)
+		_ = http.NewResponseController(w).SetWriteDeadline(deadline(q.backlog.within(size, q.cfg.WriteTimeout))) // not every writer has one
 	}
 	if accepted == typeEvents {
 		writeEvents(w, response)

@@ -63,14 +63,19 @@ func (s *socket) allowed() bool {
 	return s.allowance >= 0
 }
 
-// renew puts the end of patience off after a sign of life; false when the socket is closing.
+// renew puts the end of patience off after a sign of life, but not that of a message that has begun: with pings between its parts it
+// would last for ever. It returns false when the socket is closing. Only the reading goroutine calls it.
 func (s *socket) renew() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return false
 	}
-	_ = s.conn.SetReadDeadline(deadline(2*s.sockets.cfg.PingInterval + s.sockets.cfg.InitTimeout)) // a dead one is seen when read
+	patience := deadline(2*s.sockets.cfg.PingInterval + s.sockets.cfg.InitTimeout)
+	if !s.whole.IsZero() && s.whole.Before(patience) {
+		patience = s.whole
+	}
+	_ = s.conn.SetReadDeadline(patience) // a dead one is seen when read
 	return true
 }
 

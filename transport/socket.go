@@ -31,6 +31,7 @@ type socket struct {
 
 	allowance float64   // messages that may come now; of the reading goroutine alone
 	counted   time.Time // when it was last reckoned
+	whole     time.Time // when the message that has begun must be there, zero between messages; of that goroutine too
 	upgrade   *upgrade  // what the upgrade said, until connection_init
 
 	timer *time.Timer // guarded by mu, as is acked
@@ -86,6 +87,7 @@ func (s *socket) read() {
 		if err != nil {
 			return
 		}
+		s.whole = deadline(s.sockets.cfg.MessageTimeout)
 		if !s.renew() {
 			if _, err := io.Copy(io.Discard, reader); err != nil {
 				return
@@ -95,6 +97,8 @@ func (s *socket) read() {
 		input := inputs.Get().(*bytes.Buffer)
 		input.Reset()
 		if _, err = input.ReadFrom(reader); err == nil {
+			s.whole = time.Time{}
+			s.renew()
 			s.received(kind, input.Bytes())
 		}
 		inputs.Put(input)
@@ -223,12 +227,14 @@ func (s *socket) finished() {}
 
 // send writes one message: see line.
 func (s *socket) send(text []byte) error {
+	s.sockets.backlog.enter(len(text))
+	defer s.sockets.backlog.leave(len(text))
 	s.write.Lock()
 	defer s.write.Unlock()
 	if s.isClosing() {
 		return websocket.ErrCloseSent
 	}
-	_ = s.conn.SetWriteDeadline(deadline(s.sockets.cfg.WriteTimeout)) // never fails
+	_ = s.conn.SetWriteDeadline(deadline(s.sockets.backlog.within(len(text), s.sockets.cfg.WriteTimeout))) // never fails
 	err := s.conn.WriteMessage(websocket.TextMessage, text)
 	if err != nil && !errors.Is(err, websocket.ErrCloseSent) {
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {

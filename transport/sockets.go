@@ -49,9 +49,11 @@ type SocketConfig struct {
 	InitTimeout       time.Duration // connection_init must come within this; default 3 s
 	OperationTimeout  time.Duration // a query, a mutation and the start of a subscription end after this; default 5 s
 	WriteTimeout      time.Duration // a frame must be taken within this; default 10 s
+	MessageTimeout    time.Duration // a message that has begun must be there within this; default 10 s
 	PingInterval      time.Duration // between two pings, give or take a tenth; default 25 s
 	MessageLimit      int64         // bytes of a message; default 64 KB
 	AnswerLimit       int           // bytes of an answer or an event; default 4 MB
+	Backlog           int64         // bytes of answers that may wait to be taken before clients are hurried; default 128 MB
 	Subscriptions     int           // operations at a time on one socket or event stream; default 20
 	MessagesPerSecond int           // from one socket, on average; default 20
 
@@ -63,9 +65,11 @@ func (c SocketConfig) withDefaults() SocketConfig {
 	c.InitTimeout = cmp.Or(c.InitTimeout, 3*time.Second)
 	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
+	c.MessageTimeout = cmp.Or(c.MessageTimeout, 10*time.Second)
 	c.PingInterval = cmp.Or(c.PingInterval, 25*time.Second)
 	c.MessageLimit = cmp.Or(c.MessageLimit, 64<<10)
 	c.AnswerLimit = cmp.Or(c.AnswerLimit, answerLimit)
+	c.Backlog = cmp.Or(c.Backlog, backlogLimit)
 	c.Subscriptions = cmp.Or(c.Subscriptions, 20)
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 20)
 	c.Clock = cmp.Or[services.Clock](c.Clock, services.SystemClock{})
@@ -93,6 +97,7 @@ type Sockets struct {
 	origins   origins
 	upgrader  websocket.Upgrader
 	workers   workers
+	backlog   backlog // of the handler that they are in too
 	shared    shared
 	devices   devices
 
@@ -127,7 +132,7 @@ type SocketStats struct {
 func NewSockets(cfg SocketConfig) *Sockets {
 	cfg = cfg.withDefaults()
 	sockets := &Sockets{
-		cfg: cfg, waking: make(map[string]bool), origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies},
+		cfg: cfg, backlog: backlog{limit: cfg.Backlog}, waking: make(map[string]bool), origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies},
 		perUser: occupancy{limit: cfg.PerUser}, perAddress: occupancy{limit: cfg.PerAddress},
 		open: make(map[*peer]struct{}), reserved: make(map[string]*stream), base: context.Background(), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))},
 		upgrader: websocket.Upgrader{

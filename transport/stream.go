@@ -132,6 +132,8 @@ func (s *stream) serve(ctx context.Context) {
 
 // send writes one message: see line.
 func (s *stream) send(text []byte) error {
+	s.sockets.backlog.enter(len(text))
+	defer s.sockets.backlog.leave(len(text))
 	select {
 	case <-s.connected:
 	case <-s.ended:
@@ -142,7 +144,7 @@ func (s *stream) send(text []byte) error {
 	if s.isClosing() {
 		return errEnded
 	}
-	return s.put(text, s.sockets.cfg.WriteTimeout)
+	return s.put(text, s.sockets.backlog.within(len(text), s.sockets.cfg.WriteTimeout))
 }
 
 // put writes, and cuts the stream off where that fails. The lock write is held, and the request has not returned.

@@ -117,7 +117,11 @@ func Handler(cfg Config) http.Handler {
 		cfg.Sockets.documents = documents
 		server.AddTransport(cfg.Sockets)
 	}
-	server.AddTransport(&queries{cfg: cfg, documents: documents, origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies}, sockets: cfg.Sockets})
+	answers := &backlog{limit: backlogLimit}
+	if cfg.Sockets != nil {
+		answers = &cfg.Sockets.backlog
+	}
+	server.AddTransport(&queries{cfg: cfg, backlog: answers, documents: documents, origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies}, sockets: cfg.Sockets})
 	return server
 }
 

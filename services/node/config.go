@@ -52,7 +52,7 @@ type Config struct {
 	TrustedDocuments      string        `placeholder:"FILE" help:"a JSON manifest of queries that clients may name by an id (documentId or hash): an object with the text of each sha256:HASH, or the manifest of Apollo's tools"`
 	TrustedOnly           bool          `help:"execute only the queries of --trusted-documents"`
 	AnswerLimit           int           `default:"4194304" placeholder:"BYTES" min:"65536" max:"1073741824" help:"the longest answer, and the longest event of a subscription; a longer one is replaced by an error"`
-	RequestDeadline       time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"10m" help:"the longest time for a request to arrive, its body included"`
+	RequestDeadline       time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"10m" help:"the longest time for a request to arrive, its body included, and for a message of a socket"`
 	AnswerDeadline        time.Duration `default:"30s" placeholder:"DURATION" min:"100ms" max:"10m" help:"the longest time for a client to read one answer, after which it is disconnected"`
 	ConnectionsPerAddress int           `default:"3000" placeholder:"COUNT" min:"0" max:"1000000" help:"the most connections of one address, sockets included; 0: no limit; it does not apply to trusted proxies or in development mode"`
 

@@ -164,7 +164,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	s.sockets = transport.NewSockets(transport.SocketConfig{
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
 		Identity: identity, Ready: s.Live.Memory.Loaded, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
-		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,
+		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline, MessageTimeout: cfg.RequestDeadline,
 		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})
 	graphql := transport.Handler(transport.Config{

@@ -1,0 +1,102 @@
+package transport
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const longEcho = 2 * smallAnswer
+
+var askLongEcho = `{"query":"{echo(text:\"` + strings.Repeat("x", longEcho) + `\")}"}`
+
+// askOverSocket asks for a long answer over a socket that is not read.
+func (w *world) askOverSocket() {
+	w.Helper()
+	conn, err := w.dial(http.Header{}, protocol)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = conn.Close() })
+	for _, text := range []string{`{"type":"connection_init"}`, `{"type":"subscribe","id":"1","payload":` + askLongEcho + `}`} {
+		if err := conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+			w.Fatal(err)
+		}
+		if text == `{"type":"connection_init"}` {
+			if _, _, err := conn.ReadMessage(); err != nil {
+				w.Fatal(err)
+			}
+		}
+	}
+	synctest.Wait() // its answer waits
+}
+
+// askOverHTTP asks for a long answer, and answers a function that reads all that can still be had of it.
+func (w *world) askOverHTTP() (rest func() int) {
+	w.Helper()
+	conn, err := w.listener.dial(w.Context(), "", "")
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = conn.Close() })
+	go fmt.Fprintf(conn, "POST /graphql HTTP/1.1\r\nHost: tidings.test\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		len(askLongEcho), askLongEcho)
+	reader := bufio.NewReader(conn)
+	if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		w.Fatalf("%q %v", line, err)
+	}
+	synctest.Wait()
+	return func() int {
+		text, _ := io.ReadAll(reader) // fails where it was cut off
+		return len(text)
+	}
+}
+
+// Answers that nobody takes wait until the write deadline. Once they take too much memory together, a client that asks for more
+// must take its answer within two seconds, over a socket as over HTTP; those who asked before keep their time.
+func TestManyAnswersThatNobodyTakesAreCutOffSooner(t *testing.T) {
+	const patient, hurried = 3, 20
+	limit := func(cfg *SocketConfig) { cfg.Backlog = (patient + 1) * (longEcho + 1000) }
+	inWorld(t, limit, func(w *world) {
+		before := w.askOverHTTP()
+		for range patient + hurried {
+			w.askOverSocket()
+		}
+		after := w.askOverHTTP()
+		if open := w.sockets.Stats().Open; open != patient+hurried {
+			t.Fatalf("%d sockets are open at first", open)
+		}
+		pass(hurriedTimeout + time.Millisecond)
+		synctest.Wait()
+		if open := w.sockets.Stats().Open; open != patient {
+			t.Errorf("%d sockets are open after %v, want the first %d", open, hurriedTimeout, patient)
+		}
+		if got := after(); got > longEcho {
+			t.Errorf("%d bytes were still to be had of the answer that was asked for last", got)
+		}
+		if got := before(); got < longEcho {
+			t.Errorf("%d bytes were to be had of the answer that was asked for first", got)
+		}
+		pass(8 * time.Second)
+		synctest.Wait()
+		if stats := w.sockets.Stats(); stats.Open != 0 || stats.Slow != patient+hurried {
+			t.Errorf("after the write deadline: %+v", stats)
+		}
+		if waiting := w.sockets.backlog.waiting.Load(); waiting != 0 {
+			t.Errorf("%d bytes are still counted", waiting)
+		}
+		w.askOverSocket()
+		pass(hurriedTimeout + time.Millisecond)
+		synctest.Wait()
+		if open := w.sockets.Stats().Open; open != 1 {
+			t.Error("a single client is hurried")
+		}
+	})
+}

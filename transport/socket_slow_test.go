@@ -1,0 +1,38 @@
+package transport
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A message that comes in parts must be whole within its time, whatever pings come between the parts. Pings between messages keep a
+// socket for as long as they come.
+func TestAMessageThatDoesNotEndIsCutOff(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		idle, c := w.open("bob"), w.open("alice")
+		ping, first, more := []byte{0x89, 0x80, 0, 0, 0, 0}, []byte{0x01, 0x81, 0, 0, 0, 0, '{'}, []byte{0x00, 0x81, 0, 0, 0, 0, ' '}
+		begun := time.Now()
+		if _, err := c.conn.NetConn().Write(first); err != nil {
+			t.Fatal(err)
+		}
+		for ended := false; !ended; {
+			if time.Since(begun) > time.Minute {
+				t.Fatal("the message lasts for ever")
+			}
+			pass(time.Second)
+			synctest.Wait()
+			if _, err := idle.conn.NetConn().Write(ping); err != nil {
+				t.Fatal(err)
+			}
+			_, err := c.conn.NetConn().Write(append(append([]byte{}, ping...), more...))
+			ended = err != nil
+		}
+		if took := time.Since(begun); took < 10*time.Second || took > 12*time.Second {
+			t.Errorf("it was cut off after %v", took)
+		}
+		pass(2 * time.Minute)
+		idle.send(`{"type":"ping"}`)
+		idle.expect(`{"type":"pong"}`)
+	})
+}
