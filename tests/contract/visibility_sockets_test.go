@@ -122,7 +122,8 @@ type stage struct {
 	*world.Node
 	*lines
 	shape       schemaShape
-	group, mine string // the group, and hank's post
+	group, mine string            // the group, and hank's post
+	direct      map[string]string // alice's conversations, by the other person
 	fields      map[string]string
 	first       map[string]told
 }
@@ -146,6 +147,11 @@ func newStage(t *testing.T) *stage {
 	}
 	s.Must("dave", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:alice","user:gary"]}){conversation{id}}}`, nil, &made)
 	s.group = made.CreateConversation.Conversation.ID
+	s.direct = map[string]string{}
+	for _, with := range []string{"hank", "blair", "gary", "sam", "dave"} {
+		s.Must("alice", `mutation($u:ID!){createConversation(input:{kind:DIRECT,memberIds:[$u]}){conversation{id}}}`, map[string]any{"u": "user:" + with}, &made)
+		s.direct[with] = made.CreateConversation.Conversation.ID
+	}
 	s.mine = s.Node.Publish("hank", "mine")
 	s.Must("dave", `mutation($c:ID!){hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}}
 		mute(input:{userId:"user:mel"}){user{id}} removeMembers(input:{conversationId:$c,userIds:["user:gary"]}){conversation{id}}}`, map[string]any{"c": s.group}, nil)
@@ -226,8 +232,11 @@ func (s *stage) events(t *testing.T, as string) told {
 // hearsOfAliceAlone lets alice act, after others have, and checks that what each person hears is about her alone.
 func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
 	t.Helper()
-	s.Publish("alice", "for all")
+	s.Publish("alice", "for all: @"+strings.Join(people, " @"))
 	s.OnShow("alice", "startShow", s.Schedule("alice", "for all", s.Clock.Now().Add(time.Hour)))
+	for _, as := range people {
+		s.Must("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"for all"}){message{id}}}`, map[string]any{"c": s.direct[as]}, nil)
+	}
 	for _, as := range people {
 		for id, payloads := range s.events(t, as) {
 			for _, payload := range payloads {
@@ -281,7 +290,7 @@ type heard struct {
 	}
 }
 
-// isOfAlice says whether an event is about alice alone: her post, or her show. first is the subscription's first event.
+// isOfAlice says whether an event is about alice alone: her post, her show or her message. first is the subscription's first event.
 func (s *stage) isOfAlice(t *testing.T, field, payload, first string) bool {
 	t.Helper()
 	var now, before heard
@@ -295,9 +304,13 @@ func (s *stage) isOfAlice(t *testing.T, field, payload, first string) bool {
 				return false
 			}
 		}
-		live := badges.Total.Value - badges.Notifications.Total.Value - badges.HomeFeed.Value // nothing else counts
-		return badges.HomeFeed.Value <= 1 && live <= 1 && badges.Notifications.Total == same.Notifications.Total &&
-			cmp.Equal(badges.Notifications.Newest, same.Notifications.Newest)
+		mentioned := badges.Notifications.Total.Value - same.Notifications.Total.Value
+		live := badges.Total.Value - badges.Notifications.Total.Value - badges.HomeFeed.Value - badges.Conversations.Total.Value // nothing else counts
+		return badges.HomeFeed.Value <= 1 && live <= 1 && badges.Conversations.Total.Value <= 1 && mentioned <= 1 &&
+			badges.Notifications.Mention.Value == same.Notifications.Mention.Value+mentioned &&
+			(mentioned == 1 || cmp.Equal(badges.Notifications.Newest, same.Notifications.Newest))
+	case "conversationsChanged", "notificationsChanged": // everything else has a canary
+		return strings.Contains(payload, "for all")
 	case "homeFeedChanged":
 		authors := now.Data.HomeFeedChanged.Authors
 		return now.Data.HomeFeedChanged.NewPosts.Value == 1 && len(authors) == 1 && authors[0].Key == "alice"
