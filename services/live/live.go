@@ -1,7 +1,7 @@
 // Package live is shows and the live board: scheduling, starting, ending, boards that keep still while somebody scrolls, the jobs
-// that bring shows onto boards and replays into lists, and the source of the badges.
+// that bring shows onto boards and replays into lists, their facts and their node cache, and the source of the badges.
 //
-// A session is a version of the board, not a copy of it: every node makes the same page of it from its memory of shows and
+// A session is a version of the board, not a copy of it: every node makes the same page of it from its cache of shows and
 // from the viewer's list of replays, in at most two round trips. Statuses and places do not change within a session,
 // whatever the hosts do meanwhile.
 // When the list of replays is lost it is made again while SQL answers; when Redis does not answer, boards come from SQL, and

@@ -28,7 +28,7 @@ type logEntry struct {
 
 // Append logs a change of status or position, in the transaction of the fact. It sets and returns the show's new version, which
 // is the entry's. A live show without a LiveVersion gets this version as the one at which it went live. The transaction has
-// locked the log's head before any show: see store.Tx.LockLog.
+// locked the log before any show: see Service.LockLog.
 func (c *LogChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
 	wentLive := c.Show.Status == services.ShowLive && c.Show.LiveVersion == 0
 	if version, err = c.append(ctx, tx, logEntry{LogChange: *c, Moved: true, WentLive: wentLive}); err != nil {

@@ -20,7 +20,7 @@ type PullChange struct {
 }
 
 // Append writes the change into the log, in the transaction of the fact, and returns its version. A transaction that also locks
-// the author's row locks the log first: see store.Tx.LockLog.
+// the author's row locks the log first: see changelog.LockLog.
 func (c PullChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
 	if version, err = changelog.Append(ctx, tx.Tx, LogPull, services.UserIDText(c.Author), c); err != nil {
 		return 0, err
