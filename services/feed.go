@@ -34,6 +34,15 @@ type Post struct {
 	Body      string // 1 to 5,000 characters
 	Deleted   bool
 	UpdatedAt time.Time // the last change, to the microsecond: every later copy of the post has a later one
+	EditedAt  time.Time // when the body was last edited; the zero time: never
+}
+
+// Engagement is what a viewer is told of what users did with a post. The counts are of all users, those hidden from the viewer
+// included.
+type Engagement struct {
+	Likes    int
+	Comments int  // answers to the post itself that are not deleted
+	Liked    bool // by the viewer
 }
 
 // GlobalID is the post's global id.

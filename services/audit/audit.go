@@ -45,12 +45,13 @@ type Config struct {
 
 // Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares what Redis shows them with the facts. A difference is lag as long as
 // anything changes or an earlier job waits. A difference that remains after that, with the same document and the same facts,
-// is drift: the view is made anew from the facts, pushed and counted. Several nodes may run one audit each: they take turns.
+// is drift: the view is made anew from the facts, pushed and counted. The counts of the users' posts are recounted, see recount. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	Config
 	suspects []suspect
 
 	visited, mended, drifted atomic.Uint64
+	miscounted               atomic.Uint64
 	lap                      atomic.Int64
 }
 
@@ -68,6 +69,7 @@ type Stats struct {
 	Visited uint64        // users who were checked
 	Mended  uint64        // users of whose view something was lost, and was restored before they asked for it
 	Drifted uint64        // users whose view was wrong
+	Posts   uint64        // posts whose counts were wrong
 	Lap     time.Duration // how long the present lap has been going on, when this node had its last turn
 }
 
@@ -77,7 +79,7 @@ func New(cfg Config) *Audit { return &Audit{Config: cfg} }
 // Stats reads the counters of the audit.
 func (a *Audit) Stats() Stats {
 	return Stats{
-		Visited: a.visited.Load(), Mended: a.mended.Load(), Drifted: a.drifted.Load(), Lap: time.Duration(a.lap.Load()),
+		Visited: a.visited.Load(), Mended: a.mended.Load(), Drifted: a.drifted.Load(), Posts: a.miscounted.Load(), Lap: time.Duration(a.lap.Load()),
 	}
 }
 
@@ -124,6 +126,9 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	}
 	a.lap.Store(int64(turn.Lap))
 	if err := a.visit(ctx, turn.Users); err != nil {
+		return false, err
+	}
+	if err := a.recount(ctx, turn.Users); err != nil {
 		return false, err
 	}
 	return true, a.Store.PassAuditTurn(ctx, turn)

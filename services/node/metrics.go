@@ -47,6 +47,7 @@ func (s *Server) metrics() http.Handler {
 	counter("badge_audited_total", "Users whose badges were compared with the facts.", func() uint64 { return s.audit.Stats().Visited })
 	counter("badge_mended_total", "Users whose badges had lost data in Redis, which the audit restored.", func() uint64 { return s.audit.Stats().Mended })
 	counter("badge_drift_total", "Users whose badges were wrong, as the audit found and repaired.", func() uint64 { return s.audit.Stats().Drifted })
+	counter("post_counts_mended_total", "Posts whose counts of likes or answers were wrong, as the audit found and repaired. Always 0 unless there is a fault.", func() uint64 { return s.audit.Stats().Posts })
 	counter("fanout_delivered_total", "Posts written into the inboxes of followers.", s.Fanout.Delivered)
 	counter("replays_delivered_total", "Replays written into the replay lists of followers.", s.Live.ReplaysDelivered)
 	counter("unread_clamped_total", "Negative counts of unread messages that were clamped to 0. Always 0 unless there is a fault.", s.Fanout.Clamped)

@@ -30,6 +30,7 @@ type postCopy struct {
 	Pull    bool              `json:"w,omitempty"`
 	Body    string            `json:"b,omitempty"`
 	Deleted bool              `json:"d,omitempty"`
+	Edited  *int64            `json:"e"` // microseconds, 0 for never; nil in a copy from before posts had it, which is no copy
 }
 
 type userCopy struct {
@@ -92,7 +93,7 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 		return nil
 	}
 	for _, post := range posts {
-		err := put(postKey(post.ID), post.UpdatedAt, postCopy{post.Author, post.Kind, post.Parent, post.OffFeed, post.Pull, post.Body, post.Deleted})
+		err := put(postKey(post.ID), post.UpdatedAt, postCopy{post.Author, post.Kind, post.Parent, post.OffFeed, post.Pull, post.Body, post.Deleted, editedMicros(post)})
 		if err != nil {
 			return err
 		}
@@ -109,10 +110,25 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 func parsePostCopy(epoch string, id services.PostID, text string) (services.Post, bool) {
 	var stored postCopy
 	changed, ok := parseCopy(epoch, text, &stored)
-	return services.Post{
+	if !ok || stored.Edited == nil {
+		return services.Post{}, false
+	}
+	post := services.Post{
 		ID: id, Author: stored.Author, Kind: stored.Kind, Parent: stored.Parent, OffFeed: stored.OffFeed, Pull: stored.Pull,
 		Body: stored.Body, Deleted: stored.Deleted, UpdatedAt: changed,
-	}, ok
+	}
+	if *stored.Edited != 0 {
+		post.EditedAt = time.UnixMicro(*stored.Edited).UTC()
+	}
+	return post, true
+}
+
+func editedMicros(post services.Post) *int64 {
+	var edited int64
+	if !post.EditedAt.IsZero() {
+		edited = post.EditedAt.UnixMicro()
+	}
+	return &edited
 }
 
 func parseUserCopy(epoch string, number services.UserID, text string) (services.User, bool) {

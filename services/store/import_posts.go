@@ -47,6 +47,13 @@ func (tx *Tx) ImportPosts(ctx context.Context, posts []ImportedPost) (inserted i
 		return inserted, err
 	}
 	more, err := tx.Insert(ctx, importAnswers, answers)
+	if err == nil && more == len(answers) {
+		for _, post := range posts {
+			if post.Parent != 0 {
+				tx.Keep(postCounts, countChange{post: post.Parent, comments: 1})
+			}
+		}
+	}
 	return inserted + more, err
 }
 

@@ -18,11 +18,17 @@ var (
 // PostForShare.
 func (tx *Tx) InsertLike(ctx context.Context, post services.PostID, liker services.UserID, at time.Time) (bool, error) {
 	changed, err := tx.Run(ctx, insertLike, post, liker, at)
+	if changed > 0 {
+		tx.Keep(postCounts, countChange{post: post, likes: 1})
+	}
 	return changed > 0, err
 }
 
 // DeleteLike removes a like; false when there was none.
 func (tx *Tx) DeleteLike(ctx context.Context, post services.PostID, liker services.UserID) (bool, error) {
 	changed, err := tx.Run(ctx, deleteLike, post, liker)
+	if changed > 0 {
+		tx.Keep(postCounts, countChange{post: post, likes: -1})
+	}
 	return changed > 0, err
 }

@@ -7,7 +7,7 @@ import (
 	"tidings/services/sql"
 )
 
-const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, deleted_at FROM posts `
+const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, edited_at, deleted_at FROM posts `
 
 // feedPost selects the posts that home feeds list and count. Every statement about them has it, and posts_by_author holds
 // nothing else.
@@ -23,7 +23,7 @@ var (
 	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 
 	// The time of the last change orders copies in caches, so each change gets a later one.
-	editPost = sql.NewStatement("edit a post", `UPDATE posts SET body = $2,
+	editPost = sql.NewStatement("edit a post", `UPDATE posts SET body = $2, edited_at = $3,
 		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
 
 	lockPost = sql.NewStatement("lock a post", postColumns+`WHERE id = $1 {for share}`)
@@ -49,6 +49,9 @@ func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error {
 	inserted, err := tx.Run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pull, post.Body, updated)
 	if err == nil && inserted == 0 {
 		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
+	}
+	if err == nil && post.Parent != 0 {
+		tx.Keep(postCounts, countChange{post: post.Parent, comments: 1})
 	}
 	return err
 }
@@ -77,7 +80,9 @@ func (tx *Tx) DeletePost(ctx context.Context, id services.PostID) (post services
 	if err != nil {
 		return post, false, err
 	}
-	post, err = tx.post(ctx, postByID, id)
+	if post, err = tx.post(ctx, postByID, id); err == nil && changed > 0 && post.Parent != 0 {
+		tx.Keep(postCounts, countChange{post: post.Parent, comments: -1})
+	}
 	return post, changed > 0, err
 }
 
@@ -139,9 +144,12 @@ func (s *Store) Posts(ctx context.Context, ids []services.PostID) (map[services.
 // scanPost reads a row of postColumns.
 func scanPost(scan func(...any) error) (post services.Post, err error) {
 	var updated int64
-	var parent, deleted sql.NullInt64
-	err = scan(&post.ID, &post.Author, &post.Kind, &parent, &post.OffFeed, &post.Pull, &post.Body, &updated, &deleted)
+	var parent, edited, deleted sql.NullInt64
+	err = scan(&post.ID, &post.Author, &post.Kind, &parent, &post.OffFeed, &post.Pull, &post.Body, &updated, &edited, &deleted)
 	post.Parent, post.UpdatedAt, post.Deleted = services.PostID(parent.Int64), sql.FromMicros(updated), deleted.Valid
+	if edited.Valid {
+		post.EditedAt = sql.FromMicros(edited.Int64)
+	}
 	return post, err
 }
 

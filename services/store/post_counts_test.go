@@ -1,0 +1,284 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/tests/histories"
+)
+
+// deeds is a model of likes and answers.
+type deeds struct {
+	likes   map[[2]uint64]bool // of a post and a liker
+	parents map[services.PostID]services.PostID
+	deleted map[services.PostID]bool
+}
+
+func (d *deeds) clone() *deeds {
+	return &deeds{maps.Clone(d.likes), maps.Clone(d.parents), maps.Clone(d.deleted)}
+}
+
+func (d *deeds) engagement(post services.PostID, viewer services.UserID) (of services.Engagement) {
+	for like := range d.likes {
+		if services.PostID(like[0]) == post {
+			of.Likes++
+		}
+	}
+	for answer, parent := range d.parents {
+		if parent == post && !d.deleted[answer] {
+			of.Comments++
+		}
+	}
+	of.Liked = d.likes[[2]uint64{uint64(post), uint64(viewer)}]
+	return of
+}
+
+// deed is one step of a function of a transaction.
+type deed struct {
+	kind   string
+	post   services.PostID
+	user   services.UserID
+	answer services.PostID
+}
+
+// Steps of a kind may be repeated: the second changes nothing.
+var deedKinds = []string{"like", "like", "like", "unlike", "unlike", "answer", "answer", "import", "delete", "delete", "edit"}
+
+var errUndone = errors.New("this part is undone")
+
+// apply does a step in the model. What is answered again is refused, as in the store.
+func (d *deeds) apply(step deed) (refused bool) {
+	like := [2]uint64{uint64(step.post), uint64(step.user)}
+	_, taken := d.parents[step.answer]
+	switch step.kind {
+	case "like":
+		d.likes[like] = true
+	case "unlike":
+		delete(d.likes, like)
+	case "answer", "import":
+		if taken {
+			return true
+		}
+		d.parents[step.answer] = step.post
+	case "delete":
+		if taken {
+			d.deleted[step.answer] = true
+		}
+	}
+	return false
+}
+
+// do does a step in a transaction.
+func (b *bundle) do(tx *store.Tx, step deed) error {
+	post := services.Post{ID: step.answer, Author: step.user, Kind: services.PostKindComment, Parent: step.post, OffFeed: true, Body: "b"}
+	var err error
+	switch step.kind {
+	case "like":
+		_, err = tx.InsertLike(b.ctx, step.post, step.user, tx.Now)
+	case "unlike":
+		_, err = tx.DeleteLike(b.ctx, step.post, step.user)
+	case "answer":
+		err = tx.InsertPost(b.ctx, post)
+	case "import":
+		var inserted int
+		if inserted, err = tx.ImportPosts(b.ctx, []store.ImportedPost{{Post: post}}); err == nil && inserted == 0 {
+			err = services.Errorf(services.Conflict, "taken")
+		}
+	case "delete":
+		if _, _, err = tx.DeletePost(b.ctx, step.answer); services.CodeOf(err) == services.NotFound {
+			err = nil
+		}
+	case "edit":
+		if _, err = tx.PostForUpdate(b.ctx, step.answer); err == nil {
+			_, err = tx.EditPost(b.ctx, step.answer, "edited", nil)
+		} else if services.CodeOf(err) == services.NotFound {
+			err = nil
+		}
+	}
+	return err
+}
+
+// part is one function of a transaction: its steps, and whether it fails in the end, or makes an attempt that does.
+type part struct {
+	steps    []deed
+	fails    bool
+	attempts []deed // undone
+}
+
+func (b *bundle) doPart(tx *store.Tx, p part) error {
+	for _, step := range p.steps {
+		if err := b.do(tx, step); err != nil {
+			return err
+		}
+	}
+	if len(p.attempts) > 0 {
+		_, err := tx.Attempt(b.ctx, func() error {
+			for _, step := range p.attempts {
+				if err := b.do(tx, step); err != nil {
+					return err
+				}
+			}
+			return errUndone
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if p.fails {
+		return errUndone
+	}
+	return nil
+}
+
+// TestCountsOfPostsAreThoseOfTheFacts lets users like, take back, answer, import, edit and delete, again and again, in
+// transactions of one or several parts, some of which are undone. After each the counts are those of the model, and a recount
+// of the facts agrees.
+func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
+	histories.Fewer(t, 4)
+	each(t, func(b *bundle) {
+		history := services.PostID(0)
+		rapid.Check(b.t, func(t *rapid.T) {
+			history++
+			posts := []services.PostID{history << 20, history<<20 + 1, history<<20 + 2}
+			model := &deeds{map[[2]uint64]bool{}, map[services.PostID]services.PostID{}, map[services.PostID]bool{}}
+			step := rapid.Custom(func(t *rapid.T) deed {
+				return deed{
+					rapid.SampledFrom(deedKinds).Draw(t, "kind"), rapid.SampledFrom(posts).Draw(t, "post"),
+					services.UserID(rapid.IntRange(1, 3).Draw(t, "user")), history<<20 + 10 + services.PostID(rapid.IntRange(0, 5).Draw(t, "answer")),
+				}
+			})
+			one := rapid.Custom(func(t *rapid.T) part {
+				return part{rapid.SliceOfN(step, 1, 3).Draw(t, "steps"), rapid.IntRange(0, 4).Draw(t, "fails") == 0, rapid.SliceOfN(step, 0, 2).Draw(t, "attempts")}
+			})
+			for range rapid.IntRange(5, 15).Draw(t, "transactions") {
+				parts := rapid.SliceOfN(one, 1, 5).Draw(t, "parts")
+				fns := make([]func(*store.Tx) error, len(parts))
+				for i, p := range parts {
+					fns[i] = func(tx *store.Tx) error { return b.doPart(tx, p) }
+				}
+				errs := b.WriteAll(b.ctx, fns)
+				for i, p := range parts {
+					after := model.clone()
+					refused := slices.ContainsFunc(p.steps, after.apply)
+					if (errs[i] != nil) != (refused || p.fails) {
+						t.Fatalf("%+v ended with %v", p, errs[i])
+					}
+					if errs[i] == nil {
+						model = after
+					}
+				}
+				b.countsAre(t, model, posts)
+			}
+		})
+	})
+}
+
+func (b *bundle) countsAre(t *rapid.T, model *deeds, posts []services.PostID) {
+	for viewer := range services.UserID(4) {
+		got := must(b.Engagements(b.ctx, viewer, posts))(t)
+		for _, post := range posts {
+			if want := model.engagement(post, viewer); got[post] != want {
+				t.Fatalf("user %d is told %+v of post %d, want %+v", viewer, got[post], post, want)
+			}
+		}
+	}
+	for _, c := range must(b.RecountPosts(b.ctx, posts))(t) {
+		if !c.Right() {
+			t.Fatalf("post %d has the counts %+v, the facts are %+v", c.Post, c.Kept, c.Facts)
+		}
+	}
+}
+
+// TestCountsHoldAtEachMoment lets many transactions race for a few posts. Every snapshot that is read meanwhile has the counts
+// of its facts.
+func TestCountsHoldAtEachMoment(t *testing.T) {
+	each(t, func(b *bundle) {
+		posts := []services.PostID{1, 2, 3}
+		var writing atomic.Int64
+		var group sync.WaitGroup
+		const writers, writes = 8, 40
+		writing.Store(writers)
+		for writer := range writers {
+			group.Go(func() {
+				defer writing.Add(-1)
+				random := rand.New(rand.NewPCG(uint64(writer), 1))
+				for range writes {
+					var fns []func(*store.Tx) error
+					for range 1 + random.IntN(3) {
+						p := part{fails: random.IntN(5) == 0}
+						for range 1 + random.IntN(3) {
+							p.steps = append(p.steps, deed{
+								deedKinds[random.IntN(len(deedKinds))], posts[random.IntN(3)], services.UserID(1 + random.IntN(3)),
+								services.PostID(10 + writer*100 + random.IntN(4)),
+							})
+						}
+						fns = append(fns, func(tx *store.Tx) error { return b.doPart(tx, p) })
+					}
+					for _, err := range b.WriteAll(b.ctx, fns) {
+						if err != nil && !errors.Is(err, errUndone) && services.CodeOf(err) != services.Conflict {
+							b.t.Errorf("a write failed: %v", err)
+						}
+					}
+				}
+			})
+		}
+		for last := false; !last; {
+			last = writing.Load() == 0 // then once more
+			list, err := b.RecountPosts(b.ctx, posts)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			for _, c := range list {
+				if !c.Right() {
+					b.t.Errorf("post %d has the counts %+v, the facts are %+v", c.Post, c.Kept, c.Facts)
+				}
+			}
+		}
+		group.Wait()
+	})
+}
+
+// TestWrongCountsAreMendedWhileOthersAdd has two nodes mend one post while others like it.
+func TestWrongCountsAreMendedWhileOthersAdd(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5, 6)
+		b.write(func(tx *store.Tx) error {
+			_, err := tx.InsertLike(b.ctx, 5, 2, tx.Now)
+			return err
+		})
+		b.write(func(tx *store.Tx) error {
+			_, err := tx.Lines(b.ctx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
+			return err
+		})
+		equal(b.t, must(b.NewestPosts(b.ctx, []services.UserID{1, 9}, 10))(b.t), map[services.PostID]services.Engagement{5: {Likes: 7, Comments: -2}, 6: {}})
+		equal(b.t, must(b.NewestPosts(b.ctx, []services.UserID{1, 9}, 1))(b.t), map[services.PostID]services.Engagement{6: {}})
+		equal(b.t, must(b.RecountPosts(b.ctx, []services.PostID{5}))(b.t), []store.Recount{{Post: 5, Kept: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
+		var group sync.WaitGroup
+		for i := range 6 {
+			group.Go(func() {
+				err := b.Write(context.WithoutCancel(b.ctx), func(tx *store.Tx) error {
+					if i < 2 {
+						return tx.MendCounts(b.ctx, 5)
+					}
+					_, err := tx.InsertLike(b.ctx, 5, services.UserID(10+i), tx.Now)
+					return err
+				})
+				if err != nil {
+					b.t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		equal(b.t, must(b.Engagements(b.ctx, 12, []services.PostID{5, 99}))(b.t), map[services.PostID]services.Engagement{5: {Likes: 5, Liked: true}, 99: {}})
+	})
+}
