@@ -50,6 +50,7 @@ type memory struct {
 	mentions Batch[services.MessageID, []services.UserID]
 	members  Batch[chat.MembersPage, []services.UserID]
 	hidden   Batch[services.UserID, bool]
+	parts    postParts
 
 	asking  sync.Mutex // of who asks which shows remind the viewer, so that it is asked once for all
 	reminds map[services.PostID]bool

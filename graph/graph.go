@@ -50,6 +50,51 @@ type Conversation struct {
 // IsNode says that it can be fetched by its id.
 func (Conversation) IsNode() {}
 
+// Post is a post as a viewer sees it; what users did with it is read when it is asked for.
+type Post struct {
+	ID          string
+	Kind        services.PostKind
+	Author      User
+	Body        string
+	ParentID    *string
+	PublishedAt time.Time
+	EditedAt    *time.Time
+
+	Key      services.PostID
+	AuthorID services.UserID
+	Answers  services.PostID // the post that it answers; 0 for none
+	Together []services.Post // the posts of the list that it is in, so that one question is enough for all
+}
+
+// IsNode says that it can be fetched by its id.
+func (Post) IsNode() {}
+
+// Notification is a notification as its recipient sees it; nil for a subject or a show that there is not.
+type Notification struct {
+	ID         string
+	UpTo       string
+	Category   services.Category
+	Subject    *Post
+	Show       *Show
+	Actors     []User
+	ActorCount int
+	At         time.Time
+	Seen       bool
+	Read       bool
+	Older      bool
+
+	Found []NotificationCause // as many as the operation asks for at most
+}
+
+// IsNode says that it can be fetched by its id.
+func (Notification) IsNode() {}
+
+// IsNotificationCause says that a notification can tell of it.
+func (Post) IsNotificationCause() {}
+
+// IsNotificationCause says that a notification can tell of it.
+func (Show) IsNotificationCause() {}
+
 // Show is a show as a viewer sees it; a time that is zero is null. Whether it reminds him is read when it is asked for.
 type Show struct {
 	ID          string

@@ -1980,7 +1980,7 @@ func (ec *executionContext) _SetReplayPayload(ctx context.Context, sel ast.Selec
 	return out
 }
 
-var showImplementors = []string{"Show", "Node"}
+var showImplementors = []string{"Show", "Node", "NotificationCause"}
 
 func (ec *executionContext) _Show(ctx context.Context, sel ast.SelectionSet, obj *Show) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, showImplementors)

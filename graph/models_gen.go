@@ -18,6 +18,10 @@ import (
 type Node interface {
 }
 
+// What a notification tells of: an answer or a post that mentions the viewer, a user who likes or follows, or a show that has started.
+type NotificationCause interface {
+}
+
 // The times since a user's last visit after which the user is idle or dormant.
 type ActivityThresholds struct {
 	// Users not seen for longer than this are idle: the posts of big authors are not pushed to them, and their feed is completed when they return. In hours; the comparison is by whole days.
@@ -220,6 +224,22 @@ type ClearDotPayload struct {
 	Badges *services.Badges `json:"badges,omitempty"`
 	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
+}
+
+// A page of answers to a post, newest first.
+type CommentConnection struct {
+	// The answers of this page.
+	Edges []CommentEdge `json:"edges"`
+	// The position of the page in its list.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// An answer and its position in the list.
+type CommentEdge struct {
+	// The cursor of this item: an opaque text, to be sent as `after`.
+	Cursor string `json:"cursor"`
+	// The answer: a post of the kind COMMENT or REPLY.
+	Node Post `json:"node"`
 }
 
 // A conversation after a change, with the viewer's badges.
@@ -601,6 +621,24 @@ type LeaveConversationInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// A page of the users who like a post, newest first.
+type LikeConnection struct {
+	// The likes of this page.
+	Edges []LikeEdge `json:"edges"`
+	// The position of the page in its list.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// A user who likes a post, and the position in the list.
+type LikeEdge struct {
+	// The cursor of this item: an opaque text, to be sent as `after`.
+	Cursor string `json:"cursor"`
+	// The user.
+	Node User `json:"node"`
+	// The time of the like.
+	LikedAt time.Time `json:"likedAt"`
+}
+
 // The input of likePost.
 type LikePostInput struct {
 	// The post: post:KEY.
@@ -950,34 +988,6 @@ type MutePayload struct {
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// Actions of one or more users on one subject in one half day (UTC): "A, B and 3 others liked your post".
-type Notification struct {
-	// The global ID, notification:KEY. It stays the same when users join or leave the group.
-	ID string `json:"id"`
-	// The position up to which the notification is shown here, for marks. A mark with it leaves out users who join later. The `upTo` of the first notification of a list covers the whole list.
-	UpTo string `json:"upTo"`
-	// The category.
-	Category services.Category `json:"category"`
-	// The post: for LIKE and COMMENT the viewer's own post, for MENTION the post that mentions the viewer. Null for FOLLOW and REMINDER, and if the post is deleted.
-	Subject *Post `json:"subject,omitempty"`
-	// For REMINDER, the show that has started; otherwise null.
-	Show *Show `json:"show,omitempty"`
-	// The users who acted, newest first, at most 8; for REMINDER the host. If few users wrote many comments on one post, the list can be shorter than `actorCount`.
-	Actors []User `json:"actors"`
-	// The number of users who acted.
-	ActorCount int `json:"actorCount"`
-	// The time of the newest action.
-	At time.Time `json:"at"`
-	// Whether the notification was seen or read after its newest action, so that it does not count.
-	Seen bool `json:"seen"`
-	// Whether the notification was opened or marked as read after its newest action.
-	Read bool `json:"read"`
-	// Whether the notification is unseen but too old to count.
-	Older bool `json:"older"`
-}
-
-func (Notification) IsNode() {}
-
 // A page of notifications, newest first by the time of their newest actions. An action that is reported late gets the position of
 // its time, and is unseen.
 type NotificationConnection struct {
@@ -1022,23 +1032,6 @@ type PinAuthorModePayload struct {
 	// The author after the change.
 	Author *AuthorAudience `json:"author,omitempty"`
 }
-
-// A post, a comment or a reply.
-type Post struct {
-	ID string `json:"id"`
-	// The kind of the post.
-	Kind services.PostKind `json:"kind"`
-	// The user who published the post.
-	Author User `json:"author"`
-	// The text, 1 to 5,000 characters.
-	Body string `json:"body"`
-	// The post that this one answers: post:KEY. It may have been deleted since. Null for the kind POST.
-	ParentID *string `json:"parentId,omitempty"`
-	// The time of publication, which is also the position in every feed.
-	PublishedAt time.Time `json:"publishedAt"`
-}
-
-func (Post) IsNode() {}
 
 // A page of posts, newest first; with `newerThan`, oldest first.
 type PostConnection struct {
@@ -1737,6 +1730,8 @@ type User struct {
 	// The address of a picture; null if none is set.
 	AvatarURL *string `json:"avatarUrl,omitempty"`
 }
+
+func (User) IsNotificationCause() {}
 
 func (User) IsNode() {}
 

@@ -2257,7 +2257,7 @@ func (ec *executionContext) _UnmutePayload(ctx context.Context, sel ast.Selectio
 	return out
 }
 
-var userImplementors = []string{"User", "Node"}
+var userImplementors = []string{"User", "NotificationCause", "Node"}
 
 func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj *User) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, userImplementors)

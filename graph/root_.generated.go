@@ -32,8 +32,10 @@ type ResolverRoot interface {
 	ConversationsChange() ConversationsChangeResolver
 	DigestPart() DigestPartResolver
 	Mutation() MutationResolver
+	Notification() NotificationResolver
 	NotificationBadges() NotificationBadgesResolver
 	NotificationsChange() NotificationsChangeResolver
+	Post() PostResolver
 	Query() QueryResolver
 	Show() ShowResolver
 	Subscription() SubscriptionResolver
@@ -183,6 +185,16 @@ type ComplexityRoot struct {
 		Viewer func(childComplexity int) int
 	}
 
+	CommentConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	CommentEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	Conversation struct {
 		ID          func(childComplexity int) int
 		Kind        func(childComplexity int) int
@@ -330,6 +342,17 @@ type ComplexityRoot struct {
 		Dead     func(childComplexity int) int
 		OldestMs func(childComplexity int) int
 		Waiting  func(childComplexity int) int
+	}
+
+	LikeConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	LikeEdge struct {
+		Cursor  func(childComplexity int) int
+		LikedAt func(childComplexity int) int
+		Node    func(childComplexity int) int
 	}
 
 	LikePostPayload struct {
@@ -535,6 +558,7 @@ type ComplexityRoot struct {
 		Actors     func(childComplexity int) int
 		At         func(childComplexity int) int
 		Category   func(childComplexity int) int
+		Causes     func(childComplexity int, first *int) int
 		ID         func(childComplexity int) int
 		Older      func(childComplexity int) int
 		Read       func(childComplexity int) int
@@ -593,12 +617,20 @@ type ComplexityRoot struct {
 	}
 
 	Post struct {
-		Author      func(childComplexity int) int
-		Body        func(childComplexity int) int
-		ID          func(childComplexity int) int
-		Kind        func(childComplexity int) int
-		ParentID    func(childComplexity int) int
-		PublishedAt func(childComplexity int) int
+		Author         func(childComplexity int) int
+		Body           func(childComplexity int) int
+		CommentCount   func(childComplexity int) int
+		Comments       func(childComplexity int, first *int, after *string) int
+		EditedAt       func(childComplexity int) int
+		ID             func(childComplexity int) int
+		Kind           func(childComplexity int) int
+		LikeCount      func(childComplexity int) int
+		Likes          func(childComplexity int, first *int, after *string) int
+		Parent         func(childComplexity int) int
+		ParentID       func(childComplexity int) int
+		PublishedAt    func(childComplexity int) int
+		ViewerCanEdit  func(childComplexity int) int
+		ViewerHasLiked func(childComplexity int) int
 	}
 
 	PostConnection struct {
@@ -1440,6 +1472,32 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ClearDotPayload.Viewer(childComplexity), true
 
+	case "CommentConnection.edges":
+		if e.ComplexityRoot.CommentConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CommentConnection.Edges(childComplexity), true
+	case "CommentConnection.pageInfo":
+		if e.ComplexityRoot.CommentConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CommentConnection.PageInfo(childComplexity), true
+
+	case "CommentEdge.cursor":
+		if e.ComplexityRoot.CommentEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CommentEdge.Cursor(childComplexity), true
+	case "CommentEdge.node":
+		if e.ComplexityRoot.CommentEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CommentEdge.Node(childComplexity), true
+
 	case "Conversation.id":
 		if e.ComplexityRoot.Conversation.ID == nil {
 			break
@@ -1935,6 +1993,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.JobQueue.Waiting(childComplexity), true
+
+	case "LikeConnection.edges":
+		if e.ComplexityRoot.LikeConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LikeConnection.Edges(childComplexity), true
+	case "LikeConnection.pageInfo":
+		if e.ComplexityRoot.LikeConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LikeConnection.PageInfo(childComplexity), true
+
+	case "LikeEdge.cursor":
+		if e.ComplexityRoot.LikeEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LikeEdge.Cursor(childComplexity), true
+	case "LikeEdge.likedAt":
+		if e.ComplexityRoot.LikeEdge.LikedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LikeEdge.LikedAt(childComplexity), true
+	case "LikeEdge.node":
+		if e.ComplexityRoot.LikeEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LikeEdge.Node(childComplexity), true
 
 	case "LikePostPayload.badges":
 		if e.ComplexityRoot.LikePostPayload.Badges == nil {
@@ -3123,6 +3213,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Notification.Category(childComplexity), true
+	case "Notification.causes":
+		if e.ComplexityRoot.Notification.Causes == nil {
+			break
+		}
+
+		args, err := ec.field_Notification_causes_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Notification.Causes(childComplexity, args["first"].(*int)), true
 	case "Notification.id":
 		if e.ComplexityRoot.Notification.ID == nil {
 			break
@@ -3347,6 +3448,29 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Post.Body(childComplexity), true
+	case "Post.commentCount":
+		if e.ComplexityRoot.Post.CommentCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.CommentCount(childComplexity), true
+	case "Post.comments":
+		if e.ComplexityRoot.Post.Comments == nil {
+			break
+		}
+
+		args, err := ec.field_Post_comments_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Post.Comments(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Post.editedAt":
+		if e.ComplexityRoot.Post.EditedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.EditedAt(childComplexity), true
 	case "Post.id":
 		if e.ComplexityRoot.Post.ID == nil {
 			break
@@ -3359,6 +3483,29 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Post.Kind(childComplexity), true
+	case "Post.likeCount":
+		if e.ComplexityRoot.Post.LikeCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.LikeCount(childComplexity), true
+	case "Post.likes":
+		if e.ComplexityRoot.Post.Likes == nil {
+			break
+		}
+
+		args, err := ec.field_Post_likes_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Post.Likes(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Post.parent":
+		if e.ComplexityRoot.Post.Parent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.Parent(childComplexity), true
 	case "Post.parentId":
 		if e.ComplexityRoot.Post.ParentID == nil {
 			break
@@ -3371,6 +3518,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Post.PublishedAt(childComplexity), true
+	case "Post.viewerCanEdit":
+		if e.ComplexityRoot.Post.ViewerCanEdit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.ViewerCanEdit(childComplexity), true
+	case "Post.viewerHasLiked":
+		if e.ComplexityRoot.Post.ViewerHasLiked == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.ViewerHasLiked(childComplexity), true
 
 	case "PostConnection.building":
 		if e.ComplexityRoot.PostConnection.Building == nil {
@@ -4737,7 +4896,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls" "views.graphqls"
+//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -4762,6 +4921,7 @@ var sources = []*ast.Source{
 	{Name: "notifications.graphqls", Input: sourceData("notifications.graphqls"), BuiltIn: false},
 	{Name: "people.graphqls", Input: sourceData("people.graphqls"), BuiltIn: false},
 	{Name: "policy.graphqls", Input: sourceData("policy.graphqls"), BuiltIn: false},
+	{Name: "posts.graphqls", Input: sourceData("posts.graphqls"), BuiltIn: false},
 	{Name: "schema.graphqls", Input: sourceData("schema.graphqls"), BuiltIn: false},
 	{Name: "views.graphqls", Input: sourceData("views.graphqls"), BuiltIn: false},
 }
@@ -5047,6 +5207,26 @@ func (ec *executionContext) childFields_ClearDotPayload(ctx context.Context, fie
 		return ec.fieldContext_ClearDotPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ClearDotPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CommentConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_CommentConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_CommentConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CommentConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_CommentEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_CommentEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_CommentEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CommentEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Conversation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5347,6 +5527,28 @@ func (ec *executionContext) childFields_JobQueue(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type JobQueue", field.Name)
 }
 
+func (ec *executionContext) childFields_LikeConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_LikeConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_LikeConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LikeConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_LikeEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_LikeEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_LikeEdge_node(ctx, field)
+	case "likedAt":
+		return ec.fieldContext_LikeEdge_likedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LikeEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_LikePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "changed":
@@ -5625,6 +5827,8 @@ func (ec *executionContext) childFields_Notification(ctx context.Context, field 
 		return ec.fieldContext_Notification_actors(ctx, field)
 	case "actorCount":
 		return ec.fieldContext_Notification_actorCount(ctx, field)
+	case "causes":
+		return ec.fieldContext_Notification_causes(ctx, field)
 	case "at":
 		return ec.fieldContext_Notification_at(ctx, field)
 	case "seen":
@@ -5747,6 +5951,22 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_parentId(ctx, field)
 	case "publishedAt":
 		return ec.fieldContext_Post_publishedAt(ctx, field)
+	case "editedAt":
+		return ec.fieldContext_Post_editedAt(ctx, field)
+	case "viewerCanEdit":
+		return ec.fieldContext_Post_viewerCanEdit(ctx, field)
+	case "viewerHasLiked":
+		return ec.fieldContext_Post_viewerHasLiked(ctx, field)
+	case "likeCount":
+		return ec.fieldContext_Post_likeCount(ctx, field)
+	case "commentCount":
+		return ec.fieldContext_Post_commentCount(ctx, field)
+	case "parent":
+		return ec.fieldContext_Post_parent(ctx, field)
+	case "comments":
+		return ec.fieldContext_Post_comments(ctx, field)
+	case "likes":
+		return ec.fieldContext_Post_likes(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Post", field.Name)
 }

@@ -172,6 +172,11 @@ func (s *selector) below(kind *ast.Definition, above ...string) string {
 	}
 	above = append(slices.Clone(above), kind.Name)
 	fields := []string{"__typename"}
+	for _, one := range s.schema.GetPossibleTypes(kind) {
+		if kind.Kind == ast.Union && !slices.Contains(above, one.Name) {
+			fields = append(fields, "... on "+one.Name+s.below(one, above...))
+		}
+	}
 	for _, field := range kind.Fields {
 		if !strings.HasPrefix(field.Name, "__") && !slices.Contains(above, field.Type.Name()) {
 			fields = append(fields, s.field(kind, field, "", above...))

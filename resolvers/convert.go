@@ -13,9 +13,14 @@ func graphUser(user services.User) graph.User {
 	return graph.User{ID: user.ID(), Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
 
-func graphPost(post services.Post, author services.User) graph.Post {
+// graphPost is a post of those that are shown together: what is asked of one of them is read for all.
+func graphPost(post services.Post, author services.User, together []services.Post) graph.Post {
 	shown := graph.Post{
 		ID: post.GlobalID(), Kind: post.Kind, Author: graphUser(author), Body: post.Body, PublishedAt: post.ID.Time(),
+		Key: post.ID, AuthorID: post.Author, Answers: post.Parent, Together: together,
+	}
+	if !post.EditedAt.IsZero() {
+		shown.EditedAt = &post.EditedAt
 	}
 	if post.Parent != 0 {
 		parent := services.GlobalID(services.PostType, post.Parent.String())
@@ -54,7 +59,7 @@ func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 	if !ok {
 		return graph.Post{}, services.Errorf(services.NotFound, "there is no %s", services.GlobalID(services.PostType, id.String()))
 	}
-	return graphPost(post, seen.people[post.Author]), nil
+	return graphPost(post, seen.people[post.Author], []services.Post{post}), nil
 }
 
 // connection makes a page of a feed for its viewer.
@@ -62,8 +67,10 @@ func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	result := &graph.PostConnection{
 		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious}, Building: page.Building,
 	}
+	together := make([]services.Post, len(page.Items))
 	for i, item := range page.Items {
-		result.Edges[i] = graph.PostEdge{Cursor: cursorText(viewer.Number, item.Post.ID), Node: graphPost(item.Post, item.Author)}
+		together[i] = item.Post
+		result.Edges[i] = graph.PostEdge{Cursor: cursorText(viewer.Number, item.Post.ID), Node: graphPost(item.Post, item.Author, together)}
 	}
 	if len(result.Edges) > 0 {
 		result.PageInfo.StartCursor = &result.Edges[0].Cursor

@@ -60,3 +60,7 @@ func (r *subscriptionResolver) HomeFeedChanged(ctx context.Context, since *strin
 	}
 	return r.watchHomeFeed(ctx, viewer, known)
 }
+
+func (r *Resolver) Post() graph.PostResolver { return &postResolver{r} }
+
+type postResolver struct{ *Resolver }

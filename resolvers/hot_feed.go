@@ -15,7 +15,8 @@ import (
 // shownPage is a page of a home feed and whose it is, which its cursors say.
 type shownPage struct {
 	feed.Page
-	viewer services.UserID
+	viewer      services.UserID
+	engagements map[services.PostID]services.Engagement // of the posts; nil where they are not asked for
 }
 
 // size is about how many bytes the page takes, so that it is not moved while it is written.
@@ -30,7 +31,8 @@ func (p *shownPage) size() int {
 
 type shownEdge struct {
 	*feed.Item
-	viewer services.UserID
+	viewer     services.UserID
+	engagement services.Engagement
 }
 
 // homeFeedPart is a page of the viewer's home feed; nil for what is not compiled.
@@ -39,6 +41,8 @@ func homeFeedPart(field *ast.Field) *part {
 	if write == nil {
 		return nil
 	}
+	wanted := wantedBelow(field.SelectionSet, nil)
+	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
 	return &part{
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.page) },
@@ -69,7 +73,14 @@ func homeFeedPart(field *ast.Field) *part {
 				return err
 			}
 			c.page.viewer = viewer.Number
-			c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before})
+			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}); err != nil || !engaged {
+				return err
+			}
+			ids := make([]services.PostID, len(c.page.Items))
+			for i := range c.page.Items {
+				ids[i] = c.page.Items[i].Post.ID
+			}
+			c.page.engagements, err = r.Feed.Engagements(ctx, viewer.Number, ids)
 			return err
 		},
 	}
@@ -107,13 +118,16 @@ func edges(selected ast.SelectionSet) writer[shownPage] {
 				to = append(to, ',')
 			}
 			edge.Item = &page.Items[i]
+			if page.engagements != nil {
+				edge.engagement = page.engagements[edge.Post.ID]
+			}
 			to = write(to, &edge)
 		}
 		return append(to, ']')
 	}
 }
 
-// The types of a home feed, each with all its fields.
+// The types of a home feed. The lists of a post and its parent are not compiled.
 var (
 	userObject = object[services.User]{"User", map[string]member[services.User]{
 		"id":        leaf(func(to []byte, u *services.User) []byte { return appendID(to, services.UserType, u.Key) }),
@@ -122,23 +136,33 @@ var (
 		"avatarUrl": leaf(func(to []byte, u *services.User) []byte { return appendTextOrNull(to, u.AvatarURL) }),
 	}}
 
-	postObject = object[feed.Item]{"Post", map[string]member[feed.Item]{
-		"id":     leaf(func(to []byte, i *feed.Item) []byte { return appendPostID(to, i.Post.ID) }),
-		"kind":   leaf(func(to []byte, i *feed.Item) []byte { return appendText(to, string(i.Post.Kind)) }),
-		"author": within(func(i *feed.Item) *services.User { return &i.Author }, userObject),
-		"body":   leaf(func(to []byte, i *feed.Item) []byte { return appendText(to, i.Post.Body) }),
-		"parentId": leaf(func(to []byte, i *feed.Item) []byte {
+	postObject = object[shownEdge]{"Post", map[string]member[shownEdge]{
+		"id":     leaf(func(to []byte, i *shownEdge) []byte { return appendPostID(to, i.Post.ID) }),
+		"kind":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, string(i.Post.Kind)) }),
+		"author": within(func(i *shownEdge) *services.User { return &i.Author }, userObject),
+		"body":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, i.Post.Body) }),
+		"parentId": leaf(func(to []byte, i *shownEdge) []byte {
 			if i.Post.Parent == 0 {
 				return append(to, "null"...)
 			}
 			return appendPostID(to, i.Post.Parent)
 		}),
-		"publishedAt": leaf(func(to []byte, i *feed.Item) []byte { return graph.AppendTime(to, i.Post.ID.Time()) }),
+		"publishedAt": leaf(func(to []byte, i *shownEdge) []byte { return graph.AppendTime(to, i.Post.ID.Time()) }),
+		"editedAt": leaf(func(to []byte, i *shownEdge) []byte {
+			if i.Post.EditedAt.IsZero() {
+				return append(to, "null"...)
+			}
+			return graph.AppendTime(to, i.Post.EditedAt)
+		}),
+		"viewerCanEdit":  leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendBool(to, i.Post.Author == i.viewer) }),
+		"viewerHasLiked": leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendBool(to, i.engagement.Liked) }),
+		"likeCount":      leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendInt(to, int64(i.engagement.Likes), 10) }),
+		"commentCount":   leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendInt(to, int64(i.engagement.Comments), 10) }),
 	}}
 
 	edgeObject = object[shownEdge]{"PostEdge", map[string]member[shownEdge]{
 		"cursor": leaf(func(to []byte, e *shownEdge) []byte { return appendFeedCursor(to, e.viewer, e.Post.ID) }),
-		"node":   within(func(e *shownEdge) *feed.Item { return e.Item }, postObject),
+		"node":   within(func(e *shownEdge) *shownEdge { return e }, postObject),
 	}}
 
 	pageInfoObject = object[shownPage]{"PageInfo", map[string]member[shownPage]{

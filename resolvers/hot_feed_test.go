@@ -28,13 +28,20 @@ func drawPost(t *rapid.T, name string) services.PostID {
 }
 
 func drawPage(t *rapid.T) shownPage {
-	page := shownPage{viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
+	page := shownPage{viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), engagements: map[services.PostID]services.Engagement{}}
 	for range rapid.IntRange(0, 4).Draw(t, "posts") {
 		item := feed.Item{Post: services.Post{
 			ID: drawPost(t, "id"), Kind: rapid.SampledFrom(services.PostKinds).Draw(t, "kind"), Body: drawText(t, "body"),
 		}}
 		if rapid.Bool().Draw(t, "answer") {
 			item.Post.Parent = drawPost(t, "parent")
+		}
+		if rapid.Bool().Draw(t, "edited") {
+			item.Post.EditedAt = item.Post.ID.Time()
+		}
+		item.Post.Author = page.viewer + services.UserID(rapid.Uint32Range(0, 1).Draw(t, "author"))
+		page.engagements[item.Post.ID] = services.Engagement{
+			Likes: rapid.IntRange(0, 1<<40).Draw(t, "likes"), Comments: rapid.IntRange(0, 3).Draw(t, "comments"), Liked: rapid.Bool().Draw(t, "liked"),
 		}
 		if rapid.IntRange(0, 4).Draw(t, "known") > 0 { // else nobody knows the author any more
 			item.Author = services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}
@@ -54,7 +61,7 @@ func drawPage(t *rapid.T) shownPage {
 // Whatever is selected and whatever stands on the page: the compiled selection answers what the generated code answers,
 // byte for byte, with badges beside it and without.
 func TestTheCompiledPageIsTheExecutedOne(t *testing.T) {
-	schema := schemaOf()
+	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
 		fields, contents := []string{}, []content{}
 		shown := content{page: drawPage(t), badges: shownBadges{drawBadges(t), shownKey}}

@@ -56,6 +56,32 @@ func (v shownViewer) LiveBoard(context.Context, *graph.Viewer, *int, *string, *s
 	return (&Resolver{Clock: shownClock(v.board.at)}).boardConnection(v.board.Board), nil
 }
 
+func (s *shown) Post() graph.PostResolver { return shownPost{s.Resolver.Post(), s.content} }
+
+type shownPost struct {
+	graph.PostResolver
+	content
+}
+
+func (p shownPost) ViewerCanEdit(_ context.Context, post *graph.Post) (bool, error) {
+	return post.AuthorID == p.page.viewer, nil
+}
+
+func (p shownPost) ViewerHasLiked(_ context.Context, post *graph.Post) (*bool, error) {
+	of := p.page.engagements[post.Key]
+	return &of.Liked, nil
+}
+
+func (p shownPost) LikeCount(_ context.Context, post *graph.Post) (*int, error) {
+	of := p.page.engagements[post.Key]
+	return &of.Likes, nil
+}
+
+func (p shownPost) CommentCount(_ context.Context, post *graph.Post) (*int, error) {
+	of := p.page.engagements[post.Key]
+	return &of.Comments, nil
+}
+
 // shownClock stands still.
 type shownClock time.Time
 
@@ -79,13 +105,15 @@ func executed(t interface{ Fatalf(string, ...any) }, what content, query string)
 
 func schemaOf() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() }
 
-// hotSchema is the schema without what is left to execution: whether a show reminds the viewer is asked of SQL.
+// hotSchema is the schema without what is left to execution: whether a show reminds the viewer, and the lists of a post.
 func hotSchema() *ast.Schema {
 	schema := *schemaOf()
 	schema.Types = maps.Clone(schema.Types)
-	show := *schema.Types["Show"]
-	show.Fields = slices.DeleteFunc(slices.Clone(show.Fields), func(field *ast.FieldDefinition) bool { return field.Name == "remindsMe" })
-	schema.Types["Show"] = &show
+	for kind, left := range map[string][]string{"Show": {"remindsMe"}, "Post": {"parent", "comments", "likes"}} {
+		changed := *schema.Types[kind]
+		changed.Fields = slices.DeleteFunc(slices.Clone(changed.Fields), func(field *ast.FieldDefinition) bool { return slices.Contains(left, field.Name) })
+		schema.Types[kind] = &changed
+	}
 	return &schema
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/executor"
 	"pgregory.net/rapid"
 
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/store"
@@ -46,6 +47,9 @@ func newSides(t *testing.T) *sides {
 	for _, exec := range []*executor.Executor{s.executed, s.hot} {
 		exec.SetErrorPresenter(ErrorPresenter(slog.New(slog.DiscardHandler)))
 		exec.SetRecoverFunc(Recover)
+		exec.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+			return next(dataloader.With(ctx, s.resolver.Sources))
+		})
 	}
 	return s
 }
@@ -195,7 +199,7 @@ func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, gi
 // Whoever asks for whatever page: the hot answer is the executed one, errors and what is not compiled included.
 func TestHotPagesOfAWorldAreTheExecutedOnes(t *testing.T) {
 	s := newSides(t)
-	places, schema, seen := s.populate(), schemaOf(), map[string]int{}
+	places, schema, seen := s.populate(), hotSchema(), map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		declared, given, variables := drawArguments(t, s, places)
 		page := func() string {

@@ -158,7 +158,11 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	if err != nil {
 		return nil, err
 	}
-	keys := keysIn(notified)
+	actions, err := r.actionsIn(ctx, viewer, notified)
+	if err != nil {
+		return nil, err
+	}
+	keys := keysIn(notified, actions)
 	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
 	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
@@ -171,9 +175,10 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 			found[id] = graphUser(user)
 		}
 	}
+	together := slices.Collect(maps.Values(visible.posts))
 	for id, key := range ids.posts {
 		if post, ok := visible.posts[key]; ok {
-			found[id] = graphPost(post, visible.people[post.Author])
+			found[id] = graphPost(post, visible.people[post.Author], together)
 		}
 	}
 	for id, key := range ids.shows {

@@ -2,7 +2,13 @@ package resolvers
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 
+	"github.com/99designs/gqlgen/graphql"
+
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/notifications"
@@ -67,8 +73,8 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 }
 
 // keysIn are the keys of what notifications are about, and of the people in them.
-func keysIn(list []notifications.Notification) (keys visibleKeys) {
-	for _, n := range list {
+func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
+	for i, n := range list {
 		switch {
 		case n.Category == services.CategoryReminder:
 			keys.shows = append(keys.shows, n.Subject)
@@ -76,24 +82,89 @@ func keysIn(list []notifications.Notification) (keys visibleKeys) {
 			keys.posts = append(keys.posts, n.Subject)
 		}
 		keys.people = append(keys.people, n.Sample...)
+		if actions == nil {
+			continue
+		}
+		for _, action := range actions[i] {
+			switch n.Category {
+			case services.CategoryComment:
+				keys.posts = append(keys.posts, action.Object)
+			case services.CategoryLike, services.CategoryFollow:
+				keys.actors = append(keys.actors, action.Actor)
+			}
+		}
 	}
 	return keys
 }
 
+// actionsKey names the notifications of one list, as they were shown.
+type actionsKey string
+
+// actionsIn reads what notifications tell of, as much as the operation asks for at most; nil where it asks for nothing.
+func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([][]notifications.Action, error) {
+	most, variables := 0, graphql.GetOperationContext(ctx).Variables
+	for _, field := range wantedOf(ctx)["Notification.causes"] {
+		if size, err := firstOf(field, variables); err == nil {
+			most = max(most, size)
+		}
+	}
+	if most == 0 || len(list) == 0 {
+		return nil, nil
+	}
+	var key strings.Builder
+	for _, n := range list {
+		key.WriteString(n.UpTo())
+	}
+	return dataloader.Shared(ctx, actionsKey(key.String()), func(ctx context.Context) ([][]notifications.Action, error) {
+		return r.Notifications.Actions(ctx, viewer.Number, list, most)
+	})
+}
+
+// causesOf are the objects of what a notification tells of that the viewer may see.
+func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) (causes []graph.NotificationCause) {
+	switch n.Category {
+	case services.CategoryMention:
+		if shown.Subject != nil {
+			causes = append(causes, *shown.Subject)
+		}
+	case services.CategoryReminder:
+		if shown.Show != nil {
+			causes = append(causes, *shown.Show)
+		}
+	case services.CategoryComment:
+		for _, action := range actions {
+			if post, ok := visible.posts[action.Object]; ok {
+				causes = append(causes, graphPost(post, visible.people[post.Author], together))
+			}
+		}
+	default:
+		for _, action := range actions {
+			if user, ok := visible.people[action.Actor]; ok && !visible.hidden[action.Actor] {
+				causes = append(causes, graphUser(user))
+			}
+		}
+	}
+	return causes
+}
+
 // graphNotifications fills in what notifications are about and who was in them: one batch for all.
 func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([]graph.Notification, error) {
-	visible, err := r.visible(ctx, viewer.Number, keysIn(list))
+	actions, err := r.actionsIn(ctx, viewer, list)
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]graph.Notification, len(list))
+	visible, err := r.visible(ctx, viewer.Number, keysIn(list, actions))
+	if err != nil {
+		return nil, err
+	}
+	shown, together := make([]graph.Notification, len(list)), slices.Collect(maps.Values(visible.posts))
 	for i, n := range list {
 		shown[i] = graph.Notification{
 			ID: n.GlobalID(), UpTo: n.UpTo(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
 			Actors: []graph.User{},
 		}
 		if post, ok := visible.posts[n.Subject]; ok {
-			subject := graphPost(post, visible.people[post.Author])
+			subject := graphPost(post, visible.people[post.Author], together)
 			shown[i].Subject = &subject
 		}
 		if show, ok := visible.shows[n.Subject]; ok && n.Category == services.CategoryReminder {
@@ -104,6 +175,9 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			if user, ok := visible.people[actor]; ok {
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))
 			}
+		}
+		if actions != nil {
+			shown[i].Found = causesOf(n, shown[i], actions[i], visible, together)
 		}
 	}
 	return shown, nil

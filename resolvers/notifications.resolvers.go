@@ -7,7 +7,6 @@ package resolvers
 
 import (
 	"context"
-
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/notifications"
@@ -85,6 +84,11 @@ func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.Undo
 	}, nil
 }
 
+func (r *notificationResolver) Causes(ctx context.Context, obj *graph.Notification, first *int) ([]graph.NotificationCause, error) {
+	size, err := pageSize(first)
+	return obj.Found[:min(size, len(obj.Found))], err
+}
+
 func (r *notificationsChangeResolver) Notifications(ctx context.Context, obj *graph.NotificationsChange) (*graph.NotificationConnection, error) {
 	return r.notificationPage(ctx, &obj.Viewer, notifications.Page{Notifications: obj.Shown, More: obj.More, Next: obj.Next, Gen: obj.Gen})
 }
@@ -106,8 +110,13 @@ func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, f
 	return &page, nil
 }
 
+func (r *Resolver) Notification() graph.NotificationResolver { return &notificationResolver{r} }
+
 func (r *Resolver) NotificationsChange() graph.NotificationsChangeResolver {
 	return &notificationsChangeResolver{r}
 }
 
-type notificationsChangeResolver struct{ *Resolver }
+type (
+	notificationResolver        struct{ *Resolver }
+	notificationsChangeResolver struct{ *Resolver }
+)

@@ -16,6 +16,7 @@ import (
 type visibleKeys struct {
 	posts, shows []services.PostID
 	people       []services.UserID
+	actors       []services.UserID // whose acts are shown: see hidden
 }
 
 // visible is what the viewer may see of them, with the authors and hosts; the others are absent, like those that are deleted
@@ -24,6 +25,7 @@ type visible struct {
 	posts  map[services.PostID]services.Post
 	shows  map[services.PostID]services.Show
 	people map[services.UserID]services.User
+	hidden map[services.UserID]bool // authors, hosts and actors who hide from the viewer or block them
 }
 
 // visible reads posts and shows that the viewer may see, shows as they are now, and people besides: one batch for all.
@@ -32,26 +34,25 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
 		return seen, err
 	}
-	people := keys.people
+	people := slices.Concat(keys.people, keys.actors)
 	for _, show := range seen.shows {
 		people = append(people, show.Host)
 	}
 	if seen.posts, seen.people, err = loader.Both(ctx, keys.posts, people); err != nil {
 		return seen, err
 	}
-	var authors []services.UserID
+	authors := slices.Clone(keys.actors)
 	for _, post := range seen.posts {
 		authors = append(authors, post.Author)
 	}
 	for _, show := range seen.shows {
 		authors = append(authors, show.Host)
 	}
-	hidden, err := r.hidden(ctx, viewer, authors)
-	if err != nil {
+	if seen.hidden, err = r.hidden(ctx, viewer, authors); err != nil {
 		return seen, err
 	}
-	maps.DeleteFunc(seen.posts, func(_ services.PostID, post services.Post) bool { return hidden[post.Author] })
-	maps.DeleteFunc(seen.shows, func(_ services.PostID, show services.Show) bool { return hidden[show.Host] })
+	maps.DeleteFunc(seen.posts, func(_ services.PostID, post services.Post) bool { return seen.hidden[post.Author] })
+	maps.DeleteFunc(seen.shows, func(_ services.PostID, show services.Show) bool { return seen.hidden[show.Host] })
 	return seen, nil
 }
 

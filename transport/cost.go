@@ -159,7 +159,13 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	if !named {
 		weight = objectCost
 	}
-	below := c.selections(field.SelectionSet, pageOf(field))
+	own := pageOf(field)
+	if field.Definition.Type.Elem != nil && own != nil { // a list that says itself how long it is
+		items := c.selections(field.SelectionSet, nil)
+		items.fixed += weight
+		return items.times(*own)
+	}
+	below := c.selections(field.SelectionSet, own)
 	below.fixed += weight
 	if field.Definition.Type.Elem == nil {
 		return below

@@ -35,6 +35,8 @@ func fill(b *storetest.Bundle, notified bool) {
 			upTo + "INSERT INTO authors SELECT n, n, n, n % 3, NULL, n % 9 = 0, 0, 1, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO fanouts SELECT n, n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO likes SELECT n % 5000, n % 499, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO posts (id, author, kind, body, updated_at, parent, off_feed) SELECT 20000 + n, n % 500 + 500, 'COMMENT', 'b', n, n % 5000, TRUE FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO post_counts SELECT n % 5000, n % 8, 1, 1 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at, node) SELECT 'kind', '', '', n, n, CASE WHEN n % 100 = 0 THEN 'node' ELSE '' END FROM s",
 			upTo + "INSERT INTO mentions SELECT n % 5000, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, 0, n, n % 20, n, n % 10 > 0 FROM s",
@@ -74,7 +76,7 @@ func fill(b *storetest.Bundle, notified bool) {
 }
 
 // walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
-var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_items|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_items|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
 // wholeTables are the statements that may read a table from its beginning: once at a start, for a metric, in an export, or a
 // table of what is under way.
@@ -126,7 +128,8 @@ func TestPlansOnPostgres(t *testing.T) {
 		"mentions that notify": `'[[1,2,3,0]]'`, "mentions in posts that notify": `'[[1,2]]'`, "follows that notify": `'[[1,0,3,0]]'`, "all follows that notify": `'[[1,0]]'`,
 		"move notification groups": `'[[1,"LIKE",2,3,9,1]]'`, "notifications by place": "1, ARRAY[5]", "notifications with their places": "1, ARRAY[5]", "read notifications": `1, '[["LIKE",2,3,4]]', 9`,
 		"read all unread notifications": "1, ARRAY['LIKE'], 9, 1, 9", "read all undone notifications": "1, ARRAY['LIKE'], 9, 1, 9", "mark a notification unread": `1, '[["LIKE",2,3,4]]', 9`, "undo that all was read": "1, 1, 1",
-		"users by key": "ARRAY['a', 'b']", "users by number": "ARRAY[1, 2]", "posts by id": "ARRAY[1, 2]", "active users of a range": "1, 9, 3, 10", "a job of before": "5, 9",
+		"users by key": "ARRAY['a', 'b']", "users by number": "ARRAY[1, 2]", "posts by id": "ARRAY[1, 2]", "answers to posts": `'[[0,1,99999],[1,2,99999]]', 21, 3`, "likes of posts": `'[[0,1,99999,0],[1,2,99999,0]]', 21, 3`, "posts that a viewer may see": `'[[1],[2]]', 3`,
+		"engagement of posts": `'[[1],[2]]', 3`, "recount posts": `'[[1],[2]]'`, "counts of the newest posts of authors": `'[[1],[2]]', 20`, "active users of a range": "1, 9, 3, 10", "a job of before": "5, 9",
 		"lock a show to change it": "1", "shows by id": "ARRAY[1, 2]", "count upcoming shows": "1, 9", "replays of a host": "1, 9", "pulled replays": `'[[1],[2]]', 300`, "replays of followed hosts": "1, 9, 9, 300",
 		"a host": "1", "end a chunk of a host": "1", "shows that no board has yet": "1", "set a host's version": "1, 9", "versions of hosts": "0, 100", "hosts of a reader": "1",
 		"whether a follow has ended lately": "1, 2, 3", "reminders of a show": "1, 2, 1000", "reminders of a user": "1, ARRAY[1, 2]", "count reminders": "1, 9, 36",

@@ -13,6 +13,19 @@ var hiddenAuthors = sql.NewStatement("authors hidden from a viewer", `
 SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
 
+// hidesFrom is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter: a statement that
+// reads an author's content for a viewer has it.
+func hidesFrom(author, viewer string) string {
+	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
+		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + "))"
+}
+
+// apartFrom is the condition that a list of what users did leaves a user out for a viewer: the user hides from the viewer, or
+// there is a block between the two, whoever made it.
+func apartFrom(user, viewer string) string {
+	return "(" + hidesFrom(user, viewer) + " OR EXISTS (SELECT 1 FROM blocks o WHERE o.blocker = " + viewer + " AND o.blocked = " + user + "))"
+}
+
 func hidden(ctx context.Context, r sql.Runner, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	hidden := map[services.UserID]bool{}
 	if len(authors) == 0 || len(authors) == 1 && authors[0] == viewer {

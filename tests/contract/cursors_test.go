@@ -24,6 +24,9 @@ func (l pagedList) name() string { return l.object + "." + l.field.Name }
 func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 	t.Helper()
 	for name, object := range s.types {
+		if strings.HasSuffix(name, "Change") { // an event shows the first page of a list that is found elsewhere
+			continue
+		}
 		for _, field := range object.Fields {
 			takes := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "after" })
 			pages := slices.ContainsFunc(s.types[field.Type.named()].Fields, func(f shapeField) bool { return f.Name == "pageInfo" })
@@ -44,6 +47,7 @@ type pagers struct {
 	*world.Node
 	shape schemaShape
 	talks map[string][]string // the conversations of each; both are in the last
+	posts map[string]string   // a post of each, which is hidden from the other, with answers and likes
 }
 
 // wordOf is in every text and key of what concerns a user alone.
@@ -51,11 +55,14 @@ func wordOf(user string) string { return "canary-" + user }
 
 func newPagers(t *testing.T) *pagers {
 	t.Helper()
-	p := &pagers{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true}), talks: map[string][]string{}}
+	p := &pagers{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true}), talks: map[string][]string{}, posts: map[string]string{}}
 	p.shape = shape(p.Node)
 	p.People("alice", "bob")
 	for _, user := range []string{"alice", "bob"} {
 		p.live(t, user)
+	}
+	for user, other := range map[string]string{"alice": "bob", "bob": "alice"} {
+		p.Must(user, `mutation($v:ID!){hideFrom(input:{userId:$v}){user{id}}}`, map[string]any{"v": "user:" + other}, nil)
 	}
 	shared := p.talk("alice", "", "user:bob", "user:"+wordOf("alice")+"-0", "user:"+wordOf("bob")+"-0")
 	for _, user := range []string{"alice", "bob"} {
@@ -74,6 +81,12 @@ func (p *pagers) live(t *testing.T, user string) {
 	word, id := wordOf(user), "user:"+user
 	p.People(word, word+"-0", word+"-1", word+"-2")
 	p.Follow(user, word)
+	p.posts[user] = p.Publish(user, word)
+	for i := range 3 {
+		fan := fmt.Sprint(word, "-", i)
+		p.Must(fan, mutLike, map[string]any{"v": p.posts[user]}, nil)
+		p.Must(fan, `mutation($v:ID!,$b:String!){publishPost(input:{body:$b,parentId:$v}){post{id}}}`, map[string]any{"v": p.posts[user], "b": word}, nil)
+	}
 	p.Must("host:ingest", `mutation($u:ID!,$s:[String!]!){setSegments(input:{userId:$u,segments:$s}){user{id}}}`, map[string]any{"u": id, "s": []string{user}}, nil)
 	for i := range 3 {
 		parted := fmt.Sprint(word, "-parted-", i)
@@ -121,6 +134,8 @@ func (p *pagers) objects(t *testing.T, l pagedList, user string) []string {
 		return []string{""}
 	case "Conversation":
 		return p.talks[user]
+	case "Post":
+		return []string{p.posts[user]}
 	}
 	t.Fatalf("%s is paginated: say how a user gets to a %s", l.name(), l.object)
 	return nil

@@ -1,0 +1,70 @@
+package resolvers
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"math"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// The kinds of the cursors of a post's lists, beside those of conversations and of the viewer's lists. A cursor is of one post:
+// the kind, the post, and the position, which is the answer, or the time of a like and then the user.
+const (
+	commentCursor = 19
+	likeCursor    = 20
+)
+
+func postCursorText(kind byte, post services.PostID, position ...uint64) string {
+	bytes := binary.BigEndian.AppendUint64([]byte{kind}, uint64(post))
+	for _, number := range position {
+		bytes = binary.BigEndian.AppendUint64(bytes, number)
+	}
+	return base64.RawURLEncoding.EncodeToString(bytes)
+}
+
+// parsePostCursor reads what postCursorText prints into position.
+func parsePostCursor(kind byte, post services.PostID, text string, position ...*uint64) error {
+	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(bytes) != 1+8+8*len(position) || bytes[0] != kind {
+		return notOfThisList(text)
+	}
+	if services.PostID(binary.BigEndian.Uint64(bytes[1:])) != post {
+		return services.Errorf(services.Invalid, "after: the cursor is of another post")
+	}
+	for i, number := range position {
+		if *number = binary.BigEndian.Uint64(bytes[9+8*i:]); *number > math.MaxInt64 {
+			return notOfThisList(text)
+		}
+	}
+	return nil
+}
+
+func notOfThisList(text string) error {
+	return services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
+}
+
+func commentCursorText(post, answer services.PostID) string {
+	return postCursorText(commentCursor, post, uint64(answer))
+}
+
+func parseCommentCursor(post services.PostID, text string) (services.PostID, error) {
+	var answer uint64
+	err := parsePostCursor(commentCursor, post, text, &answer)
+	return services.PostID(answer), err
+}
+
+func likeCursorText(post services.PostID, place store.LikePlace) string {
+	return postCursorText(likeCursor, post, uint64(place.At.UnixMicro()), uint64(place.Liker))
+}
+
+func parseLikeCursor(post services.PostID, text string) (store.LikePlace, error) {
+	var at, liker uint64
+	err := parsePostCursor(likeCursor, post, text, &at, &liker)
+	if err == nil && liker > math.MaxUint32 {
+		err = notOfThisList(text)
+	}
+	return store.LikePlace{At: time.UnixMicro(int64(at)).UTC(), Liker: services.UserID(liker)}, err
+}

@@ -1,0 +1,309 @@
+package resolvers
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// thread is a post of ann's with a comment and a like by each of some users, who stand in different relations to vera.
+type thread struct {
+	*api
+	post     string
+	comments map[string]string // by the user
+}
+
+func newThread(t *testing.T) *thread {
+	th := &thread{api: newAPI(t), comments: map[string]string{}}
+	writers := []string{"plain", "hider", "blocker", "blocked", "muted", "deleter"}
+	th.Named(append([]string{"ann", "vera"}, writers...)...)
+	th.post = th.publish("ann")
+	for _, user := range writers {
+		th.Clock.Advance(time.Second)
+		th.comments[user] = th.answer(user, th.post)
+		th.must(user, `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.post})
+	}
+	const restrict = `mutation { %s(input: {userId: "user:%s"}) { changed } }`
+	th.must("hider", fmt.Sprintf(restrict, "hideFrom", "vera"), nil)
+	th.must("blocker", fmt.Sprintf(restrict, "block", "vera"), nil)
+	th.must("vera", fmt.Sprintf(restrict, "block", "blocked"), nil)
+	th.must("vera", fmt.Sprintf(restrict, "mute", "muted"), nil)
+	th.must("deleter", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.comments["deleter"]})
+	return th
+}
+
+// answer publishes an answer to a post as a viewer.
+func (a *api) answer(key, parent string) string {
+	a.t.Helper()
+	got := a.must(key, `mutation($p: ID!) { publishPost(input: {body: "an answer", parentId: $p}) { post { id } } }`, map[string]any{"p": parent})
+	id, _ := got.at("publishPost", "post", "id").(string)
+	return id
+}
+
+const threadQuery = `query($id: ID!) { node(id: $id) { ... on Post { likeCount commentCount viewerHasLiked viewerCanEdit editedAt
+	comments { edges { node { id author { key } parent { id } } } pageInfo { hasNextPage } } likes { edges { likedAt node { key } } pageInfo { hasNextPage } } } } }`
+
+// keysAt are the values at a path in each edge of a list of the node.
+func (a answer) keysAt(list string, path ...any) (keys []string) {
+	edges, _ := a.at("node", list, "edges").([]any)
+	for i := range edges {
+		key, _ := a.at(append([]any{"node", list, "edges", i}, path...)...).(string)
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func TestListsOfAPostLeaveOutHiddenUsersAndCountsDoNot(t *testing.T) {
+	th := newThread(t)
+	for viewer, shown := range map[string]struct{ comments, likes []string }{
+		"vera": {[]string{"muted", "plain"}, []string{"deleter", "muted", "plain"}},
+		"ann":  {[]string{"muted", "blocked", "blocker", "hider", "plain"}, []string{"deleter", "muted", "blocked", "blocker", "hider", "plain"}},
+	} {
+		got := th.must(viewer, threadQuery, map[string]any{"id": th.post})
+		if keys := got.keysAt("comments", "node", "author", "key"); !slices.Equal(keys, shown.comments) {
+			t.Errorf("%s is shown the comments of %v, want %v", viewer, keys, shown.comments)
+		}
+		if keys := got.keysAt("likes", "node", "key"); !slices.Equal(keys, shown.likes) {
+			t.Errorf("%s is shown the likes of %v, want %v", viewer, keys, shown.likes)
+		}
+		if likes, comments := got.at("node", "likeCount"), got.at("node", "commentCount"); likes != 6.0 || comments != 5.0 {
+			t.Errorf("%s is told of %v likes and %v comments", viewer, likes, comments)
+		}
+		if got.at("node", "viewerCanEdit") != (viewer == "ann") || got.at("node", "viewerHasLiked") != false || got.at("node", "editedAt") != nil {
+			t.Errorf("%s is told %v", viewer, got.Data)
+		}
+	}
+	if got := th.must("vera", `mutation { unblock(input: {userId: "user:blocked"}) { changed } }`, nil); len(got.Errors) > 0 {
+		t.Fatal(got.Errors)
+	}
+	th.must("hider", `mutation { unhideFrom(input: {userId: "user:vera"}) { changed } }`, nil)
+	got := th.must("vera", threadQuery, map[string]any{"id": th.post})
+	if keys, want := got.keysAt("comments", "node", "author", "key"), []string{"muted", "blocked", "hider", "plain"}; !slices.Equal(keys, want) {
+		t.Errorf("afterwards the comments are those of %v, want %v", keys, want)
+	}
+	th.must("ann", `mutation { hideFrom(input: {userId: "user:vera"}) { changed } }`, nil)
+	if got := th.must("vera", threadQuery, map[string]any{"id": th.post}); got.at("node") != nil {
+		t.Errorf("a hidden post is shown: %v", got.Data)
+	}
+	if got := th.must("vera", threadQuery, map[string]any{"id": th.comments["plain"]}); got.at("node", "commentCount") != 0.0 {
+		t.Errorf("a comment on a hidden post is %v", got.Data)
+	}
+}
+
+func TestAParentIsNullWhereItsAuthorHidesItAndParentIDStays(t *testing.T) {
+	th := newThread(t)
+	replies := map[string]string{}
+	for _, user := range []string{"plain", "hider", "blocker", "blocked"} {
+		replies[user] = th.answer("ann", th.comments[user])
+	}
+	query := `query($ids: [ID!]!) { nodes(ids: $ids) { ... on Post { parentId parent { id author { key } likeCount parent { id } } } } }`
+	ids, order := []string{}, []string{"plain", "hider", "blocker", "blocked"}
+	for _, user := range order {
+		ids = append(ids, replies[user])
+	}
+	got := th.must("vera", query, map[string]any{"ids": append(ids, th.post)})
+	for i, user := range order {
+		visible := user == "plain" || user == "blocked" // by its id, a post of a user whom the viewer blocks is shown
+		if id := got.at("nodes", i, "parentId"); id != th.comments[user] {
+			t.Errorf("the parentId of a reply to %s is %v", user, id)
+		}
+		if parent := got.at("nodes", i, "parent"); (parent != nil) != visible {
+			t.Errorf("the parent of a reply to %s is %v", user, parent)
+		}
+		if visible && (got.at("nodes", i, "parent", "author", "key") != user || got.at("nodes", i, "parent", "parent", "id") != th.post) {
+			t.Errorf("the parent of a reply to %s is %v", user, got.at("nodes", i, "parent"))
+		}
+	}
+	if got.at("nodes", 4, "parent") != nil || got.at("nodes", 4, "parentId") != nil {
+		t.Errorf("a post of its own has the parent %v", got.at("nodes", 4))
+	}
+	th.must("plain", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.comments["plain"]})
+	got = th.must("vera", query, map[string]any{"ids": ids})
+	if got.at("nodes", 0, "parent") != nil || got.at("nodes", 0, "parentId") != th.comments["plain"] {
+		t.Errorf("a deleted parent is %v", got.at("nodes", 0))
+	}
+}
+
+// What a payload shows of a post is what holds after its mutation, also when it is repeated.
+func TestPayloadsShowThePostAfterTheChange(t *testing.T) {
+	a := newAPI(t)
+	post := a.publish("alice")
+	const shown = " { changed post { likeCount commentCount viewerHasLiked viewerCanEdit editedAt } }"
+	for _, step := range []struct {
+		mutation string
+		changed  bool
+		likes    float64
+	}{{"likePost", true, 1}, {"likePost", false, 1}, {"unlikePost", true, 0}, {"unlikePost", false, 0}, {"likePost", true, 1}} {
+		got := a.must("bob", "mutation($id: ID!) { "+step.mutation+"(input: {postId: $id})"+shown+" }", map[string]any{"id": post})
+		want := map[string]any{"changed": step.changed, "post": map[string]any{
+			"likeCount": step.likes, "commentCount": 0.0, "viewerHasLiked": step.likes > 0, "viewerCanEdit": false, "editedAt": nil,
+		}}
+		if !reflect.DeepEqual(got.at(step.mutation), any(want)) {
+			t.Errorf("%s shows %v, want %v", step.mutation, got.at(step.mutation), want)
+		}
+	}
+	a.Clock.Advance(time.Minute)
+	got := a.must("alice", `mutation($id: ID!) { editPost(input: {postId: $id, body: "better"}) { post { body editedAt viewerCanEdit likeCount } } }`, map[string]any{"id": post})
+	at, err := time.Parse(time.RFC3339, fmt.Sprint(got.at("editPost", "post", "editedAt")))
+	if err != nil || at.Sub(a.Clock.Now()).Abs() > time.Second || got.at("editPost", "post", "viewerCanEdit") != true || got.at("editPost", "post", "likeCount") != 1.0 {
+		t.Errorf("after the edit the post is %v", got.Data)
+	}
+	got = a.must("bob", `mutation($id: ID!) { publishPost(input: {body: "an answer", parentId: $id}) { post { editedAt parent { commentCount body editedAt } } } }`, map[string]any{"id": post})
+	if got.at("publishPost", "post", "editedAt") != nil || got.at("publishPost", "post", "parent", "commentCount") != 1.0 || got.at("publishPost", "post", "parent", "editedAt") == nil {
+		t.Errorf("the answer is %v", got.Data)
+	}
+}
+
+// Of another node, which reads the post from the copy in Redis, and from SQL.
+func TestEveryNodeTellsThatAPostWasEdited(t *testing.T) {
+	a := newAPI(t)
+	post := a.publish("alice")
+	a.Clock.Advance(time.Minute)
+	a.must("alice", `mutation($id: ID!) { editPost(input: {postId: $id, body: "better"}) { post { id } } }`, map[string]any{"id": post})
+	for _, flush := range []bool{false, true} {
+		if flush {
+			a.Must(a.Redis.Commands().FlushAll(t.Context()).Err())
+		}
+		other := newAPIOn(t, a.AnotherNode(), 0, 0)
+		if got := other.must("bob", threadQuery, map[string]any{"id": post}); got.at("node", "editedAt") == nil {
+			t.Errorf("flushed %t: the post is %v", flush, got.Data)
+		}
+	}
+}
+
+// Pages of a post's lists neither repeat nor skip, and a cursor is of one list of one post.
+func TestListsOfAPostArePaged(t *testing.T) {
+	a := newAPI(t)
+	var users []string
+	for i := range 9 {
+		users = append(users, fmt.Sprintf("p%02d", i))
+	}
+	a.Named(users...)
+	post, other := a.publish("alice"), a.publish("alice")
+	for i, user := range users {
+		a.answer(user, post)
+		a.must(user, `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, map[string]any{"id": post})
+		if i%2 == 0 {
+			a.must(user, `mutation { hideFrom(input: {userId: "user:bob"}) { changed } }`, nil)
+		}
+	}
+	slices.Reverse(users)
+	foreign := map[string]string{}
+	for list, path := range map[string][]any{"comments": {"node", "author", "key"}, "likes": {"node", "key"}} {
+		node := map[string]string{"comments": "author { key }", "likes": "key"}[list]
+		query := "query($id: ID!, $after: String) { node(id: $id) { ... on Post { " + list + "(first: 2, after: $after) { edges { cursor node { " + node + " } } pageInfo { hasNextPage endCursor } } } } }"
+		for viewer, want := range map[string][]string{"alice": users, "bob": {"p07", "p05", "p03", "p01"}} {
+			var walked []string
+			var after any
+			for more := true; more; {
+				got := a.must(viewer, query, map[string]any{"id": post, "after": after})
+				walked = append(walked, got.keysAt(list, path...)...)
+				after, more = got.at("node", list, "pageInfo", "endCursor"), got.at("node", list, "pageInfo", "hasNextPage") == true
+				foreign[list], _ = got.at("node", list, "edges", 0, "cursor").(string)
+				if got := a.as(viewer, query, map[string]any{"id": other, "after": foreign[list]}); got.code() != services.Invalid {
+					t.Errorf("a cursor of another post's %s: %+v", list, got)
+				}
+			}
+			if !slices.Equal(walked, want) {
+				t.Errorf("%s walks through the %s %v, want %v", viewer, list, walked, want)
+			}
+		}
+	}
+	for list, cursor := range map[string]string{"comments": foreign["likes"], "likes": foreign["comments"]} {
+		for _, after := range []string{cursor, "", "x", "!", cursorText(1, 5)} {
+			got := a.as("alice", "query($id: ID!, $after: String) { node(id: $id) { ... on Post { likeCount "+list+"(after: $after) { edges { cursor } } } } }", map[string]any{"id": post, "after": after})
+			if got.code() != services.Invalid || got.at("node", "likeCount") != 9.0 {
+				t.Errorf("%s after %q: %+v", list, after, got)
+			}
+		}
+	}
+}
+
+// A screen of 20 posts with the answers, the likes and the parents below them is one query a kind, and so is a bell.
+func TestAScreenOfPostsIsReadInBatches(t *testing.T) {
+	const told = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
+	const post = told + ` body author { name } comments(first: 3) { edges { node { ` + told + ` author { name } } } pageInfo { hasNextPage } }
+		likes(first: 3) { edges { node { name } } } parent { ` + told + ` author { name } }`
+	eachCounted(t, func(t *testing.T, c *counted) {
+		got := c.everywhere(t, "{ viewer { homeFeed(first: 20) { edges { node { "+post+" } } } } }", nil)
+		commented := 0
+		edges, _ := got.at("viewer", "homeFeed", "edges").([]any)
+		for i := range edges {
+			if got.at("viewer", "homeFeed", "edges", i, "node", "comments", "edges", 0, "node", "author", "name") != nil {
+				commented++
+			}
+		}
+		if len(edges) != 20 || commented == 0 {
+			t.Errorf("%d posts, %d of them with comments: %v", len(edges), commented, got.Data)
+		}
+		c.everywhere(t, "{ viewer { notifications(first: 20) { edges { node { subject { "+post+" } causes(first: 5) { ... on User { name } ... on Post { "+post+" } } } } } } }", nil)
+	})
+}
+
+// The notifications of ann, who wrote the post of a thread, lead to what was written to her, and to the people.
+func TestANotificationLeadsToWhatItTellsOf(t *testing.T) {
+	th := newThread(t)
+	th.must("plain", `mutation { follow(input: {userId: "user:ann"}) { changed } publishPost(input: {body: "hello @ann"}) { post { id } } }`, nil)
+	at := th.Clock.Now().Add(time.Hour)
+	got := th.must("plain", `mutation($at: Time!) { scheduleShow(input: {title: "Evening", plannedAt: $at}) { show { id } } }`, map[string]any{"at": at})
+	show := got.at("scheduleShow", "show", "id")
+	th.must("ann", `mutation($id: ID!) { remindMe(input: {showId: $id}) { changed } }`, map[string]any{"id": show})
+	th.must("plain", `mutation($id: ID!) { startShow(input: {showId: $id}) { changed } }`, map[string]any{"id": show})
+	th.Quiet(th.Fanout)
+	causes := func(first int) map[string][]string {
+		t.Helper()
+		query := fmt.Sprintf(`{ viewer { notifications { edges { node { category causes(first: %d) { __typename
+			... on Post { author { key } body parentId } ... on User { key } ... on Show { title } } } } } } }`, first)
+		got, found := th.must("ann", query, nil), map[string][]string{}
+		edges, _ := got.at("viewer", "notifications", "edges").([]any)
+		for i := range edges {
+			category, _ := got.at("viewer", "notifications", "edges", i, "node", "category").(string)
+			list, _ := got.at("viewer", "notifications", "edges", i, "node", "causes").([]any)
+			found[category] = []string{}
+			for k := range list {
+				cause := list[k].(map[string]any)
+				author, _ := cause["author"].(map[string]any)
+				found[category] = append(found[category], fmt.Sprint(cause["__typename"], " ", firstKnown(author["key"], cause["key"], cause["title"])))
+			}
+		}
+		return found
+	}
+	want := map[string][]string{
+		"COMMENT": {"Post muted", "Post blocked", "Post blocker", "Post hider", "Post plain"},
+		"LIKE":    {"User deleter", "User muted", "User blocked", "User blocker", "User hider", "User plain"},
+		"MENTION": {"Post plain"}, "FOLLOW": {"User plain"}, "REMINDER": {"Show Evening"},
+	}
+	if got := causes(100); !reflect.DeepEqual(got, want) {
+		t.Errorf("ann is led to %v, want %v", got, want)
+	}
+	if got := causes(2); !reflect.DeepEqual(got["LIKE"], want["LIKE"][:2]) || !reflect.DeepEqual(got["COMMENT"], want["COMMENT"][:2]) {
+		t.Errorf("with first 2 ann is led to %v", got)
+	}
+	th.must("hider", `mutation { hideFrom(input: {userId: "user:ann"}) { changed } }`, nil)
+	th.must("blocker", `mutation { block(input: {userId: "user:ann"}) { changed } }`, nil)
+	th.must("ann", `mutation { block(input: {userId: "user:blocked"}) { changed } mute(input: {userId: "user:muted"}) { changed } }`, nil)
+	want["COMMENT"], want["LIKE"] = []string{"Post muted", "Post plain"}, []string{"User deleter", "User muted", "User plain"}
+	for _, when := range []string{"before the jobs ran", "afterwards"} {
+		if got := causes(100); !reflect.DeepEqual(got["COMMENT"], want["COMMENT"]) || !reflect.DeepEqual(got["LIKE"], want["LIKE"]) {
+			t.Errorf("%s ann is led to %v, want %v", when, got, want)
+		}
+		th.Quiet(th.Fanout)
+	}
+	got = th.as("ann", `{ viewer { notifications { edges { node { id causes(first: 0) { __typename } } } } } }`, nil)
+	if got.code() != services.Invalid || got.at("viewer", "notifications", "edges", 0, "node", "id") == nil {
+		t.Errorf("with first 0: %+v", got)
+	}
+}
+
+func firstKnown(values ...any) any {
+	for _, value := range values {
+		if value != nil {
+			return value
+		}
+	}
+	return nil
+}

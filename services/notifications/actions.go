@@ -1,0 +1,39 @@
+package notifications
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// newestActions reads the causes of groups from the time of the $3-th newest on.
+var newestActions = sql.NewStatement("newest causes of notifications", `
+SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
+WHERE `+groupOf("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
+ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
+
+// Action is what one actor did of what a notification tells of.
+type Action struct {
+	Actor  services.UserID
+	Object services.PostID // COMMENT: the comment; else 0
+}
+
+// Actions reads the newest actions that some of a user's notifications tell of, the newest first, of each at most limit: the i-th
+// list is of the i-th notification. All are read by one query.
+func (s *Service) Actions(ctx context.Context, user services.UserID, of []Notification, limit int) ([][]Action, error) {
+	asked, actions := make(sql.Rows, len(of)), make([][]Action, len(of))
+	for i, n := range of {
+		asked[i] = []any{i, n.Category, n.Subject, bucketOf(sql.Micros(n.At))}
+	}
+	err := s.db.Each(ctx, newestActions, []any{user, asked, limit}, func(scan func(...any) error) error {
+		var i int
+		var action Action
+		err := scan(&i, &action.Actor, &action.Object)
+		if len(actions[i]) < limit {
+			actions[i] = append(actions[i], action)
+		}
+		return err
+	})
+	return actions, err
+}
