@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check nightly lint generate verify web clients bench install
+.PHONY: help run test check nightly lint generate verify schema web clients bench install
 
 # What generating writes.
 GENERATED = graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go bench/peers/gqlgen/{generated,models_gen}.go
@@ -54,11 +54,14 @@ verify: ## prove that generating again changes nothing, neither Go nor the pages
 	web/verify.sh
 	web/contract/verify.sh
 
-schema: ## write the golden schema; a change that would break clients needs BREAK=yes until 1.0
-	go run . schema > web/contract/testdata/schema.new
-	cd web/contract && npm ci --ignore-scripts --no-audit --no-fund && \
-		{ [[ "$(BREAK)" == yes ]] || node breaking.mjs testdata/schema.graphql testdata/schema.new; }
-	mv web/contract/testdata/schema.new web/contract/testdata/schema.graphql
+schema: ## write the golden schema, when graphql-eslint finds nothing; a change that would break clients needs BREAK=yes until 1.0
+	new=$$(mktemp --suffix=.graphql); trap 'rm -f "$$new"' EXIT; \
+	go run . schema > "$$new"; \
+	cd web/contract; \
+	npm ci --ignore-scripts --no-audit --no-fund; \
+	node lint.mjs "$$new"; \
+	[[ "$(BREAK)" == yes ]] || node breaking.mjs testdata/schema.graphql "$$new"; \
+	cp "$$new" testdata/schema.graphql
 
 web: ## make the pages' assets again from their npm packages (needs node and npm)
 	cd web && npm ci && node build.mjs

@@ -68,10 +68,36 @@ func checkOperation(schema *ast.Schema, op operation) (string, error) {
 	if _, err := validator.VariableValues(schema, only, variables); err != nil {
 		return "", fmt.Errorf("its variables do not fit: %w", err)
 	}
+	if err := checkIDs(schema, only.SelectionSet); err != nil {
+		return "", err
+	}
 	if tokens := countTokens(op.Query); tokens > maxTokens {
 		return "", fmt.Errorf("it has %d tokens, and the server takes %d", tokens, maxTokens)
 	}
 	return only.Name, nil
+}
+
+// checkIDs says where an object is selected without its id: a normalizing cache cannot join that with what it has of the object.
+func checkIDs(schema *ast.Schema, selections ast.SelectionSet) error {
+	for _, selection := range selections {
+		field, ok := selection.(*ast.Field)
+		if !ok || len(field.SelectionSet) == 0 {
+			continue
+		}
+		object := schema.Types[field.Definition.Type.Name()]
+		if object.Fields.ForName("id") != nil && !slices.ContainsFunc(field.SelectionSet, isID) {
+			return fmt.Errorf("%s selects a %s without its id", field.Name, object.Name)
+		}
+		if err := checkIDs(schema, field.SelectionSet); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isID(selection ast.Selection) bool {
+	field, ok := selection.(*ast.Field)
+	return ok && field.Name == "id" && field.Alias == "id"
 }
 
 func countTokens(query string) int {
@@ -138,6 +164,8 @@ func TestCheckOperationFindsFaults(t *testing.T) {
 		want string
 	}{
 		"a syntax error":         {operation{Query: "query A {"}, "not valid"},
+		"no id":                  {operation{Query: "query A { viewer { id user { name } } }"}, "user selects a User without its id"},
+		"an id by another name":  {operation{Query: "query A { viewer { id user { it: id } } }"}, "user selects a User without its id"},
 		"an unknown field":       {operation{Query: "query A { nobody }"}, "not valid"},
 		"a field without fields": {operation{Query: "query A { viewer }"}, "not valid"},
 		"an unused variable":     {operation{Query: "query A($a: ID) { __typename }"}, "not valid"},

@@ -27,6 +27,11 @@ for (const type of objects) {
   }
 }
 
+// The sources of the badges: each is a count or has one called total.
+const badges = Object.values(schema.getType('Badges').getFields());
+const isCount = (field) => field && named(field.type).name === 'BadgeCount';
+const sources = badges.filter((field) => field.name !== 'total' && (isCount(field) || isCount(named(field.type).getFields?.().total))).map(({ name }) => name);
+
 // Every field that needs no argument, to the leaves.
 function selection(type, indent) {
   const lines = [];
@@ -91,6 +96,9 @@ export const possibleTypes: Record<string, string[]> = ${JSON.stringify(possible
 
 /** Each list in pages, with the arguments that choose what is in it. */
 export const connections: Record<string, Record<string, readonly string[]>> = ${JSON.stringify(connections)};
+
+/** A source of the badges. */
+export type Source = ${sources.map((name) => `'${name}'`).join(' | ')};
 
 /** The types without an id. */
 export const keyless: readonly string[] = '${keyless.join(' ')}'.split(' ');

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages of package-lock.json, compares the schema with the golden one, and runs the official clients of the
-# protocols against a server of its own.
+# Installs the packages of package-lock.json, compares the schema with the golden one, runs graphql-eslint over it, and the official
+# client of the SSE protocol against a server of its own.
 set -euo pipefail
 cd "$(dirname "$0")"
 npm ci --ignore-scripts --no-audit --no-fund
@@ -10,6 +10,7 @@ trap '[[ -z $server ]] || kill "$server"; wait; rm -rf "$folder"' EXIT
 (cd ../.. && go build -o "$folder/tidings" .)
 "$folder/tidings" schema >"$folder/schema.graphql"
 node breaking.mjs testdata/schema.graphql "$folder/schema.graphql"
+node lint.mjs "$folder/schema.graphql"
 cmp testdata/schema.graphql "$folder/schema.graphql" || { echo "The schema is not the golden one: make schema writes it." >&2; exit 1; }
 "$folder/tidings" --listen 127.0.0.1:0 --data "$folder/data" --redis embedded >"$folder/out" 2>"$folder/log" &
 server=$!

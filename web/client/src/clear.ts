@@ -1,9 +1,9 @@
-import type { BadgeCount, Badges } from './schema.js';
+import type { BadgeCount, Badges, Source } from './schema.js';
 
-/** A source of the badges that is looked at as a whole. */
-export type Source = 'homeFeed' | 'notifications' | 'siteMessages' | 'announcements' | 'conversations' | 'liveBoard';
-
-/** clear predicts the badges once a source was looked at: its number is 0, and the total has it no more. */
+/**
+ * clear predicts the badges after a mark of a whole source: its number is 0, and the total is without it. The counts inside the
+ * source (categories, types, mentions) and every precision stay as they are until the answer.
+ */
 export function clear(badges: Badges, source: Source): Badges {
   const part: BadgeCount | { readonly total: BadgeCount } = badges[source];
   const count = 'total' in part ? part.total : part;

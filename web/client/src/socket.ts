@@ -123,6 +123,8 @@ export function createSocket(options: SocketOptions): Client {
       error(reason) {
         on.error?.(reason);
         fault = reason;
+        // An answer that is not of the protocol: let go at once, or the end of this socket would be taken for that of the next one.
+        if (reason instanceof Error) client.terminate();
       },
       message(message) {
         on.message?.(message);

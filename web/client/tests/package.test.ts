@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
-import { buildSchema, getNamedType, isObjectType, parse, validate, visit, visitWithTypeInfo, TypeInfo, type GraphQLObjectType } from 'graphql';
+import { buildSchema, getNamedType, isAbstractType, isObjectType, parse, validate, visit, visitWithTypeInfo, TypeInfo, type GraphQLEnumType, type GraphQLObjectType } from 'graphql';
 import { BADGES, possibleTypes } from '@tidings/client';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -101,8 +101,15 @@ test('the fragment is right by the schema, and has every count', () => {
 });
 
 test('the possible types are those of the schema', () => {
-  const nodes = schema.getPossibleTypes(schema.getType('Node') as never).map(({ name }) => name);
-  assert.deepEqual(possibleTypes, { Node: nodes.sort() });
+  const abstract = Object.values(schema.getTypeMap()).filter(isAbstractType);
+  assert.ok('Node' in possibleTypes);
+  assert.deepEqual(possibleTypes, Object.fromEntries(abstract.map((type) => [type.name, schema.getPossibleTypes(type).map(({ name }) => name).sort()])));
+});
+
+test('the sources are those of the schema', () => {
+  const declared = /type Source = (.*);/.exec(readFileSync(join(root, 'dist', 'schema.d.ts'), 'utf8'))![1]!.match(/\w+/g)!;
+  const named = (schema.getType('BadgeSource') as GraphQLEnumType).getValues().map(({ name }) => name.toLowerCase().replace(/_(.)/g, (_, letter: string) => letter.toUpperCase()));
+  assert.deepEqual(declared.sort(), named.sort());
 });
 
 test('the README has a sample for each client, and all compile', () => {
