@@ -29,11 +29,12 @@ func UpToText(place PostID) string { return GlobalID(upToType, place.String()) }
 // upToType is no type of objects: what it names is a moment in a list.
 const upToType = "notificationUpTo"
 
-// IsUpTo reports whether a text claims to be the output of UpToText or Notification.UpTo.
+// IsUpTo reports whether a text claims to be the upTo of a notification.
 func IsUpTo(text string) bool { return strings.HasPrefix(text, upToType+":") }
 
-// ParseUpTo parses the output of Notification.UpTo and returns the position of the notification, and the position up to which a mark
-// of the whole list reaches: the same, or a later one. field names the argument in the error.
+// ParseUpTo parses the upTo of a notification: the output of UpToText, on the first of a list followed by a later position. It
+// returns the position of the notification, and the position up to which a mark of the whole list reaches: the same, or a later
+// one. field names the argument in the error.
 func ParseUpTo(field, text string) (place, reach PostID, err error) {
 	wrong := Errorf(Invalid, "%s: %s is not the upTo of a notification", field, Quote(text))
 	key, found := strings.CutPrefix(text, upToType+":")

@@ -118,8 +118,9 @@ type group struct {
 // applyCauses brings the notifications that the causes name in line with the present facts, whatever happened before and
 // however often it is called. For example, a like notifies while it and its post exist. A new cause gets the next position of
 // its recipient. One that returns gets its old position and group, so that what was seen stays seen. One that is hidden from
-// its recipient gets its position and does not stand: until it is shown, nothing tells of it. The version of an inbox rises by one if anything shown in it changed. It
-// returns the state of every (recipient, category) named, changed or not, in their order.
+// its recipient gets its position and does not stand: until it is shown, nothing tells of it. The version of an inbox rises by
+// one if anything shown in it changed. It returns the state of every (recipient, category) named, changed or not, in their
+// order.
 func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
 	causes = slices.Clone(causes)
 	slices.SortFunc(causes, Cause.compare)

@@ -31,8 +31,8 @@ type reading struct {
 	gen, undo  uint64
 }
 
-// told is a cause that has stood at some time.
-type told struct {
+// applied is a cause that has stood at some time.
+type applied struct {
 	place    services.PostID
 	at       time.Time
 	standing bool
@@ -46,7 +46,7 @@ type panelModel struct {
 	answers map[services.PostID]*answer
 	deleted map[services.PostID]bool // of my posts
 
-	known    map[Cause]*told
+	known    map[Cause]*applied
 	read     map[cluster]*reading
 	head     services.PostID
 	gen      uint64
@@ -60,7 +60,7 @@ type panelModel struct {
 func newPanelModel(me services.UserID) *panelModel {
 	return &panelModel{
 		me: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
-		answers: map[services.PostID]*answer{}, deleted: map[services.PostID]bool{}, known: map[Cause]*told{},
+		answers: map[services.PostID]*answer{}, deleted: map[services.PostID]bool{}, known: map[Cause]*applied{},
 		read: map[cluster]*reading{}, versions: map[services.Category]uint64{},
 		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
 	}
@@ -129,7 +129,7 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 	})
 	for _, c := range fresh {
 		m.head = max(m.head+1, services.FirstPlace(now, m.me))
-		m.known[c], m.heads[c.Category], changed[c.Category] = &told{m.head, facts[c], true}, m.head, true
+		m.known[c], m.heads[c.Category], changed[c.Category] = &applied{m.head, facts[c], true}, m.head, true
 		if m.read[m.cluster(c)] == nil {
 			m.read[m.cluster(c)] = &reading{}
 		}

@@ -8,9 +8,9 @@ import (
 	"tidings/services/sql"
 )
 
-// State is the absolute state of one category of one user: a lower version is an older state. A group (one subject
-// in one half day) is unseen while one of its standing causes lies after Seen and was not read. Days[i] counts the unseen
-// groups of the day Day-i, Older those before Day-7.
+// State is the absolute state of one category of one user: a lower version is an older state. A group (one subject in one half
+// day) is unseen while one of its standing causes lies after Seen and was not read. Days[i] counts the unseen groups of the day
+// Day-i, Older those before Day-7.
 type State struct {
 	Recipient  services.UserID
 	Category   services.Category
@@ -23,10 +23,7 @@ type State struct {
 
 // counts is the part of a state that a document shows.
 func (s State) counts() services.CategoryCounts {
-	return services.CategoryCounts{
-		Category: s.Category, Version: s.Version, Newest: s.Head,
-		Older: s.Older, Day: s.Day, Days: s.Days,
-	}
+	return services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.Head, Older: s.Older, Day: s.Day, Days: s.Days}
 }
 
 // countUnseen reads the states of some inboxes, each followed by its unseen groups counted by half day; a state's own row has
@@ -54,8 +51,8 @@ WITH boxes AS MATERIALIZED (
 )`+countUnseen)
 )
 
-// statesOfUser reads a user's states in order of the categories' names. A category that never had a notification or a
-// mark is absent.
+// statesOfUser reads a user's states in order of the categories' names. A category that never had a notification or a mark is
+// absent.
 func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]State, error) {
 	return readStates(ctx, db.Runner, statesByUser, user, db.Now())
 }
@@ -70,7 +67,7 @@ func statesOf(ctx context.Context, tx *sql.Tx, boxes []inbox) ([]State, error) {
 
 func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, now time.Time) ([]State, error) {
 	var states []State
-	today := bucketOf(sql.Micros(now)) / bucketsPerDay
+	today := services.DayOf(now)
 	err := r.Each(ctx, st, []any{which}, func(scan func(...any) error) error {
 		read := State{Day: today}
 		var bucket int64

@@ -20,14 +20,14 @@ import (
 // reader is one user's notifications on a node whose jobs come late and twice, and whose Redis is lost.
 type reader struct {
 	node
-	t      *rapid.T
-	me     services.UserID
-	others []services.UserID
-	posts  []services.PostID
-	stands map[Cause]bool // the present facts
-	told   []Cause        // causes that ever had a job
-	blocks map[services.UserID]bool
-	hides  map[services.Restriction]bool // other users' hides and blocks of this user
+	t        *rapid.T
+	me       services.UserID
+	others   []services.UserID
+	posts    []services.PostID
+	stands   map[Cause]bool // the present facts
+	notified []Cause        // causes that ever had a job
+	blocks   map[services.UserID]bool
+	hides    map[services.Restriction]bool // other users' hides and blocks of this user
 }
 
 func (p *reader) other() services.UserID { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
@@ -47,7 +47,7 @@ func (p *reader) happens(c Cause, change func(ctx context.Context, tx *store.Tx)
 		}
 		return jobs.Enqueue(ctx, tx.Tx, job)
 	})
-	p.told = append(p.told, c)
+	p.notified = append(p.notified, c)
 }
 
 func (p *reader) turnLike() {
@@ -166,8 +166,8 @@ func (p *reader) someJobs() {
 		_, err := worker.RunOnce(p.TB.Context())
 		p.Must(err)
 	}
-	if len(p.told) > 0 {
-		p.happens(rapid.SampledFrom(p.told).Draw(p.t, "again"), nil)
+	if len(p.notified) > 0 {
+		p.happens(rapid.SampledFrom(p.notified).Draw(p.t, "again"), nil)
 	}
 }
 

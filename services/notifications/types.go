@@ -18,7 +18,7 @@ type Notification struct {
 	Subject  services.PostID   // the post, or for REMINDER the show, that it is about; 0: the user
 	At       time.Time         // when the newest of its causes happened
 	Actors   int               // number of users
-	Sample   []services.UserID // the newest of them, at most 8
+	Sample   []services.UserID // the newest of them, at most maxSample
 	Seen     bool              // it does not count: the panel was opened since, or it was read
 	Read     bool
 	Older    bool // it was never seen and no longer counts, because of its age
@@ -41,9 +41,8 @@ func (n Notification) UpTo() string {
 // Position is the notification's position in its list.
 func (n Notification) Position() Position { return Position{n.At, n.Category, n.Subject} }
 
-// Position is the position of a notification in its list, the newest first: by the time of its newest cause, then
-// by its subject. It depends on the facts alone, and not on the order in which they arrived. The zero position is before the
-// first.
+// Position is the position of a notification in its list, the newest first: by the time of its newest cause, then by its
+// subject. It depends on the facts alone, and not on the order in which they arrived. The zero position is before the first.
 type Position struct {
 	At       time.Time
 	Category services.Category
