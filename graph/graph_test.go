@@ -219,3 +219,31 @@ func TestInt(t *testing.T) {
 		}
 	}
 }
+
+// Every connection has edges, their nodes beside them, and a position: what clients for connections look for.
+func TestConnectionsHaveEdgesNodesAndPageInfo(t *testing.T) {
+	schema := NewExecutableSchema(Config{}).Schema()
+	connections := 0
+	for _, definition := range schema.Types {
+		name, isConnection := strings.CutSuffix(definition.Name, "Connection")
+		if !isConnection {
+			continue
+		}
+		connections++
+		edge := schema.Types[name+"Edge"]
+		if edge == nil {
+			t.Errorf("there is no %sEdge", name)
+			continue
+		}
+		for field, want := range map[string]string{
+			"edges": "[" + edge.Name + "!]!", "nodes": "[" + edge.Fields.ForName("node").Type.String() + "]!", "pageInfo": "PageInfo!",
+		} {
+			if got := definition.Fields.ForName(field); got == nil || got.Type.String() != want {
+				t.Errorf("%s.%s is %v, want %s", definition.Name, field, got, want)
+			}
+		}
+	}
+	if connections == 0 {
+		t.Error("there are no connections")
+	}
+}

@@ -913,6 +913,8 @@ type MemberConnection struct {
 	Edges []MemberEdge `json:"edges"`
 	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
+	// The number of members, on all pages: `memberCount` of the conversation.
+	TotalCount int `json:"totalCount"`
 }
 
 // A member and their position in the list.

@@ -25,20 +25,32 @@ type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
 	Admin() AdminResolver
+	AnnouncementConnection() AnnouncementConnectionResolver
 	AwayDigest() AwayDigestResolver
 	BadgeExplanation() BadgeExplanationResolver
 	Badges() BadgesResolver
+	CommentConnection() CommentConnectionResolver
 	Conversation() ConversationResolver
+	ConversationConnection() ConversationConnectionResolver
 	ConversationsChange() ConversationsChangeResolver
 	DigestPart() DigestPartResolver
+	LikeConnection() LikeConnectionResolver
+	LiveBoardConnection() LiveBoardConnectionResolver
+	MemberConnection() MemberConnectionResolver
+	MessageConnection() MessageConnectionResolver
 	Mutation() MutationResolver
 	Notification() NotificationResolver
 	NotificationBadges() NotificationBadgesResolver
+	NotificationConnection() NotificationConnectionResolver
 	NotificationsChange() NotificationsChangeResolver
 	Post() PostResolver
+	PostConnection() PostConnectionResolver
 	Query() QueryResolver
+	RestrictionConnection() RestrictionConnectionResolver
 	Show() ShowResolver
+	SiteMessageConnection() SiteMessageConnectionResolver
 	Subscription() SubscriptionResolver
+	ViewConnection() ViewConnectionResolver
 	Viewer() ViewerResolver
 }
 
@@ -76,6 +88,7 @@ type ComplexityRoot struct {
 
 	AnnouncementConnection struct {
 		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
 	}
 
@@ -187,6 +200,7 @@ type ComplexityRoot struct {
 
 	CommentConnection struct {
 		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
 	}
 
@@ -222,6 +236,7 @@ type ComplexityRoot struct {
 
 	ConversationConnection struct {
 		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
 	}
 
@@ -346,6 +361,7 @@ type ComplexityRoot struct {
 
 	LikeConnection struct {
 		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
 	}
 
@@ -383,6 +399,7 @@ type ComplexityRoot struct {
 		End        func(childComplexity int) int
 		LastID     func(childComplexity int) int
 		NewSession func(childComplexity int) int
+		Nodes      func(childComplexity int) int
 		PageInfo   func(childComplexity int) int
 		SessionID  func(childComplexity int) int
 	}
@@ -450,8 +467,10 @@ type ComplexityRoot struct {
 	}
 
 	MemberConnection struct {
-		Edges    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
 	}
 
 	MemberEdge struct {
@@ -471,6 +490,7 @@ type ComplexityRoot struct {
 
 	MessageConnection struct {
 		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
 	}
 
@@ -582,6 +602,7 @@ type ComplexityRoot struct {
 
 	NotificationConnection struct {
 		Edges     func(childComplexity int) int
+		Nodes     func(childComplexity int) int
 		PageInfo  func(childComplexity int) int
 		ReadToken func(childComplexity int) int
 	}
@@ -638,6 +659,7 @@ type ComplexityRoot struct {
 		Edges    func(childComplexity int) int
 		End      func(childComplexity int) int
 		LastID   func(childComplexity int) int
+		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
 	}
 
@@ -713,6 +735,7 @@ type ComplexityRoot struct {
 
 	RestrictionConnection struct {
 		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
 	}
 
@@ -809,6 +832,7 @@ type ComplexityRoot struct {
 
 	SiteMessageConnection struct {
 		Edges     func(childComplexity int) int
+		Nodes     func(childComplexity int) int
 		PageInfo  func(childComplexity int) int
 		ReadToken func(childComplexity int) int
 	}
@@ -920,6 +944,7 @@ type ComplexityRoot struct {
 
 	ViewConnection struct {
 		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
 	}
 
@@ -1084,6 +1109,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AnnouncementConnection.Edges(childComplexity), true
+	case "AnnouncementConnection.nodes":
+		if e.ComplexityRoot.AnnouncementConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AnnouncementConnection.Nodes(childComplexity), true
 	case "AnnouncementConnection.pageInfo":
 		if e.ComplexityRoot.AnnouncementConnection.PageInfo == nil {
 			break
@@ -1478,6 +1509,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CommentConnection.Edges(childComplexity), true
+	case "CommentConnection.nodes":
+		if e.ComplexityRoot.CommentConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CommentConnection.Nodes(childComplexity), true
 	case "CommentConnection.pageInfo":
 		if e.ComplexityRoot.CommentConnection.PageInfo == nil {
 			break
@@ -1613,6 +1650,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ConversationConnection.Edges(childComplexity), true
+	case "ConversationConnection.nodes":
+		if e.ComplexityRoot.ConversationConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationConnection.Nodes(childComplexity), true
 	case "ConversationConnection.pageInfo":
 		if e.ComplexityRoot.ConversationConnection.PageInfo == nil {
 			break
@@ -2000,6 +2043,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.LikeConnection.Edges(childComplexity), true
+	case "LikeConnection.nodes":
+		if e.ComplexityRoot.LikeConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LikeConnection.Nodes(childComplexity), true
 	case "LikeConnection.pageInfo":
 		if e.ComplexityRoot.LikeConnection.PageInfo == nil {
 			break
@@ -2154,6 +2203,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.LiveBoardConnection.NewSession(childComplexity), true
+	case "LiveBoardConnection.nodes":
+		if e.ComplexityRoot.LiveBoardConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardConnection.Nodes(childComplexity), true
 	case "LiveBoardConnection.pageInfo":
 		if e.ComplexityRoot.LiveBoardConnection.PageInfo == nil {
 			break
@@ -2375,12 +2430,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MemberConnection.Edges(childComplexity), true
+	case "MemberConnection.nodes":
+		if e.ComplexityRoot.MemberConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberConnection.Nodes(childComplexity), true
 	case "MemberConnection.pageInfo":
 		if e.ComplexityRoot.MemberConnection.PageInfo == nil {
 			break
 		}
 
 		return e.ComplexityRoot.MemberConnection.PageInfo(childComplexity), true
+	case "MemberConnection.totalCount":
+		if e.ComplexityRoot.MemberConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberConnection.TotalCount(childComplexity), true
 
 	case "MemberEdge.cursor":
 		if e.ComplexityRoot.MemberEdge.Cursor == nil {
@@ -2444,6 +2511,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MessageConnection.Edges(childComplexity), true
+	case "MessageConnection.nodes":
+		if e.ComplexityRoot.MessageConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MessageConnection.Nodes(childComplexity), true
 	case "MessageConnection.pageInfo":
 		if e.ComplexityRoot.MessageConnection.PageInfo == nil {
 			break
@@ -3328,6 +3401,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.NotificationConnection.Edges(childComplexity), true
+	case "NotificationConnection.nodes":
+		if e.ComplexityRoot.NotificationConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationConnection.Nodes(childComplexity), true
 	case "NotificationConnection.pageInfo":
 		if e.ComplexityRoot.NotificationConnection.PageInfo == nil {
 			break
@@ -3555,6 +3634,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PostConnection.LastID(childComplexity), true
+	case "PostConnection.nodes":
+		if e.ComplexityRoot.PostConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PostConnection.Nodes(childComplexity), true
 	case "PostConnection.pageInfo":
 		if e.ComplexityRoot.PostConnection.PageInfo == nil {
 			break
@@ -3795,6 +3880,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RestrictionConnection.Edges(childComplexity), true
+	case "RestrictionConnection.nodes":
+		if e.ComplexityRoot.RestrictionConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestrictionConnection.Nodes(childComplexity), true
 	case "RestrictionConnection.pageInfo":
 		if e.ComplexityRoot.RestrictionConnection.PageInfo == nil {
 			break
@@ -4116,6 +4207,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessageConnection.Edges(childComplexity), true
+	case "SiteMessageConnection.nodes":
+		if e.ComplexityRoot.SiteMessageConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageConnection.Nodes(childComplexity), true
 	case "SiteMessageConnection.pageInfo":
 		if e.ComplexityRoot.SiteMessageConnection.PageInfo == nil {
 			break
@@ -4540,6 +4637,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ViewConnection.Edges(childComplexity), true
+	case "ViewConnection.nodes":
+		if e.ComplexityRoot.ViewConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ViewConnection.Nodes(childComplexity), true
 	case "ViewConnection.pageInfo":
 		if e.ComplexityRoot.ViewConnection.PageInfo == nil {
 			break
@@ -4991,6 +5094,8 @@ func (ec *executionContext) childFields_AnnouncementConnection(ctx context.Conte
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_AnnouncementConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_AnnouncementConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_AnnouncementConnection_pageInfo(ctx, field)
 	}
@@ -5213,6 +5318,8 @@ func (ec *executionContext) childFields_CommentConnection(ctx context.Context, f
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_CommentConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_CommentConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_CommentConnection_pageInfo(ctx, field)
 	}
@@ -5283,6 +5390,8 @@ func (ec *executionContext) childFields_ConversationConnection(ctx context.Conte
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_ConversationConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_ConversationConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_ConversationConnection_pageInfo(ctx, field)
 	}
@@ -5531,6 +5640,8 @@ func (ec *executionContext) childFields_LikeConnection(ctx context.Context, fiel
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_LikeConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_LikeConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_LikeConnection_pageInfo(ctx, field)
 	}
@@ -5597,6 +5708,8 @@ func (ec *executionContext) childFields_LiveBoardConnection(ctx context.Context,
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_LiveBoardConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_LiveBoardConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_LiveBoardConnection_pageInfo(ctx, field)
 	case "sessionId":
@@ -5741,8 +5854,12 @@ func (ec *executionContext) childFields_MemberConnection(ctx context.Context, fi
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_MemberConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_MemberConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_MemberConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_MemberConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MemberConnection", field.Name)
 }
@@ -5781,6 +5898,8 @@ func (ec *executionContext) childFields_MessageConnection(ctx context.Context, f
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_MessageConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_MessageConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_MessageConnection_pageInfo(ctx, field)
 	}
@@ -5869,6 +5988,8 @@ func (ec *executionContext) childFields_NotificationConnection(ctx context.Conte
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_NotificationConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_NotificationConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_NotificationConnection_pageInfo(ctx, field)
 	case "readToken":
@@ -5975,6 +6096,8 @@ func (ec *executionContext) childFields_PostConnection(ctx context.Context, fiel
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_PostConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_PostConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_PostConnection_pageInfo(ctx, field)
 	case "lastId":
@@ -6117,6 +6240,8 @@ func (ec *executionContext) childFields_RestrictionConnection(ctx context.Contex
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_RestrictionConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_RestrictionConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_RestrictionConnection_pageInfo(ctx, field)
 	}
@@ -6309,6 +6434,8 @@ func (ec *executionContext) childFields_SiteMessageConnection(ctx context.Contex
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_SiteMessageConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_SiteMessageConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_SiteMessageConnection_pageInfo(ctx, field)
 	case "readToken":
@@ -6513,6 +6640,8 @@ func (ec *executionContext) childFields_ViewConnection(ctx context.Context, fiel
 	switch field.Name {
 	case "edges":
 		return ec.fieldContext_ViewConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_ViewConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_ViewConnection_pageInfo(ctx, field)
 	}

@@ -210,6 +210,36 @@ func empty(value any, path string, filled map[string]bool) (names []string) {
 	return names
 }
 
+// nodesOfEdges compares the nodes of each page in an answer with those of its edges, and counts them.
+func nodesOfEdges(t *testing.T, value any) (compared int) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, field := range value {
+			compared += nodesOfEdges(t, field)
+		}
+		edges, isPage := value["edges"].([]any)
+		if !isPage {
+			return compared
+		}
+		nodes, _ := value["nodes"].([]any)
+		if len(nodes) != len(edges) {
+			t.Errorf("%v has %d nodes and %d edges", value["__typename"], len(nodes), len(edges))
+			return compared
+		}
+		for i, edge := range edges {
+			if node := edge.(map[string]any)["node"]; !reflect.DeepEqual(nodes[i], node) {
+				t.Errorf("node %d of %v is\n%v, on its edge it is\n%v", i, value["__typename"], nodes[i], node)
+			}
+		}
+		compared += len(nodes)
+	case []any:
+		for _, one := range value {
+			compared += nodesOfEdges(t, one)
+		}
+	}
+	return compared
+}
+
 const marked = "of a mutation, read as the list of the viewer is"
 
 // uncounted are lists that no query has.
@@ -237,6 +267,9 @@ func TestEveryListIsReadInBatches(t *testing.T) {
 			t.Run(field.Name, func(t *testing.T) {
 				query := "{ viewer { " + c.all.field(viewer, field, "") + " } }"
 				got := c.everywhere(t, query, nil)
+				if compared := nodesOfEdges(t, got.Data); compared == 0 && strings.HasSuffix(field.Type.Name(), "Connection") {
+					t.Error("no nodes were compared with those of edges")
+				}
 				if names := empty(got.Data, "", map[string]bool{}); len(names) > 0 {
 					t.Errorf("nothing was in %v: the test proves nothing of it", names)
 				}

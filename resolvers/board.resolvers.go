@@ -10,6 +10,10 @@ import (
 	"tidings/graph"
 )
 
+func (r *liveBoardConnectionResolver) Nodes(ctx context.Context, obj *graph.LiveBoardConnection) ([]graph.Show, error) {
+	return nodesOf(obj.Edges, func(edge *graph.LiveBoardEdge) *graph.Show { return &edge.Node }), nil
+}
+
 func (r *mutationResolver) MarkLiveBoardSeen(ctx context.Context, input graph.MarkLiveBoardSeenInput) (*graph.MarkLiveBoardSeenPayload, error) {
 	done, err := markLiveBoardSeen.do(ctx, r.Resolver, input)
 	if err != nil {
@@ -47,3 +51,9 @@ func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first
 	}
 	return &page, nil
 }
+
+func (r *Resolver) LiveBoardConnection() graph.LiveBoardConnectionResolver {
+	return &liveBoardConnectionResolver{r}
+}
+
+type liveBoardConnectionResolver struct{ *Resolver }

@@ -43,7 +43,7 @@ func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversat
 		edges[i] = graph.MemberEdge{Cursor: placeText(memberCursor, uint64(id), uint64(number)), Node: graphUser(users[number])}
 	}
 	info := chatPage(edges, func(e graph.MemberEdge) string { return e.Cursor }, more)
-	return &graph.MemberConnection{Edges: edges, PageInfo: info}, nil
+	return &graph.MemberConnection{Edges: edges, PageInfo: info, TotalCount: obj.MemberCount}, nil
 }
 
 func (r *conversationResolver) Messages(ctx context.Context, obj *graph.Conversation, first *int, after *string) (*graph.MessageConnection, error) {
@@ -84,8 +84,20 @@ func (r *conversationResolver) LastMessage(ctx context.Context, obj *graph.Conve
 	return &list[0], nil
 }
 
+func (r *conversationConnectionResolver) Nodes(ctx context.Context, obj *graph.ConversationConnection) ([]graph.Conversation, error) {
+	return nodesOf(obj.Edges, func(edge *graph.ConversationEdge) *graph.Conversation { return &edge.Node }), nil
+}
+
 func (r *conversationsChangeResolver) Conversations(ctx context.Context, obj *graph.ConversationsChange) (*graph.ConversationConnection, error) {
 	return r.conversationPage(ctx, &obj.Viewer, []asker{{fieldOf(ctx), len(obj.Shown)}}, obj.Shown, obj.More)
+}
+
+func (r *memberConnectionResolver) Nodes(ctx context.Context, obj *graph.MemberConnection) ([]graph.User, error) {
+	return nodesOf(obj.Edges, func(edge *graph.MemberEdge) *graph.User { return &edge.Node }), nil
+}
+
+func (r *messageConnectionResolver) Nodes(ctx context.Context, obj *graph.MessageConnection) ([]graph.Message, error) {
+	return nodesOf(obj.Edges, func(edge *graph.MessageEdge) *graph.Message { return &edge.Node }), nil
 }
 
 func (r *mutationResolver) CreateConversation(ctx context.Context, input graph.CreateConversationInput) (*graph.ConversationPayload, error) {
@@ -205,11 +217,26 @@ func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, f
 
 func (r *Resolver) Conversation() graph.ConversationResolver { return &conversationResolver{r} }
 
+func (r *Resolver) ConversationConnection() graph.ConversationConnectionResolver {
+	return &conversationConnectionResolver{r}
+}
+
 func (r *Resolver) ConversationsChange() graph.ConversationsChangeResolver {
 	return &conversationsChangeResolver{r}
 }
 
+func (r *Resolver) MemberConnection() graph.MemberConnectionResolver {
+	return &memberConnectionResolver{r}
+}
+
+func (r *Resolver) MessageConnection() graph.MessageConnectionResolver {
+	return &messageConnectionResolver{r}
+}
+
 type (
-	conversationResolver        struct{ *Resolver }
-	conversationsChangeResolver struct{ *Resolver }
+	conversationResolver           struct{ *Resolver }
+	conversationConnectionResolver struct{ *Resolver }
+	conversationsChangeResolver    struct{ *Resolver }
+	memberConnectionResolver       struct{ *Resolver }
+	messageConnectionResolver      struct{ *Resolver }
 )

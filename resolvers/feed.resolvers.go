@@ -49,6 +49,10 @@ func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.Mar
 	return &graph.MarkHomeFeedSeenPayload{Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
+func (r *postConnectionResolver) Nodes(ctx context.Context, obj *graph.PostConnection) ([]graph.Post, error) {
+	return nodesOf(obj.Edges, func(edge *graph.PostEdge) *graph.Post { return &edge.Node }), nil
+}
+
 func (r *subscriptionResolver) HomeFeedChanged(ctx context.Context, since *string) (<-chan *graph.HomeFeedChange, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -63,4 +67,9 @@ func (r *subscriptionResolver) HomeFeedChanged(ctx context.Context, since *strin
 
 func (r *Resolver) Post() graph.PostResolver { return &postResolver{r} }
 
-type postResolver struct{ *Resolver }
+func (r *Resolver) PostConnection() graph.PostConnectionResolver { return &postConnectionResolver{r} }
+
+type (
+	postResolver           struct{ *Resolver }
+	postConnectionResolver struct{ *Resolver }
+)

@@ -80,23 +80,25 @@ func cursorOf(to []byte, b *shownBoard, i int) []byte {
 	return append(live.AppendCursor(append(to, '"'), b.Session, b.Items[i].Place), '"')
 }
 
-// boardEdges is the list of a page's shows in their places.
-func boardEdges(selected ast.SelectionSet) writer[shownBoard] {
-	write := boardEdgeObject.compile(selected)
-	if write == nil {
-		return nil
-	}
-	return func(to []byte, board *shownBoard) []byte {
-		to = append(to, '[')
-		edge := shownShow{board: board}
-		for i := range board.Items {
-			if i > 0 {
-				to = append(to, ',')
-			}
-			edge.Item = &board.Items[i]
-			to = write(to, &edge)
+// eachShow is a list with one entry for each show of a page.
+func eachShow(entry member[shownShow]) member[shownBoard] {
+	return func(selected ast.SelectionSet) writer[shownBoard] {
+		write := entry(selected)
+		if write == nil {
+			return nil
 		}
-		return append(to, ']')
+		return func(to []byte, board *shownBoard) []byte {
+			to = append(to, '[')
+			edge := shownShow{board: board}
+			for i := range board.Items {
+				if i > 0 {
+					to = append(to, ',')
+				}
+				edge.Item = &board.Items[i]
+				to = write(to, &edge)
+			}
+			return append(to, ']')
+		}
 	}
 }
 
@@ -135,7 +137,8 @@ var (
 	}}
 
 	boardObject = object[shownBoard]{"LiveBoardConnection", map[string]member[shownBoard]{
-		"edges":     boardEdges,
+		"edges":     eachShow(boardEdgeObject.compile),
+		"nodes":     eachShow(showObject.compile),
 		"pageInfo":  within(func(b *shownBoard) *shownBoard { return b }, boardInfoObject),
 		"sessionId": leaf(func(to []byte, b *shownBoard) []byte { return appendText(to, b.Session.String()) }),
 		"lastId": leaf(func(to []byte, b *shownBoard) []byte {

@@ -104,26 +104,28 @@ func appendFeedCursor(to []byte, viewer services.UserID, place services.PostID) 
 	return append(feedCursor.append(append(to, '"'), viewer, uint64(place)), '"')
 }
 
-// edges is the list of a page's posts in their places.
-func edges(selected ast.SelectionSet) writer[shownPage] {
-	write := edgeObject.compile(selected)
-	if write == nil {
-		return nil
-	}
-	return func(to []byte, page *shownPage) []byte {
-		to = append(to, '[')
-		edge := shownEdge{viewer: page.viewer}
-		for i := range page.Items {
-			if i > 0 {
-				to = append(to, ',')
-			}
-			edge.Item = &page.Items[i]
-			if page.engagements != nil {
-				edge.engagement = page.engagements[edge.Post.ID]
-			}
-			to = write(to, &edge)
+// eachItem is a list with one entry for each post of a page.
+func eachItem(entry member[shownEdge]) member[shownPage] {
+	return func(selected ast.SelectionSet) writer[shownPage] {
+		write := entry(selected)
+		if write == nil {
+			return nil
 		}
-		return append(to, ']')
+		return func(to []byte, page *shownPage) []byte {
+			to = append(to, '[')
+			edge := shownEdge{viewer: page.viewer}
+			for i := range page.Items {
+				if i > 0 {
+					to = append(to, ',')
+				}
+				edge.Item = &page.Items[i]
+				if page.engagements != nil {
+					edge.engagement = page.engagements[edge.Post.ID]
+				}
+				to = write(to, &edge)
+			}
+			return append(to, ']')
+		}
 	}
 }
 
@@ -183,7 +185,8 @@ var (
 	}}
 
 	pageObject = object[shownPage]{"PostConnection", map[string]member[shownPage]{
-		"edges":    edges,
+		"edges":    eachItem(edgeObject.compile),
+		"nodes":    eachItem(postObject.compile),
 		"pageInfo": within(func(p *shownPage) *shownPage { return p }, pageInfoObject),
 		"lastId": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {

@@ -60,6 +60,16 @@ func (r *mutationResolver) MarkSiteMessagesUnread(ctx context.Context, input gra
 	}, nil
 }
 
+func (r *siteMessageConnectionResolver) Nodes(ctx context.Context, obj *graph.SiteMessageConnection) ([]graph.SiteMessage, error) {
+	return nodesOf(obj.Edges, func(edge *graph.SiteMessageEdge) *graph.SiteMessage { return &edge.Node }), nil
+}
+
 func (r *viewerResolver) SiteMessages(ctx context.Context, obj *graph.Viewer, first *int, after *string, typeArg *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	return r.siteMessages(ctx, obj, first, after, typeArg, unreadOnly)
 }
+
+func (r *Resolver) SiteMessageConnection() graph.SiteMessageConnectionResolver {
+	return &siteMessageConnectionResolver{r}
+}
+
+type siteMessageConnectionResolver struct{ *Resolver }

@@ -10,6 +10,10 @@ import (
 	"tidings/graph"
 )
 
+func (r *announcementConnectionResolver) Nodes(ctx context.Context, obj *graph.AnnouncementConnection) ([]graph.Announcement, error) {
+	return nodesOf(obj.Edges, func(edge *graph.AnnouncementEdge) *graph.Announcement { return &edge.Node }), nil
+}
+
 func (r *mutationResolver) PublishAnnouncement(ctx context.Context, input graph.PublishAnnouncementInput) (*graph.PublishAnnouncementPayload, error) {
 	done, err := publishAnnouncement.do(ctx, r.Resolver, input)
 	if err != nil {
@@ -74,3 +78,9 @@ func (r *mutationResolver) SetSegments(ctx context.Context, input graph.SetSegme
 func (r *viewerResolver) Announcements(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.AnnouncementConnection, error) {
 	return r.announcements(ctx, obj, first, after)
 }
+
+func (r *Resolver) AnnouncementConnection() graph.AnnouncementConnectionResolver {
+	return &announcementConnectionResolver{r}
+}
+
+type announcementConnectionResolver struct{ *Resolver }

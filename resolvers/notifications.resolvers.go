@@ -89,6 +89,10 @@ func (r *notificationResolver) Causes(ctx context.Context, obj *graph.Notificati
 	return obj.Found[:min(size, len(obj.Found))], err
 }
 
+func (r *notificationConnectionResolver) Nodes(ctx context.Context, obj *graph.NotificationConnection) ([]graph.Notification, error) {
+	return nodesOf(obj.Edges, func(edge *graph.NotificationEdge) *graph.Notification { return &edge.Node }), nil
+}
+
 func (r *notificationsChangeResolver) Notifications(ctx context.Context, obj *graph.NotificationsChange) (*graph.NotificationConnection, error) {
 	return r.notificationPage(ctx, &obj.Viewer, notifications.Page{Notifications: obj.Shown, More: obj.More, Next: obj.Next, Gen: obj.Gen})
 }
@@ -112,11 +116,16 @@ func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, f
 
 func (r *Resolver) Notification() graph.NotificationResolver { return &notificationResolver{r} }
 
+func (r *Resolver) NotificationConnection() graph.NotificationConnectionResolver {
+	return &notificationConnectionResolver{r}
+}
+
 func (r *Resolver) NotificationsChange() graph.NotificationsChangeResolver {
 	return &notificationsChangeResolver{r}
 }
 
 type (
-	notificationResolver        struct{ *Resolver }
-	notificationsChangeResolver struct{ *Resolver }
+	notificationResolver           struct{ *Resolver }
+	notificationConnectionResolver struct{ *Resolver }
+	notificationsChangeResolver    struct{ *Resolver }
 )

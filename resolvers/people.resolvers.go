@@ -84,6 +84,10 @@ func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfil
 	return &graph.SetProfilePayload{User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
+func (r *restrictionConnectionResolver) Nodes(ctx context.Context, obj *graph.RestrictionConnection) ([]graph.User, error) {
+	return nodesOf(obj.Edges, func(edge *graph.RestrictionEdge) *graph.User { return &edge.Node }), nil
+}
+
 func (r *viewerResolver) Mutes(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.RestrictionConnection, error) {
 	return r.restrictions(ctx, obj, services.Mute, first, after)
 }
@@ -95,3 +99,9 @@ func (r *viewerResolver) Blocks(ctx context.Context, obj *graph.Viewer, first *i
 func (r *viewerResolver) Hides(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.RestrictionConnection, error) {
 	return r.restrictions(ctx, obj, services.Hide, first, after)
 }
+
+func (r *Resolver) RestrictionConnection() graph.RestrictionConnectionResolver {
+	return &restrictionConnectionResolver{r}
+}
+
+type restrictionConnectionResolver struct{ *Resolver }

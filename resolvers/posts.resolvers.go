@@ -10,6 +10,14 @@ import (
 	"tidings/graph"
 )
 
+func (r *commentConnectionResolver) Nodes(ctx context.Context, obj *graph.CommentConnection) ([]graph.Post, error) {
+	return nodesOf(obj.Edges, func(edge *graph.CommentEdge) *graph.Post { return &edge.Node }), nil
+}
+
+func (r *likeConnectionResolver) Nodes(ctx context.Context, obj *graph.LikeConnection) ([]graph.User, error) {
+	return nodesOf(obj.Edges, func(edge *graph.LikeEdge) *graph.User { return &edge.Node }), nil
+}
+
 func (r *postResolver) ViewerCanEdit(ctx context.Context, obj *graph.Post) (bool, error) {
 	viewer, err := r.viewer(ctx)
 	return err == nil && viewer.Number == obj.AuthorID, err
@@ -41,3 +49,14 @@ func (r *postResolver) Comments(ctx context.Context, obj *graph.Post, first *int
 func (r *postResolver) Likes(ctx context.Context, obj *graph.Post, first *int, after *string) (*graph.LikeConnection, error) {
 	return r.likesOf(ctx, obj, first, after)
 }
+
+func (r *Resolver) CommentConnection() graph.CommentConnectionResolver {
+	return &commentConnectionResolver{r}
+}
+
+func (r *Resolver) LikeConnection() graph.LikeConnectionResolver { return &likeConnectionResolver{r} }
+
+type (
+	commentConnectionResolver struct{ *Resolver }
+	likeConnectionResolver    struct{ *Resolver }
+)

@@ -35,6 +35,14 @@ func (r *mutationResolver) RemoveViewItem(ctx context.Context, input graph.Remov
 	return &graph.RemoveViewItemPayload{Item: input.Item}, err
 }
 
+func (r *viewConnectionResolver) Nodes(ctx context.Context, obj *graph.ViewConnection) ([]graph.View, error) {
+	return nodesOf(obj.Edges, func(edge *graph.ViewEdge) *graph.View { return &edge.Node }), nil
+}
+
 func (r *viewerResolver) Views(ctx context.Context, obj *graph.Viewer, codes []string, first *int, after *string) (*graph.ViewConnection, error) {
 	return r.views(ctx, obj, codes, first, after)
 }
+
+func (r *Resolver) ViewConnection() graph.ViewConnectionResolver { return &viewConnectionResolver{r} }
+
+type viewConnectionResolver struct{ *Resolver }

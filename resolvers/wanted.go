@@ -133,3 +133,12 @@ func cut[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *stri
 	info.HasNextPage, info.EndCursor = true, cursor(&edges[size-1])
 	return edges[:size]
 }
+
+// nodesOf lists the nodes of a page's edges.
+func nodesOf[E, N any](edges []E, node func(*E) *N) []N {
+	nodes := make([]N, len(edges))
+	for i := range edges {
+		nodes[i] = *node(&edges[i])
+	}
+	return nodes
+}
