@@ -565,6 +565,14 @@ type IngestError struct {
 	Code services.Code `json:"code"`
 	// The message, for a person to read.
 	Message string `json:"message"`
+	// The argument at fault; null if there is none.
+	Argument *string `json:"argument,omitempty"`
+	// The reason, in one word; null if the code says it all.
+	Reason *string `json:"reason,omitempty"`
+	// The most that is allowed, where a bound was passed; otherwise null.
+	Limit *int `json:"limit,omitempty"`
+	// The time to wait before the event is sent again, in milliseconds; null if waiting does not help.
+	RetryAfterMs *int `json:"retryAfterMs,omitempty"`
 }
 
 // One event of the host application.

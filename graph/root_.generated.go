@@ -339,8 +339,12 @@ type ComplexityRoot struct {
 	}
 
 	IngestError struct {
-		Code    func(childComplexity int) int
-		Message func(childComplexity int) int
+		Argument     func(childComplexity int) int
+		Code         func(childComplexity int) int
+		Limit        func(childComplexity int) int
+		Message      func(childComplexity int) int
+		Reason       func(childComplexity int) int
+		RetryAfterMs func(childComplexity int) int
 	}
 
 	IngestPayload struct {
@@ -1979,18 +1983,42 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.HomeFeedChange.Viewer(childComplexity), true
 
+	case "IngestError.argument":
+		if e.ComplexityRoot.IngestError.Argument == nil {
+			break
+		}
+
+		return e.ComplexityRoot.IngestError.Argument(childComplexity), true
 	case "IngestError.code":
 		if e.ComplexityRoot.IngestError.Code == nil {
 			break
 		}
 
 		return e.ComplexityRoot.IngestError.Code(childComplexity), true
+	case "IngestError.limit":
+		if e.ComplexityRoot.IngestError.Limit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.IngestError.Limit(childComplexity), true
 	case "IngestError.message":
 		if e.ComplexityRoot.IngestError.Message == nil {
 			break
 		}
 
 		return e.ComplexityRoot.IngestError.Message(childComplexity), true
+	case "IngestError.reason":
+		if e.ComplexityRoot.IngestError.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.IngestError.Reason(childComplexity), true
+	case "IngestError.retryAfterMs":
+		if e.ComplexityRoot.IngestError.RetryAfterMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.IngestError.RetryAfterMs(childComplexity), true
 
 	case "IngestPayload.results":
 		if e.ComplexityRoot.IngestPayload.Results == nil {
@@ -5600,6 +5628,14 @@ func (ec *executionContext) childFields_IngestError(ctx context.Context, field g
 		return ec.fieldContext_IngestError_code(ctx, field)
 	case "message":
 		return ec.fieldContext_IngestError_message(ctx, field)
+	case "argument":
+		return ec.fieldContext_IngestError_argument(ctx, field)
+	case "reason":
+		return ec.fieldContext_IngestError_reason(ctx, field)
+	case "limit":
+		return ec.fieldContext_IngestError_limit(ctx, field)
+	case "retryAfterMs":
+		return ec.fieldContext_IngestError_retryAfterMs(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type IngestError", field.Name)
 }

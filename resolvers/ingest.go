@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
@@ -76,6 +78,20 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 
 func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestResult {
 	shown := present(r.Log, services.RequestID(ctx), err)
-	code, _ := shown.Extensions["code"].(string)
-	return graph.IngestResult{Error: &graph.IngestError{Code: services.Code(code), Message: shown.Message}}
+	failure := &graph.IngestError{
+		Code: services.Code(shown.Extensions["code"].(string)), Message: shown.Message,
+		Argument: extension[string](shown, "argument"), Reason: extension[string](shown, "reason"), Limit: extension[int](shown, "limit"),
+	}
+	if wait := extension[int64](shown, "retryAfterMs"); wait != nil {
+		failure.RetryAfterMs = new(int(*wait))
+	}
+	return graph.IngestResult{Error: failure}
+}
+
+// extension is one extension of an error; nil if it has none of that name.
+func extension[T any](of *gqlerror.Error, name string) *T {
+	if value, has := of.Extensions[name].(T); has {
+		return &value
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/sql/sqltest"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 type event = map[string]any
@@ -280,6 +283,24 @@ func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
 		if result.Error == nil || result.Error.Code != services.Unavailable || !strings.Contains(result.Error.Message, "send fewer at once") {
 			t.Errorf("event %d: %+v", i, result.Error)
 		}
+	}
+}
+
+// The error of an event has what the extensions of an error have: a program reads one as it reads the other.
+func TestTheErrorOfAnEventHasTheExtensions(t *testing.T) {
+	r := &Resolver{Log: slog.New(slog.DiscardHandler)}
+	shown := func(err error) graph.IngestError { return *r.ingestFailure(t.Context(), err).Error }
+	full := &services.Error{
+		Code: services.RateLimited, Message: "WRITES: up to 600 a minute are allowed", Reason: "WRITES", Limit: 600, RetryAfter: 1500 * time.Millisecond,
+	}
+	if diff := cmp.Diff(graph.IngestError{
+		Code: full.Code, Message: full.Message, Argument: new("WRITES"), Reason: new("WRITES"), Limit: new(600), RetryAfterMs: new(1500),
+	}, shown(full)); diff != "" {
+		t.Error(diff)
+	}
+	bare := services.Errorf(services.Conflict, "it is so")
+	if diff := cmp.Diff(graph.IngestError{Code: services.Conflict, Message: "it is so"}, shown(bare)); diff != "" {
+		t.Error(diff)
 	}
 }
 
