@@ -88,9 +88,9 @@ func (c *counted) restart(copies bool) {
 	if !copies {
 		world = c.made.AnotherNodeWith(forgetful{c.made.Redis}, nil)
 	}
+	c.api = newAPIOn(c.t, world, 0, 0) // which registers the node caches of features
 	_, err := world.Memory.Log.RunOnce(c.t.Context())
 	c.Must(err)
-	c.api = newAPIOn(c.t, world, 0, 0)
 	if c.met {
 		c.must("reader", "{ viewer { __typename } }", nil)
 	}
