@@ -218,10 +218,10 @@ func nodesOfEdges(t *testing.T, value any) (compared int) {
 			compared += nodesOfEdges(t, field)
 		}
 		edges, isPage := value["edges"].([]any)
-		if !isPage {
+		nodes, asked := value["nodes"].([]any)
+		if !isPage || !asked { // a type is not asked for within itself
 			return compared
 		}
-		nodes, _ := value["nodes"].([]any)
 		if len(nodes) != len(edges) {
 			t.Errorf("%v has %d nodes and %d edges", value["__typename"], len(nodes), len(edges))
 			return compared
@@ -244,6 +244,7 @@ const marked = "of a mutation, read as the list of the viewer is"
 
 // uncounted are lists that no query has.
 var uncounted = map[string]string{
+	"CommentConnection.nodes":     "a type is not asked for within itself; its edges are",
 	"IngestPayload.results":       "what the host application sent, event by event",
 	"HomeFeedChange.authors":      "TestAnEventOfASubscriptionIsReadInBatches",
 	"LiveBoardChange.wentLive":    "TestAnEventOfASubscriptionIsReadInBatches",
