@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The row of publishing: what the mutation costs an author whom a million follow, against one whom ten follow. The one
+// The row of publishing: what the mutation costs an author with a million followers, against one with ten. The one
 // is pulled: admins see the mode that the number of followers gave the author.
 const (
 	famousAuthor    = 1 // the numbers of the authors
@@ -126,7 +126,7 @@ func (a *api) awaitMode(ctx context.Context, key, mode string) error {
 	}
 }
 
-// modeOf is how an author's posts reach his followers.
+// modeOf is the mode in which an author's posts reach their followers.
 func (a *api) modeOf(ctx context.Context, key string) (string, error) {
 	var answer struct {
 		Admin struct{ Author struct{ Mode string } }

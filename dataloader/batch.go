@@ -22,7 +22,7 @@ type read[K comparable, V any] struct {
 	err   error
 }
 
-// claim is what one caller asked for: the read that each key is in, and of those the one that is the caller's own to do.
+// claim is the keys of one caller: the read that each key is in, and the one read that the caller itself must do.
 type claim[K comparable, V any] struct {
 	reads []*read[K, V]
 	own   *read[K, V] // nil where keys is empty
@@ -31,21 +31,21 @@ type claim[K comparable, V any] struct {
 
 var errBroken = errors.New("dataloader: the read of these keys broke off")
 
-// closed is the done of all that was never on its way.
+// closed is the done channel of reads that never started.
 var closed = func() chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
 }()
 
-// Load answers the values of keys; a key without one is absent. fetch reads those that were not read before. It must read
+// Load returns the values of keys; a key without one is absent. fetch reads the keys that were not read before. It must read
 // the same in every call on one Batch.
 func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	c := b.claim(keys)
 	if c.own != nil {
 		found, err := map[K]V(nil), errBroken
 		func() {
-			defer func() { b.settle(c, found, err) }() // also when fetch panics: nobody may wait for ever
+			defer func() { b.settle(c, found, err) }() // also if fetch panics, so that no caller waits for ever
 			found, err = fetch(ctx, c.keys)
 		}()
 	}
@@ -59,7 +59,7 @@ func (b *Batch[K, V]) Keep(key K, value V) {
 	b.put(key, &read[K, V]{done: closed, found: map[K]V{key: value}})
 }
 
-// keepNew remembers values of keys that nobody has asked for yet.
+// keepNew remembers values of keys that no caller has asked for yet.
 func (b *Batch[K, V]) keepNew(values map[K]V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,8 +78,8 @@ func (b *Batch[K, V]) put(key K, r *read[K, V]) {
 	b.reads[key] = r
 }
 
-// claim takes the keys that nobody has asked for. Who owns a read settles it before it waits for another: two callers
-// never wait for each other.
+// claim takes the keys that no caller has asked for. A caller settles its own read before it waits for another one, so that two
+// callers never wait for each other.
 func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +114,7 @@ func (b *Batch[K, V]) settle(c claim[K, V], found map[K]V, err error) {
 	close(c.own.done)
 }
 
-// collect waits for the reads of a claim and answers the values of its keys.
+// collect waits for the reads of a claim and returns the values of its keys.
 func (b *Batch[K, V]) collect(ctx context.Context, keys []K, c claim[K, V]) (map[K]V, error) {
 	values := make(map[K]V, len(keys))
 	for i, key := range keys {

@@ -1,8 +1,9 @@
 // Package dataloader is batches: every read of several keys in one response, each key read once.
 //
-// A loader lives for one response - one query, one mutation, one event of a subscription - and never for a socket, so
-// that what it remembers is never old; a response that changes something forgets what it read before. It never waits for more keys
-// to come: a caller asks for all its keys at once, and a caller that asks for a key that is being read waits for that read. When an engine does not answer, the error is the caller's to show, and the next caller asks again.
+// A loader lives for one response (one query, one mutation, one event of a subscription) and never for a socket, so that its
+// memory is never out of date. A response that changes something forgets its earlier reads. A loader never waits for more keys:
+// a caller asks for all of its keys at once, and a caller that asks for a key that is being read waits for that read. If an
+// engine does not answer, the caller gets the error, and the next caller asks again.
 package dataloader
 
 import (
@@ -25,13 +26,13 @@ type ShowSource interface {
 	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error)
 }
 
-// Sources are what a loader reads from: this node's memories.
+// Sources are the readers of a loader: this node's caches.
 type Sources struct {
 	Posts PostSource
 	Shows ShowSource
 }
 
-// Loader remembers what one response has read. It is safe for concurrent use.
+// Loader remembers the reads of one response. It is safe for concurrent use.
 type Loader struct {
 	sources Sources
 
@@ -39,7 +40,7 @@ type Loader struct {
 	of *memory // nil until something is read
 }
 
-// memory is all that a response has read since its last change.
+// memory is everything that a response has read since its last change.
 type memory struct {
 	posts  Batch[services.PostID, services.Post]
 	users  Batch[services.UserID, services.User]
@@ -52,7 +53,7 @@ type memory struct {
 	hidden   Batch[services.UserID, bool]
 	parts    postParts
 
-	asking  sync.Mutex // of who asks which shows remind the viewer, so that it is asked once for all
+	asking  sync.Mutex // held to read which shows remind the viewer, so that one caller reads for all
 	reminds map[services.PostID]bool
 	met     map[services.PostID]struct{} // the shows of the response
 }
@@ -67,10 +68,10 @@ func With(ctx context.Context, sources Sources) context.Context {
 // New makes an empty loader.
 func New(sources Sources) *Loader { return &Loader{sources: sources} }
 
-// From takes the loader out of the context of a response. It panics where none was put: that is a fault of the wiring.
+// From returns the loader in the context of a response. It panics without one: that is an error of the program.
 func From(ctx context.Context) *Loader { return ctx.Value(loaderKey{}).(*Loader) }
 
-// Forget drops all that was read: something was changed by the response itself.
+// Forget drops every earlier read, because the response itself has changed something.
 func (l *Loader) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +87,7 @@ func (l *Loader) memory() *memory {
 	return l.of
 }
 
-// Keep lets the response know of posts and people that were read already.
+// Keep adds posts and people that were read elsewhere.
 func (l *Loader) Keep(posts []services.Post, users []services.User) {
 	m := l.memory()
 	for _, post := range posts {
@@ -97,18 +98,18 @@ func (l *Loader) Keep(posts []services.Post, users []services.User) {
 	}
 }
 
-// Posts reads posts with their authors; deleted ones and ones that never were are left out.
+// Posts reads posts with their authors; deleted and unknown ones are left out.
 func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return l.Both(ctx, ids, nil)
 }
 
-// Users reads people; ones that never were are left out.
+// Users reads people; unknown ones are left out.
 func (l *Loader) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	_, users, err := l.read(ctx, nil, numbers)
 	return users, err
 }
 
-// Both reads posts with their authors, and people, all at once. What is deleted or never was is left out.
+// Both reads posts with their authors, and people, in one batch. Deleted and unknown ones are left out.
 func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	posts, users, err := l.read(ctx, ids, numbers)
 	if err != nil {
@@ -159,7 +160,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 	return foundPosts, foundUsers, err
 }
 
-// Shows reads shows; ones that never were are left out.
+// Shows reads shows; unknown ones are left out.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
 	m := l.memory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
@@ -167,7 +168,7 @@ func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services
 	return shows, err
 }
 
-// KeepShows lets the response know of shows that were read already.
+// KeepShows adds shows that were read elsewhere.
 func (l *Loader) KeepShows(shows []services.Show) {
 	m := l.memory()
 	for _, show := range shows {
@@ -176,7 +177,7 @@ func (l *Loader) KeepShows(shows []services.Show) {
 	}
 }
 
-// Messages reads messages; ones that never were are left out. Who asks has seen that the viewer is a member.
+// Messages reads messages; unknown ones are left out. The caller has checked that the viewer is a member.
 func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID]chat.Message, error)) (map[services.MessageID]chat.Message, error) {
 	return l.memory().messages.Load(ctx, ids, read)
 }
@@ -186,18 +187,18 @@ func (l *Loader) Mentions(ctx context.Context, ids []services.MessageID, read fu
 	return l.memory().mentions.Load(ctx, ids, read)
 }
 
-// Members reads pages of members. Who asks has seen that the viewer is one.
+// Members reads pages of members. The caller has checked that the viewer is a member.
 func (l *Loader) Members(ctx context.Context, pages []chat.MembersPage, read func(context.Context, []chat.MembersPage) (map[chat.MembersPage][]services.UserID, error)) (map[chat.MembersPage][]services.UserID, error) {
 	return l.memory().members.Load(ctx, pages, read)
 }
 
-// Hidden says which of some authors hide what they publish from the viewer; a response has one viewer.
+// Hidden returns which of some authors hide their posts and shows from the viewer. A response has one viewer.
 func (l *Loader) Hidden(ctx context.Context, authors []services.UserID, read func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error)) (map[services.UserID]bool, error) {
 	return l.memory().hidden.Load(ctx, authors, read)
 }
 
-// Shared reads something once for all fields of the response that ask for it under a key, which is of a type of the
-// caller's own. Outside of a response it reads.
+// Shared reads a value once for all fields of the response that ask for it under a key, whose type is the caller's own. Without
+// a response it reads each time.
 func Shared[V any](ctx context.Context, key any, read func(ctx context.Context) (V, error)) (value V, err error) {
 	l, ok := ctx.Value(loaderKey{}).(*Loader)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// meet notes shows of the response, which somebody may ask about together.
+// meet notes shows of the response, so that a later question about one of them is asked for all.
 func (m *memory) meet(shows []services.PostID) {
 	m.asking.Lock()
 	defer m.asking.Unlock()
@@ -19,8 +19,8 @@ func (m *memory) meet(shows []services.PostID) {
 	}
 }
 
-// Reminds says whether a show reminds the viewer. What is not known yet is read once for all shows that the response has met
-// and those that are shown together with it.
+// Reminds reports whether a show reminds the viewer. One read answers for all shows that the response has met and all that are
+// shown together with it.
 func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []services.PostID, read func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error)) (bool, error) {
 	m := l.memory()
 	m.asking.Lock()

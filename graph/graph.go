@@ -16,7 +16,7 @@ func init() { delete(parsedSchema.Directives, "defer") }
 
 //go:generate go tool gqlgen generate
 
-// Viewer is the user whom the token names; its fields are resolved when they are asked for.
+// Viewer is the user of the token; its fields are resolved when they are selected.
 type Viewer struct {
 	ID     string
 	Number services.UserID
@@ -95,7 +95,7 @@ func (Post) IsNotificationCause() {}
 // IsNotificationCause says that a notification can tell of it.
 func (Show) IsNotificationCause() {}
 
-// Show is a show as a viewer sees it; a time that is zero is null. Whether it reminds him is read when it is asked for.
+// Show is a show as a viewer sees it; a zero time is null. remindsMe is read only if it is selected.
 type Show struct {
 	ID          string
 	Host        User

@@ -8,12 +8,12 @@ import (
 	"tidings/services"
 )
 
-// authorModes are the modes by the numbers that the services have for them.
+// authorModes are the modes, by the values that services has for them.
 var authorModes = []graph.AuthorMode{
 	services.AuthorSmall: graph.AuthorModeSmall, services.AuthorBig: graph.AuthorModeBig, services.AuthorHuge: graph.AuthorModeHuge,
 }
 
-// pinned is the mode that an admin names; nil for none.
+// pinned is the mode that an operator names; nil for none.
 func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	for mode, name := range authorModes {
 		if named != nil && *named == name {
@@ -24,7 +24,7 @@ func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	return nil
 }
 
-// audience shows an author's audience.
+// audience returns an author's audience.
 func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.AuthorAudience, error) {
 	author, err := r.Fanout.Author(ctx, number)
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.
 	return shown, err
 }
 
-// fanoutState shows how posts are carried now.
+// fanoutState returns the state of the fan-out.
 func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	thresholds, err := r.Fanout.Thresholds(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	}, err
 }
 
-// activityThresholds reads what an admin sets. INVALID beyond what hours can be.
+// activityThresholds reads the thresholds that an operator sets. INVALID beyond their bounds.
 func activityThresholds(input graph.SetActivityThresholdsInput) (services.ActivityThresholds, error) {
 	const most = int(services.MaxActivityThreshold / time.Hour)
 	for _, field := range []struct {
@@ -66,7 +66,7 @@ func activityThresholds(input graph.SetActivityThresholdsInput) (services.Activi
 	}, nil
 }
 
-// activityState shows the thresholds, in whole hours.
+// activityState returns the thresholds in whole hours.
 func activityState(thresholds services.ActivityThresholds) graph.ActivityThresholds {
 	return graph.ActivityThresholds{
 		IdleAfterHours: int(thresholds.IdleAfter / time.Hour), DormantAfterHours: int(thresholds.DormantAfter / time.Hour),

@@ -8,7 +8,7 @@ import (
 	"tidings/services/announcements"
 )
 
-// host is for what only the host application and those who look after the installation may do.
+// host checks that the token has a scope of the host application or of operators.
 func (r *Resolver) host(ctx context.Context) error {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -20,7 +20,7 @@ func (r *Resolver) host(ctx context.Context) error {
 	return nil
 }
 
-// announcement is what the host application is shown of one that it has just changed.
+// announcement reads an announcement for the payload of the host application, which has just changed it.
 func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcement, error) {
 	place, err := announcements.ParseID("announcementId", id)
 	if err != nil {
@@ -44,7 +44,7 @@ func graphItem(item announcements.Item) graph.Announcement {
 	return shown
 }
 
-// announcements makes a page of the list for its viewer.
+// announcements makes a page of the viewer's announcements.
 func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, first *int, after *string) (*graph.AnnouncementConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.AnnouncementConnection, error) {
 		return r.readAnnouncements(ctx, viewer, size, after)
@@ -77,7 +77,7 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 	return result, nil
 }
 
-// markedAnnouncements is what a mark of announcements answers of them, if its payload is asked for them.
+// markedAnnouncements reads the announcements for the payload of a mark, if the payload selects them.
 func (r *Resolver) markedAnnouncements(ctx context.Context, done *done) []graph.Announcement {
 	if len(wantedOf(ctx)["MarkAnnouncementsReadPayload.announcements"]) == 0 {
 		return nil

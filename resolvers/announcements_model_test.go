@@ -58,7 +58,7 @@ func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.
 // modelUser is where a user stands: the whole of announcements and dots is that, and two comparisons.
 type modelUser struct {
 	number        services.UserID
-	here          bool // he is asked for his badge after every step
+	here          bool // the badge of this user is read after every step
 	known         bool
 	place, from   uint64
 	read, changed time.Time
@@ -66,7 +66,7 @@ type modelUser struct {
 	cleared       map[string]uint64
 	versions      [2]string
 	shown         map[string]string // version -> what it stood for
-	pages         []string          // what he could mark up to: cursors of former pages
+	pages         []string          // positions to mark up to: cursors of former pages
 }
 
 func (u *modelUser) visit(now time.Time, head uint64) {

@@ -133,7 +133,7 @@ func TestDots(t *testing.T) {
 		}
 	}
 	raise(`{name: "shop"}`)
-	want("bob", false, false) // from before his first visit
+	want("bob", false, false) // from before bob's first visit
 	want("carol", false, false)
 	raise(`{name: "shop"}`)
 	raise(`{name: "wallet", segments: ["beta"]}`)

@@ -36,7 +36,7 @@ func person(i int) string { return fmt.Sprintf("user:p%02d", i%people) }
 // fill gives the reader something in every list.
 func (c *counted) fill() {
 	const reader = "user:reader"
-	c.must("reader", `{ viewer { badges { version } } }`, nil) // what comes is new for him from now on
+	c.must("reader", `{ viewer { badges { version } } }`, nil) // later items are new to the reader
 	c.Clock.Advance(time.Minute)
 	var events []event
 	for i := range people {
@@ -134,7 +134,7 @@ func (c *counted) fillShows(reader string) {
 	c.Must(err)
 }
 
-// ids are the ids of some objects of a type that the reader sees, found in his lists.
+// ids are the ids of some objects of a type that the reader sees, found in the reader's lists.
 func (c *counted) ids(kind string) (ids []string) {
 	c.t.Helper()
 	const page = "edges { node { id } }"

@@ -43,10 +43,10 @@ func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection 
 	return page
 }
 
-// watchLiveBoard makes of the changes of a viewer's board what is shown of them.
+// watchLiveBoard turns the changes of a viewer's board into events of a subscription.
 func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, sessionID *string, since string) (<-chan *graph.LiveBoardChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	// All badges are asked for, also when they are those that the client holds: the board may have changed without them.
+	// It asks for the badges even if the client holds this version, because the board may have changed without them.
 	badges, err := r.Hub.Watch(ctx, viewer.Number, "")
 	if err != nil {
 		cancel()

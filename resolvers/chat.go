@@ -21,7 +21,7 @@ const (
 	placeLength = 1 + 8 + 8
 )
 
-// placeText prints a place in a list: kind, of what, where. It holds nothing that must be kept secret.
+// placeText prints a position in a list: its kind, the list, and the position. It holds no secret.
 func placeText(kind byte, of, at uint64) string {
 	bytes := make([]byte, 0, placeLength)
 	bytes = binary.BigEndian.AppendUint64(append(bytes, kind), of)
@@ -40,7 +40,7 @@ func parsePlace(kind byte, text string) (of, at uint64, err error) {
 	return of, at, nil
 }
 
-// talkText prints a place in a viewer's list of conversations: whose list, and then as placeText.
+// talkText prints a position in a viewer's list of conversations: the viewer, and then as placeText.
 func talkText(viewer services.UserID, state chat.State) string {
 	place := placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
 	return conversationsCursor.text(viewer, 0) + place
@@ -55,7 +55,7 @@ func parseTalk(viewer services.UserID, text string) (chat.Place, error) {
 	return chat.Place{At: time.UnixMicro(int64(at)), ID: services.ConversationID(id)}, err
 }
 
-// placeIn is the place in the list of one conversation, or start without a cursor.
+// placeIn is the position of a cursor in the list of one conversation, or start without a cursor.
 func placeIn(kind byte, id services.ConversationID, after *string, start uint64) (uint64, error) {
 	if after == nil {
 		return start, nil
@@ -67,7 +67,7 @@ func placeIn(kind byte, id services.ConversationID, after *string, start uint64)
 	return at, err
 }
 
-// chatPage is where a page of edges stands.
+// chatPage makes the PageInfo of a page of edges.
 func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo {
 	info := graph.PageInfo{HasNextPage: more}
 	if len(edges) > 0 {
@@ -77,8 +77,8 @@ func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo
 	return info
 }
 
-// graphMessages makes messages with their authors and those whom they mention, in the order of their ids; ones that never
-// were are left out. Who asks has seen that the viewer is a member.
+// graphMessages makes messages with their authors and the users they mention, in the order of their IDs; unknown ones are left
+// out. The caller has checked that the viewer is a member.
 func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) ([]graph.Message, error) {
 	loader := dataloader.From(ctx)
 	people, err := r.readTalkParts(ctx, talkParts{messages: ids})
@@ -138,7 +138,7 @@ func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id se
 	return graphConversation(state), nil
 }
 
-// message reads the message that an operation was about for its payload.
+// message reads the message of an operation for its payload.
 func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, error) {
 	id, err := services.ParseMessageID("messageId", done.id)
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, erro
 	return list[0], nil
 }
 
-// inConversation does an operation in a conversation, and answers the conversation as it is afterwards.
+// inConversation runs an operation in a conversation, and returns the conversation after it.
 func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*graph.ConversationPayload, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
@@ -172,11 +172,11 @@ func (r *Resolver) conversationPayload(ctx context.Context, done *done, id servi
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}
 }
 
-// device is the one that the viewer's request came from; those without a name are one.
+// device is the name of the device of the viewer's request. All devices without a name count as one.
 func device(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
-		return "" // who asks was looked at before
+		return "" // the viewer was checked before
 	}
 	return viewer.Device
 }

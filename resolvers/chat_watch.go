@@ -8,7 +8,7 @@ import (
 	"tidings/services/chat"
 )
 
-// watchConversation makes of the changes of a conversation what is shown of them.
+// watchConversation turns the changes of a conversation into events of a subscription.
 func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (<-chan *graph.ConversationChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// A viewer who is not a member gets the error before anything is opened.
@@ -17,7 +17,7 @@ func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, 
 		cancel()
 		return nil, err
 	}
-	// What an event shows beside the state is read when the event is.
+	// The parts beside the state are read for each event.
 	return relay(ctx, cancel, r.Log, changes, func(_ context.Context, change chat.Change) (*graph.ConversationChange, error) {
 		return &graph.ConversationChange{
 			Conversation: graphConversation(change.State), Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),

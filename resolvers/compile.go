@@ -6,23 +6,23 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A selection of plain fields of a value that is already there needs none of what execution has for fields that fail,
-// wait or run side by side. It is compiled once for each document into a function that appends JSON.
+// A selection of plain fields of a loaded value does not need the machinery of execution for fields that fail, wait or run in
+// parallel. It is compiled once for each document, into a function that appends JSON.
 
 // writer appends the JSON of a value.
 type writer[T any] func(to []byte, value *T) []byte
 
-// member makes the writer of one field for what is selected below it; nil when that cannot be compiled.
+// member makes the writer of one field, given its selection; nil if it cannot be compiled.
 type member[T any] func(selected ast.SelectionSet) writer[T]
 
-// object is how a type of the schema is written, by its fields.
+// object is the compiler of a type of the schema: a member for each field.
 type object[T any] struct {
 	name    string
 	members map[string]member[T]
 }
 
-// plainFields is what is selected of a type, with what its fragments select. false where that has directives, repeats an
-// answer's key, which may need a merge, or asks by another type's name: then execution does it.
+// plainFields is the selection of a type with its fragments expanded. false if it has directives, repeats a key of the answer
+// (which may need a merge), or has a condition on another type: execution then does the work.
 func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
 	known := map[string]bool{}
 	var add func(selected ast.SelectionSet) bool
@@ -51,7 +51,7 @@ func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, p
 	return fields, plain
 }
 
-// compile makes the writer of a selection, nil for one that is not plain or names a field that is not compiled.
+// compile makes the writer of a selection; nil if the selection is not plain or has a field that cannot be compiled.
 func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
 	type part struct {
 		key   []byte
@@ -81,7 +81,7 @@ func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
 	}
 }
 
-// appendKey writes the name that a field has in the answer.
+// appendKey writes the key of a field in the answer.
 func appendKey(to []byte, field *ast.Field) []byte {
 	return append(strconv.AppendQuote(to, field.Alias), ':')
 }
@@ -156,7 +156,7 @@ func appendID(to []byte, kind, key string) []byte {
 	return append(appendEscaped(to, key), '"')
 }
 
-// appendEscaped escapes what JSON must have escaped and, like execution, nothing else: not even what is no UTF-8.
+// appendEscaped escapes the characters that JSON requires and, like execution, no others: not even invalid UTF-8.
 func appendEscaped(to []byte, text string) []byte {
 	const hex = "0123456789ABCDEF"
 	start := 0

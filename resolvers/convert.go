@@ -45,7 +45,7 @@ func (r *Resolver) user(ctx context.Context, number services.UserID) (graph.User
 	return graphUser(users[number]), nil
 }
 
-// post reads the post that an operation was about for its payload. NOT_FOUND when it is gone or hidden meanwhile.
+// post reads the post of an operation for its payload. NOT_FOUND if it has been deleted or hidden since.
 func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 	id, err := services.ParsePostGlobalID("postId", done.id)
 	if err != nil {

@@ -1,7 +1,7 @@
 package resolvers
 
-// Weights are the costs of the fields that take more than a look into what was read anyway. One is about a microsecond of
-// the server's time. See transport.Config.
+// Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's
+// time: see transport.Config.
 var Weights = map[string]int{
 	"Query.nodes":                       5, // each
 	"Query.__schema":                    1000,

@@ -17,7 +17,7 @@ const (
 	cursorLength = 1 + 4 + 8
 )
 
-// cursorKind is the kind of list that a cursor is of, and its form.
+// cursorKind is the list that a cursor belongs to, and the cursor's form.
 type cursorKind byte
 
 const (
@@ -29,8 +29,8 @@ const (
 	blockCursor        cursorKind = 25
 	hideCursor         cursorKind = 26
 
-	conversationsCursor cursorKind = 27 // begins a longer one
-	notificationCursor  cursorKind = 28 // begins a longer one
+	conversationsCursor cursorKind = 27 // the first part of a longer cursor
+	notificationCursor  cursorKind = 28 // the first part of a longer cursor
 )
 
 func (k cursorKind) String() string {
@@ -68,12 +68,12 @@ func pageSize(first *int) (int, error) {
 	return *first, nil
 }
 
-// text prints a place in a viewer's own list: kind, viewer, place. It holds nothing that must be kept secret.
+// text prints a position in a viewer's own list: kind, viewer, position. It holds no secret.
 func (k cursorKind) text(viewer services.UserID, place uint64) string {
 	return string(k.append(nil, viewer, place))
 }
 
-// append appends what text prints: letters that stand in JSON as they are.
+// append appends the text of a position; its letters need no escapes in JSON.
 func (k cursorKind) append(to []byte, viewer services.UserID, place uint64) []byte {
 	var bytes [cursorLength]byte
 	bytes[0] = byte(k)
@@ -82,7 +82,7 @@ func (k cursorKind) append(to []byte, viewer services.UserID, place uint64) []by
 	return base64.RawURLEncoding.AppendEncode(to, bytes[:])
 }
 
-// parse reads what text prints. field names the argument in the error.
+// parse reads the output of text. field names the argument in the error.
 func (k cursorKind) parse(field string, viewer services.UserID, text string) (uint64, error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != cursorLength || bytes[0] != byte(k) {
@@ -119,7 +119,7 @@ func parseNotificationPosition(viewer services.UserID, text string) (position no
 	return position, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(text), notificationCursor)
 }
 
-// cursorText prints a place in a viewer's own feed.
+// cursorText prints a position in a viewer's own feed.
 func cursorText(viewer services.UserID, place services.PostID) string {
 	return feedCursor.text(viewer, uint64(place))
 }
@@ -129,7 +129,7 @@ func parseCursor(viewer services.UserID, text string) (services.PostID, error) {
 	return services.PostID(place), err
 }
 
-// newerOf is the place above which a page starts; it excludes the other two. false without it.
+// newerOf is the position of newerThan, which excludes the other two arguments. given is false without it.
 func newerOf(after, lastID, newerThan *string) (place services.PostID, given bool, err error) {
 	switch {
 	case newerThan == nil:
@@ -141,7 +141,7 @@ func newerOf(after, lastID, newerThan *string) (place services.PostID, given boo
 	return place, true, err
 }
 
-// startOf is the place before which a page starts: the newest without after and lastId, which exclude each other.
+// startOf is the position below which a page starts: the newest without after and lastId, which exclude each other.
 func startOf(viewer services.UserID, after, lastID *string) (services.PostID, error) {
 	switch {
 	case after != nil && lastID != nil:

@@ -25,9 +25,9 @@ func Around(sources dataloader.Sources) func(*handler.Server) {
 	}
 }
 
-// ErrorPresenter is the one table of errors: a services.Error is shown with its message and code, an error of the
-// language (syntax, validation, input) is INVALID, an operation out of time is UNAVAILABLE, and anything else is
-// INTERNAL. Each has the id of its request, which the log has too.
+// ErrorPresenter maps every error to its code: a services.Error keeps its message and code, an error of the language (syntax,
+// validation, input) is INVALID, an operation out of time is UNAVAILABLE, and any other error is INTERNAL. Each has the ID of
+// its request, which the log has too.
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		shown := present(log, services.RequestID(ctx), err)

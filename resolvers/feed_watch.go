@@ -9,7 +9,7 @@ import (
 	"tidings/services/feed"
 )
 
-// feedAsk is where a page of a home feed stands, as its arguments say.
+// feedAsk is the arguments of a page of a home feed.
 type feedAsk struct {
 	first                    *int
 	after, lastID, newerThan *string
@@ -17,10 +17,10 @@ type feedAsk struct {
 	before                   *string
 }
 
-// above says whether a page above a place is meant.
+// above reports whether the page is above a position.
 func (a feedAsk) above() bool { return a.last != nil || a.before != nil }
 
-// homeFeed reads a page of a home feed: below a place, or above one.
+// homeFeed reads a page of a home feed, below a position or above one.
 func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
 	if ask.above() {
 		return r.homeFeedAbove(ctx, viewer, ask)
@@ -47,7 +47,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	return r.Feed.Page(ctx, viewer, before, size)
 }
 
-// homeFeedAbove reads the page next above a place.
+// homeFeedAbove reads the page directly above a position.
 func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
 	switch {
 	case ask.last == nil:
@@ -76,7 +76,7 @@ func versionOf(since *string) (string, error) {
 	return *since, services.CheckVersion("since", *since)
 }
 
-// watchHomeFeed makes of the changes of a viewer's badges what is shown of his feed.
+// watchHomeFeed turns the changes of a viewer's badges into events about their feed.
 func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, since string) (<-chan *graph.HomeFeedChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	badges, err := r.Hub.Watch(ctx, viewer.Number, since)

@@ -14,8 +14,9 @@ import (
 	"tidings/services"
 )
 
-// Hot serves the operations that are asked most, badges, home feeds and live boards, by selections that were compiled, and leaves all others
-// to the schema: those, and whatever fails, so that every error is made in one place. The answers are the same bytes.
+// Hot serves the most frequent operations (badges, home feeds and live boards) with compiled selections, and leaves all others
+// to the schema. If a compiled operation fails, it goes to the schema too, so that every error is made in one place. The
+// answers are the same, byte for byte.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
 }
@@ -25,34 +26,34 @@ type hot struct {
 	r *Resolver
 
 	mu sync.RWMutex
-	// A plan lives as long as its document stays parsed, which is for the transport to say: it bounds the bytes.
+	// A plan lives as long as its parsed document. The transport bounds the bytes of those.
 	plans map[weak.Pointer[ast.OperationDefinition]]*plan
 }
 
-// plan is what is written around what is read; nil for an operation that is not hot.
+// plan is the compiled form of an operation: the parts to read, and the text around them; nil for an operation that is not hot.
 type plan struct {
 	before, after []byte
 	parts         []*part
-	field         *ast.Field // the one of a subscription
+	field         *ast.Field // of a subscription: its one field
 }
 
 // part is one field of the viewer.
 type part struct {
 	key   []byte
 	write writer[content]
-	// read reads what is written; nil where that is nothing.
+	// read reads the content of the part; nil if there is nothing to read.
 	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error
 }
 
-// content is what a part is written from.
+// content is the value that a part is written from.
 type content struct {
-	key    string // the viewer's
+	key    string // the key of the viewer
 	badges shownBadges
 	page   shownPage
 	board  shownBoard
 }
 
-// viewerParts makes the parts of the viewer's fields; the others are not hot.
+// viewerParts compiles the fields of the viewer; a field that is missing here is not hot.
 var viewerParts = map[string]func(*ast.Field) *part{
 	"badges":    badgesPart,
 	"homeFeed":  homeFeedPart,
@@ -138,7 +139,7 @@ func viewerPlan(viewer *ast.Field) *plan {
 	named := map[string]bool{}
 	for _, field := range fields {
 		compile, known := viewerParts[field.Name]
-		if !known || named[field.Name] { // execution reads for all aliases of a field at once
+		if !known || named[field.Name] { // execution reads all aliases of a field together
 			return nil
 		}
 		named[field.Name] = true
@@ -166,7 +167,7 @@ func (p *plan) response(contents []content) *graphql.Response {
 	return &graphql.Response{Data: append(data, p.after...)}
 }
 
-// read reads all parts, several side by side as execution does: together they take one round trip.
+// read reads all parts. Several parts run in parallel, as in execution, so that together they take one round trip.
 func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]content, error) {
 	contents := make([]content, len(p.parts))
 	reading, last := 0, 0
@@ -191,7 +192,7 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 	return contents, errors.Join(failures...)
 }
 
-// attempt reads a part. A panic is an error like others: execution will meet it again, and show it.
+// attempt reads a part. It turns a panic into an error: execution then meets the panic again and presents it.
 func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) (err error) {
 	if p.read == nil {
 		return nil
@@ -204,7 +205,7 @@ func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, v
 	return p.read(ctx, r, viewer, variables, c)
 }
 
-// query answers once, like every handler of a query.
+// query answers once, as a handler of a query must.
 func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	answered := false
 	return func(ctx context.Context) *graphql.Response {
@@ -221,8 +222,8 @@ func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.Respon
 	}
 }
 
-// subscribe asks for the channel as the schema would, through what the transport has put around resolvers; nil when it
-// is refused.
+// subscribe asks for the channel of a subscription as the schema would, through the transport's middleware for resolvers; nil
+// if it is refused.
 func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	var since *string
 	switch value := p.field.ArgumentMap(operation.Variables)["since"].(type) {

@@ -10,13 +10,13 @@ import (
 	"tidings/services"
 )
 
-// shownBadges are badges and whose they are, which their id says.
+// shownBadges are badges with the key of their user, which their ID contains.
 type shownBadges struct {
 	*services.Badges
 	key string
 }
 
-// badgesPart is the viewer's badges, or those that a subscription tells of; nil for what is not compiled.
+// badgesPart compiles the viewer's badges, or those of a subscription; nil if a field cannot be compiled.
 func badgesPart(field *ast.Field) *part {
 	write := badgesObject.compile(field.SelectionSet)
 	if write == nil {

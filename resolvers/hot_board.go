@@ -13,13 +13,13 @@ import (
 	"tidings/services/live"
 )
 
-// shownBoard is a page of a live board and when it is shown.
+// shownBoard is a page of a live board with the time of its reading.
 type shownBoard struct {
 	live.Board
 	at time.Time
 }
 
-// size is about how many bytes the page takes, so that it is not moved while it is written.
+// size estimates the bytes of the page, so that the buffer does not grow while it is written.
 func (b *shownBoard) size() int {
 	const edge = 640
 	size := len(b.Items) * edge
@@ -34,7 +34,7 @@ type shownShow struct {
 	board *shownBoard
 }
 
-// liveBoardPart is a page of the viewer's live board; nil for what is not compiled.
+// liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled.
 func liveBoardPart(field *ast.Field) *part {
 	write := boardObject.compile(field.SelectionSet)
 	if write == nil {
@@ -72,7 +72,7 @@ func appendShowID(to []byte, id services.PostID) []byte {
 	return appendID(to, services.ShowType, id.String())
 }
 
-// cursorOf writes the place of the item at an index, null where there is none.
+// cursorOf writes the cursor of the item at an index; null if there is none.
 func cursorOf(to []byte, b *shownBoard, i int) []byte {
 	if i < 0 || i >= len(b.Items) {
 		return append(to, "null"...)
@@ -102,7 +102,7 @@ func eachShow(entry member[shownShow]) member[shownBoard] {
 	}
 }
 
-// The types of a live board, each with all its fields but whether a show reminds the viewer, which is another question.
+// The types of a live board, each with all of its fields except remindsMe, which needs another read.
 var (
 	showObject = object[shownShow]{"Show", map[string]member[shownShow]{
 		"id":          leaf(func(to []byte, s *shownShow) []byte { return appendShowID(to, s.Show.ID) }),

@@ -12,14 +12,14 @@ import (
 	"tidings/services/feed"
 )
 
-// shownPage is a page of a home feed and whose it is, which its cursors say.
+// shownPage is a page of a home feed with the ID of its user, which its cursors contain.
 type shownPage struct {
 	feed.Page
 	viewer      services.UserID
 	engagements map[services.PostID]services.Engagement // of the posts; nil where they are not asked for
 }
 
-// size is about how many bytes the page takes, so that it is not moved while it is written.
+// size estimates the bytes of the page, so that the buffer does not grow while it is written.
 func (p *shownPage) size() int {
 	const edge = 384
 	size := len(p.Items) * edge
@@ -35,7 +35,7 @@ type shownEdge struct {
 	engagement services.Engagement
 }
 
-// homeFeedPart is a page of the viewer's home feed; nil for what is not compiled.
+// homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled.
 func homeFeedPart(field *ast.Field) *part {
 	write := pageObject.compile(field.SelectionSet)
 	if write == nil {
@@ -86,7 +86,7 @@ func homeFeedPart(field *ast.Field) *part {
 	}
 }
 
-// argument reads an argument as execution does; nil when it is null or was not given.
+// argument reads an argument as execution does; nil if it is null or absent.
 func argument[T any](arguments map[string]any, name string, unmarshal func(any) (T, error)) (*T, error) {
 	given := arguments[name]
 	if given == nil {

@@ -272,7 +272,7 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 	}
 }
 
-// lastOf is the last place of a reader's second page of 100: what follows is his last.
+// lastOf is the last position of a reader's second page of 100: the page after it is the last one.
 func (s *sides) lastOf(reader string) string {
 	s.t.Helper()
 	var id any

@@ -15,7 +15,7 @@ import (
 
 const maxEvents = 500
 
-// timeOfEvent is what each event adds to the time of its batch.
+// timeOfEvent is the time that each event adds to the deadline of its batch.
 const timeOfEvent = 10 * time.Millisecond
 
 // withTimeFor is the context of a batch, whose deadline grows with its events.
@@ -27,7 +27,7 @@ func withTimeFor(ctx context.Context, events int) (context.Context, context.Canc
 	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Duration(events)*timeOfEvent))
 }
 
-// sendFewer tells the host of a batch that used up its time what helps.
+// sendFewer gives a host whose batch ran out of time an error that says what to do.
 func sendFewer(ctx context.Context, events int, err error) error {
 	if events > 1 && services.IsUnavailable(err) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return services.Wrapf(services.Unavailable, err, "events: %d events took too long for one request: send fewer at once", events)
@@ -35,7 +35,7 @@ func sendFewer(ctx context.Context, events int, err error) error {
 	return err
 }
 
-// ingest does every event in one commit and answers for each by itself.
+// ingest applies all events in one commit, and answers each by itself.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))

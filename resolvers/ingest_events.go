@@ -12,7 +12,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// idempotencyKey is the field of an input that says something about the request, and not what is asked for.
+// idempotencyKey is the input field that describes the request and is not part of its content.
 const idempotencyKey = "IdempotencyKey"
 
 // ingestAction is one field of graph.IngestAction: the operation of its name, which takes the input of the mutation.
@@ -21,7 +21,7 @@ type ingestAction struct {
 	operation entry
 	by        doer
 	key       int   // the position of the input's idempotency key
-	users     []int // the positions of the input's fields that name users, who exist once they are named
+	users     []int // the positions of the input's fields that name users; naming a user creates them
 }
 
 // ingestActions are the actions by the positions of the fields of graph.IngestAction.
@@ -37,7 +37,7 @@ var ingestActions = func() []ingestAction {
 	return actions
 }()
 
-// newIngestAction finds the operation of an action. It is an error when there is none that takes its input.
+// newIngestAction finds the operation of an action. An action without an operation for its input is an error.
 func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	a.name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
 	if a.operation = operations[a.name]; a.operation == nil {
@@ -62,7 +62,8 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 // ingestCommand makes the command of an event.
 func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*jobs.Command, error) {
 	set := actionsSet(&event.Do)
-	// The executor does not hold @oneOf against variables: without this, one of two actions would be lost unsaid.
+	// The executor does not check @oneOf for variables: without this check, the second of two actions would be dropped
+	// silently.
 	if len(set) != 1 {
 		return nil, services.Errorf(services.Invalid, "do: an event needs exactly one action, got %d", len(set))
 	}
@@ -83,7 +84,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	return cmd, err
 }
 
-// actFor reads of an event who does it.
+// actFor sets the actor of an event.
 func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
 	case action.by == forHost && event.As != nil:
@@ -103,7 +104,7 @@ func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.In
 	return nil
 }
 
-// actionsSet are the positions of the fields that are given.
+// actionsSet are the positions of the fields that are set.
 func actionsSet(do *graph.IngestAction) (set []int) {
 	fields := reflect.ValueOf(do).Elem()
 	for i := range fields.NumField() {
@@ -114,7 +115,7 @@ func actionsSet(do *graph.IngestAction) (set []int) {
 	return set
 }
 
-// usersNamed are the keys of the users whom events name by their ids.
+// usersNamed are the keys of the users that events name by their IDs.
 func usersNamed(events []graph.IngestEvent) (keys []string) {
 	note := func(id string) {
 		if key, err := services.ParseUserID("", id); err == nil {

@@ -213,7 +213,7 @@ func TestAnEventNamesExactlyOneThing(t *testing.T) {
 	}
 }
 
-// What stands can be changed by an event as by a mutation: an announcement, and how a user wants his badges.
+// An event can edit as a mutation can: an announcement, and a user's display policy.
 func TestEventsChangeWhatStands(t *testing.T) {
 	a := newAPI(t)
 	got := a.ingest(event{"publishAnnouncement": event{"title": "news"}})

@@ -8,7 +8,8 @@ import (
 	"tidings/services"
 )
 
-// orCleared is a field of an edit: nil leaves what stands, and the zero value, for null, clears it.
+// orCleared is the value of a field of an edit: nil if the field is absent, which keeps the present value, and the zero value
+// for null, which clears it.
 func orCleared[T any](field graphql.Omittable[*T]) *T {
 	value, given := field.ValueOK()
 	if given && value == nil {
@@ -17,7 +18,7 @@ func orCleared[T any](field graphql.Omittable[*T]) *T {
 	return value
 }
 
-// notNull is a field of an edit that can be left out, and cannot be cleared: INVALID for null.
+// notNull is the value of a field of an edit that cannot be cleared: nil if it is absent, INVALID for null.
 func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	value, given := field.ValueOK()
 	if given && value == nil {
@@ -28,10 +29,10 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 
 type byHostKey struct{}
 
-// byHost says that the host application names the users in what follows: it makes those that there are not.
+// byHost marks a context in which the host application names users. Users that do not exist are then created.
 func byHost(ctx context.Context) context.Context { return context.WithValue(ctx, byHostKey{}, true) }
 
-// byScope is byHost where the token has the host application's scope, and not the operators' alone.
+// byScope is byHost if the token has the scope of the host application; the scope of operators alone creates nobody.
 func byScope(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
 		return byHost(ctx)
@@ -39,10 +40,10 @@ func byScope(ctx context.Context) context.Context {
 	return ctx
 }
 
-// hosts says whether the host application names the users: see byHost.
+// hosts reports whether the host application names the users: see byHost.
 func hosts(ctx context.Context) bool { return ctx.Value(byHostKey{}) != nil }
 
-// number is the user of a global id. NOT_FOUND when there is none, but see byHost.
+// number is the user of a global ID. NOT_FOUND if there is none; but see byHost.
 func (r *Resolver) number(ctx context.Context, field, id string) (services.UserID, error) {
 	numbers, err := r.numbers(ctx, field, []string{id})
 	if err != nil {
@@ -51,7 +52,7 @@ func (r *Resolver) number(ctx context.Context, field, id string) (services.UserI
 	return numbers[0], nil
 }
 
-// numbers are the users of up to 500 global ids, as number finds each: one query for all.
+// numbers are the users of up to 500 global IDs, as number finds each, with one query.
 func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {

@@ -11,17 +11,17 @@ import (
 	"tidings/services/ratelimit"
 )
 
-// Limits charges requests to the budgets of a limiter: an address by requests, a viewer by what they do. The host
-// application and admins have budgets of their own, however many users they act for.
+// Limits charges requests to the budgets of a limiter: an address for its requests, a viewer for their operations. The host
+// application and operators have budgets of their own, however many users they act for.
 type Limits struct{ Limiter *ratelimit.Limiter }
 
-// host is the subject of all tokens with the scope ingest, and admins that of all with the scope admin.
+// host is the subject of all tokens with the scope ingest, and admins the subject of all with the scope admin.
 const (
 	host   = "host"
 	admins = "admins"
 )
 
-// fieldBudgets are the budgets of mutations that have one beside WRITES.
+// fieldBudgets are the budgets of mutations that are charged to one beside WRITES.
 var fieldBudgets = map[string]ratelimit.Budget{
 	"follow": ratelimit.Follows, "unfollow": ratelimit.Follows,
 	"createConversation": ratelimit.Conversations, "addMembers": ratelimit.Conversations,
@@ -38,10 +38,10 @@ func (l Limits) Socket(viewer services.Viewer) error {
 	return l.Limiter.Take(ratelimit.Sockets, viewer.Key, 1)
 }
 
-// Operation charges a mutation by its fields, and by the events of an ingest; any other operation by its cost. Without a
-// token the address pays.
+// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. Without a
+// token the address is charged.
 func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
-	subject, reads, writes := "@"+address, ratelimit.Reads, ratelimit.Writes // no user's key has an @
+	subject, reads, writes := "@"+address, ratelimit.Reads, ratelimit.Writes // no key of a user contains an @
 	viewer, err := services.ViewerFrom(ctx)
 	switch {
 	case err != nil:
@@ -61,7 +61,8 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 	return l.Limiter.TakeAll(subject, mutationSpendings(operation, writes)...)
 }
 
-// mutationSpendings is what a mutation takes from its subject's budgets, all of it together: a part of a document is not executed.
+// mutationSpendings are the charges of a mutation to its subject's budgets, all or nothing, because a document is never
+// executed in part.
 func mutationSpendings(operation *graphql.OperationContext, writes ratelimit.Budget) []ratelimit.Spending {
 	spendings := []ratelimit.Spending{{Budget: writes}}
 	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}) {
@@ -79,7 +80,7 @@ func mutationSpendings(operation *graphql.OperationContext, writes ratelimit.Bud
 	return spendings
 }
 
-// events is how many acts a mutation field stands for: those of its list for ingest, 1 for any other.
+// events is the number of acts of a mutation field: the length of the list for ingest, 1 for any other.
 func events(field graphql.CollectedField, operation *graphql.OperationContext) int {
 	if field.Name != "ingest" {
 		return 1

@@ -30,7 +30,7 @@ import (
 	"tidings/services/views"
 )
 
-// api is the schema behind a real HTTP server. What its viewer may do stands in headers: who he is is not checked here.
+// api is the schema behind a real HTTP server. Headers name the viewer and their scopes, without a check.
 type api struct {
 	*fanouttest.World
 	t        *testing.T

@@ -76,8 +76,8 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 	return result, nil
 }
 
-// markedMessages is what a mark of site messages answers of them, if its payload is asked for them: those that it names, or else the
-// newest, of a type if there is one.
+// markedMessages reads the site messages for the payload of a mark, if the payload selects them: those that the mark named, or
+// else the newest, of the type if there is one.
 func (r *Resolver) markedMessages(ctx context.Context, done *done, payload string, ids []string, kind *string) []graph.SiteMessage {
 	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 	}
 	places := make([]messages.ID, 0, len(ids))
 	for _, id := range ids {
-		if place, err := messages.ParseID("ids", id); err == nil { // the mark has read them all
+		if place, err := messages.ParseID("ids", id); err == nil { // the mark has parsed them all
 			places = append(places, place)
 		}
 	}
@@ -106,7 +106,7 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 	for _, place := range places {
 		if message, ok := (*found)[place]; ok {
 			list = append(list, graphSiteMessage(message))
-			delete(*found, place) // named twice it is shown once
+			delete(*found, place) // an ID that was named twice is shown once
 		}
 	}
 	return list

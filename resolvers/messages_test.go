@@ -67,7 +67,7 @@ func TestSiteMessages(t *testing.T) {
 	a.wantMessages("alice", "three one")
 	read(`type: "general"`)
 	a.wantMessages("alice", "")
-	a.wantMessages("bob", "three one") // his are his
+	a.wantMessages("bob", "three one") // alice's marks change nothing for bob
 	edited := a.host(fmt.Sprintf(`mutation { editSiteMessage(input: {siteMessageId: %q, title: "eins"}) { message { title content recipients readCount } } }`, first), nil)
 	if edited.at("editSiteMessage", "message", "title") != "eins" || edited.at("editSiteMessage", "message", "recipients") != 2.0 || edited.at("editSiteMessage", "message", "readCount") != 1.0 {
 		t.Errorf("edited: %+v", edited)

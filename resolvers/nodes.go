@@ -18,8 +18,8 @@ import (
 
 const maxNodes = 100
 
-// nodes fetches by global id; nil where there is none for the viewer: users who were never mentioned, what is hidden from them,
-// and notifications of others. All that the fields of an operation fetch is read at once.
+// nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content,
+// another user's notification. All objects that the fields of an operation ask for are read together.
 func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -46,15 +46,15 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 	return nodes, nil
 }
 
-// nodeIDs are global ids, taken apart by type.
+// nodeIDs are parsed global IDs, by type.
 type nodeIDs struct {
 	siteMessages                               map[string]messages.ID
-	users                                      map[string]string // to the key
+	users                                      map[string]string // ID to key
 	posts, shows, announcements, notifications map[string]services.PostID
 	conversations                              map[string]services.ConversationID
 	messages                                   map[string]services.MessageID
-	viewers, badges                            map[string]string       // to the key of the user
-	askers                                     map[string][]*ast.Field // of conversations
+	viewers, badges                            map[string]string       // ID to key
+	askers                                     map[string][]*ast.Field // the fields that ask for each conversation
 }
 
 func newNodeIDs() *nodeIDs {
@@ -66,7 +66,7 @@ func newNodeIDs() *nodeIDs {
 	}
 }
 
-// add adds the ids that a field asks for, up to the first that is none.
+// add adds the IDs that a field asks for, up to the first malformed one.
 func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	for _, id := range ids {
 		kind, key, err := services.SplitGlobalID(id)
@@ -103,7 +103,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	return nil
 }
 
-// parseInto adds an id unless it names nothing.
+// parseInto adds an ID, unless its key is zero, which no object has.
 func parseInto[K comparable](into map[string]K, id string, parse func(field, id string) (K, error)) error {
 	key, err := parse("id", id)
 	var nothing K
@@ -113,7 +113,7 @@ func parseInto[K comparable](into map[string]K, id string, parse func(field, id 
 	return err
 }
 
-// allNodeIDs are the ids that the fields of an operation fetch, but those of fields that ask for what is no id.
+// allNodeIDs are the IDs that the fields of an operation ask for, without those of fields with a malformed ID.
 func allNodeIDs(ctx context.Context) *nodeIDs {
 	all, fields, variables := newNodeIDs(), wantedOf(ctx), graphql.GetOperationContext(ctx).Variables
 	add := func(field *ast.Field, ids []string) {
@@ -139,7 +139,7 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 	return all
 }
 
-// readNodes reads what ids name: one read a kind, and the posts and people of all kinds together.
+// readNodes reads the objects of IDs: one read for each kind, and one for the posts and people of all kinds.
 func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
 	numbers, err := r.Social.KnownAll(ctx, slices.Collect(maps.Values(ids.users)))
@@ -195,7 +195,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	return found, r.otherNodes(ctx, viewer, ids, found)
 }
 
-// talkNodes adds the conversations that the viewer is in, and answers what is to be read of them and which messages.
+// talkNodes adds the viewer's conversations, and returns the parts of them that are still to be read and the messages.
 func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts talkParts, err error) {
 	conversations := slices.Collect(maps.Values(ids.conversations))
 	for _, id := range ids.messages {
@@ -228,7 +228,7 @@ func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	return parts, nil
 }
 
-// messageNodes adds messages, all of which were read.
+// messageNodes adds messages, which have all been read.
 func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.messages {
 		list, err := r.graphMessages(ctx, []services.MessageID{key})
@@ -246,7 +246,7 @@ func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[str
 func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
 	found, err := r.Notifications.At(ctx, viewer.Number, ids)
 	for id, n := range found {
-		if n.First == id { // the other positions in it are no ids
+		if n.First == id { // only the first position of a notification is its ID
 			list = append(list, n)
 		}
 	}
@@ -262,7 +262,7 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 	return err
 }
 
-// viewerNodes adds the viewer and their badges. Those of others are not there.
+// viewerNodes adds the viewer and their badges, if an ID is theirs. Those of other users are left out.
 func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.viewers {
 		if key == viewer.Key {

@@ -21,8 +21,8 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// notificationsByID reads some of the viewer's notifications for a payload, by their ids or by what was shown of them, each once;
-// those of which nothing stands any more are left out.
+// notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once; a
+// notification whose causes were all undone is left out.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
 	places := make([]services.PostID, 0, len(ids))
 	for _, id := range ids {
@@ -49,8 +49,8 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	return r.graphNotifications(ctx, viewer, list)
 }
 
-// marked is what a mark of notifications answers of them, if its payload is asked for them: those that it names, or else the newest of
-// its categories.
+// marked reads the notifications for the payload of a mark, if the payload selects them: those that the mark named, or else the
+// newest of its categories.
 func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
@@ -72,7 +72,7 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 	return list
 }
 
-// keysIn are the keys of what notifications are about, and of the people in them.
+// keysIn are the keys of the subjects and the actors of notifications.
 func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
 	for i, n := range list {
 		switch {
@@ -147,7 +147,7 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 	return causes
 }
 
-// graphNotifications fills in what notifications are about and who was in them: one batch for all.
+// graphNotifications adds the subjects and the actors of notifications, in one batch.
 func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([]graph.Notification, error) {
 	actions, err := r.actionsIn(ctx, viewer, list)
 	if err != nil {
@@ -199,7 +199,7 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 	return r.notificationPage(ctx, viewer, page)
 }
 
-// notificationPage makes a page of notifications, and reads what they show.
+// notificationPage makes a page of notifications, and reads their subjects and actors.
 func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, page notifications.Page) (*graph.NotificationConnection, error) {
 	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"tidings/services/messages"
 )
 
-// operations are what clients can do, by the names of the mutations. A mutation does one of them; ingest does those that its
-// events name, see ingestEvents.
+// operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs those that
+// its events name: see ingestActions.
 var operations = table(
 	publishPost, editPost, deletePost, markHomeFeedSeen,
 	follow, unfollow, mute, unmute, block, unblock, hideFrom, unhideFrom, setProfile,
@@ -29,23 +29,23 @@ var operations = table(
 	setDisplayPolicy,
 )
 
-// doer is who does an operation.
+// doer is the actor of an operation.
 type doer int
 
 const (
-	forUser doer = iota // a user: the mutation's viewer, or the one whom an event names in its field as
+	forUser doer = iota // a user: the viewer of the mutation, or the user of the event's field as
 	forHost             // the host application
 )
 
 // operation is one entry of operations. I is the input of the mutation.
 type operation[I any] struct {
-	name  string // the mutation's
+	name  string // of the mutation
 	by    doer
 	makes string // see jobs.Command
 	// ofDevice says that the device of the user belongs to the input.
 	ofDevice bool
-	// command makes the command of an input that was read from a request. It may change the input to what others that ask for the
-	// same come to, so that all are one request for an idempotency key. With an error the command is not looked at.
+	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
+	// idempotency key. If it returns an error, its command is ignored.
 	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
 }
 
@@ -54,9 +54,9 @@ type call struct {
 	r      *Resolver
 	actor  services.UserID // 0 for the host application
 	as     string          // the global id of the actor
-	device string          // "" for one without a name
+	device string          // "" for a device without a name
 
-	// What the command is about, as its input says: a global id, "" for none, and what that stands for.
+	// The subject of the command, as the input names it: its global ID, "" for none, and the parsed value of it.
 	subject      string
 	user         services.UserID
 	conversation services.ConversationID
@@ -65,7 +65,8 @@ type call struct {
 // entry is an operation with an input of any type.
 type entry interface {
 	describe() (name string, by doer, ofDevice bool, input reflect.Type)
-	// prepare makes the command of an input, a pointer to what describe says, whose idempotency key is given besides it.
+	// prepare makes the command of an input, a pointer to the type that describe returns. The idempotency key is given
+	// separately.
 	prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error)
 }
 
@@ -82,7 +83,7 @@ func (o *operation[I]) describe() (name string, by doer, ofDevice bool, input re
 	return o.name, o.by, o.ofDevice, reflect.TypeFor[I]()
 }
 
-// inputOfDevice is what tells requests apart that are told from different devices.
+// inputOfDevice is an input with the device, so that requests of two devices differ under one idempotency key.
 type inputOfDevice struct {
 	Device string
 	Input  any
@@ -104,31 +105,30 @@ func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *str
 	return cmd, jobs.CheckKey(cmd.Key)
 }
 
-// done is an operation that happened.
+// done is an operation that was committed.
 type done struct {
 	call    *call
-	viewer  *graph.Viewer // nil where the host application did it
+	viewer  *graph.Viewer // nil if the host application acted
 	cmd     *jobs.Command
-	id      string           // the global id of what it made, or else named; "" for neither
-	changed bool             // false when the state that it asks for held already
-	badges  *services.Badges // the viewer's after it; nil where they could not be read
+	id      string           // the global ID of the created object, or else of the named one; "" for neither
+	changed bool             // false if the state was already as requested
+	badges  *services.Badges // of the viewer, after the change; nil if they could not be read
 }
 
-// ifRead is what a payload has of what was read after the commit. What could not be read is null: the change stands, and its
-// answer must not be an error.
+// ifRead turns a failed read after the commit into nil: the change is committed, so its answer must not be an error.
 func ifRead[T any](r *Resolver) func(value T, err error) *T {
 	return func(value T, err error) *T {
 		if err == nil {
 			return &value
 		}
-		if services.CodeOf(err) != services.NotFound { // which somebody else may have taken away meanwhile
+		if services.CodeOf(err) != services.NotFound { // another user may have deleted it since
 			r.Log.Warn("a field of the payload could not be read after the commit", "error", err)
 		}
 		return nil
 	}
 }
 
-// viewerAfter is the viewer of a payload, with the badges that it has; nil without them.
+// viewerAfter is the viewer of a payload, with the payload's badges; nil without them.
 func (d *done) viewerAfter() *graph.Viewer {
 	if d.badges == nil {
 		return nil
@@ -137,14 +137,14 @@ func (d *done) viewerAfter() *graph.Viewer {
 	return &viewer
 }
 
-// withBadges is a viewer who has these badges, so that a payload or an event shows the same in both places.
+// withBadges is a viewer with these badges, so that a payload or an event has the same badges in both places.
 func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 	shown := *viewer
 	shown.Now = badges
 	return shown
 }
 
-// do does an operation as a mutation: for the viewer, or for the host application or an operator.
+// do runs an operation as a mutation: for the viewer, or for the host application or an operator.
 func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, error) {
 	c, d := &call{r: r}, &done{}
 	var err error
@@ -165,7 +165,7 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 		return nil, err
 	}
 	d.call, d.cmd = c, cmd
-	defer dataloader.From(ctx).Forget() // what the response has read before is of before the change
+	defer dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
 	if err := r.Fanout.Commit(ctx, cmd)[0]; err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	return d, nil
 }
 
-// takeKey takes the idempotency key out of an input: it is no part of what is asked for.
+// takeKey removes the idempotency key from an input and returns it: the key is not part of the request's content.
 func takeKey(input any) *string {
 	field := reflect.ValueOf(input).Elem().FieldByName(idempotencyKey)
 	key, _ := field.Interface().(*string)
@@ -191,7 +191,7 @@ func takeKey(input any) *string {
 	return key
 }
 
-// idOf is the id that a command has made, or else its input names.
+// idOf is the ID of the object that a command created, or else of the one that its input named.
 func idOf(c *call, cmd *jobs.Command) string {
 	if ids := cmd.IDs(); len(ids) > 0 {
 		return ids[0]
@@ -199,7 +199,7 @@ func idOf(c *call, cmd *jobs.Command) string {
 	return c.subject
 }
 
-// The methods below read the global id of what a command is about.
+// Each of the methods below parses the global ID of a command's subject.
 
 func (c *call) userID(ctx context.Context, id string) (user services.UserID, err error) {
 	c.subject = id

@@ -47,7 +47,7 @@ var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 	},
 }
 
-// markAnnouncementsRead marks up to an announcement, named by its id, or up to a position, named by its cursor.
+// markAnnouncementsRead marks up to an announcement, given by its ID, or up to a position, given by a cursor.
 var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 	name: "markAnnouncementsRead",
 	command: func(_ context.Context, c *call, in *graph.MarkAnnouncementsReadInput) (*jobs.Command, error) {

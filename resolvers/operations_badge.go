@@ -9,7 +9,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// setDisplayPolicy is INVALID when a source is named twice.
+// setDisplayPolicy changes the viewer's display policy. INVALID if a source is named twice.
 var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 	name: "setDisplayPolicy",
 	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
@@ -30,7 +30,7 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 		if hours, given := in.QuietHours.ValueOK(); hours != nil {
 			change.Quiet = &badge.QuietHours{From: hours.From, To: hours.To, OffsetEast: hours.OffsetMinutes}
 		} else if given {
-			change.Quiet = &badge.QuietHours{From: "00:00", To: "00:00"} // which are none
+			change.Quiet = &badge.QuietHours{From: "00:00", To: "00:00"} // equal times: no quiet hours
 		}
 		return c.r.Badge.SetPolicy(c.actor, change)
 	},

@@ -145,7 +145,7 @@ var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
 	},
 }
 
-// conversationAndUsers reads what the command is about, and users of the field beside it.
+// conversationAndUsers parses the conversation of a command, and the users of another field.
 func (c *call) conversationAndUsers(ctx context.Context, id, field string, userIDs []string) (services.ConversationID, []services.UserID, error) {
 	conversation, err := c.conversationID(id)
 	if err != nil {

@@ -98,7 +98,7 @@ var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	},
 }
 
-// orZero is a time that may be left out.
+// orZero is an optional time; the zero time if it is absent.
 func orZero(at *time.Time) time.Time {
 	if at == nil {
 		return time.Time{}

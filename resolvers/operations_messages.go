@@ -23,7 +23,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 			}
 		}
 		if hosts(ctx) {
-			return c.r.Messages.Send(message) // to users who are made if there are none
+			return c.r.Messages.Send(message) // recipients who do not exist are created
 		}
 		known, err := c.r.Social.KnownAll(ctx, message.To)
 		if err != nil {
@@ -58,7 +58,7 @@ var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		mark := messages.Mark{Type: in.Type, All: in.All, Token: orEmpty(in.ReadToken)}
-		in.All = false // which is to name nothing else
+		in.All = false // false is the same as absent
 		if mark.IDs, err = siteMessageIDs(in.Ids); err != nil {
 			return nil, err
 		}

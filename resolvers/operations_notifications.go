@@ -65,7 +65,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		if read.UpTo, err = notificationPlace(in.UpTo); err != nil {
 			return nil, err
 		}
-		in.All = nil // which is to name all categories
+		in.All = nil // false is the same as absent
 		if len(in.Ids) == 0 {
 			if in.Categories, err = notifications.CheckCategories("categories", in.Categories); err != nil {
 				return nil, err
@@ -103,7 +103,7 @@ var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	},
 }
 
-// notificationPlace is the place up to which a mark reaches that has an upTo, 0 without one.
+// notificationPlace is the position of an upTo; 0 without one.
 func notificationPlace(upTo *string) (services.PostID, error) {
 	if upTo == nil {
 		return 0, nil

@@ -26,7 +26,7 @@ var (
 	unhideFrom = onUser("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
 )
 
-// onUser is what one user does about another and cannot be INVALID.
+// onUser is an operation of one user on another whose input cannot be INVALID.
 func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
 	return &operation[I]{name: name, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))

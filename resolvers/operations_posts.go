@@ -43,7 +43,7 @@ var deletePost = &operation[graph.DeletePostInput]{
 	},
 }
 
-// markHomeFeedSeen without upTo covers everything that is in the feed when it is committed.
+// markHomeFeedSeen marks the feed as seen. Without upTo it covers every post in the feed at the time of the commit.
 var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 	name: "markHomeFeedSeen",
 	command: func(_ context.Context, c *call, in *graph.MarkHomeFeedSeenInput) (*jobs.Command, error) {
@@ -51,14 +51,14 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 			return c.r.Feed.MarkSeen(c.actor, 0), nil
 		}
 		place, err := services.ParsePostGlobalID("upTo", *in.UpTo)
-		if err == nil && place == 0 { // which stands for no place
+		if err == nil && place == 0 { // 0 would mean no upTo
 			err = services.Errorf(services.NotFound, "upTo: there is no %s", *in.UpTo)
 		}
 		return c.r.Feed.MarkSeen(c.actor, place), err
 	},
 }
 
-// draft is what an input says of a post. The host application makes those whom it mentions.
+// draft is the post of an input. If the host application acts, mentioned users who do not exist are created.
 func (c *call) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
 	if hosts(ctx) {
 		if _, err := c.r.numbers(ctx, "mentions", mentions); err != nil {

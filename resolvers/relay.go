@@ -6,8 +6,9 @@ import (
 	"log/slog"
 )
 
-// relay makes of a service's changes what a subscription shows of them, until they end; cancel ends whatever brings them.
-// A change that cannot be shown is passed over: the next one is of the whole state too. So is one of which show says errKnown.
+// relay turns the changes of a service into the events of a subscription, until the changes end. cancel ends the source of the
+// changes. A change that cannot be shown is skipped, because the next one has the whole state too; so is a change for which
+// show returns errKnown.
 func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.Logger, changes <-chan C, show func(context.Context, C) (E, error)) <-chan E {
 	shown := make(chan E)
 	go func() {
@@ -31,5 +32,5 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 	return shown
 }
 
-// errKnown says of a change that the client has it.
+// errKnown is show's error for a change that the client already has.
 var errKnown = errors.New("the client has this already")

@@ -1,7 +1,7 @@
 // Package resolvers is viewer in, one service call, payload out; and the table of errors.
 //
-// Every resolver takes the viewer from the token and from nowhere else. An error that a person can mend is shown with
-// its code; any other is INTERNAL, with an id that the log has too.
+// Every resolver takes the viewer from the token and from nowhere else. An error that the client can correct is shown with its
+// code; any other is INTERNAL, with an ID that the log has too.
 package resolvers
 
 import (
@@ -26,7 +26,7 @@ import (
 	"tidings/services/views"
 )
 
-// Resolver is what the resolvers work with.
+// Resolver holds the services that the resolvers call.
 type Resolver struct {
 	Social        *social.Service
 	Feed          *feed.Service
@@ -55,24 +55,24 @@ type Badges interface {
 	SetPolicy(user services.UserID, change badge.PolicyChange) (*jobs.Command, error)
 }
 
-// JobQueue tells operators of the jobs.
+// JobQueue is the state of the job queue, for operators.
 type JobQueue interface {
 	JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error)
 }
 
-// What the fields of a response share, see dataloader.Shared.
+// The keys of values that the fields of a response share: see dataloader.Shared.
 type (
-	numberKey    string // the number of a user, by key
+	numberKey    string // of the ID of a user, by the user's key
 	badgesKey    struct{}
 	explainedKey struct{}
-	digestKey    int64 // since when, in microseconds
+	digestKey    int64 // the start of the digest, in microseconds
 	policyKey    struct{}
 	nodesKey     struct{}
 
 	groupPolicyKey struct{}
 )
 
-// viewer is who asks: a token with the scope viewer that names a user.
+// viewer is the user of the request's token, which needs the scope viewer.
 func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	viewer, err := r.scoped(ctx, services.ScopeViewer)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	return graph.NewViewer(number, viewer.Key), nil
 }
 
-// scoped is who asks, if his token carries the scope.
+// scoped is the bearer of the request's token, if it has the scope.
 func (r *Resolver) scoped(ctx context.Context, scope services.Scope) (services.Viewer, error) {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {

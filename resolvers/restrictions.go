@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// withUser does an operation of the viewer's about a user, and answers that user.
+// withUser runs an operation of the viewer on a user, and returns that user.
 func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*done, *graph.User, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
@@ -22,7 +22,7 @@ var restrictionLists = map[services.RestrictionKind]cursorKind{
 	services.Mute: muteCursor, services.Block: blockCursor, services.Hide: hideCursor,
 }
 
-// restrictions makes a page of those whom the viewer mutes, blocks or hides from.
+// restrictions makes a page of the users that the viewer mutes, blocks or hides from.
 func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, first *int, after *string) (*graph.RestrictionConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.RestrictionConnection, error) {
 		return r.readRestrictions(ctx, viewer, kind, size, after)

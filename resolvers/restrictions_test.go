@@ -19,7 +19,7 @@ func (a *api) about(key, mutation, user string) answer {
 		map[string]any{"i": map[string]any{"userId": user}})
 }
 
-// Each answers whom it was about and the viewer's badges after it.
+// Each mutation returns its user and the viewer's badges after it.
 func TestPeopleAnswerWithUserAndBadges(t *testing.T) {
 	a := newAPI(t)
 	a.about("alice", "follow", "user:bob")

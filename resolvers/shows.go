@@ -16,7 +16,7 @@ func (r *Resolver) graphShow(show services.Show, host services.User) graph.Show 
 	}
 }
 
-// withShow does an operation on a show, and answers the show as it is then.
+// withShow runs an operation on a show, and returns the show after it.
 func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*done, *graph.Show, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
@@ -25,13 +25,13 @@ func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I)
 	return done, ifRead[graph.Show](r)(r.showAfter(ctx, done)), nil
 }
 
-// showAfter reads the show that an operation was about for its payload.
+// showAfter reads the show of an operation for its payload.
 func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error) {
 	id, err := services.ParseShowID("showId", done.id)
 	if err != nil {
 		return graph.Show{}, err
 	}
-	// Memory may be behind when it could not be brought up to date in time.
+	// The node cache may be out of date if it could not be refreshed in time.
 	shows, err := r.Live.Shows(ctx, []services.PostID{id}, done.cmd.ViewsStale())
 	if err != nil {
 		return graph.Show{}, err

@@ -150,7 +150,7 @@ func TestAReminderIsANotification(t *testing.T) {
 	a.wantPanel("bob", "not reminded any more")
 }
 
-// Who blocks a host is told nothing of him, and is again when he does not.
+// A user who blocks a host gets no reminders of their shows, and gets them again after the block.
 func TestRemindersOfABlockedHost(t *testing.T) {
 	a := newAPI(t)
 	show := a.schedule("alice", time.Hour)

@@ -12,13 +12,13 @@ import (
 	"tidings/services/chat"
 )
 
-// talkParts are what is to be read of conversations besides their states.
+// talkParts are the parts of conversations to read besides their states.
 type talkParts struct {
 	messages []services.MessageID
 	members  []chat.MembersPage
 }
 
-// add adds what some fields show of a conversation. What their arguments get wrong is theirs to say.
+// add adds the parts that some fields select of a conversation. A wrong argument is ignored here: the field itself reports it.
 func (p *talkParts) add(state chat.State, fields wanted, variables map[string]any) {
 	if len(fields["Conversation.lastMessage"]) > 0 {
 		newest, _ := chat.MessagesBefore(state, services.MaxMessageNumber+1, 1)
@@ -39,12 +39,13 @@ func (p *talkParts) add(state chat.State, fields wanted, variables map[string]an
 	}
 }
 
-// membersPage names a page, with one member more than it shows.
+// membersPage is the key of a page of members. It asks for one member more than the page shows, to know whether another page
+// follows.
 func membersPage(id services.ConversationID, after uint64, size int) chat.MembersPage {
 	return chat.MembersPage{Conversation: id, After: services.UserID(after), Size: size + 1}
 }
 
-// placeOf is the page of a list of a conversation that a field asks for.
+// placeOf is the page of a conversation's list that a field asks for.
 func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.ConversationID, start uint64) (size int, place uint64, err error) {
 	after, err := argument(field.ArgumentMap(variables), "after", graphql.UnmarshalString)
 	if err != nil {
@@ -57,7 +58,8 @@ func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.
 	return size, place, err
 }
 
-// readTalkParts reads messages and members, one query a kind, and answers the people in them, who are yet to be read.
+// readTalkParts reads messages and members, with one query for each kind, and returns the people in them, who are still to be
+// read.
 func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
 	messages, err := loader.Messages(ctx, parts.messages, r.Chat.MessagesByID)
@@ -90,10 +92,10 @@ func (r *Resolver) readTalks(ctx context.Context, parts talkParts) error {
 	return err
 }
 
-// talkKey names what an operation shows of one conversation.
+// talkKey is the key of the parts of one conversation that an operation selects.
 type talkKey services.ConversationID
 
-// readTalk reads all that the operation shows of a conversation, unless a list has read it with others.
+// readTalk reads all selected parts of one conversation, unless a list has read them together with others.
 func (r *Resolver) readTalk(ctx context.Context, shown *graph.Conversation) error {
 	if shown.Read {
 		return nil
@@ -106,7 +108,7 @@ func (r *Resolver) readTalk(ctx context.Context, shown *graph.Conversation) erro
 	return err
 }
 
-// readConversations makes a page of the viewer's conversations, and reads what the fields that ask for it show of them.
+// readConversations makes a page of the viewer's conversations, and reads the parts that fields select of them.
 func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, askers []asker, after chat.Place, size int) (*graph.ConversationConnection, error) {
 	states, more, err := r.Chat.List(ctx, viewer.Number, after, size)
 	if err != nil {
@@ -115,7 +117,7 @@ func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, 
 	return r.conversationPage(ctx, viewer, askers, states, more)
 }
 
-// conversationPage makes a page of conversations, and reads what the fields that ask for it show of them.
+// conversationPage makes a page of conversations, and reads the parts that fields select of them.
 func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, askers []asker, states []chat.State, more bool) (*graph.ConversationConnection, error) {
 	var parts talkParts
 	variables := graphql.GetOperationContext(ctx).Variables

@@ -14,7 +14,7 @@ func graphView(view views.Unread) graph.View {
 	return graph.View{Code: view.Code, ID: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
 }
 
-// viewText prints a place in a viewer's list of views, whose order is that of code and id: whose list, code, 0, id.
+// viewText prints a position in a viewer's list of views, which is in the order of code and ID: viewer, code, 0, ID.
 func viewText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }

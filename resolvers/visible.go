@@ -9,18 +9,17 @@ import (
 	"tidings/services"
 )
 
-// Every way from the id of a post or a show to the object leads through this file: it leaves out what its author hides from
-// the viewer, as though it had never been.
+// Every path from the ID of a post or a show to the object goes through this file. It leaves out content that its author hides
+// from the viewer, as if the content had never existed.
 
-// visibleKeys are the keys of what a response shows.
+// visibleKeys are the keys of the objects that a response shows.
 type visibleKeys struct {
 	posts, shows []services.PostID
 	people       []services.UserID
 	actors       []services.UserID // whose acts are shown: see hidden
 }
 
-// visible is what the viewer may see of them, with the authors and hosts; the others are absent, like those that are deleted
-// or never were.
+// visible is the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are absent.
 type visible struct {
 	posts  map[services.PostID]services.Post
 	shows  map[services.PostID]services.Show
@@ -28,7 +27,7 @@ type visible struct {
 	hidden map[services.UserID]bool // authors, hosts and actors who hide from the viewer or block them
 }
 
-// visible reads posts and shows that the viewer may see, shows as they are now, and people besides: one batch for all.
+// visible reads the posts and shows that the viewer may see, shows as they are now, and people, in one batch.
 func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visible, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
@@ -56,7 +55,7 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 	return seen, nil
 }
 
-// hidden says which of some authors hide what they publish from the viewer.
+// hidden returns which of some authors hide their posts and shows from the viewer.
 func (r *Resolver) hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	authors = slices.DeleteFunc(authors, func(author services.UserID) bool { return author == viewer })
 	return dataloader.From(ctx).Hidden(ctx, authors, func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error) {

@@ -11,10 +11,11 @@ import (
 	"tidings/graph"
 )
 
-// A field that reads a list looks ahead: what is shown below it, and what other fields of the operation ask for of the same
-// list, is read with it. So a page is read once however many aliases it has, and what its items show is one read a kind.
+// A field that reads a list looks ahead: the objects selected below it, and the parts of the same list that other fields of the
+// operation ask for, are read with it. So a page is read once however many aliases it has, and the objects in its items take
+// one read for each kind.
 
-// wanted are the fields that an operation has, those of its fragments too, by TYPE.FIELD.
+// wanted are the fields of an operation with its fragments, by TYPE.FIELD.
 type wanted map[string][]*ast.Field
 
 type wantedKey struct{}
@@ -28,7 +29,7 @@ func wantedOf(ctx context.Context) wanted {
 	return all
 }
 
-// wantedBelow are the fields of a selection. Each fragment is looked at once.
+// wantedBelow are the fields of a selection. Each fragment is visited once.
 func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	all := wanted{}
 	known := map[*ast.FragmentDefinition]bool{}
@@ -58,7 +59,7 @@ func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	return all
 }
 
-// included says whether directives leave a selection in.
+// included reports whether directives keep a selection in.
 func included(directives ast.DirectiveList, variables map[string]any) bool {
 	for _, directive := range directives {
 		if condition, ok := directive.ArgumentMap(variables)["if"].(bool); ok && condition == (directive.Name == "skip") {
@@ -68,11 +69,11 @@ func included(directives ast.DirectiveList, variables map[string]any) bool {
 	return true
 }
 
-// pageKey names a page of a list of the viewer's: the field, and its arguments but for the size.
+// pageKey is the key of a page of the viewer's list: the field, and its arguments without the size.
 type pageKey struct{ field, arguments string }
 
-// A page of newerThan has what lies before it too and cannot be cut, and one of before has its size in last: each of these is a page
-// of its own.
+// A page of newerThan also has posts before its position and cannot be cut, and a page of before has its size in last: each of
+// these is a page of its own.
 func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	arguments := field.ArgumentMap(variables)
 	if arguments["newerThan"] == nil && arguments["last"] == nil && arguments["before"] == nil {
@@ -87,8 +88,8 @@ type asker struct {
 	size  int
 }
 
-// sharedPage reads a page of a list of the viewer's once for all fields of the operation that ask for it, as large as the
-// largest of them. size is how much of it the field of the context shows: see cut.
+// sharedPage reads a page of the viewer's list once for all fields of the operation that ask for it, with the largest of their
+// sizes. size is the number of items that the field of the context shows: see cut.
 func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Context, askers []asker, size int) (*C, error)) (page C, size int, err error) {
 	if size, err = pageSize(first); err != nil {
 		return page, 0, err
@@ -125,7 +126,7 @@ func firstOf(field *ast.Field, variables map[string]any) (int, error) {
 	return pageSize(first)
 }
 
-// cut leaves the first edges of a page that was read for a larger one.
+// cut shortens a page that was read with a larger size to its first edges.
 func cut[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
 	if len(edges) <= size {
 		return edges

@@ -18,7 +18,7 @@ type tokenClaims struct {
 	Scope scopeClaim
 }
 
-// errTwice is a token that readers could take for two different ones.
+// errTwice refuses a token with a repeated claim: two readers could understand it differently.
 var errTwice = services.Errorf(services.Unauthenticated, "token: it has a claim twice")
 
 // UnmarshalJSON reads the claims by their exact names. Decoding into a struct would take Scope for scope and SUB for sub,
@@ -37,7 +37,7 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 		if err != nil {
 			return err
 		}
-		claim, _ := name.(string) // the decoder sees to it that a name is one
+		claim, _ := name.(string) // the decoder guarantees that a key is a string
 		if seen[claim] {
 			return errTwice
 		}
@@ -55,7 +55,7 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// scopeClaim is the claim scope: one text with spaces, or a list. Both are in use among issuers.
+// scopeClaim is the claim scope: one string with spaces, or a list. Issuers use both.
 type scopeClaim struct {
 	given bool
 	names []string
@@ -75,7 +75,7 @@ func (s *scopeClaim) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &s.names)
 }
 
-// scopes are those among the claim's that mean something here. Without the claim it is viewer.
+// scopes are the claim's scopes that this server knows. Without the claim it is viewer.
 func (s scopeClaim) scopes() ([]services.Scope, error) {
 	if !s.given {
 		return []services.Scope{services.ScopeViewer}, nil
@@ -87,7 +87,7 @@ func (s scopeClaim) scopes() ([]services.Scope, error) {
 		}
 	}
 	if len(scopes) == 0 {
-		// A token that was cut down to something else must not become a viewer's by accident.
+		// A token that was restricted to other scopes must not become a viewer's token by accident.
 		return nil, services.Errorf(services.Forbidden, "token: its scope has none of viewer, ingest and admin")
 	}
 	return scopes, nil
@@ -102,7 +102,7 @@ func knownScope(name string) (services.Scope, bool) {
 	}
 }
 
-// viewer is whom verified claims name.
+// viewer is the user of verified claims.
 func (c *tokenClaims) viewer() (services.Viewer, error) {
 	scopes, err := c.Scope.scopes()
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *tokenClaims) viewer() (services.Viewer, error) {
 	return viewer, checkSubject(viewer)
 }
 
-// checkSubject says whether the token names a user as it must; only a host application may leave him out.
+// checkSubject checks that the token names a user. Only a token of the host application may name none.
 func checkSubject(viewer services.Viewer) error {
 	if viewer.Key == "" && viewer.Has(services.ScopeIngest) {
 		return nil
@@ -126,7 +126,7 @@ func checkSubject(viewer services.Viewer) error {
 
 const devPrefix = "dev:"
 
-// devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE. The scope viewer is always in.
+// devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE. It always has the scope viewer.
 func devViewer(token string) (services.Viewer, error) {
 	rest, isDev := strings.CutPrefix(token, devPrefix)
 	if !isDev {

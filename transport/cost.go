@@ -10,14 +10,14 @@ import (
 
 // The weights of fields that Config.Weights does not name.
 const (
-	objectCost   = 2  // an object, whatever is selected of it
+	objectCost   = 2  // an object, whatever its selection
 	leafCost     = 1  // a scalar or an enum
-	assumedItems = 10 // of a list whose length no argument says
+	assumedItems = 10 // of a list without an argument for its length
 	maxItems     = 100
 )
 
-// cost is what an operation costs before it is executed: a part that is always the same, and parts that are to be
-// multiplied by what a variable says. About a microsecond of the server's time is 1.
+// cost is the cost of an operation before it is executed: a fixed part, and parts that are multiplied by the values of
+// variables. One unit is about a microsecond of the server's time.
 type cost struct {
 	fixed    int
 	multiple []multiple
@@ -31,13 +31,13 @@ type multiple struct {
 
 // amount is the number of items that one argument of a field asks for.
 type amount struct {
-	value     *ast.Value // nil: otherwise holds
-	last      *ast.Value // of a page that can be asked for from its end: the other argument; nil without it
-	elements  bool       // as many as the argument has elements, and not as many as it says
+	value     *ast.Value // nil: otherwise applies
+	last      *ast.Value // the argument last, of a list that can be paged from its end; nil without it
+	elements  bool       // the number is the length of the argument, not its value
 	otherwise int
 }
 
-// in is the cost with the values of the variables.
+// in is the cost for the values of the variables.
 func (c cost) in(variables map[string]any) int {
 	sum := c.fixed
 	for _, part := range c.multiple {
@@ -62,13 +62,13 @@ func (c cost) times(items amount) cost {
 	return cost{multiple: []multiple{{items, c}}}
 }
 
-// in is the number of items, never more than a page has. What is no number is refused where it is read.
+// in is the number of items, never more than a page has. A value that is not a number is refused later, where it is read.
 func (a amount) in(variables map[string]any) int {
 	items := a.of(a.value, variables)
 	switch {
 	case a.last != nil && a.value == nil:
 		items = a.of(a.last, variables)
-	case a.last != nil: // which of the two is meant, only the resolver says
+	case a.last != nil: // only the resolver knows which of the two applies
 		items = max(items, a.of(a.last, variables))
 	}
 	return items
@@ -83,7 +83,7 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	}
 	text := value.Raw
 	if value.Kind == ast.Variable {
-		given := variables[value.Raw] // the variable's own default, where nothing was given
+		given := variables[value.Raw] // the variable's default, if it was not given
 		if given == nil {
 			return a.otherwise
 		}
@@ -96,7 +96,7 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	return max(0, min(number, maxItems))
 }
 
-// count is how many elements the argument has; one value stands for a list of it.
+// count is the length of the argument; a single value counts as a list of one.
 func (a amount) count(variables map[string]any) int {
 	switch a.value.Kind {
 	case ast.Variable:
@@ -115,9 +115,9 @@ func (a amount) count(variables map[string]any) int {
 	return 1
 }
 
-// costs reckons costs. A field costs its weight, and its selections as often as it answers them: a list below a field
-// with the argument first as often as that says, a list with a list for an argument once for each element, any other
-// list an assumed number of times.
+// costs computes costs. A field costs its weight plus its selections times its items: for a list below a field with the
+// argument first, the value of that argument; for a list with a list as argument, the length of it; for any other list, an
+// assumed number.
 type costs struct {
 	weights map[string]int // by Type.field
 }
@@ -127,8 +127,7 @@ func (c costs) operation(operation *ast.OperationDefinition) cost {
 	return c.selections(operation.SelectionSet, nil)
 }
 
-// selections is the cost of a selection set. page is how many items the lists in it have; nil where their own arguments
-// say it.
+// selections is the cost of a selection set. page is the number of items in its lists; nil if their own arguments give it.
 func (c costs) selections(set ast.SelectionSet, page *amount) (sum cost) {
 	for _, selection := range set {
 		switch one := selection.(type) {
@@ -176,7 +175,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	return below.times(elementsOf(field))
 }
 
-// pageOf is the number of items that a connection has; nil for a field that is none.
+// pageOf is the number of items of a connection; nil for a field that is not a connection.
 func pageOf(field *ast.Field) *amount {
 	definition := field.Definition.Arguments.ForName("first")
 	if definition == nil {
@@ -197,7 +196,7 @@ func pageOf(field *ast.Field) *amount {
 	return &page
 }
 
-// elementsOf is the number of items of a list that is no connection's.
+// elementsOf is the number of items of a list that is not in a connection.
 func elementsOf(field *ast.Field) amount {
 	for _, argument := range field.Arguments {
 		definition := field.Definition.Arguments.ForName(argument.Name)
@@ -206,7 +205,7 @@ func elementsOf(field *ast.Field) amount {
 		}
 	}
 	if strings.HasPrefix(field.ObjectDefinition.Name, "__") {
-		return amount{otherwise: 1} // what describes the schema has its own bounds
+		return amount{otherwise: 1} // introspection has its own bounds
 	}
 	return amount{otherwise: assumedItems}
 }

@@ -14,7 +14,7 @@ type devices struct {
 
 type device struct{ key, name string }
 
-// arrive counts a socket whose viewer is known now.
+// arrive counts a socket once its viewer is known.
 func (d *devices) arrive(viewer services.Viewer) {
 	if viewer.Device == "" {
 		return
@@ -27,7 +27,7 @@ func (d *devices) arrive(viewer services.Viewer) {
 	d.open[device{viewer.Key, viewer.Device}]++
 }
 
-// depart says whether this was the last socket of a device that has a name.
+// depart uncounts a socket, and reports whether it was the last of a device that has a name.
 func (d *devices) depart(viewer services.Viewer) (last bool) {
 	if viewer.Device == "" {
 		return false

@@ -6,7 +6,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// What a document takes in memory beside its text, measured: a name with its place, a value with its place.
+// The measured memory of a document beside its text: of a name with its position, and of a value with its position.
 const (
 	documentBytes = 1 << 10
 	partBytes     = 224
@@ -43,8 +43,8 @@ func (c *documentCache) get(text string) *document {
 	return known.doc
 }
 
-// add remembers a document and answers the one to use: of several that were parsed from one text at once all get the
-// same. One that is larger than the whole cache is not remembered.
+// add remembers a document and returns the one to use: if one text was parsed several times at once, all callers get the same
+// document. A document larger than the whole cache is not remembered.
 func (c *documentCache) add(text string, doc *document, parts int) *document {
 	size := int64(documentBytes + len(text) + parts*partBytes)
 	c.mu.Lock()

@@ -16,18 +16,18 @@ import (
 	"tidings/services"
 )
 
-// maxErrors is how many errors of one document are reported: validation stops at the last of them.
+// maxErrors is the number of errors that are reported for one document: validation stops there.
 const maxErrors = 10
 
-// documents turns texts into documents that can be executed: parsed, of an allowed shape, valid. It remembers them by
-// their text. Each step costs no more than what the step before it has let through, so that no text of any shape is dear
-// to refuse. The executor never parses: it takes what createOperation hands it. It is safe for concurrent use.
+// documents turns texts into executable documents: parsed, within the shape, and valid. It remembers them by their text. The
+// cost of each step is bounded by the checks of the step before, so that refusing a text is always cheap. The executor never
+// parses: createOperation gives it the document. It is safe for concurrent use.
 type documents struct {
 	schema *ast.Schema
 	tokens int
 	shape  Shape
 	first  []core.Rule // nearly linear in the document
-	second []core.Rule // quadratic: only for documents in which all else is right
+	second []core.Rule // quadratic: only for documents that pass all other rules
 	cache  *documentCache
 	costs  costs
 	dear   int // an operation that costs more is refused
@@ -35,13 +35,13 @@ type documents struct {
 	persisted *persisted
 }
 
-// document is one that can be executed, with the costs of its operations, in their order.
+// document is an executable document, with the costs of its operations, in their order.
 type document struct {
 	*ast.QueryDocument
 	costs []cost
 }
 
-// costOf is what an operation of the document costs with these variables.
+// costOf is the cost of an operation of the document with these variables.
 func (d *document) costOf(operation *ast.OperationDefinition, variables map[string]any) int {
 	return d.costs[slices.Index(d.Operations, operation)].in(variables)
 }
@@ -68,7 +68,7 @@ func newDocuments(cfg Config) *documents {
 	return d
 }
 
-// validationRules are the rules of the specification. Without suggestions their messages name nothing of the schema.
+// validationRules are the rules of the specification. Without suggestions, their messages reveal no names of the schema.
 func validationRules(suggestions bool) *rules.Rules {
 	set := rules.NewDefaultRules()
 	if suggestions {
@@ -86,7 +86,7 @@ func validationRules(suggestions bool) *rules.Rules {
 	return set
 }
 
-// prepare gives the document of a text, or the errors that refuse it, at most maxErrors.
+// prepare returns the document of a text, or the errors that refuse it, at most maxErrors.
 func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	if known := d.cache.get(text); known != nil {
 		return known, nil
@@ -147,16 +147,16 @@ func (d *documents) validate(doc *ast.QueryDocument, set []core.Rule) (faults gq
 // preparedKey finds the document in the context of CreateOperationContext.
 type preparedKey struct{}
 
-// prepared is what the executor takes for its query cache: it holds the one document that the context brings.
+// prepared is the executor's query cache. It returns the document that createOperation put into the context.
 type prepared struct{}
 
 var _ graphql.Cache[*ast.QueryDocument] = prepared{}
 
-// Get answers the document of the context.
+// Get returns the document of the context.
 func (prepared) Get(ctx context.Context, _ string) (*ast.QueryDocument, bool) {
 	doc, ok := ctx.Value(preparedKey{}).(*ast.QueryDocument)
 	return doc, ok
 }
 
-// Add does nothing: documents remember by themselves.
+// Add does nothing: documents has its own memory.
 func (prepared) Add(context.Context, string, *ast.QueryDocument) {}

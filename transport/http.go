@@ -31,8 +31,8 @@ const (
 	typeResponse = "application/graphql-response+json"
 )
 
-// queries serves queries and mutations over HTTP, as the GraphQL-over-HTTP specification says. It is the last
-// of the transports and takes every request, so that a bad one gets an answer of ours.
+// queries serves queries and mutations over HTTP, by the GraphQL-over-HTTP specification. It is the last of the transports and
+// accepts every request, so that each bad request gets a documented error.
 type queries struct {
 	cfg       Config
 	backlog   *backlog // of the sockets too
@@ -42,7 +42,7 @@ type queries struct {
 	sockets   *Sockets // takes the event streams; nil refuses them
 }
 
-// Supports takes everything that is no upgrade; and upgrades too when there are no sockets.
+// Supports accepts every request. Upgrades reach it only if there are no sockets.
 func (q *queries) Supports(*http.Request) bool { return true }
 
 // Do answers one request.
@@ -67,7 +67,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		return
 	}
 	accepted, events := negotiate(r.Header.Values("Accept"), q.sockets != nil)
-	if accepted == "" && r.Method != http.MethodPut && r.Method != http.MethodDelete { // these answer with no response of GraphQL
+	if accepted == "" && r.Method != http.MethodPut && r.Method != http.MethodDelete { // these get no GraphQL response
 		writeFault(w, http.StatusNotAcceptable, services.Errorf(services.Invalid, "Accept: only %s, %s and %s can be sent", typeJSON, typeResponse, typeEvents))
 		return
 	}
@@ -98,7 +98,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	q.execute(w, r, exec, request, who, answering{accepted, events})
 }
 
-// refuses says what of a request's outside is wrong, and the status.
+// refuses returns the error and the status of a request with a wrong method or header.
 func (q *queries) refuses(r *http.Request) (status int, err error) {
 	switch {
 	case isUpgrade(r):
@@ -130,15 +130,15 @@ func (q *queries) methods() string {
 	return allowedMethods
 }
 
-// caller is what the headers of a request say about the client.
+// caller is the client of a request, as its headers describe it.
 type caller struct {
-	ctx     context.Context // the request's; carries the viewer where there is a token
-	address string          // as addresses has it
+	ctx     context.Context // of the request; it has the viewer if there is a token
+	address string          // as addresses.of returns it
 	expires time.Time       // of the token; zero is never
 	limit   int64           // bytes of a body
 }
 
-// identify finds the viewer where there is a token.
+// identify finds the viewer if there is a token.
 func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	who := caller{ctx: services.WithRequest(r.Context(), w), limit: q.cfg.BodyLimit}
 	token, err := bearer(r.Header)
@@ -156,7 +156,7 @@ func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	return who, nil
 }
 
-// answering says how a client takes its answer.
+// answering is the form of the answer that a client accepts.
 type answering struct {
 	accepted string // media type
 	events   bool   // a subscription may be answered with an event stream
@@ -191,7 +191,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 	defer cancel()
 	next, ctx := exec.DispatchOperation(ctx, operation)
 	response := next(ctx)
-	if response == nil { // the context ended before the first field
+	if response == nil { // the context ended before execution began
 		response = exec.DispatchError(ctx, asList(services.Errorf(services.Unavailable,
 			"operation: not finished within %v, try again later", q.cfg.OperationTimeout)))
 	}
@@ -204,13 +204,13 @@ func refuseMutation(w http.ResponseWriter) {
 	writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: a mutation needs POST"))
 }
 
-// respond writes a response within the write timeout. Small ones fit into the connection's buffer: they never wait, and
-// the server's own deadline is enough for them.
+// respond writes a response within the write timeout. A small one fits into the connection's buffer: it never waits, and the
+// server's own deadline is enough.
 func (q *queries) respond(w http.ResponseWriter, accepted string, response *graphql.Response) {
 	if size := len(response.Data); size > smallAnswer {
 		q.backlog.enter(size)
 		defer q.backlog.leave(size)
-		_ = http.NewResponseController(w).SetWriteDeadline(deadline(q.backlog.within(size, q.cfg.WriteTimeout))) // not every writer has one
+		_ = http.NewResponseController(w).SetWriteDeadline(deadline(q.backlog.within(size, q.cfg.WriteTimeout))) // not every writer supports deadlines
 	}
 	if accepted == typeEvents {
 		writeEvents(w, response)
@@ -227,7 +227,7 @@ func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (req
 		request, err = q.readBody(w, r, limit)
 	}
 	if err == nil {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the request, and would end the operation too
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline was for reading the request, and would end the operation too
 	}
 	return request, err
 }
@@ -236,8 +236,8 @@ func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (req
 func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*params, error) {
 	media, details, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if charset := details["charset"]; err != nil || media != typeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		// Of all that a foreign page can send without asking first, nothing is JSON: so this is also what
-		// keeps forged requests out.
+		// A foreign page can send some content types without a preflight request, but never JSON. So this check also prevents
+		// forged requests.
 		return nil, &httpError{http.StatusUnsupportedMediaType, "Content-Type: only application/json in UTF-8 is allowed", 0}
 	}
 	var body bytes.Buffer
@@ -272,7 +272,7 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 	}
 	request := &params{documentID: values.Get("documentId")}
 	request.OperationName = values.Get("operationName")
-	request.Query = strings.Clone(values.Get("query")) // caches keep it, and it can be a part of the whole request line
+	request.Query = strings.Clone(values.Get("query")) // caches keep the text, which must not keep the whole request line in memory
 	for _, name := range []string{"variables", "extensions"} {
 		if err := services.CheckUnicode(name, []byte(values.Get(name))); err != nil {
 			return nil, err
@@ -287,8 +287,8 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 	return request, request.check()
 }
 
-// parseParams reads the five parts of a GraphQL request from JSON. limit is how many bytes all but the variables may have:
-// what is parsed and remembered. The error names the part and repeats nothing.
+// parseParams reads the five parameters of a GraphQL request from JSON. limit bounds the bytes of all but the variables,
+// because those are parsed and remembered. The error names the parameter and repeats none of its content.
 func parseParams(text []byte, what string, limit int64) (*params, error) {
 	var parts struct {
 		Query         json.RawMessage `json:"query"`
@@ -323,8 +323,8 @@ func parseParams(text []byte, what string, limit int64) (*params, error) {
 	return request, request.check()
 }
 
-// checkQuery refuses half a character in a query, which escapes as JSON does; but not within block strings, so that one
-// with such is left to the parser.
+// checkQuery refuses half of a surrogate pair in a query, whose strings have the escapes of JSON. Block strings have none, so a
+// query with block strings is left to the parser.
 func checkQuery(query string) error {
 	if strings.IndexByte(query, '\\') < 0 || strings.Contains(query, `"""`) {
 		return nil
@@ -332,7 +332,8 @@ func checkQuery(query string) error {
 	return services.CheckUnicode("query", []byte(query))
 }
 
-// parseObject reads a JSON object that may be absent or null. Numbers stay text: an id may be longer than a float.
+// parseObject reads a JSON object that may be absent or null. Numbers stay text, because an ID can have more digits than a
+// float.
 func parseObject(text []byte, what string) (map[string]any, error) {
 	if isNull(text) {
 		return nil, nil
@@ -341,7 +342,7 @@ func parseObject(text []byte, what string) (map[string]any, error) {
 	decoder.UseNumber()
 	var object map[string]any
 	if decoder.Decode(&object) == nil && object != nil {
-		if _, err := decoder.Token(); err == io.EOF { // and nothing behind it
+		if _, err := decoder.Token(); err == io.EOF { // nothing may follow it
 			return object, nil
 		}
 	}
@@ -353,9 +354,9 @@ func isNull(text []byte) bool {
 	return len(text) == 0 || string(text) == "null"
 }
 
-// negotiate picks what to answer with: the media type that the client weights highest, of equals the first, and plain
-// JSON without Accept; "" is none. Event streams are among them where the server has them, and events says
-// that the client takes one.
+// negotiate chooses the media type of the answer: the one that the client weights highest, the first of equals, plain JSON
+// without an Accept header, "" if none is possible. Event streams are a choice if the server has them; events reports that the
+// client accepts one.
 func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false

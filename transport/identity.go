@@ -21,25 +21,25 @@ const (
 	actAsHeader  = "Tidings-Act-As"
 	deviceHeader = "Tidings-Device"
 
-	leeway       = 30 * time.Second // how far the clocks of the issuer and ours may be apart
-	maxToken     = 8 << 10          // bytes; a longer one is not looked at
+	leeway       = 30 * time.Second // the tolerated difference between the issuer's clock and this one
+	maxToken     = 8 << 10          // bytes; a longer one is refused unread
 	minSecret    = 32               // bytes, as HS256 demands
 	maxDevice    = 64               // characters
 	minRSABits   = 2048
 	jwksInterval = 5 * time.Minute
-	jwksAtMost   = 10 * time.Second // between two fetches for the sake of unknown key ids
+	jwksAtMost   = 10 * time.Second // between two reads because of unknown key IDs
 )
 
-// IdentityConfig says how tokens are checked. Exactly one of Development, HMACSecret, PublicKeyFile and JWKS
-// is set, and the algorithm follows from it alone: whatever the token says of itself is compared, never used.
+// IdentityConfig configures the check of tokens. Exactly one of Development, HMACSecret, PublicKeyFile and JWKS is set, and it
+// alone determines the algorithm: the token's own header is compared with it, never trusted.
 type IdentityConfig struct {
-	Development   bool   // take dev:KEY as a token; refused together with a key
+	Development   bool   // accept tokens dev:KEY; refused together with a key
 	HMACSecret    string // HS256; at least 32 bytes
 	PublicKeyFile string // PEM: an RSA key (2,048 bits or more) for RS256, an Ed25519 key for EdDSA
 	JWKS          string // a file, or an http or https URL, with RSA and Ed25519 keys
 
-	Audience string // aud must hold it; "" checks none
-	Issuer   string // iss must be it; "" checks none
+	Audience string // aud must contain it; "" skips the check
+	Issuer   string // iss must equal it; "" skips the check
 
 	JWKSInterval time.Duration // how often the keys are read again; default 5 min
 
@@ -47,7 +47,7 @@ type IdentityConfig struct {
 	Log   *slog.Logger   // default slog.Default()
 }
 
-// Identity tells from a token who asks. It is safe for concurrent use.
+// Identity finds the viewer of a token. It is safe for concurrent use.
 type Identity struct {
 	development bool
 	keys        keySource
@@ -56,15 +56,14 @@ type Identity struct {
 
 // keySource finds the key that a token must have been signed with.
 type keySource interface {
-	// key answers the key for a key id and the one algorithm that it may be used with.
+	// key returns the key with an ID, and the one algorithm that it may be used with.
 	key(ctx context.Context, kid string) (key crypto.PublicKey, alg string, err error)
-	// algorithms lists all that it may ever answer.
+	// algorithms lists all algorithms that key may return.
 	algorithms() []string
 }
 
-// NewIdentity reads the keys. It fails when no way of checking tokens is configured, when more than one is,
-// or when a key cannot be read; the error names the field. With JWKS it starts a goroutine that reads the
-// keys again from time to time and ends with ctx.
+// NewIdentity reads the keys. It fails if no key or more than one is configured, or if a key cannot be read; the error names
+// the field. With JWKS it starts a goroutine that reloads the keys at an interval and ends with ctx.
 func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	cfg.Clock = cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
@@ -114,10 +113,10 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	return identity, nil
 }
 
-// Viewer is who the token names, acting as actAs where that is not "", on the device of that name. expires is
-// when the token stops being accepted (with the leeway); zero is never. Codes: UNAUTHENTICATED when the token
-// is not good, FORBIDDEN when it is and does not allow what is asked, INVALID when actAs or device are not
-// well formed, UNAVAILABLE when the keys cannot be read. The message never holds any of the token.
+// Viewer is the user of the token, or the user actAs if it is not "", on the named device. expires is the time from which the
+// token is refused, leeway included; zero is never. Errors: UNAUTHENTICATED for a bad token, FORBIDDEN for a good token that
+// does not permit the request, INVALID for a malformed actAs or device, UNAVAILABLE if the keys cannot be read. The message
+// never contains any part of the token.
 func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (viewer services.Viewer, expires time.Time, err error) {
 	if len(token) > maxToken {
 		return viewer, expires, services.Errorf(services.Unauthenticated, "token: up to %d bytes are allowed, got %d", maxToken, len(token))
@@ -167,14 +166,15 @@ func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, t
 	return viewer, claims.ExpiresAt.Add(leeway), err
 }
 
-// errAlgorithm is a token whose algorithm is not that of the key it names.
+// errAlgorithm refuses a token whose algorithm differs from that of its key.
 var errAlgorithm = services.Errorf(services.Unauthenticated, "token: its algorithm is not that of its key")
 
-// errCritical is a token that must not be accepted by whoever does not know what its header names: we know no extension.
+// errCritical refuses a token with a critical header: a server that does not support its extensions must refuse it, and this
+// one supports none.
 var errCritical = services.Errorf(services.Unauthenticated, "token: its header needs extensions (crit) that this server does not support")
 
-// tokenError says for a person what is wrong with a token. The library's own text is left out: parts of it
-// come from the token.
+// tokenError describes the fault of a token for a person. The library's message is left out, because parts of it come from the
+// token.
 func tokenError(err error) error {
 	if known, ok := errors.AsType[*services.Error](err); ok {
 		return known
@@ -202,7 +202,7 @@ func tokenError(err error) error {
 	return services.Wrapf(services.Unauthenticated, err, "token: cannot be verified")
 }
 
-// actingAs makes the host application act for one of its users.
+// actingAs lets the host application act for one of its users.
 func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if actAs == "" {
 		return viewer, nil
@@ -220,19 +220,19 @@ func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	return viewer, nil
 }
 
-// checkDevice says whether a client's name for its device is acceptable.
+// checkDevice checks a client's name for its device.
 func checkDevice(device string) error {
 	if len(device) > maxDevice {
 		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", deviceHeader, maxDevice, len(device))
 	}
-	// The letters of a device are those of a user key.
+	// The characters of a device are those of a user key.
 	if device != "" && services.CheckUserKey(device) != nil {
 		return services.Errorf(services.Invalid, "%s: only letters, digits, '.', '_' and '-' are allowed", deviceHeader)
 	}
 	return nil
 }
 
-// bearer takes the token out of an Authorization header. "" is no header, and no token.
+// bearer returns the token of an Authorization header; "" without a header.
 func bearer(header http.Header) (string, error) {
 	value := header.Get("Authorization")
 	if value == "" {

@@ -27,12 +27,11 @@ const (
 	jwksMax     = 1 << 20 // bytes
 )
 
-// jwks is a set of keys with ids, read from a place that is fixed by configuration. While the place cannot be
-// read the keys of the last reading stay.
+// jwks is a set of keys with IDs, read from a configured place. While the place cannot be read, the keys of the last read stay.
 //
 // github.com/MicahParks/keyfunc (3.6.2) does less: after a rotation it refuses all but the first of the requests that arrive
-// together with the new id, an issuer that fails looks like an unknown key, an answer may be of any size, and one malformed
-// key of a kind that is not used here discards the whole set.
+// together with the new ID, an issuer that fails looks like an unknown key, an answer may have any size, and one malformed key
+// of an unused kind discards the whole set.
 type jwks struct {
 	place  string
 	client *http.Client // nil reads a file
@@ -41,15 +40,15 @@ type jwks struct {
 
 	keys atomic.Pointer[map[string]fixedKey]
 
-	mu   sync.Mutex // held while reading, so that many unknown ids cause one reading
-	last time.Time  // of the last reading for the sake of an unknown id
+	mu   sync.Mutex // held during a read, so that many unknown IDs cause one read
+	last time.Time  // of the last read because of an unknown ID
 }
 
 func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
 	set := &jwks{place: cfg.JWKS, clock: cfg.Clock, log: cfg.Log}
 	if strings.HasPrefix(cfg.JWKS, "http://") || strings.HasPrefix(cfg.JWKS, "https://") {
 		set.client = &http.Client{Timeout: jwksTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the place is fixed: nobody sends us elsewhere
+			return http.ErrUseLastResponse // redirects are not followed: the place is configured
 		}}
 	}
 	if err := set.read(ctx); err != nil {
@@ -59,7 +58,7 @@ func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
 	return set, nil
 }
 
-// run reads the keys again at every interval until ctx ends.
+// run reloads the keys at every interval until ctx ends.
 func (s *jwks) run(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -80,8 +79,8 @@ func (s *jwks) run(ctx context.Context, interval time.Duration) {
 
 func (s *jwks) algorithms() []string { return []string{algRSA, algEdDSA} }
 
-// key finds a key by its id; an unknown id has the set read again, at most once in 10 s. A token without an id
-// is taken when there is one key only.
+// key finds a key by its ID. An unknown ID causes a reload, at most once in 10 s. A token without an ID is accepted if there is
+// only one key.
 func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, error) {
 	key, ok := s.find(kid)
 	if !ok && kid != "" {
@@ -107,12 +106,12 @@ func (s *jwks) find(kid string) (fixedKey, bool) {
 	return key, ok && kid != ""
 }
 
-// refresh reads the set for the sake of an unknown id, unless that was done less than 10 s ago.
+// refresh reloads the set because of an unknown ID, unless that was done less than 10 s ago.
 func (s *jwks) refresh(ctx context.Context, kid string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.find(kid); ok {
-		return nil // somebody else has just read it
+		return nil // another request has just reloaded it
 	}
 	now := s.clock.Now()
 	if !s.last.IsZero() && now.Sub(s.last) < jwksAtMost {
@@ -122,7 +121,7 @@ func (s *jwks) refresh(ctx context.Context, kid string) error {
 	return s.read(ctx)
 }
 
-// read replaces the keys by those that the place holds now.
+// read replaces the keys by the present content of the place.
 func (s *jwks) read(ctx context.Context) error {
 	text, err := s.fetch(ctx)
 	if err != nil {
@@ -145,14 +144,14 @@ func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 		defer file.Close()
 		return readAtMost(file, jwksMax)
 	}
-	// A reader who gives up must not fail the others who wait for the same reading.
+	// A caller that gives up must not fail the others that wait for the same read.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jwksTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.place, nil)
 	if err != nil {
 		return nil, err
 	}
-	request.Close = true // once in minutes: no connection is worth keeping
+	request.Close = true // reads are minutes apart: the connection is not worth keeping
 	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, err
@@ -172,7 +171,7 @@ func readAtMost(from io.Reader, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// jsonWebKey is one key as RFC 7517 writes it; of the fields those that our algorithms need.
+// jsonWebKey is one key in the form of RFC 7517, with the fields that the supported algorithms need.
 type jsonWebKey struct {
 	Kty string `json:"kty"`
 	Kid string `json:"kid"`
@@ -184,7 +183,7 @@ type jsonWebKey struct {
 	X   string `json:"x"`
 }
 
-// parseJWKS reads a set. Keys of other kinds and for other uses are passed over; a damaged key of ours is an error.
+// parseJWKS reads a set. Keys of other kinds and for other uses are skipped; a malformed key of a supported kind is an error.
 func parseJWKS(text []byte) (map[string]fixedKey, error) {
 	var set struct {
 		Keys []jsonWebKey `json:"keys"`
@@ -222,7 +221,7 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 	return keys, nil
 }
 
-// public is the key itself; nil for one of a kind that we do not use.
+// public is the key itself; nil for an unsupported kind.
 func (k jsonWebKey) public() (crypto.PublicKey, error) {
 	switch {
 	case k.Kty == "RSA":

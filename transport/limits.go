@@ -13,14 +13,14 @@ import (
 	"tidings/services"
 )
 
-// Limits bounds what clients may ask for. Each method answers RATE_LIMITED, with the time to wait, when it is too much;
-// what was refused is not executed. Implementations are safe for concurrent use and do not wait.
+// Limits bounds the requests of clients. Each method returns RATE_LIMITED, with the time to wait, if a request is too much; it
+// is then not executed. Implementations are safe for concurrent use and do not wait.
 type Limits interface {
-	// Address is asked for each HTTP request, each socket and each operation on a socket.
+	// Address is called for each HTTP request, each socket and each operation on a socket.
 	Address(address string) error
-	// Operation is asked before an operation of that cost is executed. The viewer, if there is one, is in the context.
+	// Operation is called before an operation of that cost is executed. The context has the viewer, if there is one.
 	Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
-	// Socket is asked before a viewer's socket is acknowledged.
+	// Socket is called before a viewer's socket is acknowledged.
 	Socket(viewer services.Viewer) error
 }
 
@@ -34,12 +34,12 @@ func (noLimits) Socket(services.Viewer) error                                   
 // addresses finds the address of a client.
 type addresses struct{ proxies []netip.Prefix }
 
-// of is the address that a request is counted under: the connection's, or, where that is a trusted proxy, the last one in
-// X-Forwarded-For that is not. An IPv6 address stands for its /64, because whoever has one has all of it.
+// of is the address that a request is counted under: that of the connection or, if this is a trusted proxy, the last address in
+// X-Forwarded-For that is not one. An IPv6 address counts as its /64, because a client usually has all of it.
 func (a addresses) of(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return r.RemoteAddr // of a Unix socket, or of a test
+		return r.RemoteAddr // a Unix socket, or a test
 	}
 	client := peer.Addr().Unmap()
 	if a.trusts(client) {
@@ -57,10 +57,10 @@ func (a addresses) of(r *http.Request) string {
 	return counted(client)
 }
 
-// counted is the name under which an address is counted.
+// counted is the text under which an address is counted.
 func counted(client netip.Addr) string {
 	if client.Is6() {
-		network, _ := client.WithZone("").Prefix(64) // 64 is within an IPv6 address
+		network, _ := client.WithZone("").Prefix(64) // 64 is a valid length for IPv6
 		return network.String()
 	}
 	return client.String()
@@ -80,7 +80,7 @@ func parseHop(text string) (netip.Addr, bool) {
 	return withPort.Addr().Unmap(), err == nil
 }
 
-// ParseProxies reads addresses and networks (10.0.0.0/8), or answers the one that is neither.
+// ParseProxies reads addresses and networks (10.0.0.0/8), or returns the item that is neither.
 func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	for _, item := range items {
 		network, err := netip.ParsePrefix(item)
@@ -96,7 +96,7 @@ func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	return proxies, ""
 }
 
-// occupancy counts what each holder has open now, up to a limit each.
+// occupancy counts the open items of each holder, up to a limit.
 type occupancy struct {
 	limit int
 
@@ -104,7 +104,7 @@ type occupancy struct {
 	open map[string]int
 }
 
-// enter counts one more; false says that the holder is at its limit, and nothing was counted.
+// enter counts one more item; false if the holder is at its limit, and then nothing is counted.
 func (o *occupancy) enter(holder string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,7 +118,7 @@ func (o *occupancy) enter(holder string) bool {
 	return true
 }
 
-// leave takes back what enter counted.
+// leave undoes one enter.
 func (o *occupancy) leave(holder string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

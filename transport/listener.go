@@ -6,20 +6,20 @@ import (
 	"sync/atomic"
 )
 
-// Connections bounds how many connections one address holds at a time, sockets included. An IPv6 address stands for its
-// /64; proxies that are trusted are not bound, because all clients come from them. It is safe for concurrent use.
+// Connections bounds the connections of one address, sockets included. An IPv6 address counts as its /64. Trusted proxies are
+// not bounded, because all clients come from them. It is safe for concurrent use.
 type Connections struct {
 	proxies addresses
 	open    occupancy
 	refused atomic.Uint64
 }
 
-// NewConnections bounds them to limit, except those of proxies; 0 is no limit.
+// NewConnections bounds every address except those of proxies to limit connections; 0 is no limit.
 func NewConnections(limit int, proxies []netip.Prefix) *Connections {
 	return &Connections{proxies: addresses{proxies}, open: occupancy{limit: limit}}
 }
 
-// Bound is the listener within the limit: a connection beyond it is closed at once.
+// Bound wraps a listener with the limit: a connection beyond it is closed at once.
 func (c *Connections) Bound(listener net.Listener) net.Listener {
 	if c.open.limit == 0 {
 		return listener
@@ -27,7 +27,7 @@ func (c *Connections) Bound(listener net.Listener) net.Listener {
 	return &boundListener{Listener: listener, connections: c}
 }
 
-// Refused is how many connections were closed for the limit since the start.
+// Refused is the number of connections closed because of the limit since the start.
 func (c *Connections) Refused() uint64 { return c.refused.Load() }
 
 type boundListener struct {
@@ -52,11 +52,11 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return &boundConn{Conn: conn, connections: l.connections, holder: holder}, nil
 		}
 		l.connections.refused.Add(1)
-		_ = conn.Close() // a failure leaves nothing to do
+		_ = conn.Close() // nothing can be done about an error
 	}
 }
 
-// boundConn counts until it is closed.
+// boundConn is counted until it is closed.
 type boundConn struct {
 	net.Conn
 	connections *Connections
@@ -72,8 +72,8 @@ func (c *boundConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what is sent: the HTTP server does so before it closes a connection whose request it has not read to the
-// end, so that the client still gets the answer.
+// CloseWrite closes the sending side. The HTTP server does so before it closes a connection whose request it has not read to
+// the end, so that the client still receives the answer.
 func (c *boundConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

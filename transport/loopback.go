@@ -9,10 +9,10 @@ import (
 	"tidings/services"
 )
 
-// LoopbackOnly refuses every request whose Host is no name or address of this machine's loopback, and every one that a proxy
-// has forwarded. The development mode needs no secret, and listening on loopback alone does not keep others out: a foreign
-// page's name may be made to point here, and then the browser takes us for that page's own server; and a proxy on this
-// machine lets the world in, under a Host of its choice.
+// LoopbackOnly refuses every request whose Host is not a loopback name or address of this machine, and every request that a
+// proxy has forwarded. Development mode needs no secret, and listening on loopback alone does not keep others out. A foreign
+// page can point its own name at this machine, and the browser then takes this server for the page's own. A proxy on this
+// machine forwards requests from anywhere, with any Host.
 func LoopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
@@ -32,9 +32,9 @@ func LoopbackOnly(next http.Handler) http.Handler {
 	})
 }
 
-// wasForwarded says whether a header is one that proxies add.
+// wasForwarded reports whether a header is one that proxies add.
 func wasForwarded(name string) bool {
-	return strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" || name == "Via" || name == "X-Real-Ip" // as Go writes it
+	return strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" || name == "Via" || name == "X-Real-Ip" // in Go's canonical form
 }
 
 func isLoopback(host string) bool {

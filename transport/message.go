@@ -35,17 +35,17 @@ const (
 
 const maxID = 128 // bytes of an operation's id; clients use counters and UUIDs
 
-// message is what a client sent, checked.
+// message is a checked message of a client.
 type message struct {
 	kind   string
 	id     string         // of subscribe and complete
 	params *params        // of subscribe
-	object map[string]any // the payload of connection_init; nil when there was none
-	raw    []byte         // the payload of ping, as it came; nil when there was none
+	object map[string]any // the payload of connection_init; nil if absent
+	raw    []byte         // the payload of ping, unparsed; nil if absent
 }
 
-// parseMessage reads one message of a client. The error says for a person what is wrong with it, repeats
-// nothing of it, and means that the socket has to be closed with 4400.
+// parseMessage reads one message of a client. An error describes the fault for a person, repeats nothing of the message, and
+// means that the socket must be closed with 4400.
 func parseMessage(text []byte) (message, error) {
 	var parts struct {
 		Type    *string         `json:"type"`
@@ -81,14 +81,14 @@ func parseMessage(text []byte) (message, error) {
 	}
 	read.id = *parts.ID
 	if read.kind == messageSubscribe {
-		read.params, err = parseParams(parts.Payload, "payload", int64(len(text))) // messages are short
+		read.params, err = parseParams(parts.Payload, "payload", int64(len(text))) // the limit of messages is lower than that of bodies
 	}
 	return read, err
 }
 
 func badMessage(what string) error { return services.Errorf(services.Invalid, "message: %s", what) }
 
-// credentials takes the token and the device out of the payload of connection_init.
+// credentials returns the token and the device in the payload of connection_init.
 func credentials(payload map[string]any) (token, device string, err error) {
 	for _, name := range []string{"authorization", "Authorization"} {
 		if token, err = textIn(payload, name); token != "" || err != nil {
@@ -101,7 +101,7 @@ func credentials(payload map[string]any) (token, device string, err error) {
 	return bareToken(token), device, err
 }
 
-// bareToken takes "Bearer " away from a token.
+// bareToken removes "Bearer " from a token.
 func bareToken(token string) string {
 	const scheme = "bearer "
 	if len(token) > len(scheme) && lowerASCII(token[:len(scheme)]) == scheme {
@@ -163,7 +163,7 @@ func appendText(to []byte, text string) []byte {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			quoted, err := json.Marshal(text)
 			if err != nil {
-				panic(err) // a string is always JSON
+				panic(err) // a string can always be encoded
 			}
 			return append(to, quoted...)
 		}

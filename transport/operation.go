@@ -15,12 +15,11 @@ import (
 	"tidings/services"
 )
 
-// The states of a subscription that wakes. A wake-up that comes while a turn is under way is not lost: the turn
-// is followed by another.
+// The states of a subscription that wakes. A wake-up during a turn is not lost: another turn follows.
 const (
 	stateIdle    = iota // nothing to do until the next wake-up
-	stateRunning        // its turn is waiting or under way
-	stateAgain          // and it was woken since
+	stateRunning        // its turn waits or runs
+	stateAgain          // and it was woken in the meantime
 )
 
 // operation is one subscription, query or mutation of a peer.
@@ -31,12 +30,12 @@ type operation struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	next   graphql.ResponseHandler
-	lasts  bool                                     // it is a subscription
-	holds  atomic.Pointer[graphql.OperationContext] // to be released; nil when there is nothing to release
+	lasts  bool                                     // whether it is a subscription
+	holds  atomic.Pointer[graphql.OperationContext] // the operation context to release; nil for none
 
-	// Of a subscription that wakes: next blocks until its channel has something, and the hub may take an event
-	// back to put a newer one in its place. So next is given a channel of ours, and only a turn, which can look
-	// whether there is something in the hub's without waiting, moves an event across.
+	// These belong to a subscription that wakes. next blocks until its channel has an event, and the hub may take an event back
+	// to replace it by a newer one. So next reads from feed, a channel of the operation. Only a turn, which can check source
+	// without waiting, moves an event from source to feed.
 	source, feed reflect.Value
 	state        atomic.Int32
 	following    *operation // in the list of the workers
@@ -49,7 +48,7 @@ func newOperation(p *peer, id string) *operation {
 	return one
 }
 
-// stop ends what the resolvers do for the operation. Everyone who takes it out of its peer's list calls it.
+// stop ends the resolvers of the operation. Whoever removes it from its peer's list calls it.
 func (o *operation) stop() {
 	o.cancel()
 	o.release()
@@ -93,7 +92,7 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 	return parsed, nil
 }
 
-// run executes an operation that was admitted, and for all but a subscription that wakes goes on to the end.
+// run executes an operation that was admitted. For all but a subscription that wakes, it runs to the end.
 func (o *operation) run(parsed *graphql.OperationContext) {
 	defer o.peer.sockets.running.Done()
 	defer o.recovered()
@@ -134,8 +133,8 @@ func (o *operation) answer(parsed *graphql.OperationContext) {
 	o.failWith(services.Errorf(services.Unavailable, "operation: not finished within %v, try again later", timeout))
 }
 
-// dispatch asks the resolver for its channel; false when the operation has ended. A resolver may take as long
-// as a query may; after that the subscription's context ends, which is what it gives up by.
+// dispatch asks the resolver for its channel; false if the operation has ended. A resolver has as long as a query; then its
+// context ends, and the resolver must give up.
 func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
 	timeout := o.peer.sockets.cfg.OperationTimeout
 	timer := time.AfterFunc(timeout, o.cancel)
@@ -147,7 +146,7 @@ func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
 	return false
 }
 
-// stream delivers what comes, waiting in a goroutine of its own.
+// stream delivers the events of a subscription that does not wake; it waits in a goroutine of its own.
 func (o *operation) stream() {
 	for {
 		response := o.next(o.ctx)
@@ -168,20 +167,20 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 	if held {
 		o.holds.Store(use)
 		if o.ctx.Err() != nil {
-			o.release() // it was stopped before it held anything
+			o.release() // it was stopped before it held the context
 		}
 	}
 	o.ctx = sockets.cfg.Wake(o.ctx, o.wake)
 	switch {
 	case !o.dispatch(use):
-	case !o.source.IsValid(): // refused, by an error that next will give
+	case !o.source.IsValid(): // the resolver refused it: next returns the error
 		o.stream()
 	default:
 		sockets.workers.submit(o)
 	}
 }
 
-// tap takes the resolver's channel and gives one of ours in its place.
+// tap takes the resolver's channel as source, and returns feed in its place.
 func (o *operation) tap(result any) any {
 	source := reflect.ValueOf(result)
 	if o.source.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
@@ -192,7 +191,7 @@ func (o *operation) tap(result any) any {
 	return o.feed.Convert(kind).Interface()
 }
 
-// wake says that the channel has an event or was closed. It does not wait, and may be called by anybody.
+// wake reports that the channel has an event or was closed. It does not wait, and any goroutine may call it.
 func (o *operation) wake() {
 	for {
 		switch o.state.Load() {
@@ -211,15 +210,15 @@ func (o *operation) wake() {
 	}
 }
 
-// turn delivers one event, if there is one. A worker calls it; false tells him that his place was taken.
+// turn delivers one event, if there is one. A worker calls it. false: the worker lost its slot and must exit.
 func (o *operation) turn() (stay bool) {
 	o.state.Store(stateRunning)
 	if o.ctx.Err() != nil {
-		return true // the state stays: no more turns
+		return true // the state stays running, so no turn follows
 	}
 	workers := &o.peer.sockets.workers
 	event, ok := o.source.TryRecv()
-	if !ok && !event.IsValid() { // nothing yet
+	if !ok && !event.IsValid() { // there is no event yet
 		o.rest()
 		return true
 	}
@@ -243,17 +242,17 @@ func (o *operation) turn() (stay bool) {
 	return stay
 }
 
-// rest ends a turn, and asks for another when a wake-up came in the meantime.
+// rest ends a turn, and submits another if a wake-up came in the meantime.
 func (o *operation) rest() {
 	if !o.state.CompareAndSwap(stateRunning, stateIdle) {
 		o.peer.sockets.workers.submit(o)
 	}
 }
 
-// frames are buffers for what is written.
+// frames are reused buffers for messages.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
 
-// render makes the message for an event; last says that it ends the operation.
+// render makes the message of an event; last reports that it ends the operation.
 func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	*frame = (*frame)[:0]
 	defer func() {
@@ -262,9 +261,9 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 		}
 	}()
 	timeout := o.peer.sockets.cfg.OperationTimeout
-	timer := time.AfterFunc(timeout, o.cancel) // costs less than a context of its own
+	timer := time.AfterFunc(timeout, o.cancel) // a timer costs less than a context with a deadline
 	defer timer.Stop()
-	if !o.feed.TrySend(event) { // one that a middleware did not ask for
+	if !o.feed.TrySend(event) { // middleware did not take the previous event
 		o.feed.TryRecv()
 		o.feed.TrySend(event)
 	}
@@ -273,7 +272,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 		response = bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
 	}
 	switch {
-	case o.ctx.Err() != nil: // late, or ended by the client: then nobody hears this
+	case o.ctx.Err() != nil: // too late, or ended by the client, who then gets nothing
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
 		*frame = o.peer.line.failed(*frame, o.id, o.named(asList(err)))
 		return true
@@ -289,7 +288,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	}
 }
 
-// deliver writes a response; false when the operation has ended with it.
+// deliver writes a response; false if the operation has ended with it.
 func (o *operation) deliver(response *graphql.Response) bool {
 	if isRequestError(response) {
 		o.fail(response.Errors)
@@ -302,10 +301,10 @@ func (o *operation) deliver(response *graphql.Response) bool {
 	return true
 }
 
-// named are errors with the id of the operation.
+// named returns the errors with the ID of the operation.
 func (o *operation) named(list gqlerror.List) gqlerror.List { return named(list, o.RequestID()) }
 
-// shown is a response whose errors have the id of the operation.
+// shown returns the response with the ID of the operation in its errors.
 func (o *operation) shown(response *graphql.Response) *graphql.Response {
 	if len(response.Errors) == 0 {
 		return response
@@ -315,7 +314,7 @@ func (o *operation) shown(response *graphql.Response) *graphql.Response {
 	return &copied
 }
 
-// complete ends the operation well.
+// complete ends the operation without an error.
 func (o *operation) complete() { o.finish(o.peer.line.complete(nil, o.id)) }
 
 // fail ends the operation with errors.
@@ -325,8 +324,8 @@ func (o *operation) fail(errors gqlerror.List) {
 
 func (o *operation) failWith(err error) { o.fail(asList(err)) }
 
-// finish ends the operation with a last message, unless the client has ended it before, or it is a
-// subscription and the server is going away: then it is not over, and the client shall take it up elsewhere.
+// finish ends the operation with a last message. The message is omitted if the client has already ended the operation, and for
+// a subscription while the server drains: it is not over then, and the client continues it on another node.
 func (o *operation) finish(last []byte) {
 	if o.lasts && o.peer.sockets.isDraining() {
 		return
@@ -345,7 +344,7 @@ func (o *operation) recovered() {
 	}
 }
 
-// presented is a panic as the server shows it.
+// presented is the error list that the server shows for a panic.
 func (o *operation) presented(fault any) gqlerror.List {
 	if presenter, ok := o.peer.exec.(interface {
 		PresentRecoveredError(ctx context.Context, err any) error

@@ -8,10 +8,10 @@ import (
 	"tidings/services"
 )
 
-// origins decides which pages in a browser may talk to us.
+// origins decides which browser pages may call the server.
 type origins struct {
 	exact    map[string]bool // in lower case
-	loopback bool            // pages of this machine may, whatever their port: in development mode
+	loopback bool            // in development mode: pages of this machine may call, whatever their port
 }
 
 func newOrigins(list []string, identity *Identity) origins {
@@ -31,12 +31,12 @@ func foreignPage(r *http.Request) error {
 	return services.Errorf(services.Forbidden, "Origin: pages of %s may not call this server: allow it with --origins (TIDINGS_ORIGINS)", services.Quote(origin))
 }
 
-// allows says whether the request may be served: it comes from no browser, from a page of our own host, or
-// from a listed origin. A token never rides in a cookie, so this stands behind the token and not instead of it.
+// allows reports whether the request may be served: it is not from a browser, or from a page of this host or of a configured
+// origin. Tokens are never in cookies, so this check adds to the token and does not replace it.
 func (o origins) allows(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
-		// A browser leaves Origin out of a plain GET, and tells where that comes from in another header.
+		// A browser sends no Origin with a plain GET, but describes the caller in another header.
 		site := r.Header.Get("Sec-Fetch-Site")
 		return site == "" || site == "same-origin" || site == "none"
 	}
@@ -47,8 +47,8 @@ func (o origins) allows(r *http.Request) bool {
 	return err == nil && parsed.Host != "" && strings.EqualFold(parsed.Host, r.Host)
 }
 
-// listed says whether the origin was configured or is this machine's in development mode, which is what the CORS headers need
-// to know.
+// listed reports whether the origin was configured, or is of this machine in development mode. Only listed origins get CORS
+// headers.
 func (o origins) listed(origin string) bool {
 	if o.exact[strings.ToLower(origin)] {
 		return true
@@ -60,7 +60,7 @@ func (o origins) listed(origin string) bool {
 	return err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && isLoopback(parsed.Host)
 }
 
-// grant writes the CORS headers for a listed origin; a page of our own host needs none.
+// grant writes the CORS headers for a listed origin; a page of this host needs none.
 func (o origins) grant(w http.ResponseWriter, r *http.Request) {
 	if len(o.exact) == 0 && !o.loopback {
 		return

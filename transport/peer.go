@@ -17,10 +17,10 @@ type peer struct {
 	sockets *Sockets
 	line    line
 	exec    graphql.GraphExecutor
-	ctx     context.Context // carries the viewer once they are known; never ends: each operation has an end of its own
+	ctx     context.Context // has the viewer once they are known; never ends, because each operation ends by itself
 
-	address string // under which the client is counted
-	holder  string // the user under whom the client is counted; "" for none
+	address string // the address that the client is counted under
+	holder  string // the user that the client is counted under; "" for none
 
 	write sync.Mutex // held for one message
 
@@ -33,23 +33,22 @@ type peer struct {
 
 // line carries messages to a peer, in the form of its protocol.
 type line interface {
-	// send writes one message and waits until the client's side has taken it, at most the write deadline. A message that cannot
-	// be written ends the peer; on a peer that is closing it is left out.
+	// send writes one message and waits until the connection has taken it, at most the write deadline. If a message cannot be
+	// written, the peer ends; if the peer is closing, the message is omitted.
 	send(text []byte) error
 	// next, failed and complete append the messages of an operation. The last two end it.
 	next(to []byte, id string, response *graphql.Response) []byte
 	failed(to []byte, id string, errors gqlerror.List) []byte
 	complete(to []byte, id string) []byte
-	// finished says that an operation has ended and its last message was sent.
+	// finished reports that an operation has ended and its last message was sent.
 	finished()
-	// restart asks the client to connect again, because the server goes away.
+	// restart asks the client to reconnect, because the server drains.
 	restart()
-	// cut ends the peer without a word.
+	// cut ends the peer without a message.
 	cut()
 }
 
-// admit counts the peer among its user's, or answers RATE_LIMITED. A viewer without a key is the host application, which is
-// not counted.
+// admit counts the peer for its user, or returns RATE_LIMITED. The host application has no key and is not counted.
 func (p *peer) admit(viewer services.Viewer) error {
 	if err := p.sockets.cfg.Limits.Socket(viewer); err != nil {
 		return err
@@ -75,7 +74,7 @@ const (
 	hurdleClosing
 )
 
-// begin takes an operation in. Where nothing stands in its way the caller must start it.
+// begin registers an operation. If there is no hurdle, the caller must start the operation.
 func (p *peer) begin(one *operation) hurdle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,11 +93,11 @@ func (p *peer) beginLocked(one *operation) hurdle {
 	}
 	p.operations = append(p.operations, one)
 	p.sockets.operations.Add(1)
-	p.sockets.running.Add(1) // the peer itself is counted: it is not zero
+	p.sockets.running.Add(1) // the peer itself is counted, so the group is not at zero
 	return hurdleNone
 }
 
-// tooMany says that the peer has as many operations as it may.
+// tooMany is the error for a peer at its limit of operations.
 func (p *peer) tooMany() error {
 	return services.Errorf(services.Conflict, "subscribe: up to %d operations at a time are allowed on one connection", p.sockets.cfg.Subscriptions)
 }
@@ -113,7 +112,7 @@ func (p *peer) index(id string) int {
 	return -1
 }
 
-// take removes an operation by its id, so that the id is free again; nil when there is none.
+// take removes an operation by its ID, so that the ID is free again; nil if there is none.
 func (p *peer) take(id string) *operation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,12 +125,12 @@ func (p *peer) take(id string) *operation {
 	return one
 }
 
-// remove takes this very operation out of the list. The caller that gets true may say that it ended.
+// remove removes this operation itself from the list. Only the caller that gets true may report its end.
 func (p *peer) remove(one *operation) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.index(one.id)
-	if i < 0 || p.operations[i] != one { // the id may already be another's
+	if i < 0 || p.operations[i] != one { // another operation may have the ID by now
 		return false
 	}
 	p.drop(i)
@@ -146,7 +145,7 @@ func (p *peer) drop(i int) {
 	p.sockets.operations.Add(-1)
 }
 
-// shut ends all operations, and lets nothing more begin; true for the first caller.
+// shut ends all operations and refuses new ones; true for the first caller.
 func (p *peer) shut() bool {
 	p.mu.Lock()
 	first := !p.closing
@@ -161,7 +160,7 @@ func (p *peer) shut() bool {
 	return first
 }
 
-// gone is the last of a peer: nothing of it is counted any more.
+// gone uncounts the peer. It is called once, at its very end.
 func (p *peer) gone() {
 	if viewer, err := services.ViewerFrom(p.ctx); err == nil && p.sockets.devices.depart(viewer) && p.sockets.cfg.Gone != nil && !p.sockets.isDraining() {
 		p.sockets.cfg.Gone(viewer)
@@ -175,7 +174,7 @@ func (p *peer) isClosing() bool {
 	return p.closing
 }
 
-// untilDue is how long it is until the next ping or the end of the token. The lock is held.
+// untilDue is the time until the next ping or the expiry of the token. The lock is held.
 func (p *peer) untilDue() time.Duration {
 	due := p.nextPing
 	if !p.expires.IsZero() && p.expires.Before(due) {
@@ -184,7 +183,7 @@ func (p *peer) untilDue() time.Duration {
 	return max(due.Sub(p.sockets.cfg.Clock.Now()), 0)
 }
 
-// due says what is due now, and sets the next ping. The lock is held.
+// due returns what is due now, and sets the time of the next ping. The lock is held.
 func (p *peer) due() (expired, ping bool) {
 	now := p.sockets.cfg.Clock.Now()
 	expired = !p.expires.IsZero() && !now.Before(p.expires)

@@ -12,14 +12,14 @@ import (
 	"tidings/services"
 )
 
-// params are the parameters of a GraphQL request. The text may be named instead of sent: by the id of a trusted document, or
-// in the extension persistedQuery.
+// params are the parameters of a GraphQL request. The text can be replaced by the ID of a trusted document, or by a hash in the
+// extension persistedQuery.
 type params struct {
 	graphql.RawParams
 	documentID string
 }
 
-// check says what is missing: something must name the document.
+// check returns an error if nothing names the document.
 func (p *params) check() error {
 	if p.Query != "" {
 		return checkQuery(p.Query)
@@ -32,14 +32,14 @@ func (p *params) check() error {
 
 const (
 	persistedExtension = "persistedQuery"
-	storedBytes        = 256 // that a stored text takes beside itself, roughly
+	storedBytes        = 256 // the memory of a stored text beside the text, roughly
 )
 
-// persisted finds the texts of requests that name them: trusted documents, which are given at the start, and those that
-// clients have sent with their hash before (automatic persisted queries). It is safe for concurrent use.
+// persisted finds the texts of requests that name them: trusted documents, which are loaded at the start, and the texts that
+// clients have sent before with their hash (automatic persisted queries). It is safe for concurrent use.
 type persisted struct {
 	trusted *TrustedDocuments // nil without a manifest
-	only    bool              // nothing but trusted documents is executed
+	only    bool              // only trusted documents are executed
 	limit   int64             // bytes of stored texts; 0 stores none
 
 	mu    sync.Mutex
@@ -63,7 +63,7 @@ func newPersisted(cfg Config) *persisted {
 }
 
 // resolve sets the request's text and removes the extension that named it. If keep is not nil, the caller calls it once the
-// document is valid: the store takes no others.
+// document is valid, because only valid texts are stored.
 func (p *persisted) resolve(request *params) (keep func(), err error) {
 	extension, hashed := request.Extensions[persistedExtension]
 	switch {
@@ -98,7 +98,7 @@ func (p *persisted) resolve(request *params) (keep func(), err error) {
 	return keep, nil
 }
 
-// find gives a request the text of a hash.
+// find sets the request's text to that of a hash.
 func (p *persisted) find(hash textHash, request *params) error {
 	text, known := p.trusted.byHash(hash)
 	if !known {
@@ -109,7 +109,7 @@ func (p *persisted) find(hash textHash, request *params) error {
 		request.Query = text
 		return nil
 	case p.limit == 0 && p.trusted == nil:
-		return services.Errorf(services.PersistedQueryNotSupported, "PersistedQueryNotSupported") // clients compare the message
+		return services.Errorf(services.PersistedQueryNotSupported, "PersistedQueryNotSupported") // clients compare this message
 	default:
 		return services.Errorf(services.PersistedQueryNotFound, "PersistedQueryNotFound")
 	}
@@ -121,7 +121,7 @@ func (p *persisted) get(hash textHash) (string, bool) {
 	return p.byLRU.Get(hash)
 }
 
-// add stores a text; one that is larger than the whole store is not.
+// add stores a text, unless it is larger than the whole store.
 func (p *persisted) add(hash textHash, text string) {
 	size := storedBytes + int64(len(text))
 	p.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// tick does what is due: the end of the wait for connection_init, the end of the token, a ping.
+// tick does the work that is due: it ends the wait for connection_init, ends an expired token's socket, or sends a ping.
 func (s *socket) tick() {
 	s.mu.Lock()
 	waiting, closing := !s.acked, s.closing
@@ -24,20 +24,20 @@ func (s *socket) tick() {
 	case expired:
 		s.close(closeForbidden, "token: has expired")
 	case ping:
-		// When it cannot be written, a message is on its way or the socket is dead: the deadlines find out.
+		// If the ping cannot be written, a message is being written or the socket is dead. The deadlines find out which.
 		_ = s.conn.WriteControl(websocket.PingMessage, nil, deadline(controlTime))
 	}
 }
 
-// schedule sets the timer to what is due next. The lock is held.
+// schedule sets the timer to the next time at which work is due. The lock is held.
 func (s *socket) schedule() { s.timer.Reset(s.untilDue()) }
 
-// jittered is an interval give or take a tenth, so that sockets that came together do not go on in step.
+// jittered varies an interval by up to a tenth, so that sockets that opened together do not stay in step.
 func jittered(interval time.Duration) time.Duration {
 	return interval + rand.N(interval/5+1) - interval/10
 }
 
-// pinged answers a ping of the WebSocket protocol. It counts as a message.
+// pinged answers a ping of the WebSocket protocol. The ping counts as a message.
 func (s *socket) pinged(payload string) error {
 	if !s.allowed() {
 		s.close(closeTooMany, "too many messages")
@@ -54,7 +54,7 @@ func (s *socket) ponged(string) error {
 	return nil
 }
 
-// allowed counts one message against the allowance.
+// allowed counts one message against the socket's allowance.
 func (s *socket) allowed() bool {
 	now, cfg := s.sockets.cfg.Clock.Now(), &s.sockets.cfg
 	s.allowance = min(s.sockets.burst(), s.allowance+max(0, now.Sub(s.counted)).Seconds()*float64(cfg.MessagesPerSecond))
@@ -63,8 +63,7 @@ func (s *socket) allowed() bool {
 	return s.allowance >= 0
 }
 
-// renew puts the end of patience off after a sign of life, but not that of a message that has begun: with pings between its parts it
-// would last for ever. It returns false when the socket is closing. Only the reading goroutine calls it.
+// renew extends the read deadline after a sign of life; false if the socket is closing.
 func (s *socket) renew() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,9 +74,9 @@ func (s *socket) renew() bool {
 	if !s.whole.IsZero() && s.whole.Before(patience) {
 		patience = s.whole
 	}
-	_ = s.conn.SetReadDeadline(patience) // a dead one is seen when read
+	_ = s.conn.SetReadDeadline(patience) // an error shows at the next read
 	return true
 }
 
-// deadline is a moment of the machine's clock, which is what a connection goes by.
+// deadline is a time of the machine's clock, which connections use.
 func deadline(after time.Duration) time.Time { return time.Now().Add(after) }

@@ -14,13 +14,13 @@ import (
 
 const requestHeader = "X-Request-Id"
 
-// requestID is made when something needs it: most requests have no error.
+// requestID is generated when it is needed, because most requests have no error.
 type requestID struct {
 	once sync.Once
 	id   string
 }
 
-// nameAfter takes over the id that the client gave to the request which w answers. It is called before anything needs an id.
+// nameAfter takes the ID that the client gave to the request which w answers. It is called before an ID is needed.
 func (r *requestID) nameAfter(w http.ResponseWriter) { r.id = w.Header().Get(requestHeader) }
 
 // RequestID is the id.
@@ -33,16 +33,16 @@ func (r *requestID) RequestID() string {
 	return r.id
 }
 
-// httpRequest is one HTTP request as its answer is written: the response writer, and the id that the answer's errors have.
+// httpRequest is one HTTP request while it is answered: the response writer, and the ID for the errors of the answer.
 type httpRequest struct {
 	http.ResponseWriter
 	requestID
 }
 
-// newRequest begins a request. A client, or a proxy, may name it: one that does finds the name in the answer.
+// newRequest begins a request. A client or a proxy may give it an ID, and then finds the ID in the answer.
 func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
 	one := &httpRequest{ResponseWriter: w}
-	if given := r.Header.Get(requestHeader); given != "" && services.CheckUserKey(given) == nil { // the letters of a user key
+	if given := r.Header.Get(requestHeader); given != "" && services.CheckUserKey(given) == nil { // the characters of a user key
 		one.id = given
 		w.Header().Set(requestHeader, given)
 	}
@@ -52,21 +52,21 @@ func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
 // Unwrap is for http.ResponseController.
 func (r *httpRequest) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// stamped is a response whose errors name the request that w answers, as the answer's header does.
+// stamped returns the response with the request's ID in its errors, as in the header of the answer.
 func stamped(w http.ResponseWriter, response *graphql.Response) *graphql.Response {
 	if len(response.Errors) == 0 {
 		return response
 	}
-	id := w.(services.Request).RequestID() // a handler's w is an httpRequest
+	id := w.(services.Request).RequestID() // the writer of a handler is an httpRequest
 	w.Header().Set(requestHeader, id)
 	copied := *response
 	copied.Errors = named(response.Errors, id)
 	return &copied
 }
 
-// named are the errors with the id of their request.
+// named returns the errors with the ID of their request.
 func named(list gqlerror.List, id string) gqlerror.List {
-	shown := make(gqlerror.List, len(list)) // others may hold the list, and its errors
+	shown := make(gqlerror.List, len(list)) // other goroutines may hold the list and its errors
 	for i, fault := range list {
 		copied := *fault
 		copied.Extensions = maps.Clone(fault.Extensions)

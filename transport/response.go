@@ -18,11 +18,11 @@ import (
 	"tidings/services"
 )
 
-// httpError is a fault with a status of its own; its code is INVALID.
+// httpError is an error with a status of its own; its code is INVALID.
 type httpError struct {
 	status  int
 	message string
-	limit   int // 0: it is about none
+	limit   int // 0: no limit is involved
 }
 
 func (e *httpError) Error() string { return e.message }
@@ -52,7 +52,7 @@ func statusOf(err error) int {
 	}
 }
 
-// faultError is an error of ours in GraphQL's form. It keeps the cause for the log and shows the message alone.
+// faultError is the GraphQL form of a service's error. It keeps the cause for the log and shows only the message.
 func faultError(err error) *gqlerror.Error {
 	known, ok := errors.AsType[*services.Error](err)
 	if own, isOwn := errors.AsType[*httpError](err); isOwn {
@@ -62,14 +62,14 @@ func faultError(err error) *gqlerror.Error {
 	}
 	message := known.Message
 	if ok && known.Cause == nil {
-		message = err.Error() // what wraps it belongs to the message
+		message = err.Error() // the wrapping text is part of the message
 	}
 	shown := *known
-	shown.Message = message // the argument may stand in what wraps it
+	shown.Message = message // the wrapping text may name the argument
 	return &gqlerror.Error{Err: err, Message: message, Extensions: shown.Extensions()}
 }
 
-// retryAfter is how long a client is asked to wait; 0 says nothing.
+// retryAfter is the time that a client is asked to wait; 0 if it is unknown.
 func retryAfter(err error) time.Duration {
 	if known, ok := errors.AsType[*services.Error](err); ok {
 		return known.RetryAfter
@@ -79,8 +79,8 @@ func retryAfter(err error) time.Duration {
 
 func asList(err error) gqlerror.List { return gqlerror.List{faultError(err)} }
 
-// withCodes gives the errors of parsing and validation the code that we document. The error within carries it
-// too, so that a presenter which looks for services.Error finds it.
+// withCodes adds the documented code to the errors of parsing and validation. The wrapped error has it too, so that a presenter
+// that looks for a services.Error finds one.
 func withCodes(list gqlerror.List) gqlerror.List {
 	coded := make(gqlerror.List, len(list))
 	for i, fault := range list {
@@ -101,8 +101,7 @@ func withCodes(list gqlerror.List) gqlerror.List {
 	return coded
 }
 
-// variable names the variable whose value is at fault, and the place in it: the message alone says only what kind of
-// value it cannot be.
+// variable is the name of a faulty variable, with the path in its value, which the message alone does not say.
 func variable(fault *gqlerror.Error) string {
 	if len(fault.Path) < 2 || fault.Path[0] != ast.PathName("variable") {
 		return ""
@@ -115,14 +114,14 @@ func writeFault(w http.ResponseWriter, status int, err error) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if wait := retryAfter(err); wait > 0 { // a header in whole seconds, rounded up
+	if wait := retryAfter(err); wait > 0 { // the header has whole seconds, rounded up
 		w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 	}
 	write(w, status, typeJSON, appendResponse(nil, stamped(w, &graphql.Response{Errors: asList(err)})))
 }
 
-// writeResponse answers a request that was understood. What is wrong with the operation itself is told with
-// 200 in plain JSON, where clients look at the body, and with 400 in the newer type, where they look at the status.
+// writeResponse answers a well-formed request. An error of the operation has the status 200 in plain JSON, whose clients read
+// the body, and 400 in the newer media type, whose clients read the status.
 func writeResponse(w http.ResponseWriter, accepted string, response *graphql.Response) {
 	status := http.StatusOK
 	if accepted == typeResponse && isRequestError(response) {
@@ -131,7 +130,7 @@ func writeResponse(w http.ResponseWriter, accepted string, response *graphql.Res
 	write(w, status, accepted, appendResponse(nil, stamped(w, response)))
 }
 
-// bounded is the response, or the error that takes the place of one that is too long. Nothing of that one is sent.
+// bounded is the response or, if it is too long, an error in its place.
 func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql.Response {
 	size := len(response.Data)
 	if size <= limit && len(response.Errors)+len(response.Extensions) > 0 {
@@ -147,7 +146,7 @@ func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql
 	return &graphql.Response{Errors: asList(services.Errorf(services.Invalid, "answer: %d bytes, up to %d are allowed: %s", size, limit, advice))}
 }
 
-// isRequestError says that nothing was executed: such a response has no data, not even null.
+// isRequestError reports that nothing was executed: the response then has no data, not even null.
 func isRequestError(response *graphql.Response) bool {
 	return len(response.Data) == 0 && len(response.Errors) > 0
 }
@@ -156,14 +155,14 @@ func write(w http.ResponseWriter, status int, media string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", media+"; charset=utf-8")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	header.Set("Cache-Control", "no-store") // every answer is one viewer's
+	header.Set("Cache-Control", "no-store") // every answer belongs to one viewer
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that went away is told nothing
+	_, _ = w.Write(body) // nothing can be sent to a client that is gone
 }
 
-// appendResponse writes a response as JSON. The common one, data and nothing else, costs a copy; gqlgen's own
-// encoding would check the whole of it again, and would write data where there must be none.
+// appendResponse writes a response as JSON. The common case, data without errors, is a copy. gqlgen's own encoding would check
+// all of it again, and would write data even for a request error.
 func appendResponse(to []byte, response *graphql.Response) []byte {
 	to = append(to, '{')
 	if len(response.Errors) > 0 {
@@ -183,14 +182,14 @@ func appendResponse(to []byte, response *graphql.Response) []byte {
 	return append(to, '}')
 }
 
-// Errors can repeat what was sent: the values, and the names that are not the schema's. They repeat no more of it than
-// a person needs to find the place.
+// Errors can repeat parts of the request: values, and names that the schema does not have. They repeat no more than a person
+// needs to find the place.
 const (
-	maxWord    = 100 // bytes of a part without a space, quotations being one part
+	maxWord    = 100 // bytes of a word; a quotation counts as one word
 	maxMessage = 400 // bytes of a message
 )
 
-// brief is the list with messages that repeat no long part of a request.
+// brief returns the errors with shortened messages, which repeat no long part of a request.
 func brief(list gqlerror.List) gqlerror.List {
 	var cut gqlerror.List
 	for i, fault := range list {
@@ -199,7 +198,7 @@ func brief(list gqlerror.List) gqlerror.List {
 			continue
 		}
 		if cut == nil {
-			cut = slices.Clone(list) // others may hold the list, and its errors
+			cut = slices.Clone(list) // other goroutines may hold the list and its errors
 		}
 		copied := *fault
 		copied.Message = message
@@ -233,7 +232,7 @@ func shortened(message string) string {
 
 const ellipsis = "..."
 
-// firstWord is what a text begins with up to its first space that stands in no quotation; or that space.
+// firstWord is the beginning of a text up to the first space outside a quotation, or that space itself.
 func firstWord(text string) string {
 	quoted := false
 	for end := 0; end < len(text); end++ {
@@ -260,7 +259,7 @@ func appendName(to []byte, name string) []byte {
 
 func appendField(to []byte, name string, value any) []byte {
 	text, err := json.Marshal(value)
-	if err != nil { // an extension that is no JSON: never of the client's making
+	if err != nil { // an extension that cannot be encoded: never the client's fault
 		text = []byte(`null`)
 	}
 	return append(appendName(to, name), text...)

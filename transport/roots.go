@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// roots refuses, before anything is executed, the root fields that the executor would otherwise meet as an error on our
-// side: questions about the schema where those are off, and a subscription of several fields.
+// roots refuses, before execution, root fields that the executor would report as an error of the server: introspection while it
+// is switched off, and a subscription with several fields.
 type roots struct{ introspection bool }
 
 var _ graphql.OperationContextMutator = roots{}
@@ -19,10 +19,10 @@ var _ graphql.OperationContextMutator = roots{}
 // ExtensionName names the extension in gqlgen's messages.
 func (roots) ExtensionName() string { return "Roots" }
 
-// Validate has nothing to say of any schema.
+// Validate accepts every schema.
 func (roots) Validate(graphql.ExecutableSchema) error { return nil }
 
-// MutateOperationContext looks at the root fields, those of fragments included.
+// MutateOperationContext checks the root fields, including those of fragments.
 func (r roots) MutateOperationContext(_ context.Context, operation *graphql.OperationContext) *gqlerror.Error {
 	kind := operation.Operation.Operation
 	satisfies := map[ast.Operation]string{ast.Query: "Query", ast.Mutation: "Mutation", ast.Subscription: "Subscription"}[kind]

@@ -204,7 +204,7 @@ func (h *testHub) leave(one *testWatcher) {
 	}
 }
 
-// publish gives every watcher the value, in place of one that he has not taken yet.
+// publish gives every watcher the value, in place of one that the watcher has not taken yet.
 func (h *testHub) publish(value int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,7 +16,7 @@ type Shape struct {
 	RootFields int // fields at the root of one operation; default 10
 }
 
-// Questions about the schema have a shape of their own: what tools send has 15 levels and about 250 fields.
+// Introspection has bounds of its own: the queries of tools have 15 levels and about 250 fields.
 const (
 	introspectionDepth  = 20
 	introspectionFields = 500
@@ -43,19 +43,19 @@ func (s Shape) withDefaults() Shape {
 	return s
 }
 
-// extent is the size of a selection set with all that its fragments select.
+// extent is the size of a selection set with its fragments expanded.
 type extent struct {
 	depth, fields, aliases, directives, roots int
 
 	fragments int            // levels
-	names     map[string]int // how often each name is an answer's key on the first level
-	repeats   int            // the most of them on any level
+	names     map[string]int // the number of fields for each key of the answer on the first level
+	repeats   int            // the largest such number on any level
 
-	// Of what is below __schema and __type, and how many of these two there are.
+	// These count the introspection fields: those below __schema and __type, and the number of these two.
 	askedDepth, askedFields, asked int
 }
 
-// add puts the extent of a neighbour beside that of e.
+// add adds the extent of a sibling to e.
 func (e *extent) add(other extent) {
 	e.depth, e.askedDepth = max(e.depth, other.depth), max(e.askedDepth, other.askedDepth)
 	e.fragments, e.repeats = max(e.fragments, other.fragments), max(e.repeats, other.repeats)
@@ -81,11 +81,11 @@ func (e *extent) add(other extent) {
 	}
 }
 
-// guard measures a document that was parsed and nothing else: no name in it is known to mean anything, fragments may be
-// missing and may spread themselves. It visits each selection of the text once, so that its time is that of parsing.
+// guard measures a parsed document that is not validated: names may be unknown, and fragments may be missing or spread
+// themselves. It visits each selection of the text once, so that its time is proportional to that of parsing.
 type guard struct {
 	fragments map[string]*ast.FragmentDefinition
-	measured  map[string]extent // a fragment that is being measured counts nothing: validation refuses it
+	measured  map[string]extent // a fragment that spreads itself counts as empty: validation refuses it
 	longest   int               // bytes of the longest name
 	parts     int               // names and values, about as many as the document has parts in memory
 }
@@ -100,8 +100,8 @@ func newGuard(doc *ast.QueryDocument) *guard {
 	return g
 }
 
-// check says how a document exceeds the bounds: the error is INVALID and names count and limit. It also counts the names
-// and values of the text, which is about how many parts the document has in memory.
+// check returns an error if a document exceeds the bounds: INVALID, with the count and the limit. It also counts the names and
+// values of the text, which is about the number of the document's parts in memory.
 func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 	g := newGuard(doc)
 	var whole extent
@@ -109,11 +109,11 @@ func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 	for _, operation := range doc.Operations {
 		one := g.operation(operation)
 		deepest, roots = max(deepest, one.depth), max(roots, one.roots)
-		one.names = nil // the roots of two operations stand in two places
+		one.names = nil // the roots of two operations are separate selection sets
 		whole.add(one)
 	}
 	for _, fragment := range doc.Fragments {
-		if _, spread := g.measured[fragment.Name]; !spread { // validation would visit it, and all that it spreads
+		if _, spread := g.measured[fragment.Name]; !spread { // validation would visit it, and all fragments that it spreads
 			return 0, services.Errorf(services.Invalid, "query: the fragment %s is never used", services.Quote(fragment.Name))
 		}
 	}
@@ -158,7 +158,7 @@ func (g *guard) operation(operation *ast.OperationDefinition) extent {
 	return whole
 }
 
-// selections measures a selection set; its roots are the fields of its own level.
+// selections measures a selection set; its roots are the fields of its first level.
 func (g *guard) selections(set ast.SelectionSet) (whole extent) {
 	for _, selection := range set {
 		switch one := selection.(type) {
@@ -176,7 +176,7 @@ func (g *guard) selections(set ast.SelectionSet) (whole extent) {
 	return whole
 }
 
-// inFragment is the extent of what a fragment selects where the fragment stands.
+// inFragment is the extent of a fragment's selection at the place of a spread.
 func inFragment(inner extent) extent {
 	inner.fragments = min(inner.fragments+1, manyOf)
 	return inner
@@ -200,7 +200,7 @@ func (g *guard) field(field *ast.Field) extent {
 	return whole
 }
 
-// fragment measures a fragment, the first time that it is spread.
+// fragment measures a fragment at its first spread, and remembers the result.
 func (g *guard) fragment(name string) extent {
 	g.name(name)
 	known, done := g.measured[name]
@@ -234,7 +234,7 @@ func (g *guard) arguments(list ast.ArgumentList) {
 	}
 }
 
-// value looks at the names in a value: those of variables, enums and fields of objects.
+// value checks the names in a value: those of variables, enums and fields of objects.
 func (g *guard) value(value *ast.Value) {
 	if value == nil {
 		return

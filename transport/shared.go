@@ -11,9 +11,9 @@ import (
 	"tidings/services"
 )
 
-// shared lets all subscriptions with the same document and no variables use one operation context of gqlgen,
-// which is most of the memory of a subscription: it remembers which fields every part of the document selects.
-// Nothing in it is a viewer's: what is comes with the context.Context. An entry lives as long as somebody uses it.
+// shared lets all subscriptions with the same document and no variables use one operation context of gqlgen. The context is
+// most of the memory of a subscription, because it remembers the collected fields of every part of the document. It holds
+// nothing of a viewer, who is in the context.Context. An entry lives as long as it has users.
 type shared struct {
 	mu      sync.Mutex
 	entries map[*ast.OperationDefinition]*sharedEntry // the query cache gives the same document for the same text
@@ -24,8 +24,8 @@ type sharedEntry struct {
 	users  int
 }
 
-// acquire gives what the operation is to be executed with, and whether it has to be released. What was parsed
-// has passed every check for this very operation; only then may another's stand for it.
+// acquire returns the operation context to execute with, and whether it must be released. The parsed operation has passed every
+// check itself before another one may stand in for it.
 func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.OperationContext, release bool) {
 	if len(parsed.Variables) > 0 || len(parsed.Extensions) > 0 || len(parsed.Headers) > 0 {
 		tapChannels(parsed)
@@ -36,7 +36,7 @@ func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.Operati
 	entry := s.entries[parsed.Operation]
 	if entry == nil {
 		tapChannels(parsed)
-		// The text of the first message with this document is kept by the parser: keep no other.
+		// The parser keeps the text of the first message with this document; using it here keeps no second copy.
 		parsed.RawQuery = parsed.Operation.Position.Src.Input
 		entry = &sharedEntry{parsed: parsed}
 		if s.entries == nil {
@@ -48,7 +48,7 @@ func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.Operati
 	return entry.parsed, true
 }
 
-// release says that one of the users of what acquire gave is gone.
+// release reports that one user of the result of acquire is gone.
 func (s *shared) release(use *graphql.OperationContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *shared) release(use *graphql.OperationContext) {
 	}
 }
 
-// tapChannels has the operation tap the channel that the resolver of its first field gives. The result of every
-// later field passes by too, so it looks at the kind of the result before it looks for anything else.
+// tapChannels makes the operation tap the channel that the resolver of its first field returns. The results of all later fields
+// pass through it too, so it checks the kind of a result before anything else.
 func tapChannels(parsed *graphql.OperationContext) {
 	resolve := parsed.ResolverMiddleware
 	parsed.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {

@@ -24,21 +24,21 @@ const (
 	maxReason   = 123             // bytes of a close reason, as the protocol has it
 )
 
-// socket is a peer's WebSocket. Its goroutine reads; whatever has something to say writes under the lock write.
+// socket is a peer's WebSocket. Its goroutine reads; other goroutines write while they hold the lock write.
 type socket struct {
 	peer
 	conn *websocket.Conn
 
-	allowance float64   // messages that may come now; of the reading goroutine alone
-	counted   time.Time // when it was last reckoned
+	allowance float64   // messages that may arrive now; used only by the reading goroutine
+	counted   time.Time // when allowance was last computed
 	whole     time.Time // when the message that has begun must be there, zero between messages; of that goroutine too
-	upgrade   *upgrade  // what the upgrade said, until connection_init
+	upgrade   *upgrade  // the headers of the upgrade, until connection_init
 
 	timer *time.Timer // guarded by mu, as is acked
 	acked bool
 }
 
-// upgrade is what the headers of the upgrade say about the viewer. A browser cannot set them; others can.
+// upgrade is the viewer by the headers of the upgrade. Browsers cannot set these headers; other clients can.
 type upgrade struct {
 	authorization error
 	token         string
@@ -59,10 +59,10 @@ func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor,
 	return s
 }
 
-// burst is how many messages may come at once: a client that comes back subscribes to everything at once.
+// burst is the number of messages that may arrive at once: a client that reconnects subscribes to everything at once.
 func (s *Sockets) burst() float64 { return float64(s.cfg.Subscriptions + s.cfg.MessagesPerSecond) }
 
-// start begins to read.
+// start starts the reading goroutine.
 func (s *socket) start() {
 	welcome := s.sockets.add(&s.peer)
 	s.mu.Lock()
@@ -78,8 +78,8 @@ func (s *socket) start() {
 
 var inputs = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// read reads until the connection ends. After a close it goes on, so that the client has the time to read why:
-// closing a connection with unread input throws away what was sent last.
+// read reads until the connection ends. It continues after a close, so that the client has time to read the reason: closing a
+// connection with unread input discards the data that was sent last.
 func (s *socket) read() {
 	defer s.end()
 	for {
@@ -108,7 +108,7 @@ func (s *socket) read() {
 	}
 }
 
-// received acts on one message. What it does with text it does before it returns.
+// received handles one message. It does not keep text, which the caller reuses.
 func (s *socket) received(kind int, text []byte) {
 	if !s.allowed() {
 		s.close(closeTooMany, "too many messages")
@@ -141,7 +141,7 @@ func (s *socket) received(kind int, text []byte) {
 	}
 }
 
-// init checks who asks, once, and acknowledges.
+// init identifies the viewer, once, and acknowledges.
 func (s *socket) init(payload map[string]any) {
 	asked := s.upgrade
 	if asked == nil {
@@ -190,7 +190,7 @@ func closeCodeOf(err error) int {
 	}
 }
 
-// subscribe starts an operation, of whichever kind.
+// subscribe starts an operation of any kind.
 func (s *socket) subscribe(read message) {
 	s.mu.Lock()
 	ready := s.acked
@@ -245,7 +245,7 @@ func (s *socket) send(text []byte) error {
 	return err
 }
 
-// close says why and ends the socket, once; the client has two seconds to answer.
+// close sends the reason and ends the socket, once. The client has two seconds to answer.
 func (s *socket) close(code int, reason string) {
 	if !s.shut() {
 		return
@@ -264,7 +264,7 @@ func (s *socket) cut() {
 	_ = s.conn.Close()
 }
 
-// shut ends all operations, and lets nothing more begin; true for the first caller.
+// shut ends all operations and refuses new ones; true for the first caller.
 func (s *socket) shut() bool {
 	s.mu.Lock()
 	s.timer.Stop()
@@ -272,18 +272,18 @@ func (s *socket) shut() bool {
 	return s.peer.shut()
 }
 
-// restart closes the socket because the server goes away.
+// restart closes the socket because the server drains.
 func (s *socket) restart() {
-	s.close(websocket.CloseServiceRestart, "the server restarts: connect again") // may wait for a slow reader
+	s.close(websocket.CloseServiceRestart, "the server restarts: connect again") // it may wait for a slow client
 }
 
-// end is the last of a socket.
+// end releases everything of a socket. It is called once.
 func (s *socket) end() {
 	s.cut()
 	s.gone()
 }
 
-// shorten cuts a close reason to what a close frame can hold.
+// shorten cuts a close reason to the length that a close frame allows.
 func shorten(reason string) string {
 	if len(reason) <= maxReason {
 		return reason
@@ -295,5 +295,5 @@ func shorten(reason string) string {
 	return reason[:cut]
 }
 
-// messageOf is the part of an error that is for people.
+// messageOf is the message of an error for people, without its cause.
 func messageOf(err error) string { return faultError(err).Message }

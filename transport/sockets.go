@@ -20,35 +20,35 @@ import (
 	"tidings/services"
 )
 
-// SocketConfig says how sockets are served. Identity is needed; for everything else zero is the default.
+// SocketConfig configures sockets. Identity is required; for everything else, zero means the default.
 type SocketConfig struct {
 	Identity *Identity
-	// Wake and Waking belong together: a subscription to one of the fields in Waking is asked for with a
-	// context from Wake, and read only when the callback says that there is an event: it costs no goroutine.
-	// Such a field's resolver must return the very channel that the callback is about. Subscriptions to other
-	// fields, and all of them when Wake is nil, cost a goroutine each.
+	// Wake and Waking belong together. A subscription to a field in Waking gets its context from Wake, and is read only when
+	// the callback reports an event, so that it costs no goroutine. The resolver of such a field must return the very channel
+	// that the callback is about. Subscriptions to other fields, and all of them if Wake is nil, cost a goroutine each.
 	Wake   WakeFunc
 	Waking []string
 
-	// Gone is told, by the last goroutine of the device's last socket or event stream, that a device which has a name is connected no more;
-	// not while draining, when its client is about to come back elsewhere. nil: nobody is told.
+	// Gone is called when the last socket or event stream of a device with a name has ended, by its last goroutine. It is not
+	// called while draining, because the client is about to reconnect to another node. nil: it is not called.
 	Gone func(viewer services.Viewer)
 
-	// Ready says whether sockets are taken: not before the server has read what it serves from memory. nil: always.
+	// Ready reports whether sockets are accepted: not before the server has loaded the data that it serves from memory. nil:
+	// always.
 	Ready func() bool
 
 	Origins []string // as in Config
 
-	// Limits bounds what clients may ask for; nil bounds nothing. Proxies are as in Config.
+	// Limits bounds the requests of clients; nil: no limits. Proxies are as in Config.
 	Limits  Limits
 	Proxies []netip.Prefix
 
 	PerUser    int // sockets and event streams of one user at a time on this node; 0 bounds nothing
 	PerAddress int // sockets and event streams of one address at a time on this node; 0 bounds nothing
 
-	InitTimeout       time.Duration // connection_init must come within this; default 3 s
-	OperationTimeout  time.Duration // a query, a mutation and the start of a subscription end after this; default 5 s
-	WriteTimeout      time.Duration // a frame must be taken within this; default 10 s
+	InitTimeout       time.Duration // the time for connection_init to arrive; default 3 s
+	OperationTimeout  time.Duration // the time for a query, a mutation or the start of a subscription; default 5 s
+	WriteTimeout      time.Duration // the time for the client to take a frame; default 10 s
 	MessageTimeout    time.Duration // a message that has begun must be there within this; default 10 s
 	PingInterval      time.Duration // between two pings, give or take a tenth; default 25 s
 	MessageLimit      int64         // bytes of a message; default 64 KB
@@ -82,22 +82,22 @@ const (
 	protocol = "graphql-transport-ws"
 
 	readBuffer  = 512     // bytes, kept by each socket
-	writeBuffer = 4 << 10 // bytes, lent for the time of one write
+	writeBuffer = 4 << 10 // bytes, borrowed for one write
 
 	drainStep = 10 * time.Millisecond // sockets are closed in groups this far apart
 )
 
-// Sockets serves graphql-transport-ws to the letter, and keeps the event streams of GraphQL over SSE beside its sockets: both
-// have the same limits, hub and workers. It starts no goroutine of its own: each socket has one, which ends with it. It is
+// Sockets serves graphql-transport-ws by its specification, and holds the event streams of GraphQL over SSE beside its sockets:
+// both have the same limits, hub and workers. It starts no goroutine of its own: each socket has one, which ends with it. It is
 // safe for concurrent use.
 type Sockets struct {
 	cfg       SocketConfig
-	documents *documents // of the handler that they are in
+	documents *documents // of the handler
 	waking    map[string]bool
 	origins   origins
 	upgrader  websocket.Upgrader
 	workers   workers
-	backlog   backlog // of the handler that they are in too
+	backlog   backlog // of the handler
 	shared    shared
 	devices   devices
 
@@ -105,7 +105,7 @@ type Sockets struct {
 	perUser    occupancy
 	perAddress occupancy
 
-	base context.Context // of every event stream, as of every socket: without end, and without a viewer
+	base context.Context // the parent context of every event stream: without end and without a viewer
 
 	mu       sync.Mutex
 	open     map[*peer]struct{}
@@ -117,7 +117,7 @@ type Sockets struct {
 	opened, refused, events, slow atomic.Uint64
 }
 
-// SocketStats counts what sockets and event streams did since the start.
+// SocketStats are the counters of sockets and event streams since the start.
 type SocketStats struct {
 	Open       int    // sockets now
 	Streams    int    // event streams now, reserved ones included
@@ -138,7 +138,7 @@ func NewSockets(cfg SocketConfig) *Sockets {
 		upgrader: websocket.Upgrader{
 			HandshakeTimeout: cfg.WriteTimeout, Subprotocols: []string{protocol},
 			ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, WriteBufferPool: &sync.Pool{},
-			CheckOrigin: func(*http.Request) bool { return true }, // done before
+			CheckOrigin: func(*http.Request) bool { return true }, // checked before
 			Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 				w.Header().Set("Sec-WebSocket-Version", "13")
 				writeFault(w, status, services.Wrapf(services.Invalid, reason, "Upgrade: not a valid WebSocket handshake"))
@@ -156,12 +156,13 @@ func NewSockets(cfg SocketConfig) *Sockets {
 // Supports takes the requests for an upgrade.
 func (s *Sockets) Supports(r *http.Request) bool { return isUpgrade(r) }
 
-// isUpgrade says that a WebSocket is asked for. Other upgrades (h2c) are offers, which may be passed over.
+// isUpgrade reports whether a request asks for a WebSocket. Other upgrades (h2c) are optional offers, which a server may
+// ignore.
 func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") }
 
-// Do upgrades the connection and returns, so that all the memory of the HTTP request is freed; the socket
-// lives on by itself. An upgrade is refused with 403 for a page of another site, 429 for an address that has or asks too
-// much, and 503 while draining and until the server is ready.
+// Do upgrades the connection and returns, so that the memory of the HTTP request is freed; the socket lives on by itself. It
+// refuses an upgrade with 403 for a page of another site, 429 for an address at a limit, and 503 while draining and until the
+// server is ready.
 func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	w := newRequest(writer, r)
 	if !s.origins.allows(r) {
@@ -183,13 +184,13 @@ func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	conn, err := s.upgrader.Upgrade(hijacker{w}, r, nil)
 	if err != nil {
 		s.perAddress.leave(address)
-		s.refused.Add(1) // and answered, where it can be
+		s.refused.Add(1) // the upgrader has answered, if it could
 		return
 	}
 	newSocket(s, conn, exec, r.Header, address).start()
 }
 
-// closed says why no socket is taken now; "" when they are.
+// closed is the reason why no socket is accepted now; "" if sockets are accepted.
 func (s *Sockets) closed() string {
 	switch {
 	case s.isDraining():
@@ -200,19 +201,19 @@ func (s *Sockets) closed() string {
 	return ""
 }
 
-// goingAway refuses a connection because the server is closed.
+// goingAway is the error for a connection to a closed server.
 func goingAway(closed string) error {
 	return &services.Error{
 		Code: services.Unavailable, RetryAfter: time.Second, Message: "connections: the server is " + closed + ", connect again",
 	}
 }
 
-// fullAddress refuses a connection of an address that has as many as it may.
+// fullAddress is the error for a connection of an address at its limit.
 func (s *Sockets) fullAddress() error {
 	return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one address are allowed at a time", s.cfg.PerAddress)
 }
 
-// admit counts a socket of an address, or answers RATE_LIMITED.
+// admit counts a socket for its address, or returns RATE_LIMITED.
 func (s *Sockets) admit(address string) error {
 	if err := s.cfg.Limits.Address(address); err != nil {
 		return err
@@ -261,8 +262,8 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	}
 }
 
-// closeSpread asks peers to connect again, at each tick as many as are due by then: a machine that is busy loses ticks, and time
-// goes on. passed is the part of the time that has passed. When ctx ends the rest are closed at once.
+// closeSpread asks peers to reconnect: at each tick, as many as are due by then, because a busy machine loses ticks. passed is
+// the part of the time that has passed. If ctx ends, the rest are closed at once.
 func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, passed func() float64) {
 	for from := 0; from < len(peers); {
 		to := len(peers)
@@ -282,10 +283,10 @@ func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, pass
 	}
 }
 
-// Stats says how many sockets there are and what they did.
+// Stats returns the counters of sockets and event streams.
 func (s *Sockets) Stats() SocketStats {
 	s.mu.Lock()
-	open, streams := len(s.open), int(s.streaming.Load()) // a stream is counted shortly before it is open
+	open, streams := len(s.open), int(s.streaming.Load()) // a stream is counted shortly before it opens
 	s.mu.Unlock()
 	return SocketStats{
 		Open: max(open-streams, 0), Streams: streams, Operations: int(s.operations.Load()), Opened: s.opened.Load(),
@@ -293,7 +294,7 @@ func (s *Sockets) Stats() SocketStats {
 	}
 }
 
-// add takes a peer in; false while draining.
+// add registers a peer; false while draining.
 func (s *Sockets) add(one *peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

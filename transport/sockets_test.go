@@ -83,7 +83,7 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 		if _, err := w.dial(http.Header{}, protocol); err == nil || err.(*refusal).status != http.StatusServiceUnavailable {
 			t.Errorf("an upgrade while draining: %v", err)
 		}
-		w.schema.hub.closeAll() // the hub goes too: nobody may take that for the end of his subscription
+		w.schema.hub.closeAll() // the hub closes too: no client may take that for the end of its subscription
 		<-drained
 		if took := time.Since(start); took < 3900*time.Millisecond || took > 4100*time.Millisecond {
 			t.Errorf("drained in %v, want 4 s", took)

@@ -16,9 +16,9 @@ import (
 const (
 	typeEvents = "text/event-stream"
 
-	reservedFor = 10 * time.Second // a reservation must be used within this
+	reservedFor = 10 * time.Second // the time to use a reservation
 
-	// A client that is sent away comes back after retryLeast and up to retrySpread more.
+	// A drained client reconnects after retryLeast plus up to retrySpread.
 	retryLeast  = time.Second
 	retrySpread = 2 * time.Second
 )
@@ -26,26 +26,26 @@ const (
 // keepAlive is a comment: clients drop it, and proxies see that the connection is used.
 var keepAlive = []byte(":\n\n")
 
-// stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. The goroutine of its request waits;
-// other goroutines write under the lock write. A reserved stream has no request yet: its messages wait for one.
+// stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. The goroutine of its request waits; other
+// goroutines write while they hold the lock write. A reserved stream has no request yet: its messages wait for one.
 type stream struct {
 	peer
 	token string // of the reservation; "" with distinct connections
 
 	connected chan struct{} // closed when the request is there
-	ended     chan struct{} // closed when nothing more is written
+	ended     chan struct{} // closed when nothing more will be written
 
-	response http.ResponseWriter // as control, set before connected is closed
+	response http.ResponseWriter // like control, set before connected is closed
 	control  *http.ResponseController
 
 	timer *time.Timer // ends a reservation; nil with distinct connections
-	taken bool        // guarded by mu: a request, or the end of the reservation, has taken the stream, and must leave
+	taken bool        // guarded by mu: a request or the end of the reservation has taken the stream, and must call leave
 	left  bool        // guarded by mu: the request has returned
 }
 
 var errEnded = errors.New("the event stream has ended")
 
-// connect makes the request's response the stream; false when the stream has one already or has ended.
+// connect makes the response of a request the stream; false if the stream already has one or has ended.
 func (s *stream) connect(w http.ResponseWriter) bool {
 	if !s.claim(true) {
 		return false
@@ -59,7 +59,7 @@ func (s *stream) attach(w http.ResponseWriter) {
 	header := w.Header()
 	header.Set("Content-Type", typeEvents+"; charset=utf-8")
 	header.Set("Cache-Control", "no-store, no-transform")
-	header.Set("X-Accel-Buffering", "no") // a proxy must not collect events
+	header.Set("X-Accel-Buffering", "no") // a proxy must not buffer events
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	s.response, s.control = w, http.NewResponseController(w)
@@ -69,15 +69,15 @@ func (s *stream) attach(w http.ResponseWriter) {
 	close(s.connected)
 }
 
-// claim takes the stream, for a request or at its end; false when something else has.
+// claim takes the stream, for a request or at its end; false if it is already taken.
 func (s *stream) claim(request bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.claimLocked(request)
 }
 
-// claimFor takes the stream for a request, and its only operation in; false when the stream has ended. Both happen under one
-// lock: an operation that begins must be run, or a drain would wait for it.
+// claimFor takes the stream for a request and registers its only operation; false if the stream has ended. Both happen under
+// one lock: an operation that is registered must run, or a drain would wait for it.
 func (s *stream) claimFor(one *operation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *stream) serve(ctx context.Context) {
 			if expired {
 				s.close(retry())
 				<-s.ended
-			} else if ping && s.write.TryLock() { // a message that is being written is as good
+			} else if ping && s.write.TryLock() { // a message that is being written serves the same purpose
 				_ = s.put(keepAlive, s.sockets.cfg.WriteTimeout)
 				s.write.Unlock()
 			}
@@ -147,9 +147,9 @@ func (s *stream) send(text []byte) error {
 	return s.put(text, s.sockets.backlog.within(len(text), s.sockets.cfg.WriteTimeout))
 }
 
-// put writes, and cuts the stream off where that fails. The lock write is held, and the request has not returned.
+// put writes, and ends the stream if that fails. The lock write is held, and the request has not returned.
 func (s *stream) put(text []byte, within time.Duration) error {
-	_ = s.control.SetWriteDeadline(deadline(within)) // not every writer has one
+	_ = s.control.SetWriteDeadline(deadline(within)) // not every writer supports deadlines
 	_, err := s.response.Write(text)
 	if err == nil {
 		err = s.control.Flush()
@@ -163,7 +163,7 @@ func (s *stream) put(text []byte, within time.Duration) error {
 	return err
 }
 
-// close ends the stream, once, after a last word where that is not nil.
+// close ends the stream, once, after a last message if that is not nil.
 func (s *stream) close(last []byte) {
 	if !s.shut() {
 		return
@@ -188,13 +188,13 @@ func (s *stream) isConnected() bool {
 	}
 }
 
-// leave is the last of a stream.
+// leave releases everything of a stream. It is called once.
 func (s *stream) leave() {
 	s.sockets.forget(s)
 	s.gone()
 }
 
-// finished ends a stream that was for one operation.
+// finished ends a stream that had one operation only.
 func (s *stream) finished() {
 	if s.token == "" {
 		s.close(nil)
@@ -204,17 +204,17 @@ func (s *stream) finished() {
 // restart tells the client when to connect again, and closes the stream.
 func (s *stream) restart() { s.close(retry()) }
 
-// cut ends the stream, and a write that is under way.
+// cut ends the stream, and a write in progress.
 func (s *stream) cut() {
 	s.close(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.left && s.isConnected() {
-		_ = s.control.SetWriteDeadline(time.Unix(1, 0)) // not every writer has one
+		_ = s.control.SetWriteDeadline(time.Unix(1, 0)) // not every writer supports deadlines
 	}
 }
 
-// retry is the field that tells a browser when to connect again.
+// retry is the field that tells a browser when to reconnect.
 func retry() []byte {
 	after := retryLeast + rand.N(retrySpread)
 	return append(strconv.AppendInt([]byte("retry: "), after.Milliseconds(), 10), "\n\n"...)
@@ -234,12 +234,12 @@ func (s *stream) next(to []byte, id string, response *graphql.Response) []byte {
 	return append(to, "\n\n"...)
 }
 
-// failed appends the errors as a last response: the protocol has no other place for them.
+// failed appends the errors as a last response, because the protocol has no other place for them.
 func (s *stream) failed(to []byte, id string, list gqlerror.List) []byte {
 	return s.complete(s.next(to, id, &graphql.Response{Errors: list}), id)
 }
 
-// complete appends the event that ends an operation. Its data is never absent, or a browser would drop the event.
+// complete appends the event that ends an operation. It always has a data field, because browsers drop events without one.
 func (s *stream) complete(to []byte, id string) []byte {
 	to = append(to, "event: complete\ndata: "...)
 	if s.token != "" {
@@ -248,7 +248,7 @@ func (s *stream) complete(to []byte, id string) []byte {
 	return append(to, "\n\n"...)
 }
 
-// oneLine makes spaces of the line breaks in a JSON text: they stand between its parts, and an event would end at them.
+// oneLine replaces the line breaks in a JSON text by spaces. They are only between its tokens, and an event would end at them.
 func oneLine(text []byte) {
 	for i, char := range text {
 		if char == '\n' || char == '\r' {

@@ -13,10 +13,10 @@ import (
 	"tidings/services"
 )
 
-const streamTokenHeader = "X-Graphql-Event-Stream-Token" // in the form of http.Header, so that no request has it converted
+const streamTokenHeader = "X-Graphql-Event-Stream-Token" // in the canonical form of http.Header, which saves a conversion for each request
 
-// streamToken is the token of the reservation that a request is about; "" is none. A browser's EventSource can send it in
-// the address alone.
+// streamToken is the token of the reservation that a request names; "" for none. A browser's EventSource can send it only in
+// the URL.
 func streamToken(r *http.Request) string {
 	if token := r.Header.Get(streamTokenHeader); token != "" {
 		return token
@@ -27,7 +27,7 @@ func streamToken(r *http.Request) string {
 	return r.URL.Query().Get("token")
 }
 
-// openStream counts an event stream like a socket, or says why there is none. One with a token is reserved.
+// openStream counts an event stream like a socket, or returns the reason to refuse it. A stream with a token is reserved.
 func (s *Sockets) openStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
 	one, err := s.admitStream(who, exec, token)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 	return one, nil
 }
 
-// forget takes a stream's reservation back.
+// forget removes a stream's reservation.
 func (s *Sockets) forget(one *stream) {
 	s.streaming.Add(-1)
 	s.mu.Lock()
@@ -95,19 +95,19 @@ func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql
 	}
 	one := newOperation(&stream.peer, "")
 	one.nameAfter(w)
-	if !stream.claimFor(one) { // the server began to drain in between
+	if !stream.claimFor(one) { // a drain has begun in the meantime
 		one.cancel()
 		stream.close(nil)
 		writeFault(w, http.StatusServiceUnavailable, goingAway("going away"))
 		return
 	}
 	stream.attach(w)
-	parsed.Headers = nil // as on a socket: subscriptions with equal documents share the rest
+	parsed.Headers = nil // as on a socket, subscriptions with equal documents share the rest
 	go one.run(parsed)
 	stream.serve(r.Context())
 }
 
-// onStream answers a request that names a reservation: it fulfils it, executes an operation on its stream, or stops one.
+// onStream answers a request that names a reservation: it connects the stream, executes an operation on it, or stops one.
 func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, accepted, token string) {
 	stream, err := q.sockets.find(token, who, accepted == typeEvents)
 	switch {
@@ -118,7 +118,7 @@ func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.
 			writeFault(w, http.StatusConflict, services.Errorf(services.Conflict, "token: its event stream is open already"))
 			return
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the request
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline was for reading the request
 		stream.serve(r.Context())
 	case r.Method == http.MethodDelete:
 		id, err := operationID(r.URL.Query().Get("operationId"))
@@ -135,8 +135,8 @@ func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.
 	}
 }
 
-// find gives a reserved stream to its owner. A browser's EventSource sends no header, so that a request which only fulfils
-// the reservation may go without the viewer's token: the reservation's stands for it.
+// find returns a reserved stream to its owner. A browser's EventSource cannot send headers, so a request that only connects the
+// stream needs no token: the reservation's token identifies the viewer.
 func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) {
 	s.mu.Lock()
 	one := s.reserved[token]
@@ -155,7 +155,7 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 	return one, nil
 }
 
-// operate executes an operation on a stream: 202 says that its results come there.
+// operate executes an operation on a stream: the answer 202 means that its results arrive there.
 func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, stream *stream) {
 	request, err := q.read(w, r, who.limit)
 	if err != nil {
@@ -168,7 +168,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	delete(request.Extensions, "operationId") // subscriptions with equal documents share the rest
+	delete(request.Extensions, "operationId") // without it, subscriptions with equal documents share the rest
 	one := newOperation(&stream.peer, id)
 	one.nameAfter(w)
 	accepted := false
@@ -216,7 +216,7 @@ func operationID(id string) (string, error) {
 	return id, nil
 }
 
-// writeEvents answers an operation that is no subscription as an event stream that ends at once.
+// writeEvents answers an operation that is not a subscription with an event stream that ends at once.
 func writeEvents(w http.ResponseWriter, response *graphql.Response) {
 	var one stream
 	body := one.complete(one.next(nil, "", stamped(w, response)), "")

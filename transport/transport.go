@@ -24,58 +24,57 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler/extension"
 )
 
-// Config says how /graphql is served. Schema and Identity are needed; for everything else zero is the default.
+// Config configures /graphql. Schema and Identity are required; for everything else, zero means the default.
 type Config struct {
 	Schema   graphql.ExecutableSchema
 	Identity *Identity
-	// Sockets takes the WebSocket upgrades and the event streams; nil refuses them with 400.
+	// Sockets accepts the WebSocket upgrades and the event streams; nil refuses them with 400.
 	Sockets *Sockets
 
-	// ErrorPresenter turns an error of a resolver into what the client sees; nil is gqlgen's own.
+	// ErrorPresenter turns a resolver's error into the one that the client sees; nil is gqlgen's own.
 	ErrorPresenter graphql.ErrorPresenterFunc
 	// Recover turns a panic into an error; nil is gqlgen's own.
 	Recover graphql.RecoverFunc
-	// Around adds what goes around operations and responses (loaders, metrics); nil adds nothing.
+	// Around adds middleware around operations and responses (loaders, metrics); nil adds none.
 	Around func(*handler.Server)
 
-	// Introspection answers questions about the schema and lets errors make suggestions. Default off.
+	// Introspection permits introspection, and suggestions in errors. Default off.
 	Introspection bool
-	// Origins are the exact origins (https://app.example.com) that may call from a browser, besides our own and, in
-	// development mode, those of this machine.
+	// Origins are the exact origins (https://app.example.com) whose pages may call, besides this host's own and, in development
+	// mode, those of this machine.
 	Origins []string
 
-	// Limits bounds what clients may ask for; nil bounds nothing.
+	// Limits bounds the requests of clients; nil: no limits.
 	Limits Limits
-	// Proxies are the networks whose word on a client's address (X-Forwarded-For) is taken.
+	// Proxies are the networks whose X-Forwarded-For header is trusted.
 	Proxies []netip.Prefix
 
-	OperationTimeout time.Duration // a query or a mutation ends after this; default 5 s
+	OperationTimeout time.Duration // the time for a query or a mutation; default 5 s
 	BodyLimit        int64         // bytes of a body, and of a URL's query; default 64 KB
 	IngestBodyLimit  int64         // bytes of a body with the scope ingest; default 1 MB
 	QueryTokens      int           // tokens of a GraphQL document; default 1,000
 	Shape            Shape         // the form of a GraphQL document
 
-	QueryCost       int            // what one operation may cost, about a microsecond each; default 30,000
-	Weights         map[string]int // of fields that cost more than others, by Type.field
+	QueryCost       int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
+	Weights         map[string]int // the costs of fields that cost more than others, by Type.field
 	QueryCache      int            // documents kept parsed and validated; default 1,000
-	QueryCacheBytes int64          // bytes of them, roughly; default 32 MB
+	QueryCacheBytes int64          // bytes of these documents, roughly; default 32 MB
 	AnswerLimit     int            // bytes of an answer; default 4 MB
 
-	// Trusted are documents that requests may name by their id; nil has none. With TrustedOnly nothing else is executed.
+	// Trusted are the documents that requests may name by an ID; nil: none. With TrustedOnly only these are executed.
 	Trusted     *TrustedDocuments
 	TrustedOnly bool
-	// PersistedBytes is what the texts that clients name by hash may take in memory (automatic persisted queries); 0 takes no
-	// hashes but those of trusted documents.
+	// PersistedBytes bounds the memory of automatic persisted queries; 0 accepts no hashes except those of trusted documents.
 	PersistedBytes int64
 
-	WriteTimeout time.Duration // a client has so long to take an answer; default 30 s
+	WriteTimeout time.Duration // the time for a client to read an answer; default 30 s
 
 	Log *slog.Logger // default slog.Default()
 }
 
 const answerLimit = 4 << 20 // bytes
 
-// withDefaults fills in what was left out.
+// withDefaults sets the fields that are zero to their defaults.
 func (c Config) withDefaults() Config {
 	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
 	c.BodyLimit = cmp.Or(c.BodyLimit, 64<<10)
@@ -125,6 +124,6 @@ func Handler(cfg Config) http.Handler {
 	return server
 }
 
-// WakeFunc puts into a context the callback that the hub calls after it has put an event into a channel that
-// was asked for with this context, or has closed it. push.WithWake is one.
+// WakeFunc adds a callback to a context. The hub calls it after it has put an event into a channel that was requested with this
+// context, or has closed it. push.WithWake is one.
 type WakeFunc func(ctx context.Context, wake func()) context.Context

@@ -13,7 +13,7 @@ import (
 
 const trustedPrefix = "sha256:"
 
-// TrustedDocuments are the documents of a manifest, which was written when the clients were built. nil has none.
+// TrustedDocuments are the documents of a manifest, which is written when the clients are built. nil has none.
 type TrustedDocuments struct {
 	hashes map[textHash]string // texts by their hash
 	texts  map[string]struct{}
@@ -78,7 +78,7 @@ func (t *TrustedDocuments) has(text string) bool {
 	return known
 }
 
-// check logs the documents that the server would refuse: the schema, or a limit, does not allow them.
+// check logs the documents of the manifest that the server would refuse, because of the schema or a limit.
 func (t *TrustedDocuments) check(cfg Config, documents *documents) {
 	if t == nil {
 		return

@@ -12,9 +12,9 @@ import (
 	"tidings/services"
 )
 
-// createOperation prepares the document and reads the variables. Beyond what the executor does it takes variables only as
-// the specification coerces them, where that takes a text for a number or a number for a text, and says what is wrong in
-// words of its own where that speaks of another value than was sent. It refuses what is too dear, and answers the price of the rest.
+// createOperation prepares the document and reads the variables. It coerces variables strictly by the specification, where the
+// executor takes a string for a number or a number for a string, and replaces the executor's message where it speaks of another
+// value than the client sent. It refuses an operation that is too expensive, and returns the cost of the others.
 func createOperation(
 	ctx context.Context, exec graphql.GraphExecutor, documents *documents, request *params,
 ) (operation *graphql.OperationContext, price int, faults gqlerror.List) {
@@ -50,7 +50,7 @@ func createOperation(
 	return operation, price, nil
 }
 
-// unnamed says why a document does not tell which operation to run.
+// unnamed is the error for a document from which the operation to run cannot be chosen.
 func unnamed(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	err := services.Errorf(services.Invalid, "operationName: the document has no operation of this name")
 	if n := len(doc.Operations); name == "" {
@@ -59,14 +59,14 @@ func unnamed(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	return faultError(err)
 }
 
-// wrongValue says what of a variable's value is of another kind than its type; nil when the executor judges it right.
+// wrongValue returns an error for a variable with a value of the wrong kind; nil if the executor judges it correctly.
 func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *gqlerror.Error {
 	if value == nil {
 		return nil
 	}
 	if kind.Elem != nil {
 		list, ok := value.([]any)
-		if !ok { // one value stands for a list of it
+		if !ok { // a single value counts as a list of one
 			return wrongValue(schema, kind.Elem, value, place)
 		}
 		for i, element := range list {
@@ -84,7 +84,7 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 		object, _ := value.(map[string]any)
 		for _, field := range definition.Fields {
 			value := object[field.Name]
-			if value == nil { // a path for each of many fields that are not there would be most of the work
+			if value == nil { // paths for many absent fields would be most of the work
 				continue
 			}
 			if fault := wrongValue(schema, field.Type, value, append(place[:len(place):len(place)], ast.PathName(field.Name))); fault != nil {
@@ -99,7 +99,7 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	return nil
 }
 
-// needed says what a scalar or an enum needs, "" when the value may be one.
+// needed describes the value that a scalar or an enum needs; "" if the value can be one.
 func needed(definition *ast.Definition, value any) string {
 	number, isNumber := value.(json.Number)
 	text, isText := value.(string)
@@ -124,7 +124,7 @@ func needed(definition *ast.Definition, value any) string {
 	return ""
 }
 
-// shown is what a value is, and which where it is a number: texts of a request are not repeated.
+// shown describes a value in an error: its kind, or a number itself. Strings of a request are not repeated.
 func shown(value any) string {
 	const longest = 40
 	switch value := value.(type) {

@@ -2,20 +2,19 @@ package transport
 
 import "sync"
 
-// workers run what can be done at once, a bounded number at a time: ten thousand subscriptions that wake
-// together wait in a list, and not in ten thousand goroutines. A worker that is about to wait for a slow
-// client says so and another takes its place; so slow clients hold up nobody, however many there are. Workers
-// are started when there is work and end when there is none.
+// workers run turns, a bounded number at a time: ten thousand subscriptions that wake together wait in a list and not in ten
+// thousand goroutines. A worker that is about to wait for a slow client leaves its slot to another one, so that slow clients
+// delay nobody, however many there are. Workers start when there is work and end when there is none.
 type workers struct {
 	limit int
 
 	mu      sync.Mutex
 	first   *operation // waiting, linked through operation.following
 	last    *operation
-	running int // workers that are neither waiting for a client nor gone
+	running int // workers that hold a slot: not waiting for a client
 }
 
-// submit has an operation's turn run soon. The caller sees to it that it does not wait twice.
+// submit queues an operation's turn. The caller ensures that the operation is not queued twice.
 func (w *workers) submit(one *operation) {
 	w.mu.Lock()
 	if w.last == nil {
@@ -36,7 +35,7 @@ func (w *workers) spawn() {
 	}
 }
 
-// work runs turns until nobody waits, or until its place was taken while it waited for a client.
+// work runs turns until none is queued, or until its slot was taken while it waited for a client.
 func (w *workers) work() {
 	for {
 		w.mu.Lock()
@@ -56,7 +55,7 @@ func (w *workers) work() {
 	}
 }
 
-// leave says that the caller, a worker, may wait now.
+// leave gives up the slot of the calling worker before it may wait.
 func (w *workers) leave() {
 	w.mu.Lock()
 	w.running--
@@ -64,7 +63,7 @@ func (w *workers) leave() {
 	w.mu.Unlock()
 }
 
-// enter says that the caller waits no longer. When it is false its place was taken: it has to end.
+// enter takes the slot back after a wait. false: the worker lost its slot and must exit.
 func (w *workers) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

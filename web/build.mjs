@@ -23,7 +23,7 @@ const copied = {
   'react.production.min.js': 'react/umd/react.production.min.js',
 };
 
-// What the source map cannot tell: fonts are in the style sheet, React is beside the bundle.
+// Not in the source map: fonts are in the style sheet, React is beside the bundle.
 const alsoShipped = ['@fontsource/fira-code', '@fontsource/roboto', 'react', 'react-dom', 'graphiql'];
 
 // Packages that ship no licence text of their own, or that newer versions of their users no longer install: the

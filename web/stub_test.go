@@ -20,7 +20,7 @@ import (
 )
 
 // stub is a server of GraphiQL and of a /graphql that has the real schema and answers introspection by it, but answers
-// everything else with what it was asked and by whom. What the schema does not allow gets the real errors.
+// everything else with the request and its user. A request that the schema does not allow gets the real errors.
 type stub struct {
 	graphql.ExecutableSchema
 	origin string

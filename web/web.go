@@ -19,7 +19,7 @@ import (
 	"sync"
 )
 
-// People are the users of the tour, as whom the page lets anybody act in development mode. They exist from the start.
+// People are the users of the tour. The page offers them in development mode, and they exist from the start.
 var People = []string{"alice", "bob", "carol"}
 
 // GraphiQLConfig says what the GraphiQL page talks to.

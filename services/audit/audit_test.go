@@ -38,7 +38,7 @@ func lapOf(w node, a *audit.Audit) {
 	w.Must(err)
 }
 
-// litUser is a user who has something of every source, and an author whom they follow, who was huge for a while.
+// litUser is a user with items of every source, and an author they follow, who was huge for a while.
 func litUser(w node) (user, author services.UserID) {
 	w.TB.Helper()
 	users := w.Users(3)

@@ -132,7 +132,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	}, nil
 }
 
-// refusal lists those of some users with whom one user cannot begin something.
+// refusal lists the users among some that an operation of one user must refuse.
 type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
 // apart is the refusal of those who have a block with a user.
@@ -140,7 +140,7 @@ func apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []servi
 	return store.In(tx).Apart(ctx, user, others)
 }
 
-// adding is the refusal of those whom a user cannot add to a GROUP or ROOM; id is 0 for one that is to be created.
+// adding is the refusal of users that a user cannot add to a GROUP or ROOM; id is 0 for one that is to be created.
 func adding(id services.ConversationID) refusal {
 	return func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 		return refuseAdder(ctx, tx, user, id, others)

@@ -164,7 +164,7 @@ func messagesByID(ctx context.Context, db *sql.DB, ids []services.MessageID) (ma
 	return found, err
 }
 
-// mentionedIn reads the users whom messages mention, if they are or were members.
+// mentionedIn reads the users that messages mention, if they are or were members.
 func mentionedIn(ctx context.Context, db *sql.DB, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
 	found := map[services.MessageID][]services.UserID{}
 	err := db.Each(ctx, mentionsOf, []any{messageRows(ids)}, func(scan func(...any) error) error {

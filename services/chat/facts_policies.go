@@ -34,7 +34,7 @@ UNION ALL SELECT p.user_number FROM group_policies p WHERE {in p.user_number $2 
 	AND (p.policy = 'NOBODY' OR p.policy = 'WHO_I_FOLLOW' AND NOT EXISTS (SELECT 1 FROM follows f WHERE f.follower = p.user_number AND f.followee = $1))
 	AND NOT EXISTS (SELECT 1 FROM conversation_members m WHERE m.conversation = $3 AND m.user_number = p.user_number AND m.left_at = 0)`)
 
-// refuseAdder lists those of some users whom one user cannot add to a GROUP or ROOM: because of a block, whichever of the two
+// refuseAdder lists the users among some that one user cannot add to a GROUP or ROOM: because of a block, whichever of the two
 // made it, or because of their group policy. id is 0 for a conversation that is to be created. The policies of users who are
 // members already do not count.
 func refuseAdder(ctx context.Context, tx *sql.Tx, adder services.UserID, id services.ConversationID, users []services.UserID) ([]services.UserID, error) {

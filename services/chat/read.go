@@ -90,7 +90,7 @@ func (s *Service) MessagesByID(ctx context.Context, ids []services.MessageID) (m
 	return messagesByID(ctx, s.Store.DB, ids)
 }
 
-// Mentioned reads the users whom messages mention, if they are or were members.
+// Mentioned reads the users that messages mention, if they are or were members.
 func (s *Service) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
 	return mentionedIn(ctx, s.Store.DB, ids)
 }

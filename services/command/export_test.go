@@ -23,7 +23,7 @@ func exporting(t *testing.T, out io.Writer, args ...string) (exit int, told stri
 	return exit, faults.String()
 }
 
-// A user's export is lines of JSON that begin with his profile, on the standard output and in a file.
+// A user's export is lines of JSON that begin with the user's profile, on the standard output and in a file.
 func TestExport(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const archive = `{"key":"1","author":"ann","at":"2026-01-30T09:30:00Z","body":"one"}` + "\n"

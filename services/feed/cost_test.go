@@ -78,7 +78,7 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	}
 }
 
-// Whoever was idle is shown, at his first page, what was not pushed to him, and is active from then on.
+// A user who was idle sees on their first page the posts that were not pushed to them, and is active afterwards.
 func TestThePageOfOneWhoReturnsIsWhole(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -97,7 +97,8 @@ func TestEditsOfOneMomentAreInOrder(t *testing.T) {
 	}
 }
 
-// Whom a post names no longer is no longer notified, whom it names now is; who is answered and mentioned is told of the mention alone.
+// An edit notifies the users that it newly mentions, and takes the notification from those it no longer mentions. A parent
+// author who is mentioned gets only the mention.
 func TestAnEditMovesMentions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

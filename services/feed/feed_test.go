@@ -36,7 +36,7 @@ func served(t *testing.T) node {
 	return newNode(fanouttest.New(t, fanouttest.Options{}))
 }
 
-// pair is an author and a reader who follows him.
+// pair is an author and a reader who follows them.
 func (n node) pair() (author, reader services.UserID) {
 	n.TB.Helper()
 	users := n.Users(2)

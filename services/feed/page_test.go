@@ -156,7 +156,7 @@ func TestAnEmptyFeedHasNothingToMark(t *testing.T) {
 	}
 }
 
-// A reader whose inbox is lost has it rebuilt before his page is shown.
+// A lost inbox is rebuilt before the reader's page is shown.
 func TestALostInboxIsNoEmptyPage(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
@@ -195,7 +195,7 @@ func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 		reader := users[3]
 		var ids []services.PostID
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
-			author := users[rapid.IntRange(0, 3).Draw(rt, "author")] // the last is the reader himself
+			author := users[rapid.IntRange(0, 3).Draw(rt, "author")] // the last is the reader
 			switch rapid.SampledFrom([]string{"post", "many", "follow", "unfollow", "delete"}).Draw(rt, "step") {
 			case "post":
 				ids = append(ids, with.World.Post(author))

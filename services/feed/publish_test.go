@@ -51,7 +51,7 @@ func (n node) key(user services.UserID) string {
 	return users[user].Key
 }
 
-// Comments and replies notify whom they answer, are in no feed, and stop notifying with their post or by themselves.
+// Comments and replies notify the author they answer and enter no feed. Deleting them or their post takes the notification away.
 func TestCommentsAndReplies(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -84,7 +84,7 @@ func TestCommentsAndReplies(t *testing.T) {
 	})
 }
 
-// Mentions come from the list and from the body, once each; whom nobody knows is text in the body.
+// Mentions come from the list and from the body, once each; an unknown key is plain text in the body.
 func TestMentions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -84,7 +84,7 @@ func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
 		n.Must(n.Redis.Reset(t.Context(), reader))
 		n.agrees(reader)
 		other := newNode(n.AnotherNode())
-		other.agrees(reader) // of whom nothing is in memory yet
+		other.agrees(reader) // this node's cache has nothing of the reader yet
 	})
 }
 

@@ -213,7 +213,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 	})
 }
 
-// A host's replays are one job, however many a batch has of them, and each of his followers has the newest in his list: those
+// A host's replays are one job, however many a batch has of them, and each follower of the host has the newest in their list: those
 // of a host who is known, and those of one whom the documents are still to name.
 func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Chunk = 2 }}))

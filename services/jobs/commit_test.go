@@ -292,7 +292,7 @@ func TestTheViewFollowsThoughTheClientLeft(t *testing.T) {
 	}
 }
 
-// The views of one actor are brought up to date in the order of his commands.
+// The views of one actor are updated in the order of the actor's commands.
 func TestOneActorsViewsAreInOrder(t *testing.T) {
 	n := small(t, nil)
 	var order []int

@@ -75,7 +75,7 @@ type Stats struct {
 	Delivered    uint64 // states put into channels
 	Conflated    uint64 // of these, states that a newer one replaced before they were taken
 	Repairs      uint64 // users that reconciliation found with a stale or lost state
-	Conflicts    uint64 // users for whom two states were rendered under one version
+	Conflicts    uint64 // users with two different states under one version
 	RenderErrors uint64 // users who could not be rendered, or only as UNKNOWN; each try counts
 }
 

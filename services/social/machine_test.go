@@ -35,7 +35,7 @@ type crowd struct {
 	since   map[couple]services.PostID
 	muted   map[couple]time.Time // the zero time for ever
 	hidden  map[couple]bool
-	blocked map[couple]bool // by the reader, or by the author of him
+	blocked map[couple]bool // the reader blocks the author, or the author the reader
 	against map[couple]bool
 	seen    map[services.UserID]services.PostID
 	posts   []services.Post // the oldest first

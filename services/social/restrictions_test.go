@@ -94,7 +94,7 @@ func TestAMuteEndsAtItsTime(t *testing.T) {
 	})
 }
 
-// Who is hidden from sees nothing, from before or after, whether he follows already or begins to.
+// A user who is hidden from sees no posts, old or new, whether they follow already or begin to.
 func TestHidingFromAFollower(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(3)

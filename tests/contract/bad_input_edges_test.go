@@ -116,7 +116,7 @@ func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 		Viewer struct{ HomeFeed world.FeedPage }
 	}
 	c.Must("bob", `{viewer{homeFeed{edges{node{id}}}}}`, nil, &data)
-	if got := len(data.Viewer.HomeFeed.Edges); got != 3 { // one from before, acting as him, ingest
+	if got := len(data.Viewer.HomeFeed.Edges); got != 3 { // an earlier one, one by acting as the user, one by ingest
 		t.Errorf("bob has %d posts, want 3", got)
 	}
 }

@@ -23,7 +23,7 @@ func TestBadRestrictions(t *testing.T) {
 		queryMany    = `query($v:Int){viewer{blocks(first:$v){edges{cursor}}}}`
 	)
 	yesterday := c.Clock.Now().Add(-24 * time.Hour).UTC()
-	// bob blocks alice, who followed him; carol mutes bob and hides from him.
+	// bob blocks alice, who followed bob; carol mutes bob and hides from bob.
 	c.Must("bob", mutBlock, map[string]any{"v": "user:alice"}, nil)
 	c.Must("carol", mutMute, map[string]any{"v": "user:bob"}, nil)
 	c.Must("carol", mutHide, map[string]any{"v": "user:bob"}, nil)

@@ -51,7 +51,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				n.Board(key, 100, world.BoardPlace{}) // he is active from now on, and has his list of replays
+				n.Board(key, 100, world.BoardPlace{}) // the viewer is active from now on and has a list of replays
 				n.RoundTripsOfBoard(t, reader, map[bool]int{true: shows}[count > 0])
 			})
 		}

@@ -37,7 +37,7 @@ func TestRoundTrips(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			n.Badges(fmt.Sprint("reader", count)) // he is active from now on
+			n.Badges(fmt.Sprint("reader", count)) // the reader is active from now on
 		}
 		for i := range 120 {
 			n.Publish(authors[i%10], fmt.Sprint(i))

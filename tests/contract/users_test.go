@@ -16,7 +16,7 @@ import (
 	"tidings/web"
 )
 
-// Whatever argument a viewer names a user in: one whom nobody knows is not there, and is not made. The arguments are found
+// In every argument that takes a user, an unknown user is NOT_FOUND and is not created. The arguments are found
 // by introspection.
 func TestViewersMakeNoUsers(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
@@ -169,7 +169,7 @@ func ingestNoUser(w way) any {
 	}}}
 }
 
-// A mention in a group that both are in reaches nobody between whom and its author there is a block.
+// A mention in a group does not reach a member with a block between them and the author.
 func TestAMentionDoesNotReachAcrossABlock(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	var data struct {

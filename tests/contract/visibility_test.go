@@ -36,7 +36,7 @@ type secrets struct {
 	sockets   bool // all operations are asked over sockets
 	shape     schemaShape
 	published []string // what hank and blair may not see
-	private   []string // what only dave, and those with him, may see
+	private   []string // texts that only dave and the members of dave's conversations may see
 	given     map[string]any
 }
 

@@ -36,7 +36,7 @@ func allNumbers(n *world.Node, as string) (numbers string, exact bool) {
 	return numbersShown(n, data.Viewer.Badges)
 }
 
-// everySource is a node where bob has unread items in each source, with the marks that his client would send.
+// everySource is a node where bob has unread items in each source, with the marks that bob's client would send.
 func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	t.Helper()
 	var data struct {
@@ -45,7 +45,7 @@ func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	}
 	n.Follow("bob", "alice")
 	n.Settle()
-	n.Badges("bob") // his positions begin here
+	n.Badges("bob") // bob's positions begin here
 	n.Must("alice", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob"]}){conversation{id}}}`, nil, &data)
 	n.Must("alice", `mutation($at:Time!){scheduleShow(input:{title:"t",plannedAt:$at}){show{id}}}`,
 		map[string]any{"at": n.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &data)

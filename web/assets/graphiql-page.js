@@ -1,9 +1,9 @@
 // Starts GraphiQL on the page of graphiql.html.
 //
 // Guarantees: a request and a socket carry the identity that the bar shows, unless the Headers editor names another
-// Authorization; whoever changes identity closes the sockets of the old one; a browser tab has its own identity and its
+// Authorization; a change of identity closes the sockets of the old one; a browser tab has its own identity and its
 // own editors; no token is ever written to storage that outlives the tab.
-// On failure: what cannot be loaded is named on the page.
+// On failure: the page names the file that cannot be loaded.
 (() => {
   'use strict';
 
@@ -13,15 +13,15 @@
   // The streams of subscriptions that are open, to be ended when the identity changes.
   const openStreams = new Set();
 
-  // ---- Identity: who one is in development mode; null where there is no bar. ----
+  // ---- Identity: the chosen user in development mode; null where there is no bar. ----
 
   const PERSON = /^[A-Za-z0-9._-]{1,64}(:(admin|ingest)(,(admin|ingest))?)?$/;
   const PERSON_KEY = 'tidings:person';
   const bar = document.getElementById('identity');
   let person = bar && firstPerson();
 
-  // The person of the address (?as=bob), else the one of before a reload, else alice. The address is for coming in only:
-  // it is cleaned, so that a reload keeps the person chosen since.
+  // The user of the address (?as=bob), else the user before a reload, else alice. The parameter is then removed from the
+  // address, so that a reload keeps a user who was chosen later.
   function firstPerson() {
     const url = new URL(location.href);
     const asked = url.searchParams.get('as');
@@ -71,7 +71,7 @@
     return headers;
   }
 
-  // A socket cannot carry headers: what the server reads of them goes into the connection_init message.
+  // A browser's socket cannot send headers, so those that the server reads go into the connection_init message.
   function connectionParams(headers) {
     const params = {};
     if (headers.authorization) params.authorization = headers.authorization;
@@ -128,7 +128,7 @@
 
   // ---- Storage ----
 
-  // What is in the editors belongs to the browser tab, so that two tabs can be two people; the rest (theme, history,
+  // The content of the editors belongs to the browser tab, so that two tabs can be two users. The rest (theme, history,
   // sizes) is shared.
   const OF_THE_TAB = new Set(['query', 'variables', 'headers', 'operationName', 'tabState'].map((name) => `graphiql:${name}`));
   const HISTORY = new Set(['graphiql:queries', 'graphiql:favorites']);
@@ -137,8 +137,7 @@
     return OF_THE_TAB.has(key) ? sessionStorage : localStorage;
   }
 
-  // GraphiQL writes the Headers editor into its history whatever it was told about persisting headers: a token must not
-  // stay there.
+  // GraphiQL writes the Headers editor into its history even if it must not persist headers. A token must not stay there.
   function withoutHeaders(history) {
     return JSON.stringify(JSON.parse(history), (name, value) => (name === 'headers' ? undefined : value));
   }
@@ -155,7 +154,7 @@
 
   // ---- The page ----
 
-  // A fixed date in an example would lie in the past one day.
+  // A fixed date in an example would be in the past one day.
   function dated(operation) {
     const inAMonth = new Date();
     inAMonth.setUTCDate(inAMonth.getUTCDate() + 30);

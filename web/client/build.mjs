@@ -1,4 +1,4 @@
-// Builds the package: writes what it must know of the schema, from graph/*.graphqls, then compiles it into dist. The tests get
+// Builds the package: generates its parts of the schema from graph/*.graphqls, then compiles it into dist. The tests get
 // the whole schema as tests/generated/schema.graphql. Nothing of this is committed: a change of the schema cannot leave it behind.
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

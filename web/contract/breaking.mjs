@@ -1,12 +1,12 @@
 // Compares two schemas, the golden one and the present one, and fails when a client that was built on the golden one would
-// break. What was deprecated in the golden schema may go.
+// break. A part that was deprecated in the golden schema may be removed.
 import { readFileSync } from 'node:fs';
 import { CriticalityLevel, diff } from '@graphql-inspector/core';
 import { buildSchema } from 'graphql';
 
 const [golden, present] = process.argv.slice(2).map((file) => buildSchema(readFileSync(file, 'utf8')));
 
-// deprecated says whether what a path names (Type.field, Type.field.argument, Enum.VALUE) was deprecated.
+// deprecated reports whether the element of a path (Type.field, Type.field.argument, Enum.VALUE) was deprecated.
 function deprecated(path) {
   const [typeName, name, argument] = path.split('.');
   const type = golden.getType(typeName);

@@ -8,8 +8,8 @@ type KeyFieldsFunction = Extract<TypePolicy['keyFields'], (...args: never[]) => 
 const late = ' late';
 
 /**
- * keyOfBadges keeps late badges out of the entity that screens show: those that are older than what the cache holds become an
- * entity of their own, which nothing refers to and gc() collects.
+ * keyOfBadges keeps late badges out of the entity that screens show. Badges older than those in the cache become an entity of
+ * their own, which nothing refers to and gc() collects.
  */
 const keyOfBadges: KeyFieldsFunction = (object, { readField, storeObject }) => {
   const { id, version } = (storeObject ?? object) as { id?: string; version?: string };
@@ -25,7 +25,7 @@ const badges = {
     '__ref' in incoming && String(incoming.__ref).endsWith(late) ? { __ref: String(incoming.__ref).slice(0, -late.length) } : incoming,
 };
 
-/** list joins pages as Apollo does, but for cursors of an empty list: they are null, for the server takes no empty ones. */
+/** list joins pages as Apollo does, except that the cursors of an empty list are null, because the server refuses empty ones. */
 function list(filters: readonly string[]): FieldPolicy {
   const { read, ...policy } = relayStylePagination([...filters]);
   return {

@@ -18,7 +18,7 @@ export function clear(badges: Badges, source: Source): Badges {
 function reduce(count: BadgeCount, by: number | null | undefined): BadgeCount {
   if (typeof count.value !== 'number' || typeof by !== 'number') return count;
   const value = Math.max(0, count.value - by);
-  // A display that is no plain number (99+, a dot, quiet hours) is the server's to print, but for the end of it.
+  // Only the server can print a display that is not a plain number (99+, a dot, quiet hours), unless the count is 0.
   const display = value === 0 && count.display !== '' ? '0' : count.display === String(count.value) ? String(value) : count.display;
   return { ...count, value, display };
 }

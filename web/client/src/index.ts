@@ -1,6 +1,6 @@
 /**
- * What every client of Tidings needs, whatever its framework: the guard that keeps late answers out, the socket that stays
- * connected, the fragment of the badges, and what caches must know of the schema.
+ * The parts for every client of Tidings, whatever its framework: the guard that keeps late answers out, the socket that stays
+ * connected, the fragment of the badges, and the types of the schema for caches.
  */
 export { clear } from './clear.js';
 export { createTidings, type Answer, type GraphQLError, type Store, type Tidings, type TidingsOptions } from './tidings.js';

@@ -1,30 +1,30 @@
 import { createStore, type Answer, type GraphQLError, type Store, type Tidings } from './tidings.js';
 
-/** A page as the server answers it. */
+/** A page as the server returns it. */
 export interface Connection<Node> {
   readonly edges: readonly { readonly node: Node }[];
   readonly pageInfo: { readonly hasNextPage: boolean; readonly endCursor: string | null };
 }
 
-/** What is shown of a list. */
+/** The state of a list. */
 export interface ListState<Node, Extra> {
   readonly nodes: readonly Node[];
   readonly hasNextPage: boolean;
-  /** Whether a page is on its way. */
+  /** Whether a page is being loaded. */
   readonly loading: boolean;
-  /** Why the last page did not come; undefined when it did. */
+  /** The error of the last page; undefined if it was loaded. */
   readonly error: Error | undefined;
-  /** The first page of what is shown; undefined before it is there. */
+  /** The first page; undefined until it is loaded. */
   readonly top: (Connection<Node> & Extra) | undefined;
-  /** What the last page has beside its edges, as sessionId and readToken; undefined before the first. */
+  /** The fields of the last page beside its edges, such as sessionId and readToken; undefined before the first page. */
   readonly page: (Connection<Node> & Extra) | undefined;
 }
 
 /** A list that grows page by page. */
 export interface List<Node, Extra> extends Store<ListState<Node, Extra>> {
-  /** loadNext adds the next page, the first one at first. While a page is on its way it does nothing. */
+  /** loadNext adds the next page, the first one at first. It does nothing while a page is being loaded. */
   loadNext(): Promise<void>;
-  /** refresh begins again with the first page; what is shown stays until that is there. */
+  /** refresh begins again with the first page; the old list stays until that page is loaded. */
   refresh(): Promise<void>;
   /** replace shows nodes in place of those of the same ids. */
   replace(nodes: readonly Node[]): void;
@@ -75,7 +75,7 @@ export function createList<Node extends { readonly id: string }, Extra>(
   };
 }
 
-/** failure makes an error of what the server says. */
+/** failure makes an error of the server's errors. */
 export function failure(errors: readonly GraphQLError[] | undefined): Error {
   return Object.assign(new Error(errors?.[0]?.message ?? 'The server has no answer'), { errors });
 }

@@ -13,31 +13,31 @@ export function TidingsProvider({ tidings, children }: { tidings: Tidings; child
   return createElement(Context.Provider, { value: tidings }, children);
 }
 
-/** useTidings answers the client of the provider above. */
+/** useTidings returns the client of the provider above. */
 export function useTidings(): Tidings {
   const tidings = useContext(Context);
   if (!tidings) throw new Error('There is no TidingsProvider above');
   return tidings;
 }
 
-/** useBadges answers the badges, pushed; undefined until they are known. */
+/** useBadges returns the badges, which are pushed; undefined until they are known. */
 export function useBadges(): Badges | undefined {
   const { badges } = useTidings();
   return useSyncExternalStore(badges.subscribe, badges.get, badges.get);
 }
 
-/** A list as the hooks answer it. */
+/** A list as the hooks return it. */
 export interface UseList<Node, Extra = object> extends ListState<Node, Extra>, Pick<List<Node, Extra>, 'loadNext' | 'refresh'> {}
 
-/** What a hook for a list takes. */
+/** The options of a hook for a list. */
 export interface ListOptions {
-  /** How many a page has, 1 to 100. Default 20. */
+  /** The number of items in a page, 1 to 100. Default 20. */
   first?: number;
-  /** What to select of each node beside its id. */
+  /** The fields to select of each node beside its id. */
   select?: string;
 }
 
-/** Somebody, as the hooks select them. */
+/** A user, as the hooks select them. */
 export interface User {
   readonly id: string;
   readonly key: string;
@@ -54,7 +54,7 @@ export interface Post {
   readonly publishedAt: string;
 }
 
-/** useHomeFeed answers the home feed, and how many posts are new in it. With `select` name the type of what it selects. */
+/** useHomeFeed returns the home feed and the count of new posts in it. With `select`, pass the type of the selected fields. */
 export function useHomeFeed<Node extends { readonly id: string } = Post>({ first = 20, select }: ListOptions = {}) {
   const tidings = useTidings();
   const badges = useBadges();
@@ -65,7 +65,7 @@ export function useHomeFeed<Node extends { readonly id: string } = Post>({ first
     refresh: list.refresh,
     /** How many posts the viewer has not seen, loaded or not. */
     newPosts: badges?.homeFeed as BadgeCount | undefined,
-    /** markSeen says that what is shown was seen. */
+    /** markSeen marks the shown items as seen. */
     markSeen: () => mark(tidings, 'markHomeFeedSeen', 'MarkHomeFeedSeenInput', { upTo: list.get().nodes[0]?.id ?? null }, '', (now) => clear(now, 'homeFeed')),
   };
 }
@@ -84,7 +84,7 @@ export interface Show {
   readonly remindsMe: boolean;
 }
 
-/** How the board differs from the one that is shown. */
+/** The difference between the board and the one that is shown. */
 export interface BoardChange<Node> {
   readonly sessionId: string;
   readonly newSession: boolean;
@@ -98,8 +98,8 @@ export interface BoardChange<Node> {
 }
 
 /**
- * useLiveBoard answers the live board: the order is that of the first page until refresh, and each show is as it is now.
- * change says what a new first page would have. With `select` name the type of what it selects.
+ * useLiveBoard returns the live board. Its order is that of the first page until refresh, and each show is as it is now.
+ * change describes a new first page. With `select`, pass the type of the selected fields.
  */
 export function useLiveBoard<Node extends { readonly id: string } = Show>({ first = 20, select }: ListOptions = {}) {
   const tidings = useTidings();
@@ -130,7 +130,7 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
     loadNext: list.loadNext,
     refresh: list.refresh,
     change,
-    /** markSeen says that what is shown was seen. */
+    /** markSeen marks the shown items as seen. */
     markSeen: () => mark(tidings, 'markLiveBoardSeen', 'MarkLiveBoardSeenInput', { sessionId: list.get().page?.sessionId }, '', (now) => clear(now, 'liveBoard')),
   };
 }
@@ -138,7 +138,7 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
 /** A notification, as useNotifications selects it. */
 export interface Notification {
   readonly id: string;
-  /** How far it was shown, for marks: what joined it since is left out. */
+  /** The position up to which it was shown, for marks. A mark with it leaves out users who joined later. */
   readonly upTo: string;
   readonly category: string;
   readonly subject: { readonly id: string; readonly body: string } | null;
@@ -150,7 +150,7 @@ export interface Notification {
   readonly read: boolean;
 }
 
-/** useNotifications answers what others did, and whether there is more than is shown. With `select` name the type of what it selects. */
+/** useNotifications returns the notifications, and whether newer ones have arrived. With `select`, pass the type of the selected fields. */
 export function useNotifications<Node extends { readonly id: string } = Notification>({
   first = 20,
   select,
@@ -172,7 +172,7 @@ export function useNotifications<Node extends { readonly id: string } = Notifica
     refresh: list.refresh,
     /** Whether something has arrived since the list was loaded. */
     hasNew: !!state.top && !!badges && state.top.newest !== badges.notifications.newest,
-    /** markSeen says that the panel was opened: the rows stay unread. */
+    /** markSeen marks the notifications as seen; they stay unread. */
     markSeen: async () =>
       replace(
         await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, upTo: list.get().top?.newest ?? null }, rows, (now) =>
@@ -185,7 +185,7 @@ export function useNotifications<Node extends { readonly id: string } = Notifica
   };
 }
 
-/** mark sends a mutation that answers badges; it is rejected when the server refuses it. */
+/** mark sends a mutation that returns badges; it rejects if the server refuses the mutation. */
 async function mark<Data extends object>(
   tidings: Tidings,
   mutation: string,

@@ -2,16 +2,16 @@ import type { Client } from 'graphql-ws';
 import { Observable, type FetchFunction, type GraphQLResponse, type RequestParameters, type Variables } from 'relay-runtime';
 import { createGuard, type Guard } from './version.js';
 
-/** What Network.create takes for subscriptions. */
+/** The function that Network.create takes for subscriptions. */
 export type RelaySubscribe = (request: RequestParameters, variables: Variables) => Observable<GraphQLResponse>;
 
-/** What Network.create takes. */
+/** The functions that Network.create takes. */
 export interface RelayNetwork {
   fetch: FetchFunction;
   subscribe: RelaySubscribe;
 }
 
-/** guardNetwork keeps late badges out of the store: pass it what Network.create is to be given. */
+/** guardNetwork keeps late badges out of the store: pass it the functions for Network.create. */
 export function guardNetwork(network: RelayNetwork, guard: Guard = createGuard()): RelayNetwork {
   const guarded = (response: GraphQLResponse) =>
     (Array.isArray(response) ? response.map((part) => guardData(part, guard)) : guardData(response as { data?: unknown }, guard)) as GraphQLResponse;

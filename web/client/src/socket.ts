@@ -2,13 +2,13 @@ import { createClient, type Client, type ClientOptions } from 'graphql-ws';
 import { createTokens, expiryOf, type Tokens, type TokenSource } from './token.js';
 import { versionIn } from './version.js';
 
-/** How a socket is opened and kept. Times are in milliseconds. */
+/** The options of a socket. Times are in milliseconds. */
 export interface SocketOptions {
   /** The server's /graphql: http, https, ws or wss. */
   url: string;
-  /** Where tokens come from. */
+  /** The source of tokens. */
   token: TokenSource | Tokens;
-  /** Names this device, 1 to 64 characters: conversations are entered and left by it. */
+  /** The name of this device, 1 to 64 characters, under which conversations are entered and left. */
   device?: string;
   /** The first wait before trying again; it doubles with every failure. Default 500. */
   minWait?: number;
@@ -16,13 +16,13 @@ export interface SocketOptions {
   maxWait?: number;
   /** How many failures in a row end subscriptions with an error; a connection that did not last counts. Default: Infinity. */
   retries?: number;
-  /** How long before it expires a token is renewed. Default 30,000, but never more than half of its life. */
+  /** The time before its expiry at which a token is renewed. Default 30,000, but at most half of its life. */
   renewBefore?: number;
-  /** After how much silence to ask whether the server is there. Default 20,000. */
+  /** The silence after which the client pings the server. Default 20,000. */
   keepAlive?: number;
-  /** How long the server may take to say so. Default 5,000. */
+  /** The time the server has to answer a ping. Default 5,000. */
   pongWait?: number;
-  /** The WebSocket to use where there is none, as in Node before 22. */
+  /** The WebSocket class to use where there is no global one, as in Node before 22. */
   webSocketImpl?: unknown;
   /** Listeners of graphql-ws, called before those of this package. */
   on?: ClientOptions['on'];
@@ -150,7 +150,7 @@ export function createSocket(options: SocketOptions): Client {
   return client;
 }
 
-/** createResume remembers how far each subscription has come, and asks for the rest when it is sent again. */
+/** createResume remembers the state of each subscription, and asks only for later states when it is sent again. */
 function createResume() {
   const reached = new Map<string, { since?: string; sessionId?: string }>();
   return {
@@ -183,7 +183,7 @@ function timer(wait: number, then: () => unknown): Timer {
     try {
       await then();
     } catch {
-      // The source of tokens failed: the server closes the connection when the token is over, and then it is asked again.
+      // The source of tokens failed. The server closes the connection when the token expires; the source is asked again then.
     }
   }, Math.min(Math.max(wait, 0), longestTimer));
 }
@@ -193,7 +193,7 @@ export function backoff(failures: number, minWait = 500, maxWait = longestWait):
   return Math.min(maxWait, minWait * 2 ** (failures - 1)) * (0.5 + Math.random() / 2);
 }
 
-/** pause waits so long, or until the browser is online again. */
+/** pause waits for a time, or until the browser is online again. */
 function pause(wait: number): Promise<void> {
   return new Promise((resolve) => {
     const events = typeof window === 'undefined' ? undefined : window;

@@ -11,30 +11,30 @@ export interface GraphQLError {
   readonly extensions?: Readonly<Record<string, unknown>>;
 }
 
-/** What the server answered: a field that is null beside an error was refused, and the rest holds. */
+/** An answer of the server: a field that is null beside an error was refused, and the rest is valid. */
 export interface Answer<Data> {
   readonly data?: Data | null;
   readonly errors?: readonly GraphQLError[];
 }
 
-/** A value that changes. get answers the same object until it does. */
+/** A value that changes. get returns the same object until it changes. */
 export interface Store<Value> {
   get(): Value;
-  /** subscribe tells a listener of each change, until the function that it answers is called. */
+  /** subscribe calls a listener after each change, until the function that it returns is called. */
   subscribe(listener: () => void): () => void;
 }
 
-/** How to reach the server. */
+/** The options for the connection to the server. */
 export interface TidingsOptions extends SocketOptions {
-  /** What to fetch with. Default: the global fetch. */
+  /** The fetch function. Default: the global fetch. */
   fetch?: typeof fetch;
 }
 
 /** A client without a cache: it asks, it listens, and it keeps the badges. */
 export interface Tidings {
-  /** request sends a query or a mutation. It is rejected when there is no answer. */
+  /** request sends a query or a mutation. It rejects if there is no answer. */
   request<Data>(query: string, variables?: object): Promise<Answer<Data>>;
-  /** mutate sends a mutation and shows the badges as predict expects them, until the answer is there or has failed. */
+  /** mutate sends a mutation and shows the badges as predict expects them, until the answer has arrived or failed. */
   mutate<Data>(query: string, variables: object, predict: (badges: Badges) => Badges): Promise<Answer<Data>>;
   /**
    * listen hands over what is pushed, until the function that it answers is called. It goes on after losses of the connection, and
@@ -74,7 +74,7 @@ export function createTidings(options: TidingsOptions): Tidings {
     show();
   });
 
-  /** send is request; answered runs when the answer is there and nobody has seen it. */
+  /** send is request; answered runs when the answer has arrived and before the caller gets it. */
   async function send<Data>(query: string, variables?: object, answered?: () => void): Promise<Answer<Data>> {
     for (let renewed = false; ; renewed = true) {
       const token = await tokens.get();
@@ -147,7 +147,7 @@ function waitOf(reason: unknown): number | undefined {
   return typeof retryAfterMs === 'number' ? retryAfterMs : 0;
 }
 
-/** createStore makes a store that can be set; start runs while somebody listens. */
+/** createStore makes a store that can be set; start runs while there is a listener. */
 export function createStore<Value>(value: Value, start?: () => () => void): Store<Value> & { set(next: Value): void } {
   const listeners = new Set<() => void>();
   let stop: (() => void) | undefined;

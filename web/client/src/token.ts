@@ -1,7 +1,7 @@
-/** Where tokens come from: renew is true when the last one was refused or is about to expire. */
+/** The source of tokens: renew is true if the last token was refused or is about to expire. */
 export type TokenSource = (renew: boolean) => string | Promise<string>;
 
-/** The token in hand. */
+/** The present token. */
 export interface Tokens {
   /** get answers the token in hand, or asks the source for one: once, however many ask meanwhile. */
   get(): Promise<string>;
@@ -35,7 +35,7 @@ export function createTokens(source: TokenSource): Tokens {
   };
 }
 
-/** expiryOf reads when a JSON Web Token expires, in milliseconds since 1970; undefined when it does not say so. */
+/** expiryOf reads when a JSON Web Token expires, in milliseconds since 1970; undefined if it has no expiry. */
 export function expiryOf(token: string): number | undefined {
   try {
     const claims = JSON.parse(atob(token.split('.')[1]!.replace(/-/g, '+').replace(/_/g, '/')));

@@ -15,7 +15,7 @@ export const resolvers: ResolverConfig = Object.fromEntries(
   ]),
 );
 
-/** guardExchange keeps late badges out of the cache. It stands after cacheExchange and before all that fetches. */
+/** guardExchange keeps late badges out of the cache. It comes after cacheExchange and before the exchanges that fetch. */
 export function guardExchange(guard: Guard = createGuard()): Exchange {
   return ({ forward }) =>
     (operations) =>

@@ -1,15 +1,15 @@
-/** What every answer that carries badges says of them. */
+/** The fields by which the guard orders badges. */
 export interface Versioned {
   readonly id: string;
   readonly version: string;
 }
 
-/** isOlder says whether a version comes before another. Versions compare as text; without both there is no order. */
+/** isOlder reports whether a version is before another. Versions compare as text; if one is missing there is no order. */
 export function isOlder(version: unknown, than: unknown): boolean {
   return typeof version === 'string' && typeof than === 'string' && version < than;
 }
 
-/** isBadges tells badges by their global id: Relay does not ask for __typename. An answer without id or version cannot be ordered. */
+/** isBadges recognises badges by their global id, because Relay does not ask for __typename. An answer without id or version cannot be ordered. */
 export function isBadges(value: object): value is Versioned {
   const { id, version } = value as Partial<Record<string, unknown>>;
   return typeof id === 'string' && id.startsWith('badges:') && typeof version === 'string';
@@ -26,7 +26,7 @@ export function versionIn(data: unknown): string | undefined {
   return undefined;
 }
 
-/** over lays newer data over older: what the newer has counts, and what it was not asked for is that of the older. */
+/** over merges newer data over older: fields that the newer data was not asked for keep their older values. */
 export function over(older: unknown, newer: unknown): unknown {
   if (!isObject(older) || !isObject(newer)) return newer;
   const result = { ...older, ...newer };
@@ -38,13 +38,13 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A guard passes the data of answers through, and keeps what is late out of it. */
+/** A guard passes the data of answers through, and keeps late badges out of it. */
 export type Guard = <T>(data: T) => T;
 
 /**
- * createGuard makes a guard for all that one user receives, whatever it came by: queries, mutations, subscriptions. Badges
- * of an older version than those that passed before leave with the fields of the newer ones; a field that the newer ones do
- * not have stays as it came, for want of a better one. What is not late is passed on as it is, not copied. A guard sees answers
+ * createGuard makes a guard for all answers to one user: of queries, mutations and subscriptions. Badges with an older version
+ * than earlier ones get the fields of the newer badges; a field that the newer badges do not have stays as it is. Badges that
+ * are not late are passed on without a copy. A guard sees answers
  * and no queries: a field is what it is called there, so that aliases of the fields of badges mix their counts.
  *
  * onBadges is called with badges that are not late.
