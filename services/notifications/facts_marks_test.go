@@ -217,6 +217,54 @@ func TestReadingReachesAsFarAsWasShown(t *testing.T) {
 	})
 }
 
+// The line of two likes falls back to the position of the first one when the second is undone. The first was shown as well: a
+// mark of what was shown covers it, and nothing that came later.
+func TestMarkCoversAShownLineThatFellBack(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		upTo := func(shown services.PostID) readMark {
+			return readMark{Categories: services.Categories, UpTo: shown, Gen: services.AnyGen}
+		}
+		for i, mark := range []func(tx *store.Tx, shown services.PostID) error{
+			func(tx *store.Tx, shown services.PostID) error {
+				_, err := markRead(b.Ctx, tx.Tx, 1, readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})
+				return err
+			},
+			func(tx *store.Tx, shown services.PostID) error {
+				_, err := markRead(b.Ctx, tx.Tx, 1, upTo(shown))
+				return err
+			},
+			func(tx *store.Tx, shown services.PostID) error {
+				_, _, err := markAllRead(b.Ctx, tx.Tx, 1, shown, services.AnyGen)
+				return err
+			},
+			func(tx *store.Tx, shown services.PostID) error {
+				_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, shown)
+				return err
+			},
+		} {
+			post := services.PostID(10 + 2*i)
+			b.MakePosts(1, post, post+1)
+			b.like(post, 2)
+			first := b.apply(cause(post, 2))[0].Head
+			b.like(post, 3)
+			shown := b.apply(cause(post, 3))[0].Head
+			b.unlike(post, 3)
+			b.apply(cause(post, 3))
+			b.like(post+1, 4)
+			later := b.apply(cause(post+1, 4))[0].Head
+			if found := storetest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil))(b.T); found[shown].Place != first {
+				t.Fatalf("mark %d: the line did not fall back to %v: %+v", i, first, found)
+			}
+			storetest.Equal(b.T, b.marks(func(tx *store.Tx) error { return mark(tx, shown) }), nil)
+			list := b.listed(onlyUnseen)
+			if len(list) != 1 || list[0].Place != later {
+				t.Errorf("mark %d: unseen are %+v, want %v alone", i, list, later)
+			}
+			b.readsAll(services.AnyGen)
+		}
+	})
+}
+
 // Mark unread brings the row back, and the number only above what was seen; a late mark of a list shown before leaves it.
 func TestUnreadOpensAGeneration(t *testing.T) {
 	eachBundle(t, func(b *bundle) {

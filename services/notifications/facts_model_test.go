@@ -164,6 +164,17 @@ func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
 	return top
 }
 
+// standing are the positions of the causes that stand. A line shows all of its own: when the newest is undone, the line falls
+// back to the position of one that was shown too.
+func (m *panelModel) standing() (places []services.PostID) {
+	for _, k := range m.known {
+		if k.standing {
+			places = append(places, k.place)
+		}
+	}
+	return places
+}
+
 func (m *panelModel) see(categories []services.Category, upTo services.PostID) {
 	for _, category := range categories {
 		if upTo = cmp.Or(upTo, m.head); upTo > m.seen[category] {
