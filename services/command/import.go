@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/importer"
 	"tidings/services/jobs"
 	"tidings/services/live"
+	"tidings/services/mirror"
 	"tidings/services/node"
 	"tidings/services/sql"
 	"tidings/services/store"
@@ -86,8 +89,9 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts impo
 			return importer.Shows(ctx, db, ids, opts)
 		}
 		// Only facts and jobs are written here: the nodes on the same database project them.
-		carrying := fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{DB: db.DB}), Store: db, Clock: services.SystemClock{}, IDs: ids})
-		service := live.New(live.Config{Store: db, Fanout: carrying, IDs: ids, Clock: services.SystemClock{}})
+		engine, log := jobs.New(jobs.Config{DB: db.DB}), changelog.New(changelog.Config{Log: mirror.SQL{Store: db}, Logger: slog.Default()})
+		carrying := fanout.New(fanout.Config{Jobs: engine, Store: db, Clock: services.SystemClock{}, IDs: ids})
+		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: carrying, Log: log, IDs: ids, Clock: services.SystemClock{}})
 		return importer.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}
 	report, err = importer.Follows(ctx, db, ids, opts)
