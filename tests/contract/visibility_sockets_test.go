@@ -130,7 +130,7 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})}
+	s := &stage{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: selectAll})}
 	s.lines, s.shape = newLines(s.Node), shape(s.Node)
 	s.People("alice", "dave", "hank", "blair", "mel", "gary", "sam")
 	for _, reader := range []string{"hank", "blair", "mel", "dave"} {
