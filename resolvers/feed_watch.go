@@ -3,6 +3,8 @@ package resolvers
 import (
 	"context"
 
+	"github.com/vektah/gqlparser/v2/ast"
+
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
@@ -15,6 +17,14 @@ type feedAsk struct {
 	after, lastID, newerThan *string
 	last                     *int
 	before                   *string
+}
+
+// asked is a feedAsk without the default of first, which says nothing where last is given.
+func (a feedAsk) asked(field *ast.Field) feedAsk {
+	if field.Arguments.ForName("first") == nil {
+		a.first = nil
+	}
+	return a
 }
 
 // above reports whether the page is above a position.

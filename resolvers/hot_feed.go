@@ -73,7 +73,7 @@ func homeFeedPart(field *ast.Field) *part {
 				return err
 			}
 			c.page.viewer = viewer.Number
-			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}); err != nil || !engaged {
+			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field)); err != nil || !engaged {
 				return err
 			}
 			ids := make([]services.PostID, len(c.page.Items))

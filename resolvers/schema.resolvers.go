@@ -77,7 +77,7 @@ func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*servic
 }
 
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string, last *int, before *string) (*graph.PostConnection, error) {
-	ask := feedAsk{first, after, lastID, newerThan, last, before}
+	ask := feedAsk{first, after, lastID, newerThan, last, before}.asked(fieldOf(ctx))
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.PostConnection, error) {
 		if !ask.above() {
 			ask.first = &size

@@ -162,10 +162,12 @@ func refusals(told any) []any {
 
 // ingestNoUser is what an event answers that names somebody who is not there.
 func ingestNoUser(w way) any {
-	message := fmt.Sprintf("%s: there is no user \"*\"", w.in[len(w.in)-1].Name)
+	argument := w.in[len(w.in)-1].Name
+	message := fmt.Sprintf("%s: there is no user \"*\"", argument)
 	return map[string]any{"Status": float64(200), "Errors": nil, "Data": map[string]any{"ingest": map[string]any{
 		"__typename": "IngestPayload", "results": []any{map[string]any{"__typename": "IngestResult", "id": nil, "changed": false,
-			"error": map[string]any{"__typename": "IngestError", "code": "NOT_FOUND", "message": message}}},
+			"error": map[string]any{"__typename": "IngestError", "code": "NOT_FOUND", "message": message,
+				"argument": argument, "reason": nil, "limit": nil, "retryAfterMs": nil}}},
 	}}}
 }
 
