@@ -121,7 +121,8 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 }
 
 // causesOf are the objects of what a notification tells of that the viewer may see.
-func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) (causes []graph.NotificationCause) {
+func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) []graph.NotificationCause {
+	causes := []graph.NotificationCause{} // null is for what could not be read
 	switch n.Category {
 	case services.CategoryMention:
 		if shown.Subject != nil {

@@ -262,7 +262,10 @@ func TestANotificationLeadsToWhatItTellsOf(t *testing.T) {
 		edges, _ := got.at("viewer", "notifications", "edges").([]any)
 		for i := range edges {
 			category, _ := got.at("viewer", "notifications", "edges", i, "node", "category").(string)
-			list, _ := got.at("viewer", "notifications", "edges", i, "node", "causes").([]any)
+			list, ok := got.at("viewer", "notifications", "edges", i, "node", "causes").([]any)
+			if !ok {
+				t.Errorf("the causes of a %s are null", category)
+			}
 			found[category] = []string{}
 			for k := range list {
 				cause := list[k].(map[string]any)
@@ -292,6 +295,10 @@ func TestANotificationLeadsToWhatItTellsOf(t *testing.T) {
 			t.Errorf("%s ann is led to %v, want %v", when, got, want)
 		}
 		th.Quiet(th.Fanout)
+	}
+	th.must("plain", `mutation { hideFrom(input: {userId: "user:ann"}) { changed } }`, nil)
+	if got := causes(100); len(got["FOLLOW"]) > 0 {
+		t.Errorf("ann is led to a follower who hides: %v", got)
 	}
 	got = th.as("ann", `{ viewer { notifications { edges { node { id causes(first: 0) { __typename } } } } } }`, nil)
 	if got.code() != services.Invalid || got.at("viewer", "notifications", "edges", 0, "node", "id") == nil {

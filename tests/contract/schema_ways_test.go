@@ -248,23 +248,27 @@ func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, 
 	return value, nil
 }
 
-// selection selects everything that a type shows without arguments, so many levels deep. Badges are left out: they change. So is
-// the viewer, who is everything.
-func (s schemaShape) selection(name string, depth int) string {
+// selection selects everything that a type shows, so many levels deep, of lists the first two. Badges are left out: they change.
+// So is the viewer, who is everything, and a type within itself: a post within a post is a field of its own kind again.
+func (s schemaShape) selection(name string, depth int, above ...string) string {
 	t := s.types[name]
+	above = append(slices.Clone(above), name)
 	switch t.Kind {
 	case "SCALAR", "ENUM":
 		return ""
 	case "INTERFACE", "UNION":
+		if t.Kind == "INTERFACE" { // which has so many types that one operation may not ask for all
+			depth, above = max(depth-1, 0), append(above, "PageInfo")
+		}
 		text := "{__typename"
 		for _, object := range slices.Sorted(slices.Values(s.objects(name))) {
-			if object != "Viewer" && object != "Badges" {
-				text += " ... on " + object + s.fields(object, depth, s.objects(name))
+			if object != "Viewer" && object != "Badges" && !slices.Contains(above, object) {
+				text += " ... on " + object + s.fields(object, depth, s.objects(name), append(above, object))
 			}
 		}
 		return text + "}"
 	}
-	return s.fields(name, depth, nil)
+	return s.fields(name, depth, nil, above)
 }
 
 // event selects everything that an event of a subscription shows, its counts too.
@@ -283,20 +287,24 @@ func (s schemaShape) event(field shapeField) string {
 }
 
 // fields selects the fields of an object, which stands beside others: a field whose type is another there has a name of its own.
-func (s schemaShape) fields(object string, depth int, others []string) string {
+func (s schemaShape) fields(object string, depth int, others, above []string) string {
 	text := "{__typename"
 	for _, field := range s.types[object].Fields {
 		kind := field.Type.named()
 		needs := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Type.required() && a.DefaultValue == nil })
 		leaf := s.types[kind].Kind == "SCALAR" || s.types[kind].Kind == "ENUM"
-		if needs || kind == "Badges" || kind == "BadgeCount" || kind == "Viewer" || !leaf && depth == 0 {
+		if needs || kind == "Badges" || kind == "BadgeCount" || kind == "Viewer" || !leaf && depth == 0 || slices.Contains(above, kind) {
 			continue
 		}
 		text += " "
 		if slices.ContainsFunc(others, func(other string) bool { return s.differs(other, field) }) {
 			text += object + "_" + field.Name + ":"
 		}
-		text += field.Name + s.selection(kind, depth-1)
+		text += field.Name
+		if slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "first" }) {
+			text += "(first:2)"
+		}
+		text += s.selection(kind, depth-1, above...)
 	}
 	return text + "}"
 }
