@@ -22,8 +22,9 @@ var (
 
 	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 
-	// The time of the last change orders copies in caches, so each change gets a later one.
-	editPost = sql.NewStatement("edit a post", `UPDATE posts SET body = $2, edited_at = $3,
+	// The time of the last change orders copies in caches, so each change gets a later one, and so does the time that is shown.
+	editPost = sql.NewStatement("edit a post", `UPDATE posts SET body = $2,
+		edited_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END,
 		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
 
 	lockPost = sql.NewStatement("lock a post", postColumns+`WHERE id = $1 {for share}`)
