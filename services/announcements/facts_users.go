@@ -127,13 +127,7 @@ func dropDormant(ctx context.Context, db *sql.DB, before time.Time, after servic
 		return last, 0, nil
 	}
 	err = db.Write(ctx, func(tx *sql.Tx) error {
-		var gone []services.UserID
-		err := tx.Each(ctx, dropPositions, []any{dormant, before}, func(scan func(...any) error) error {
-			var user services.UserID
-			err := scan(&user)
-			gone = append(gone, user)
-			return err
-		})
+		gone, err := sql.Column[services.UserID](ctx, tx, dropPositions, dormant, before)
 		if err != nil {
 			return err
 		}

@@ -140,7 +140,7 @@ func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []serv
 	for i, user := range users {
 		list[i] = []any{user}
 	}
-	added, err = userIDs(ctx, tx, addMembers, list, c.ID, c.Head, tx.Now)
+	added, err = sql.Column[services.UserID](ctx, tx, addMembers, list, c.ID, c.Head, tx.Now)
 	if err != nil || len(added) == 0 {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []serv
 
 // removeMembers removes users from a locked conversation and returns those who were members. Their rows stay, marked as left.
 func removeMembers(ctx context.Context, tx *sql.Tx, id services.ConversationID, users []services.UserID) (left []services.UserID, err error) {
-	left, err = userIDs(ctx, tx, leaveMembers, id, users, tx.Now)
+	left, err = sql.Column[services.UserID](ctx, tx, leaveMembers, id, users, tx.Now)
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}
@@ -208,15 +208,4 @@ func scanMembership(scan func(...any) error) (m services.Membership, err error) 
 	err = scan(&m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions, &m.Gen, &m.Left, &m.Muted, &m.Inside,
 		&m.ReadSide, &m.WayVersion)
 	return m, err
-}
-
-// userIDs reads a column of user IDs.
-func userIDs(ctx context.Context, tx *sql.Tx, st sql.Statement, args ...any) (users []services.UserID, err error) {
-	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
-		var user services.UserID
-		err := scan(&user)
-		users = append(users, user)
-		return err
-	})
-	return users, err
 }

@@ -216,11 +216,5 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 
 // readLeases lists the conversations that a user's device is inside of.
 func readLeases(ctx context.Context, db *sql.DB, user services.UserID, device string) (ids []services.ConversationID, err error) {
-	err = db.Each(ctx, leasesOfDevice, []any{user, device}, func(scan func(...any) error) error {
-		var id services.ConversationID
-		err := scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
+	return sql.Column[services.ConversationID](ctx, db, leasesOfDevice, user, device)
 }

@@ -87,7 +87,7 @@ func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.
 		return nil, err
 	}
 	users = slices.DeleteFunc(slices.Clone(users), func(user services.UserID) bool { return slices.Contains(apart, user) })
-	reached, err := userIDs(ctx, tx, mentionMembers, conversation, users, message.Author)
+	reached, err := sql.Column[services.UserID](ctx, tx, mentionMembers, conversation, users, message.Author)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 		return c, false, err
 	}
 	c.Revision++
-	mentioned, err := userIDs(ctx, tx, dropMentions, conversation, number)
+	mentioned, err := sql.Column[services.UserID](ctx, tx, dropMentions, conversation, number)
 	if err != nil {
 		return c, false, err
 	}

@@ -38,5 +38,5 @@ UNION ALL SELECT p.user_number FROM group_policies p WHERE {in p.user_number $2 
 // made it, or because of their group policy. id is 0 for a conversation that is to be created. The policies of users who are
 // members already do not count.
 func refuseAdder(ctx context.Context, tx *sql.Tx, adder services.UserID, id services.ConversationID, users []services.UserID) ([]services.UserID, error) {
-	return userIDs(ctx, tx, refusesAdder, adder, users, id)
+	return sql.Column[services.UserID](ctx, tx, refusesAdder, adder, users, id)
 }

@@ -82,13 +82,7 @@ var quietConversations = sql.NewStatement("quiet conversations of a user", `SELE
 
 // quietOf lists the conversations of a user that are counted when read and not in the user's badges.
 func quietOf(ctx context.Context, db *sql.DB, user services.UserID) (ids []services.ConversationID, err error) {
-	err = db.Each(ctx, quietConversations, []any{user, mostQuiet}, func(scan func(...any) error) error {
-		var id services.ConversationID
-		err := scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
+	return sql.Column[services.ConversationID](ctx, db, quietConversations, user, mostQuiet)
 }
 
 func places(ids []services.ConversationID) []services.ReadSidePlace {

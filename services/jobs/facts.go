@@ -228,11 +228,5 @@ func JobCountsOf(ctx context.Context, s *sql.DB, kinds []string) (waiting int, o
 // WaitingKeys lists the keys of up to limit jobs of a kind that were made by a time and are not done yet, those due longest
 // first. A key occurs once for each of its jobs.
 func WaitingKeys(ctx context.Context, s *sql.DB, kind string, madeBy time.Time, limit int) (keys []string, err error) {
-	err = s.Each(ctx, waitingKeys, []any{kind, madeBy, limit}, func(scan func(...any) error) error {
-		var key string
-		err := scan(&key)
-		keys = append(keys, key)
-		return err
-	})
-	return keys, err
+	return sql.Column[string](ctx, s, waitingKeys, kind, madeBy, limit)
 }

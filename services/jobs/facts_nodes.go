@@ -117,7 +117,7 @@ func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.T
 	for i, kind := range kinds {
 		list[i] = []any{kind}
 	}
-	return jobIDs(ctx, s, overdueJobs, list, until, dueBy, limit)
+	return sql.Column[int64](ctx, s, overdueJobs, list, until, dueBy, limit)
 }
 
 // Jobs reads those of some jobs that are not done yet, the first made first, without claiming them.
@@ -139,17 +139,7 @@ func jobsOf(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (jobs
 
 // Remaining lists those of some jobs that are not done yet.
 func Remaining(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
-	return jobIDs(ctx, s, remainingJobs, ids)
-}
-
-func jobIDs(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (ids []int64, err error) {
-	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
-		var id int64
-		err := scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
+	return sql.Column[int64](ctx, s, remainingJobs, ids)
 }
 
 // FreeJobsOf ends the leases of nodes that have been silent for so long, and returns how many. Later writes of those nodes to

@@ -227,17 +227,6 @@ func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time)
 	return forgotten, err
 }
 
-// userIDs reads a column of user IDs.
-func userIDs(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (users []services.UserID, err error) {
-	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
-		var user services.UserID
-		err := scan(&user)
-		users = append(users, user)
-		return err
-	})
-	return users, err
-}
-
 // visibleShow reads the show that a viewer names in an argument, and keeps others from changing it until this transaction ends.
 // NOT_FOUND when there is none, and when it is hidden from the viewer.
 func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Show, error) {

@@ -104,7 +104,7 @@ func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]services.
 // setNamed notes that all documents list some hosts, and returns those for which that is new. Hosts whose followers are being
 // processed in chunks are left out.
 func setNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
-	return userIDs(ctx, tx.Runner, hostsNamed, hosts)
+	return sql.Column[services.UserID](ctx, tx, hostsNamed, hosts)
 }
 
 // publishAll puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from one version of the log
@@ -152,7 +152,7 @@ func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, follow
 	for i, host := range hosts {
 		list[i] = []any{host}
 	}
-	return userIDs(ctx, db.Runner, hostsOfMany, list, followers)
+	return sql.Column[services.UserID](ctx, db, hostsOfMany, list, followers)
 }
 
 // followersOfHosts lists all followers who see the shows of some hosts, in no order: only those last seen at activeSince or

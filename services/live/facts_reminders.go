@@ -51,7 +51,7 @@ func countReminders(ctx context.Context, tx *sql.Tx, user services.UserID, limit
 // readReminders lists the users with a reminder of a show, in order of user ID, those greater than after, at most limit. Users whom
 // the host has blocked since are left out, as they could not set a reminder now.
 func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
-	return userIDs(ctx, db.Runner, remindersOf, show, after, limit)
+	return sql.Column[services.UserID](ctx, db, remindersOf, show, after, limit)
 }
 
 // remindsOf returns those of some shows that a user has a reminder of.

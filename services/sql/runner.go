@@ -65,6 +65,22 @@ func (r Runner) One(ctx context.Context, st Statement, args []any, into ...any) 
 	return found, err
 }
 
+// Reader runs statements that read: a Runner, a DB, a Tx.
+type Reader interface {
+	Each(ctx context.Context, st Statement, args []any, scan func(into func(...any) error) error) error
+}
+
+// Column reads the rows of a statement with one column.
+func Column[T any](ctx context.Context, r Reader, st Statement, args ...any) (values []T, err error) {
+	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
+		var value T
+		err := scan(&value)
+		values = append(values, value)
+		return err
+	})
+	return values, err
+}
+
 // Run changes rows and says how many.
 func (r Runner) Run(ctx context.Context, st Statement, args ...any) (int, error) {
 	r.tell(st)

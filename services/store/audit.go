@@ -97,12 +97,7 @@ func share(lap time.Duration, visited, total int64) time.Duration {
 // auditRange lists the next active users, and the user ID up to which this list is complete.
 func (s *Store) auditRange(ctx context.Context, after, total int64, pace AuditPace) (users []services.UserID, upTo int64, err error) {
 	upTo = min(after+maxAuditSpan, total)
-	err = s.Each(ctx, auditRange, []any{after, upTo, pace.ActiveSince, pace.Limit}, func(scan func(...any) error) error {
-		var user services.UserID
-		err := scan(&user)
-		users = append(users, user)
-		return err
-	})
+	users, err = sql.Column[services.UserID](ctx, s, auditRange, after, upTo, pace.ActiveSince, pace.Limit)
 	if len(users) == pace.Limit {
 		upTo = int64(users[len(users)-1])
 	}

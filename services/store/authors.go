@@ -123,25 +123,15 @@ func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserID) (last 
 // followers is above 0, those with at least so many followers. It reads the whole table of follows.
 func (s *Store) AuthorsToLookAt(ctx context.Context, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
-		return numbers(ctx, s.DB.Runner, authorsOfMany, after, followers, limit)
+		return sql.Column[services.UserID](ctx, s, authorsOfMany, after, followers, limit)
 	}
-	return numbers(ctx, s.DB.Runner, authorsAfter, after, limit)
-}
-
-func numbers(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (numbers []services.UserID, err error) {
-	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
-		var number services.UserID
-		err := scan(&number)
-		numbers = append(numbers, number)
-		return err
-	})
-	return numbers, err
+	return sql.Column[services.UserID](ctx, s, authorsAfter, after, limit)
 }
 
 // PullAuthors lists the authors that are listed in their followers' documents, in order of user ID, those greater than after,
 // at most limit. No other author has pulled posts.
 func (s *Store) PullAuthors(ctx context.Context, after services.UserID, limit int) ([]services.UserID, error) {
-	return numbers(ctx, s.DB.Runner, pullAuthors, after, limit)
+	return sql.Column[services.UserID](ctx, s, pullAuthors, after, limit)
 }
 
 // CountFollowers counts the followers of an author, up to limit.

@@ -36,12 +36,5 @@ func (tx *Tx) PostMentions(ctx context.Context, post services.PostID) ([]service
 }
 
 func mentions(ctx context.Context, r sql.Runner, post services.PostID) ([]services.UserID, error) {
-	var mentioned []services.UserID
-	err := r.Each(ctx, postMentions, []any{post}, func(scan func(...any) error) error {
-		var user services.UserID
-		err := scan(&user)
-		mentioned = append(mentioned, user)
-		return err
-	})
-	return mentioned, err
+	return sql.Column[services.UserID](ctx, r, postMentions, post)
 }

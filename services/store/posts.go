@@ -156,12 +156,5 @@ func scanPost(scan func(...any) error) (post services.Post, err error) {
 
 // AuthorPosts lists the author's posts that are pushed into followers' inboxes, the newest first, at most limit.
 func (s *Store) AuthorPosts(ctx context.Context, author services.UserID, limit int) ([]services.PostID, error) {
-	var ids []services.PostID
-	err := s.Each(ctx, authorPosts, []any{author, limit}, func(scan func(...any) error) error {
-		var id services.PostID
-		err := scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
+	return sql.Column[services.PostID](ctx, s, authorPosts, author, limit)
 }

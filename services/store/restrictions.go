@@ -217,7 +217,7 @@ func (tx *Tx) BlockersOf(ctx context.Context, blocked services.UserID, users []s
 	if len(users) == 0 {
 		return nil, nil
 	}
-	return tx.userIDs(ctx, blockersOf, blocked, users)
+	return sql.Column[services.UserID](ctx, tx, blockersOf, blocked, users)
 }
 
 // Restrictions lists a user's restrictions of a kind, the newest first: those made before one, at most limit.

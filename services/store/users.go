@@ -163,12 +163,5 @@ func users(ctx context.Context, r sql.Runner, numbers []services.UserID) (map[se
 
 // ActiveUsers lists users in order of ID, those greater than after, at most limit: only those last seen at since or later.
 func (s *Store) ActiveUsers(ctx context.Context, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
-	var users []services.UserID
-	err := s.Each(ctx, activeUsers, []any{after, since, limit}, func(scan func(...any) error) error {
-		var user services.UserID
-		err := scan(&user)
-		users = append(users, user)
-		return err
-	})
-	return users, err
+	return sql.Column[services.UserID](ctx, s, activeUsers, after, since, limit)
 }

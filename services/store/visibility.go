@@ -104,18 +104,7 @@ func (tx *Tx) Apart(ctx context.Context, user services.UserID, others []services
 	if len(others) == 0 {
 		return nil, nil
 	}
-	return tx.userIDs(ctx, blocksWith, user, others)
-}
-
-// userIDs reads a column of user IDs.
-func (tx *Tx) userIDs(ctx context.Context, st sql.Statement, args ...any) (users []services.UserID, err error) {
-	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
-		var user services.UserID
-		err := scan(&user)
-		users = append(users, user)
-		return err
-	})
-	return users, err
+	return sql.Column[services.UserID](ctx, tx, blocksWith, user, others)
 }
 
 // NoUser is services.NoUser for a user ID that the caller named and that exists.
