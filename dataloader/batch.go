@@ -3,6 +3,8 @@ package dataloader
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -69,6 +71,20 @@ func (b *Batch[K, V]) keepNew(values map[K]V) {
 			b.put(key, kept)
 		}
 	}
+}
+
+// asked reports whether a key is known, or being read.
+func (b *Batch[K, V]) asked(key K) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reads[key] != nil
+}
+
+// keys are all keys that are known or being read, in any order.
+func (b *Batch[K, V]) keys() []K {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.reads))
 }
 
 func (b *Batch[K, V]) put(key K, r *read[K, V]) {

@@ -53,6 +53,8 @@ type memory struct {
 	hidden   Batch[services.UserID, bool]
 	parts    postParts
 
+	relations Batch[services.UserID, services.Relation]
+
 	asking  sync.Mutex // held to read which shows remind the viewer, so that one caller reads for all
 	reminds map[services.PostID]bool
 	met     map[services.PostID]struct{} // the shows of the response
@@ -93,9 +95,16 @@ func (l *Loader) Keep(posts []services.Post, users []services.User) {
 	for _, post := range posts {
 		m.posts.Keep(post.ID, post)
 	}
+	m.meetUsers(users)
+}
+
+// meetUsers adds people that were read elsewhere, so that a later question about one of them is asked for all.
+func (m *memory) meetUsers(users []services.User) {
+	known := make(map[services.UserID]services.User, len(users))
 	for _, user := range users {
-		m.users.Keep(user.Number, user)
+		known[user.Number] = user
 	}
+	m.users.keepNew(known)
 }
 
 // Posts reads posts with their authors; deleted and unknown ones are left out.

@@ -39,10 +39,11 @@ func (l *Loader) Visible(ctx context.Context, posts []services.PostID, read func
 	m := l.memory()
 	return m.parts.visible.Load(ctx, posts, func(ctx context.Context, posts []services.PostID) (map[services.PostID]ShownPost, error) {
 		read, err := read(ctx, posts)
-		together := make([]services.Post, 0, len(read))
+		together, authors := make([]services.Post, 0, len(read)), make([]services.User, 0, len(read))
 		for _, post := range read {
-			together = append(together, post.Post)
+			together, authors = append(together, post.Post), append(authors, post.By)
 		}
+		m.meetUsers(authors)
 		found := make(map[services.PostID]ShownPost, len(read))
 		for id, post := range read {
 			m.parts.engagement.Keep(id, post.Engagement)
@@ -58,12 +59,14 @@ func (l *Loader) Answers(ctx context.Context, pages []store.AnswersPage, read fu
 	return m.parts.answers.Load(ctx, pages, func(ctx context.Context, pages []store.AnswersPage) (map[store.AnswersPage]AnswerList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post
+		var authors []services.User
 		for _, list := range read {
 			for _, post := range list.Answers {
 				m.parts.engagement.Keep(post.ID, post.Engagement)
-				together = append(together, post.Post)
+				together, authors = append(together, post.Post), append(authors, post.By)
 			}
 		}
+		m.meetUsers(authors)
 		found := make(map[store.AnswersPage]AnswerList, len(read))
 		for page, list := range read {
 			found[page] = AnswerList{list, together}
@@ -74,5 +77,16 @@ func (l *Loader) Answers(ctx context.Context, pages []store.AnswersPage, read fu
 
 // Likes reads pages of the likes of posts.
 func (l *Loader) Likes(ctx context.Context, pages []store.LikesPage, read func(context.Context, []store.LikesPage) (map[store.LikesPage]store.LikeList, error)) (map[store.LikesPage]store.LikeList, error) {
-	return l.memory().parts.likes.Load(ctx, pages, read)
+	m := l.memory()
+	return m.parts.likes.Load(ctx, pages, func(ctx context.Context, pages []store.LikesPage) (map[store.LikesPage]store.LikeList, error) {
+		found, err := read(ctx, pages)
+		var users []services.User
+		for _, list := range found {
+			for _, like := range list.Likes {
+				users = append(users, like.By)
+			}
+		}
+		m.meetUsers(users)
+		return found, err
+	})
 }

@@ -127,6 +127,23 @@ type LiveBoardEdge struct {
 	Node      Show
 }
 
+// User is a user as a viewer sees them; what they are to each other is read when it is asked for.
+type User struct {
+	ID        string
+	Key       string
+	Name      *string
+	AvatarURL *string
+
+	Number   services.UserID
+	Together []services.UserID // the users of the event that it is in, so that one question is enough for all
+}
+
+// IsNode says that it can be fetched by its id.
+func (User) IsNode() {}
+
+// IsNotificationCause says that a notification can tell of it.
+func (User) IsNotificationCause() {}
+
 // NotificationsChange is a first page of the viewer's notifications; what they show is read with the event.
 type NotificationsChange struct {
 	Badges services.Badges

@@ -1730,21 +1730,6 @@ type UnmutePayload struct {
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// A user. Every user has a key. The name and the picture are set by setProfile.
-type User struct {
-	ID string `json:"id"`
-	// The host application's own name of the user: 1 to 64 letters, digits, '.', '_' or '-'.
-	Key string `json:"key"`
-	// The name to show; null if none is set.
-	Name *string `json:"name,omitempty"`
-	// The address of a picture; null if none is set.
-	AvatarURL *string `json:"avatarUrl,omitempty"`
-}
-
-func (User) IsNotificationCause() {}
-
-func (User) IsNode() {}
-
 // A general view: a list of the host application in which new items appear, such as the news of a community or a topic. Each view
 // has a count of its own, which is not in the badges and is not pushed.
 type View struct {

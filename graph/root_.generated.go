@@ -50,6 +50,7 @@ type ResolverRoot interface {
 	Show() ShowResolver
 	SiteMessageConnection() SiteMessageConnectionResolver
 	Subscription() SubscriptionResolver
+	User() UserResolver
 	ViewConnection() ViewConnectionResolver
 	Viewer() ViewerResolver
 }
@@ -932,10 +933,15 @@ type ComplexityRoot struct {
 	}
 
 	User struct {
-		AvatarURL func(childComplexity int) int
-		ID        func(childComplexity int) int
-		Key       func(childComplexity int) int
-		Name      func(childComplexity int) int
+		AvatarURL     func(childComplexity int) int
+		FollowsViewer func(childComplexity int) int
+		ID            func(childComplexity int) int
+		Key           func(childComplexity int) int
+		Name          func(childComplexity int) int
+		ViewerBlocks  func(childComplexity int) int
+		ViewerFollows func(childComplexity int) int
+		ViewerHides   func(childComplexity int) int
+		ViewerMutes   func(childComplexity int) int
 	}
 
 	View struct {
@@ -4609,6 +4615,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.User.AvatarURL(childComplexity), true
+	case "User.followsViewer":
+		if e.ComplexityRoot.User.FollowsViewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.User.FollowsViewer(childComplexity), true
 	case "User.id":
 		if e.ComplexityRoot.User.ID == nil {
 			break
@@ -4627,6 +4639,30 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.User.Name(childComplexity), true
+	case "User.viewerBlocks":
+		if e.ComplexityRoot.User.ViewerBlocks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.User.ViewerBlocks(childComplexity), true
+	case "User.viewerFollows":
+		if e.ComplexityRoot.User.ViewerFollows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.User.ViewerFollows(childComplexity), true
+	case "User.viewerHides":
+		if e.ComplexityRoot.User.ViewerHides == nil {
+			break
+		}
+
+		return e.ComplexityRoot.User.ViewerHides(childComplexity), true
+	case "User.viewerMutes":
+		if e.ComplexityRoot.User.ViewerMutes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.User.ViewerMutes(childComplexity), true
 
 	case "View.code":
 		if e.ComplexityRoot.View.Code == nil {
@@ -6652,6 +6688,16 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_name(ctx, field)
 	case "avatarUrl":
 		return ec.fieldContext_User_avatarUrl(ctx, field)
+	case "viewerFollows":
+		return ec.fieldContext_User_viewerFollows(ctx, field)
+	case "followsViewer":
+		return ec.fieldContext_User_followsViewer(ctx, field)
+	case "viewerMutes":
+		return ec.fieldContext_User_viewerMutes(ctx, field)
+	case "viewerBlocks":
+		return ec.fieldContext_User_viewerBlocks(ctx, field)
+	case "viewerHides":
+		return ec.fieldContext_User_viewerHides(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type User", field.Name)
 }

@@ -15,6 +15,18 @@ const (
 	itsPeople = 6
 )
 
+// ofUsers are the statements that read what is asked of users, wherever they are shown.
+var ofUsers = map[string]bool{"relations of a user": true}
+
+// levels is how often a query may run a statement: once for the users of a list, and once for those who liked the posts of the
+// list, who are known when the likes have been read.
+func levels(query, statement string) int {
+	if ofUsers[statement] && strings.Contains(query, "likes") {
+		return 2
+	}
+	return 1
+}
+
 // told reports events, all of which have to succeed, and answers the ids of what they made.
 func (c *counted) told(events ...event) (ids []string) {
 	c.t.Helper()

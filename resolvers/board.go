@@ -86,7 +86,7 @@ func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, ch
 		shown[i] = make([]graph.Show, len(list))
 		for j, show := range list {
 			shown[i][j] = r.graphShow(show, users[show.Host])
-			shown[i][j].Together = ids
+			shown[i][j].Together, shown[i][j].Host.Together = ids, hosts
 		}
 	}
 	return &graph.LiveBoardChange{

@@ -7,7 +7,9 @@ package resolvers
 
 import (
 	"context"
+	"tidings/dataloader"
 	"tidings/graph"
+	"tidings/services"
 )
 
 func (r *liveBoardConnectionResolver) Nodes(ctx context.Context, obj *graph.LiveBoardConnection) ([]graph.Show, error) {
@@ -40,6 +42,11 @@ func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first
 		if err != nil {
 			return nil, err
 		}
+		hosts := make([]services.User, len(board.Items))
+		for i, item := range board.Items {
+			hosts[i] = item.Host
+		}
+		dataloader.From(ctx).Keep(nil, hosts)
 		return r.boardConnection(board), nil
 	})
 	if err != nil {

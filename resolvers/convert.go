@@ -10,7 +10,7 @@ import (
 )
 
 func graphUser(user services.User) graph.User {
-	return graph.User{ID: user.ID(), Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
+	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
 
 // graphPost is a post of those that are shown together: what is asked of one of them is read for all.
@@ -60,6 +60,15 @@ func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 		return graph.Post{}, services.Errorf(services.NotFound, "there is no %s", services.GlobalID(services.PostType, id.String()))
 	}
 	return graphPost(post, seen.people[post.Author], []services.Post{post}), nil
+}
+
+// authorsOf are the authors of the posts of a page.
+func authorsOf(page feed.Page) []services.User {
+	authors := make([]services.User, len(page.Items))
+	for i, item := range page.Items {
+		authors[i] = item.Author
+	}
+	return authors
 }
 
 // connection makes a page of a feed for its viewer.

@@ -16,6 +16,11 @@ var Weights = map[string]int{
 	"Viewer.views":                      50,
 	"Viewer.badgeExplained":             200, // each part
 	"Viewer.awayDigest":                 500,
+	"User.viewerFollows":                5,
+	"User.followsViewer":                5,
+	"User.viewerMutes":                  5,
+	"User.viewerBlocks":                 5,
+	"User.viewerHides":                  5,
 	"Conversation.messages":             30,
 	"Conversation.members":              30,
 	"Conversation.lastMessage":          10,

@@ -110,6 +110,7 @@ func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, cha
 	}
 	for i, author := range change.Authors {
 		event.Authors[i] = graphUser(users[author])
+		event.Authors[i].Together = change.Authors
 	}
 	if change.Newest != 0 {
 		id := services.GlobalID(services.PostType, change.Newest.String())

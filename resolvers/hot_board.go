@@ -16,7 +16,8 @@ import (
 // shownBoard is a page of a live board with the time of its reading.
 type shownBoard struct {
 	live.Board
-	at time.Time
+	at        time.Time
+	relations map[services.UserID]services.Relation // of the hosts; nil where they are not asked for
 }
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
@@ -32,6 +33,7 @@ func (b *shownBoard) size() int {
 type shownShow struct {
 	*live.Item
 	board *shownBoard
+	host  shownUser
 }
 
 // liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled.
@@ -40,6 +42,7 @@ func liveBoardPart(field *ast.Field) *part {
 	if write == nil {
 		return nil
 	}
+	related := wantedBelow(field.SelectionSet, nil).relations()
 	return &part{
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
@@ -62,7 +65,10 @@ func liveBoardPart(field *ast.Field) *part {
 				return err
 			}
 			c.board.at = r.Clock.Now()
-			c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID)
+			if c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID); err != nil || !related {
+				return err
+			}
+			c.board.relations, err = r.Social.Relations(ctx, viewer.Number, numbersOf(c.board.Items, func(item *live.Item) *services.User { return &item.Host }))
 			return err
 		},
 	}
@@ -95,6 +101,7 @@ func eachShow(entry member[shownShow]) member[shownBoard] {
 					to = append(to, ',')
 				}
 				edge.Item = &board.Items[i]
+				edge.host = shownUser{&edge.Host, board.relations[edge.Host.Number]}
 				to = write(to, &edge)
 			}
 			return append(to, ']')
@@ -106,7 +113,7 @@ func eachShow(entry member[shownShow]) member[shownBoard] {
 var (
 	showObject = object[shownShow]{"Show", map[string]member[shownShow]{
 		"id":          leaf(func(to []byte, s *shownShow) []byte { return appendShowID(to, s.Show.ID) }),
-		"host":        within(func(s *shownShow) *services.User { return &s.Host }, userObject),
+		"host":        within(func(s *shownShow) *shownUser { return &s.host }, userObject),
 		"title":       leaf(func(to []byte, s *shownShow) []byte { return appendText(to, s.Show.Title) }),
 		"coverUrl":    leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.CoverURL) }),
 		"replayUrl":   leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.ReplayURL) }),

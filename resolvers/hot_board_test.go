@@ -19,7 +19,7 @@ func drawMoment(t *rapid.T, name string) time.Time {
 }
 
 func drawBoard(t *rapid.T) shownBoard {
-	board := shownBoard{at: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
+	board := shownBoard{relations: drawRelations(t), at: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
 	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), Made: drawPost(t, "made"), Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
 	for range rapid.IntRange(0, 4).Draw(t, "shows") {
 		show := services.Show{

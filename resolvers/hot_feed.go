@@ -17,6 +17,7 @@ type shownPage struct {
 	feed.Page
 	viewer      services.UserID
 	engagements map[services.PostID]services.Engagement // of the posts; nil where they are not asked for
+	relations   map[services.UserID]services.Relation   // of the authors; nil where they are not asked for
 }
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
@@ -33,6 +34,7 @@ type shownEdge struct {
 	*feed.Item
 	viewer     services.UserID
 	engagement services.Engagement
+	author     shownUser
 }
 
 // homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled.
@@ -43,6 +45,7 @@ func homeFeedPart(field *ast.Field) *part {
 	}
 	wanted := wantedBelow(field.SelectionSet, nil)
 	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
+	related := wanted.relations()
 	return &part{
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.page) },
@@ -73,14 +76,21 @@ func homeFeedPart(field *ast.Field) *part {
 				return err
 			}
 			c.page.viewer = viewer.Number
-			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field)); err != nil || !engaged {
+			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field)); err != nil {
 				return err
 			}
-			ids := make([]services.PostID, len(c.page.Items))
-			for i := range c.page.Items {
-				ids[i] = c.page.Items[i].Post.ID
+			if engaged {
+				ids := make([]services.PostID, len(c.page.Items))
+				for i := range c.page.Items {
+					ids[i] = c.page.Items[i].Post.ID
+				}
+				if c.page.engagements, err = r.Feed.Engagements(ctx, viewer.Number, ids); err != nil {
+					return err
+				}
 			}
-			c.page.engagements, err = r.Feed.Engagements(ctx, viewer.Number, ids)
+			if related {
+				c.page.relations, err = r.Social.Relations(ctx, viewer.Number, numbersOf(c.page.Items, func(item *feed.Item) *services.User { return &item.Author }))
+			}
 			return err
 		},
 	}
@@ -122,6 +132,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 				if page.engagements != nil {
 					edge.engagement = page.engagements[edge.Post.ID]
 				}
+				edge.author = shownUser{&edge.Author, page.relations[edge.Author.Number]}
 				to = write(to, &edge)
 			}
 			return append(to, ']')
@@ -131,17 +142,10 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 
 // The types of a home feed. The lists of a post and its parent are not compiled.
 var (
-	userObject = object[services.User]{"User", map[string]member[services.User]{
-		"id":        leaf(func(to []byte, u *services.User) []byte { return appendID(to, services.UserType, u.Key) }),
-		"key":       leaf(func(to []byte, u *services.User) []byte { return appendText(to, u.Key) }),
-		"name":      leaf(func(to []byte, u *services.User) []byte { return appendTextOrNull(to, u.Name) }),
-		"avatarUrl": leaf(func(to []byte, u *services.User) []byte { return appendTextOrNull(to, u.AvatarURL) }),
-	}}
-
 	postObject = object[shownEdge]{"Post", map[string]member[shownEdge]{
 		"id":     leaf(func(to []byte, i *shownEdge) []byte { return appendPostID(to, i.Post.ID) }),
 		"kind":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, string(i.Post.Kind)) }),
-		"author": within(func(i *shownEdge) *services.User { return &i.Author }, userObject),
+		"author": within(func(i *shownEdge) *shownUser { return &i.author }, userObject),
 		"body":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, i.Post.Body) }),
 		"parentId": leaf(func(to []byte, i *shownEdge) []byte {
 			if i.Post.Parent == 0 {

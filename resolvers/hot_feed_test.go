@@ -27,8 +27,16 @@ func drawPost(t *rapid.T, name string) services.PostID {
 	return services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, name))
 }
 
+// drawRelations draws what the viewer and the users of a page are to each other.
+func drawRelations(t *rapid.T) map[services.UserID]services.Relation {
+	return map[services.UserID]services.Relation{1: {
+		Follows: rapid.Bool().Draw(t, "follows"), Followed: rapid.Bool().Draw(t, "followed"), Mutes: rapid.Bool().Draw(t, "mutes"),
+		Blocks: rapid.Bool().Draw(t, "blocks"), Hides: rapid.Bool().Draw(t, "hides"),
+	}}
+}
+
 func drawPage(t *rapid.T) shownPage {
-	page := shownPage{viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), engagements: map[services.PostID]services.Engagement{}}
+	page := shownPage{relations: drawRelations(t), viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), engagements: map[services.PostID]services.Engagement{}}
 	for range rapid.IntRange(0, 4).Draw(t, "posts") {
 		item := feed.Item{Post: services.Post{
 			ID: drawPost(t, "id"), Kind: rapid.SampledFrom(services.PostKinds).Draw(t, "kind"), Body: drawText(t, "body"),

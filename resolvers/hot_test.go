@@ -82,6 +82,41 @@ func (p shownPost) CommentCount(_ context.Context, post *graph.Post) (*int, erro
 	return &of.Comments, nil
 }
 
+func (s *shown) User() graph.UserResolver { return shownRelations{s.Resolver.User(), s.content} }
+
+type shownRelations struct {
+	graph.UserResolver
+	content
+}
+
+func (u shownRelations) of(user *graph.User) *services.Relation {
+	relation := u.page.relations[user.Number]
+	if u.board.relations != nil {
+		relation = u.board.relations[user.Number]
+	}
+	return &relation
+}
+
+func (u shownRelations) ViewerFollows(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Follows, nil
+}
+
+func (u shownRelations) FollowsViewer(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Followed, nil
+}
+
+func (u shownRelations) ViewerMutes(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Mutes, nil
+}
+
+func (u shownRelations) ViewerBlocks(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Blocks, nil
+}
+
+func (u shownRelations) ViewerHides(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Hides, nil
+}
+
 // shownClock stands still.
 type shownClock time.Time
 

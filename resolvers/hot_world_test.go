@@ -127,6 +127,8 @@ func (s *sides) populate() (places []services.PostID) {
 			s.must(reader, `mutation($id: ID!) { follow(input: {userId: $id}) { user { id } } }`, map[string]any{"id": "user:" + author})
 		}
 	}
+	s.about("named", "follow", "user:reader")
+	s.about("reader", "hideFrom", "user:named")
 	s.Quiet(s.Fanout)
 	s.Clock.Advance(time.Second)
 	s.Write(func(ctx context.Context, tx *store.Tx) error { // without a job: feeds list them still

@@ -88,6 +88,26 @@ func (r *restrictionConnectionResolver) Nodes(ctx context.Context, obj *graph.Re
 	return nodesOf(obj.Edges, func(edge *graph.RestrictionEdge) *graph.User { return &edge.Node }), nil
 }
 
+func (r *userResolver) ViewerFollows(ctx context.Context, obj *graph.User) (*bool, error) {
+	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Follows })
+}
+
+func (r *userResolver) FollowsViewer(ctx context.Context, obj *graph.User) (*bool, error) {
+	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Followed })
+}
+
+func (r *userResolver) ViewerMutes(ctx context.Context, obj *graph.User) (*bool, error) {
+	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Mutes })
+}
+
+func (r *userResolver) ViewerBlocks(ctx context.Context, obj *graph.User) (*bool, error) {
+	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Blocks })
+}
+
+func (r *userResolver) ViewerHides(ctx context.Context, obj *graph.User) (*bool, error) {
+	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Hides })
+}
+
 func (r *viewerResolver) Mutes(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.RestrictionConnection, error) {
 	return r.restrictions(ctx, obj, services.Mute, first, after)
 }
@@ -104,4 +124,9 @@ func (r *Resolver) RestrictionConnection() graph.RestrictionConnectionResolver {
 	return &restrictionConnectionResolver{r}
 }
 
-type restrictionConnectionResolver struct{ *Resolver }
+func (r *Resolver) User() graph.UserResolver { return &userResolver{r} }
+
+type (
+	restrictionConnectionResolver struct{ *Resolver }
+	userResolver                  struct{ *Resolver }
+)

@@ -86,6 +86,7 @@ func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first 
 		if err != nil {
 			return nil, err
 		}
+		dataloader.From(ctx).Keep(nil, authorsOf(page))
 		return connection(obj, page), nil
 	})
 	if err != nil {

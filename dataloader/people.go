@@ -1,0 +1,19 @@
+package dataloader
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// Relation is what the viewer and a user are to each other; a response has one viewer. One read answers for all users whom the
+// response has met so far and all that are shown together with the user.
+func (l *Loader) Relation(ctx context.Context, user services.UserID, together []services.UserID, read func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error)) (services.Relation, error) {
+	m := l.memory()
+	users := []services.UserID{user}
+	if !m.relations.asked(user) {
+		users = append(append(users, together...), m.users.keys()...)
+	}
+	found, err := m.relations.Load(ctx, users, read)
+	return found[user], err
+}

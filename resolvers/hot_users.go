@@ -1,0 +1,47 @@
+package resolvers
+
+import (
+	"slices"
+	"strconv"
+
+	"tidings/services"
+)
+
+// shownUser is a user with what the viewer and the user are to each other.
+type shownUser struct {
+	*services.User
+	relation services.Relation
+}
+
+// userObject is the type of users.
+var userObject = object[shownUser]{"User", map[string]member[shownUser]{
+	"id":            leaf(func(to []byte, u *shownUser) []byte { return appendID(to, services.UserType, u.Key) }),
+	"key":           leaf(func(to []byte, u *shownUser) []byte { return appendText(to, u.Key) }),
+	"name":          leaf(func(to []byte, u *shownUser) []byte { return appendTextOrNull(to, u.Name) }),
+	"avatarUrl":     leaf(func(to []byte, u *shownUser) []byte { return appendTextOrNull(to, u.AvatarURL) }),
+	"viewerFollows": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Follows) }),
+	"followsViewer": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Followed) }),
+	"viewerMutes":   leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Mutes) }),
+	"viewerBlocks":  leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Blocks) }),
+	"viewerHides":   leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Hides) }),
+}}
+
+// relations reports whether what the viewer and users are to each other is wanted.
+func (w wanted) relations() bool {
+	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides"} {
+		if len(w["User."+field]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// numbersOf are the IDs of the users of a page's items, each once.
+func numbersOf[I any](items []I, user func(*I) *services.User) []services.UserID {
+	numbers := make([]services.UserID, len(items))
+	for i := range items {
+		numbers[i] = user(&items[i]).Number
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}

@@ -1,0 +1,26 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+)
+
+// related is the field of a user that shows one part of what the viewer and the user are to each other; null if it could not be
+// read.
+func (r *Resolver) related(ctx context.Context, user *graph.User, part func(services.Relation) bool) (*bool, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	relation, err := dataloader.From(ctx).Relation(ctx, user.Number, user.Together, func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error) {
+		return r.Social.Relations(ctx, viewer.Number, users)
+	})
+	if err != nil {
+		return nil, err
+	}
+	is := part(relation)
+	return &is, nil
+}

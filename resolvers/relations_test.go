@@ -1,0 +1,80 @@
+package resolvers
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const relationQuery = `query($id: ID!) { node(id: $id) { ... on User { viewerFollows followsViewer viewerMutes viewerBlocks viewerHides } } }`
+
+// relation is what a viewer is told of themselves and a user.
+func (a *api) relation(key, user string) string {
+	a.t.Helper()
+	got := a.must(key, relationQuery, map[string]any{"id": "user:" + user})
+	var set []string
+	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides"} {
+		switch got.at("node", field) {
+		case true:
+			set = append(set, field)
+		case false:
+		default:
+			a.t.Errorf("%s of %s: %s is %v", key, user, field, got.at("node", field))
+		}
+	}
+	return strings.Join(set, " ")
+}
+
+// Users are told what they have set, and who follows them. Nothing tells that another mutes, blocks or hides from them: a user who
+// blocks is told apart from a stranger by nothing.
+func TestRelationsAreToldToTheirOwnerAlone(t *testing.T) {
+	a := newAPI(t)
+	a.Named("stranger", "carol")
+	want := func(when, key, user, relation string) {
+		t.Helper()
+		if got := a.relation(key, user); got != relation {
+			t.Errorf("%s: %s is told of %s %q, want %q", when, key, user, got, relation)
+		}
+	}
+	want("at first", "alice", "bob", "")
+	a.about("alice", "follow", "user:bob")
+	want("a follow", "alice", "bob", "viewerFollows")
+	want("a follow", "bob", "alice", "followsViewer")
+	want("a follow", "stranger", "bob", "")
+	a.about("alice", "mute", "user:bob")
+	a.about("alice", "hideFrom", "user:bob")
+	want("a mute and a hide", "alice", "bob", "viewerFollows viewerMutes viewerHides")
+	want("a mute and a hide", "bob", "alice", "followsViewer")
+	a.about("carol", "hideFrom", "user:alice")
+	a.about("carol", "mute", "user:alice")
+	want("set by the other", "alice", "carol", "")
+	a.about("bob", "block", "user:alice")
+	want("a block ends the follow", "bob", "alice", "viewerBlocks")
+	want("a block ends the follow", "alice", "bob", "viewerMutes viewerHides")
+	want("of oneself", "alice", "alice", "")
+	a.about("alice", "unmute", "user:bob")
+	a.about("alice", "unhideFrom", "user:bob")
+	want("a blocker is as a stranger", "alice", "bob", "")
+
+	until := a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	a.must("alice", `mutation($u: Time) { mute(input: {userId: "user:carol", until: $u}) { user { viewerMutes } } }`, map[string]any{"u": until})
+	want("a mute for an hour", "alice", "carol", "viewerMutes")
+	a.Clock.Advance(61 * time.Minute)
+	want("after the hour", "alice", "carol", "")
+	got := a.must("alice", `mutation { follow(input: {userId: "user:carol"}) { user { viewerFollows viewerMutes } } }`, nil)
+	if got.at("follow", "user", "viewerFollows") != true || got.at("follow", "user", "viewerMutes") != false {
+		t.Errorf("the payload of a follow: %+v", got.Data)
+	}
+}
+
+// Without SQL the relations are null, and what stands beside them stays.
+func TestWithoutSQLRelationsAreNull(t *testing.T) {
+	a := newAPI(t)
+	a.about("alice", "follow", "user:bob")
+	a.must("alice", `{ viewer { user { key } } }`, nil)
+	_ = a.World.Store.Close()
+	got := a.as("alice", `{ viewer { user { key viewerFollows } } }`, nil)
+	if got.at("viewer", "user", "key") != "alice" || got.at("viewer", "user", "viewerFollows") != nil || got.code() == "" {
+		t.Errorf("without SQL: %+v", got)
+	}
+}
