@@ -178,9 +178,15 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 			faults = append(faults, err)
 		}
 	}
-	given := map[*kong.Flag]bool{}
+	given, set := map[*kong.Flag]bool{}, map[string]bool{}
 	for _, word := range line.Path {
 		given[word.Flag] = !word.Resolved // and not by the environment
+		if word.Flag != nil {
+			set[word.Flag.Name] = true
+		}
+	}
+	if g.Config.Demo && !set["data"] {
+		g.Config.Data = "" // a temporary folder
 	}
 	for _, flag := range line.Model.Flags {
 		var fault error

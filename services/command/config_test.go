@@ -49,7 +49,7 @@ func TestDefaults(t *testing.T) {
 	}
 	got.Config.Node = ""
 	want := Command{Name: "serve", Config: node.Config{
-		Listen: "127.0.0.1:8080", Data: "./data", Redis: "auto",
+		Listen: "127.0.0.1:8080", Data: "./data", Redis: "auto", DemoPace: 60,
 		Introspection: "development", LogLevel: slog.LevelInfo, LogFormat: "text",
 		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000, QueryDepth: 12, QueryFields: 300, QueryAliases: 30, QueryDirectives: 30, QueryRootFields: 10, QueryCache: 32 << 20, PersistedQueries: 8 << 20, AnswerLimit: 4 << 20, RequestDeadline: 10 * time.Second, AnswerDeadline: 30 * time.Second, ConnectionsPerAddress: 3000,
 		SocketSubscriptions: 20, SocketsPerUser: 50, QueryCost: 30_000, SocketsPerAddress: 2000, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
@@ -127,7 +127,7 @@ func TestEverySettingArrives(t *testing.T) {
 		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "show-late-after": "1h0m0s", "show-longest": "3h0m0s", "mute-mentions": "true",
 		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s", "board-sessions": "device", "board-session-for": "10m0s",
-		"persisted-queries": "4096", "trusted-documents": "m.json", "trusted-only": "true", "query-cost": "5000", "log-interval": "1s", "sockets-per-user": "7", "sockets-per-address": "70", "rate-limits": "WRITES=5,FOLLOWS=0", "trusted-proxies": "10.0.0.0/8,192.0.2.1", "idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
+		"persisted-queries": "4096", "trusted-documents": "m.json", "trusted-only": "true", "demo": "true", "demo-pace": "7", "query-cost": "5000", "log-interval": "1s", "sockets-per-user": "7", "sockets-per-address": "70", "rate-limits": "WRITES=5,FOLLOWS=0", "trusted-proxies": "10.0.0.0/8,192.0.2.1", "idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
 	}
 	for _, flag := range settingsOf(node.Config{}) {
 		value, known := given[flag.Name]
@@ -328,5 +328,35 @@ func TestNodeNames(t *testing.T) {
 	first, second := node.NodeName(1), node.NodeName(2)
 	if first == second || node.CheckNode(node.Config{Node: first}) != "" {
 		t.Errorf("the nodes %q and %q", first, second)
+	}
+}
+
+func TestTheDemoIsRefusedBesideProductionSettings(t *testing.T) {
+	if got := mustParse(t, "--demo").Config; !got.Demo || got.Data != "" {
+		t.Errorf("--demo alone: %t, data %q", got.Demo, got.Data)
+	}
+	if got := mustParse(t, "--demo --data d").Config.Data; got != "d" {
+		t.Errorf("--demo --data d: data %q", got)
+	}
+	if got := mustParse(t, "--demo", "TIDINGS_DATA=d").Config.Data; got != "d" {
+		t.Errorf("--demo with TIDINGS_DATA=d: data %q", got)
+	}
+	for line, want := range map[string]string{
+		"--demo --database postgres://db/x":    "--demo (TIDINGS_DEMO) is \"true\": the demo has a database of its own, and --database (DATABASE_URL) is set",
+		"--demo --database sqlite:x.db":        "the demo has a database of its own",
+		"--demo --redis redis://cache":         "the demo has a Redis of its own, and --redis (REDIS_URL) names another",
+		"--demo --jwks keys.json":              "the demo is for development mode, and --jwks (TIDINGS_JWKS) is set",
+		"--demo --jwt-public-key key.pem":      "the demo is for development mode",
+		"--demo --jwt-secret " + signingSecret: "the demo is for development mode, and --jwt-secret (TIDINGS_JWT_SECRET) is set",
+		"--demo --listen 0.0.0.0:80":           "loopback only",
+		"import follows f.csv --demo":          "--demo is not a flag of tidings import follows",
+		"--demo --demo-pace=-1":                "0 to 6000 is allowed",
+	} {
+		if _, err := parse(t, line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", line, err, want)
+		}
+	}
+	if _, err := parse(t, "--demo", "DATABASE_URL=postgres://db/x"); err == nil {
+		t.Error("the demo takes the database of the environment for its own")
 	}
 }

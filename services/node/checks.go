@@ -33,7 +33,8 @@ const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key
 var Checks = map[string]func(c Config) string{
 	"listen":             func(c Config) string { return c.checkAddress(c.Listen) },
 	"operations-listen":  checkOperations,
-	"data":               func(c Config) string { return when(c.Data == "", "the name of a folder is required") },
+	"data":               func(c Config) string { return when(c.Data == "" && !c.Demo, "the name of a folder is required") },
+	"demo":               checkDemo,
 	"database":           checkDatabase,
 	"redis":              checkRedis,
 	"node":               CheckNode,
@@ -116,6 +117,22 @@ func (c Config) checkAddress(listen string) string {
 	address := net.ParseIP(host)
 	if c.Development() && host != "localhost" && (address == nil || !address.IsLoopback()) {
 		return "without a key for tokens the server is in development mode, which serves loopback only (127.0.0.1, ::1, localhost); " + keyNeeded
+	}
+	return ""
+}
+
+// checkDemo refuses a demo world beside anything of a production server. Its page can empty Redis, and its people would be in the
+// database for good.
+func checkDemo(c Config) string {
+	switch {
+	case !c.Demo:
+		return ""
+	case !c.Development():
+		return "the demo is for development mode, and " + c.keyFlag() + " is set"
+	case c.Database != "":
+		return "the demo has a database of its own, and --database (DATABASE_URL) is set"
+	case !slices.Contains([]string{"", "auto", "private", "embedded"}, c.Redis):
+		return "the demo has a Redis of its own, and --redis (REDIS_URL) names another"
 	}
 	return ""
 }

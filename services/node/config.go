@@ -25,6 +25,9 @@ type Config struct {
 
 	Operations string `name:"operations-listen" placeholder:"HOST:PORT" help:"the address to serve /metrics and GraphiQL on, for operators, with /graphql, /healthz and /readyz; empty: they are not served; in development mode --listen serves all of them too"`
 
+	Demo     bool `help:"serve a demo world of a few hundred people who post, like, talk and go live, and a page to watch it on; in a temporary folder unless --data names one; development mode only"`
+	DemoPace int  `default:"60" placeholder:"COUNT" min:"0" max:"6000" help:"the acts a minute of the people of --demo; 0: they do nothing"`
+
 	JWTSecret    string   `group:"Tokens and origins:" placeholder:"TEXT" secret:"all" help:"the key of HS256 tokens, at least 32 bytes; safer in the environment, because other users can read a command line"`
 	JWTPublicKey string   `placeholder:"FILE" help:"the PEM public key of RS256 or EdDSA tokens"`
 	JWKS         string   `placeholder:"FILE|URL" secret:"url" help:"a JSON Web Key Set, as a file or an http(s) address"`
@@ -110,12 +113,15 @@ func (c Config) connectionsPerAddress() int {
 	return c.ConnectionsPerAddress
 }
 
+// databaseFile is the file of SQLite in the data folder.
+const databaseFile = "tidings.db"
+
 // DatabaseURL is the database to open: the configured one, else SQLite in the data folder.
 func (c Config) DatabaseURL() string {
 	if c.Database != "" {
 		return c.Database
 	}
-	return "sqlite:" + filepath.Join(c.Data, "tidings.db")
+	return "sqlite:" + filepath.Join(c.Data, databaseFile)
 }
 
 // NodeName makes a name for a node without one. The random part distinguishes two containers with equal host names and

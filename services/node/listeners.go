@@ -42,9 +42,11 @@ func (at Listeners) close() {
 }
 
 // text is the addresses of a node: the public one first, and a note in parentheses.
-func (at Listeners) text(development bool) string {
-	public := "http://" + at.Public.Addr().String()
+func (at Listeners) text(cfg Config) string {
+	public, development := "http://"+at.Public.Addr().String(), cfg.Development()
 	switch {
+	case at.operations == nil && cfg.Demo:
+		return fmt.Sprintf("%s (the demo: open %[1]s/, GraphiQL: %[1]s/graphiql)", public)
 	case at.operations == nil && development:
 		return fmt.Sprintf("%s (GraphiQL: %[1]s/graphiql)", public)
 	case at.operations == nil:
@@ -70,6 +72,9 @@ func (s *Server) routes(graphql http.Handler, operational bool) http.Handler {
 		mux.Handle("/graphiql/", page)
 		mux.Handle("GET /metrics", s.metrics())
 		mux.Handle("GET /{$}", http.RedirectHandler("/graphiql", http.StatusFound))
+	}
+	if s.Config.Demo {
+		mux.HandleFunc("POST "+flushPath, s.flushDemo)
 	}
 	if s.Config.Development() {
 		return transport.LoopbackOnly(mux)

@@ -25,6 +25,7 @@ import (
 	"tidings/services/audit"
 	"tidings/services/badge"
 	"tidings/services/chat"
+	"tidings/services/demo"
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/jobs"
@@ -66,10 +67,18 @@ type Server struct {
 	operations  *http.Server // for operators; not started without a listener
 	Connections *transport.Connections
 	Ready       readiness
+	world       *demo.World // nil without --demo
 }
 
 // Serve runs a node until ctx ends, and then drains it.
-func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) error {
+func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) (err error) {
+	if cfg.Demo {
+		remove, err := claimDemoFolder(&cfg)
+		if err != nil {
+			return err
+		}
+		defer remove()
+	}
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return fmt.Errorf("--data %s: the folder cannot be made: %w", cfg.Data, err)
 	}
@@ -82,10 +91,14 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(stdout, "Tidings serves "+at.text(cfg.Development()))
 	if cfg.Development() {
 		log.Warn("development mode: tokens like dev:alice are accepted, and only loopback is served; configure a key for production")
 	}
+	serves := func() { fmt.Fprintln(stdout, "Tidings serves "+at.text(cfg)) }
+	if cfg.Demo {
+		return s.serveDemo(ctx, at, serves)
+	}
+	serves()
 	return s.runUntilGone(ctx, at)
 }
 

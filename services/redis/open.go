@@ -236,6 +236,18 @@ func closed(err error) error {
 // Mode is the mode that Open chose: "single", "sentinel", "cluster", "private" or "embedded".
 func (c *Client) Mode() string { return c.mode }
 
+// EmptyOwn removes every key of a server that Open has started, and answers their number. Any other Redis is FORBIDDEN: it may hold
+// the data of others.
+func (c *Client) EmptyOwn(ctx context.Context) (keys int64, err error) {
+	if c.local == nil {
+		return 0, services.Errorf(services.Forbidden, "only a Redis that this process has started can be emptied")
+	}
+	if keys, err = c.redis.DBSize(ctx).Result(); err == nil {
+		err = c.redis.FlushAll(ctx).Err()
+	}
+	return keys, Unavailable(err)
+}
+
 // Ping asks every master for an answer. Without one it is UNAVAILABLE.
 func (c *Client) Ping(ctx context.Context) error {
 	return Unavailable(c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() }))

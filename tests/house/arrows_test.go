@@ -31,6 +31,7 @@ var lines = map[string]int{
 	"transport":              1,
 	"resolvers":              1,
 	"web":                    1,
+	"services/demo":          1,
 	"graph":                  2,
 	"dataloader":             2,
 	"services/importer":      2,

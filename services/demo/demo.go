@@ -1,0 +1,125 @@
+// Package demo is the world of tidings --demo: a few hundred people who post, like, comment, talk and go live while a visitor
+// looks on.
+//
+// It is a host application like any other: all that it does are requests to the public API over a connection, with a token of the
+// scope ingest. One seed gives one world: the people, whom they follow, and everything that they do, in its order. The pace is that
+// of the configuration, however busy the server is: acts that are overdue by more than a second are dropped and not made up for.
+//
+// An act that the server refuses is logged and dropped. If the server does not answer, the world cannot be built; once it is built,
+// the people wait until the server answers again.
+package demo
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tidings/services"
+)
+
+// Viewer is the key of the person whose phones the page shows. Only the visitor acts for them.
+const Viewer = "mia"
+
+// Seed is the seed of the world of tidings --demo.
+const Seed = 1
+
+// Config says what a world needs.
+type Config struct {
+	URL   string // the server's /graphql, which accepts development tokens
+	Seed  uint64 // chooses the world
+	Pace  int    // the acts a minute of all people together; 0: once the world is built they do nothing
+	Clock services.Clock
+	Log   *slog.Logger
+}
+
+// World is a world on a server: Build makes it, Run keeps it alive. Hold may be called beside them.
+type World struct {
+	cfg    Config
+	host   *host
+	script *script
+	next   act
+	due    time.Time // of next
+
+	mu   sync.Mutex
+	held time.Time // nobody acts before
+}
+
+// New returns the world of the seed. It sends no request.
+func New(cfg Config) *World {
+	return &World{cfg: cfg, host: newHost(cfg), script: newScript(cfg.Seed)}
+}
+
+// Build makes the people and their past. A server that has them already is only asked for what they can act on.
+func (w *World) Build(ctx context.Context) error {
+	past := w.script.past()
+	known, err := w.host.resume(ctx, w.script)
+	for i := 0; i < len(past) && err == nil && !known; i++ {
+		err = w.host.send(ctx, past[i])
+	}
+	if err != nil {
+		return fmt.Errorf("the demo world cannot be built: %w", err)
+	}
+	w.advance(w.cfg.Clock.Now())
+	return nil
+}
+
+const (
+	tick    = 50 * time.Millisecond // how often Run looks for acts that are due
+	tooLate = time.Second           // acts that are overdue by more are dropped
+)
+
+// Run lets the people act until ctx ends.
+func (w *World) Run(ctx context.Context) error {
+	defer w.host.close()
+	return services.Every(ctx, tick, w.RunOnce)
+}
+
+// RunOnce does the acts that are due, in one request.
+func (w *World) RunOnce(ctx context.Context) {
+	now := w.cfg.Clock.Now()
+	if held := w.heldUntil(); w.cfg.Pace == 0 || now.Before(held) {
+		w.due = later(w.due, held)
+		return
+	}
+	var events []event
+	for !w.due.After(now) && len(events) < mostEvents {
+		if now.Sub(w.due) <= tooLate {
+			events = append(events, w.next.event)
+		}
+		w.advance(w.due)
+	}
+	if len(events) == 0 {
+		return
+	}
+	if err := w.host.send(ctx, events); err != nil && ctx.Err() == nil {
+		w.cfg.Log.Debug("the people of the demo could not act", "acts", len(events), "error", err)
+	}
+}
+
+// advance chooses the act after one that was due at a time.
+func (w *World) advance(last time.Time) {
+	w.next = w.script.act()
+	w.due = last.Add(time.Duration(w.next.pause * float64(time.Minute) / float64(max(w.cfg.Pace, 1))))
+}
+
+// Hold stops the people for a time, so that the visitor can compare the badges before and after an event of their own.
+func (w *World) Hold(pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = later(w.held, w.cfg.Clock.Now().Add(pause))
+}
+
+func (w *World) heldUntil() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,176 @@
+package demo
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+)
+
+// told is everything that a script tells: the past, and the acts after it.
+func told(seed uint64, acts int) (past [][]event, events []event) {
+	s := newScript(seed)
+	past = s.past()
+	for range acts {
+		events = append(events, s.event())
+	}
+	return past, events
+}
+
+func TestOneSeedMakesOneWorld(t *testing.T) {
+	past, acts := told(7, 2000)
+	again, actsAgain := told(7, 2000)
+	if diff := cmp.Diff(past, again); diff != "" {
+		t.Errorf("the same seed makes another past (-first +second):\n%s", diff)
+	}
+	if diff := cmp.Diff(acts, actsAgain); diff != "" {
+		t.Errorf("the same seed makes other acts (-first +second):\n%s", diff)
+	}
+	other, _ := told(8, 0)
+	if cmp.Equal(past, other) {
+		t.Error("another seed makes the same past")
+	}
+}
+
+func TestAFewAreFamousAndMostAreQuiet(t *testing.T) {
+	s := newScript(Seed)
+	if len(s.people) < 200 || len(s.people) > 900 {
+		t.Errorf("%d people, want a few hundred", len(s.people))
+	}
+	keys, followers := map[string]bool{}, make([]int, len(s.people))
+	for _, one := range s.people {
+		if err := services.CheckUserKey(one.key); err != nil || keys[one.key] {
+			t.Errorf("the key %q is not valid or not unique: %v", one.key, err)
+		}
+		keys[one.key] = true
+		for _, followee := range one.follows {
+			followers[followee]++
+		}
+	}
+	famous, quiet := 0, 0
+	for i, count := range followers {
+		if i > 0 && count > len(s.people)/5 {
+			famous++
+		}
+		if count <= 10 {
+			quiet++
+		}
+	}
+	if famous < 2 || famous > 20 || quiet < len(s.people)/2 {
+		t.Errorf("%d of %d people are famous and %d are quiet", famous, len(s.people), quiet)
+	}
+	_, acts := told(Seed, 5000)
+	kinds := map[string]int{}
+	for _, one := range acts {
+		if one.As == Viewer {
+			t.Fatalf("the script acts for the visitor: %+v", one)
+		}
+		kinds[one.Do]++
+	}
+	for _, kind := range []string{"publishPost", "likePost", "sendMessage", "follow", "scheduleShow", "startShow", "endShow"} {
+		if kinds[kind] < 50 {
+			t.Errorf("in 5,000 acts %s happens %d times", kind, kinds[kind])
+		}
+	}
+}
+
+// handClock is a clock that a test moves.
+type handClock struct{ now time.Time }
+
+func (c *handClock) Now() time.Time { return c.now }
+
+// counting is a server that accepts every event and counts it.
+type counting struct {
+	*httptest.Server
+	mu     sync.Mutex
+	events int
+}
+
+func newCounting(t *testing.T) *counting {
+	c := &counting{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request struct{ Variables struct{ Events []any } }
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			t.Error(err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(request.Variables.Events) == 0 { // Resume
+			_, _ = io.WriteString(w, `{"data": {"viewer": {"user": {"name": null}}}}`)
+			return
+		}
+		c.events += len(request.Variables.Events)
+		results := make([]map[string]any, len(request.Variables.Events))
+		for i := range results {
+			results[i] = map[string]any{"id": "post:1"}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"ingest": map[string]any{"results": results}}})
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// since is the number of events since it was last asked.
+func (c *counting) since() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() { c.events = 0 }()
+	return c.events
+}
+
+func TestThePaceHolds(t *testing.T) {
+	for _, pace := range []int{0, 60, 600} {
+		server, clock := newCounting(t), &handClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
+		w := New(Config{URL: server.URL, Seed: Seed, Pace: pace, Clock: clock, Log: slog.New(slog.DiscardHandler)})
+		t.Cleanup(w.host.close)
+		if err := w.Build(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if past := server.since(); past < 1000 {
+			t.Errorf("the past has %d events", past)
+		}
+		minutes := func(count int) int {
+			for range time.Duration(count) * time.Minute / tick {
+				clock.now = clock.now.Add(tick)
+				w.RunOnce(t.Context())
+			}
+			return server.since()
+		}
+		if got := minutes(10); got < 10*pace*93/100 || got > 10*pace*107/100 {
+			t.Errorf("at a pace of %d, %d acts in 10 minutes", pace, got)
+		}
+		// The process was away for an hour: what was missed is dropped.
+		clock.now = clock.now.Add(time.Hour)
+		w.RunOnce(t.Context())
+		for range 10 * 60 * pace / mostEvents {
+			w.RunOnce(t.Context())
+		}
+		if got := server.since(); got > pace/20+2 {
+			t.Errorf("at a pace of %d, %d acts were made up for", pace, got)
+		}
+		w.Hold(time.Minute)
+		if got := minutes(1); got > 1 {
+			t.Errorf("at a pace of %d, %d acts while the people were held", pace, got)
+		}
+		if got := minutes(10); got < 10*pace*93/100 || got > 10*pace*107/100 {
+			t.Errorf("at a pace of %d, %d acts in the 10 minutes after the hold", pace, got)
+		}
+	}
+}
+
+func TestAServerThatIsGoneEndsTheConstruction(t *testing.T) {
+	server := newCounting(t)
+	server.Close()
+	w := New(Config{URL: server.URL, Seed: Seed, Pace: 60, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
+	if err := w.Build(t.Context()); err == nil {
+		t.Error("a world was built on no server")
+	}
+}

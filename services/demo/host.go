@@ -1,0 +1,206 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"tidings/services"
+)
+
+const (
+	mostEvents = 500 // of one request, as the API has it
+	keptPosts  = 400 // the newest posts can still be liked, and always those of the viewer
+)
+
+// ref names an object that an event makes, before its ID is known.
+type ref struct {
+	Kind   string // post, show or conversation
+	Number int
+}
+
+// fromNow is a time, as an input of an event that is sent now.
+type fromNow time.Duration
+
+// event is one entry of ingest. Values of the input that are a ref or a fromNow are replaced when it is sent.
+type event struct {
+	As      string // the key of a user, "" for the application itself
+	Do      string // the mutation
+	Input   map[string]any
+	Becomes ref // the name of what it makes
+}
+
+// made is an object that an event has made.
+type made struct{ id, by string }
+
+// host speaks to the server for the application.
+type host struct {
+	cfg    Config
+	client *http.Client
+	mu     sync.Mutex
+	made   map[ref]made
+}
+
+func newHost(cfg Config) *host {
+	return &host{cfg: cfg, client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[ref]made{}}
+}
+
+func (h *host) close() { h.client.CloseIdleConnections() }
+
+const ingest = `mutation Ingest($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
+
+// send sends events in one request, and remembers the IDs of what they made. Events about something that was not made are left out.
+func (h *host) send(ctx context.Context, events []event) error {
+	var entries []map[string]any
+	var sent []event
+	for _, e := range events {
+		if entry, known := h.entry(e); known {
+			entries, sent = append(entries, entry), append(sent, e)
+		}
+	}
+	var answer struct {
+		Ingest struct {
+			Results []struct {
+				ID    string
+				Error *struct{ Code, Message string }
+			}
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := h.ask(ctx, "host:ingest", ingest, map[string]any{"events": entries}, &answer); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, result := range answer.Ingest.Results {
+		e := sent[i]
+		if result.Error != nil {
+			h.cfg.Log.Debug("the server refused an act of the demo", "act", e.Do, "code", result.Error.Code, "message", result.Error.Message)
+			continue
+		}
+		if e.Becomes.Kind != "" {
+			h.made[e.Becomes] = made{result.ID, e.As}
+			if old := e.Becomes.Number - keptPosts; old >= ownPosts {
+				delete(h.made, ref{"post", old})
+			}
+		}
+	}
+	return nil
+}
+
+// entry is an event as the API takes it; false if it is about something that was not made.
+func (h *host) entry(e event) (map[string]any, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	input := map[string]any{}
+	for name, value := range e.Input {
+		switch value := value.(type) {
+		case ref:
+			object, known := h.made[value]
+			if !known {
+				return nil, false
+			}
+			input[name] = object.id
+			if value.Kind == "show" {
+				e.As = object.by // nobody but the host starts and ends it
+			}
+		case fromNow:
+			input[name] = h.cfg.Clock.Now().Add(time.Duration(value)).UTC().Format(time.RFC3339)
+		default:
+			input[name] = value
+		}
+	}
+	entry := map[string]any{"do": map[string]any{e.Do: input}}
+	if e.As != "" {
+		entry["as"] = services.GlobalID(services.UserType, e.As)
+	}
+	return entry, true
+}
+
+const found = `query Resume { viewer { user { name }
+  homeFeed(first: 50) { nodes { id author { key } } }
+  conversations(first: 10) { nodes { id } }
+  liveBoard(first: 50) { nodes { id status host { key } } } } }`
+
+// resume reports whether the server has the people already, and finds what they can act on: it gets the names that the script has
+// for these objects now.
+func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
+	type object struct {
+		ID, Status   string
+		Author, Host struct{ Key string }
+	}
+	type list struct{ Nodes []object }
+	var answer struct {
+		Viewer struct {
+			User                               struct{ Name string }
+			HomeFeed, Conversations, LiveBoard list
+		}
+	}
+	if err := h.ask(ctx, Viewer, found, nil, &answer); err != nil || answer.Viewer.User.Name == "" {
+		return false, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own := slices.Clone(s.own)
+	for i, post := range answer.Viewer.HomeFeed.Nodes {
+		h.made[ref{"post", len(s.authors) - 1 - i}] = made{post.ID, post.Author.Key}
+		if post.Author.Key == Viewer && len(own) > 0 {
+			h.made[ref{"post", own[0]}] = made{post.ID, Viewer}
+			own = own[1:]
+		}
+	}
+	for i, conversation := range answer.Viewer.Conversations.Nodes {
+		h.made[ref{"conversation", i}] = made{id: conversation.ID}
+	}
+	numbers := map[string][]int{"LIVE": slices.Clone(s.live), "UPCOMING": slices.Clone(s.planned)}
+	for _, show := range answer.Viewer.LiveBoard.Nodes {
+		if left := numbers[show.Status]; len(left) > 0 {
+			h.made[ref{"show", left[0]}] = made{show.ID, show.Host.Key}
+			numbers[show.Status] = left[1:]
+		}
+	}
+	return true, nil
+}
+
+// ask sends one request with a development token and wants an answer without errors.
+func (h *host) ask(ctx context.Context, token, query string, variables map[string]any, into any) error {
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.cfg.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer dev:"+token)
+	response, err := h.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Data   json.RawMessage
+		Errors []struct{ Message string }
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return fmt.Errorf("status %d and no GraphQL answer: %s", response.StatusCode, services.Quote(string(text)))
+	}
+	if len(answer.Errors) > 0 {
+		return errors.New(answer.Errors[0].Message)
+	}
+	return json.Unmarshal(answer.Data, into)
+}

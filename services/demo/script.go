@@ -1,0 +1,283 @@
+package demo
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// act is one thing that a person does.
+type act struct {
+	pause float64 // before it, where 1 is the mean
+	event event
+}
+
+// The world in numbers.
+const (
+	others       = 300 // people beside the cast
+	ownPosts     = 3   // of the viewer, before all others
+	pastPosts    = 160 // posts that were there before the visitor's person followed anybody
+	unreadPosts  = 7   // and those since
+	mostUpcoming = 8
+	mostLive     = 3
+	recent       = 40 // how far back posts are liked and answered
+
+	knownToViewer = 100 // one follow in so many is of the viewer
+)
+
+// script is everything that happens, as far as the seed decides it. It knows no IDs and no time.
+type script struct {
+	random  *rand.Rand
+	people  []person
+	authors []int // of each post
+	own     []int // the posts of the viewer
+	shows   int
+	planned []int // shows that have not started
+	live    []int // oldest start first
+
+	posts, mentions, comments, messages, titles deck
+}
+
+func newScript(seed uint64) *script {
+	s := &script{random: rand.New(rand.NewPCG(seed, 0x71d1965))}
+	s.people = makePeople(s.random)
+	deal := func(texts []string) deck { return deck{random: s.random, texts: texts} }
+	s.posts, s.mentions, s.comments, s.messages, s.titles = deal(posts), deal(mentions), deal(comments), deal(messages), deal(titles)
+	return s
+}
+
+// past is what has happened when the visitor arrives, in requests: later events need the IDs of earlier ones.
+func (s *script) past() [][]event {
+	var steps [][]event
+	step := func(events []event) {
+		for batch := range slices.Chunk(events, mostEvents) {
+			steps = append(steps, batch)
+		}
+	}
+	step(s.profilesAndFollows())
+	var posts, shows []event
+	for range ownPosts {
+		s.own = append(s.own, len(s.authors))
+		posts = append(posts, s.post(0))
+	}
+	for range pastPosts {
+		posts = append(posts, s.post(s.somebody(0)))
+	}
+	for range mostUpcoming + mostLive {
+		shows = append(shows, s.schedule())
+	}
+	step(append(posts, shows...))
+	var follows []event
+	for _, followee := range s.people[0].follows {
+		follows = append(follows, follow(s.people[0], s.people[followee]))
+	}
+	// What follows is new to the viewer.
+	step(slices.Concat(follows, conversations(s.people)))
+	var news []event
+	for range mostLive {
+		news = append(news, s.start())
+	}
+	for i, text := range talkOf {
+		members := talks[i%len(talks)].members
+		news = append(news, say(s.people[members[i/len(talks)%len(members)]], i%len(talks), text))
+	}
+	for range 4 * recent {
+		news = append(news, s.like(s.somebody(0), s.recentPost()))
+	}
+	for i := range 9 {
+		news = append(news, s.like(1+i, s.own[i%2]))
+	}
+	news = append(news, s.comment(2, s.own[0]), follow(s.people[5], s.people[0]),
+		event{Do: "publishAnnouncement", Input: map[string]any{"title": "Welcome to Tidings", "content": "Everything on these two phones was pushed. Pull a lever below."}})
+	for i := range unreadPosts {
+		news = append(news, s.post(1+i%(len(cast)-1)))
+	}
+	step(news)
+	return steps
+}
+
+func (s *script) profilesAndFollows() (events []event) {
+	for _, one := range s.people {
+		events = append(events, event{As: one.key, Do: "setProfile", Input: map[string]any{"name": one.name}})
+	}
+	for i, one := range s.people {
+		for _, followee := range one.follows {
+			if i > 0 {
+				events = append(events, follow(one, s.people[followee]))
+			}
+		}
+	}
+	return events
+}
+
+// act is the next thing that somebody does.
+func (s *script) act() act {
+	return act{pause: 0.4 + 1.2*s.random.Float64(), event: s.event()}
+}
+
+func (s *script) event() event {
+	switch dice := s.random.IntN(100); {
+	case dice < 34:
+		return s.post(s.somebody(0))
+	case dice < 44:
+		return s.like(s.somebody(0), s.own[s.random.IntN(len(s.own))])
+	case dice < 62:
+		return s.like(s.somebody(0), s.recentPost())
+	case dice < 65:
+		return s.comment(s.somebody(0), s.own[s.random.IntN(len(s.own))])
+	case dice < 71:
+		return s.comment(s.somebody(0), s.recentPost())
+	case dice < 83:
+		number := s.random.IntN(len(talks))
+		members := talks[number].members
+		return say(s.people[members[s.random.IntN(len(members))]], number, s.messages.deal())
+	case dice < 86:
+		return follow(s.people[s.somebody(0)], s.people[0])
+	case dice < 88:
+		follower := s.somebody(0)
+		return follow(s.people[follower], s.people[s.somebody(follower)])
+	}
+	switch {
+	case len(s.planned) < mostUpcoming:
+		return s.schedule()
+	case len(s.live) >= mostLive:
+		return s.end()
+	}
+	return s.start()
+}
+
+// somebody chooses a person by how much they do, but never the viewer or one other.
+func (s *script) somebody(besides int) int {
+	for {
+		// The people are in the order of how much they do, which falls fast.
+		chance := s.random.Float64()
+		one := 1 + int(chance*chance*chance*float64(len(s.people)-1))
+		if one != besides {
+			return one
+		}
+	}
+}
+
+func (s *script) recentPost() int {
+	return len(s.authors) - 1 - s.random.IntN(min(recent, len(s.authors)))
+}
+
+func (s *script) post(author int) event {
+	text := s.posts.deal()
+	if author > 0 && s.random.IntN(30) == 0 {
+		text = "@" + Viewer + " " + s.mentions.deal()
+	}
+	s.authors = append(s.authors, author)
+	return event{As: s.people[author].key, Do: "publishPost", Input: map[string]any{"body": text}, Becomes: ref{"post", len(s.authors) - 1}}
+}
+
+func (s *script) like(who, post int) event {
+	return event{As: s.people[who].key, Do: "likePost", Input: map[string]any{"postId": ref{"post", post}}}
+}
+
+func (s *script) comment(who, post int) event {
+	return event{As: s.people[who].key, Do: "publishPost", Input: map[string]any{"body": s.comments.deal(), "parentId": ref{"post", post}}}
+}
+
+func (s *script) schedule() event {
+	host := 1 + s.random.IntN(len(cast)-1)
+	s.planned = append(s.planned, s.shows)
+	s.shows++
+	wait := time.Duration(3+s.random.IntN(90)) * time.Minute
+	return event{As: s.people[host].key, Do: "scheduleShow",
+		Input: map[string]any{"title": s.titles.deal(), "plannedAt": fromNow(wait)}, Becomes: ref{"show", s.shows - 1}}
+}
+
+func (s *script) start() event {
+	i := s.random.IntN(len(s.planned))
+	show := s.planned[i]
+	s.planned = slices.Delete(s.planned, i, i+1)
+	s.live = append(s.live, show)
+	return event{Do: "startShow", Input: map[string]any{"showId": ref{"show", show}}}
+}
+
+func (s *script) end() event {
+	show := s.live[0]
+	s.live = s.live[1:]
+	return event{Do: "endShow", Input: map[string]any{"showId": ref{"show", show}}}
+}
+
+func follow(follower, followee person) event {
+	return event{As: follower.key, Do: "follow", Input: map[string]any{"userId": "user:" + followee.key}}
+}
+
+func say(who person, conversation int, text string) event {
+	return event{As: who.key, Do: "sendMessage", Input: map[string]any{"conversationId": ref{"conversation", conversation}, "body": text}}
+}
+
+// conversations are the events that create the talks. A direct one is created by its other member.
+func conversations(people []person) (events []event) {
+	for number, talk := range talks {
+		kind, members := "GROUP", []string{"user:" + Viewer}
+		for _, member := range talk.members[1:] {
+			members = append(members, "user:"+people[member].key)
+		}
+		input := map[string]any{"memberIds": members}
+		if talk.title == "" {
+			kind = "DIRECT"
+		} else {
+			input["title"] = talk.title
+		}
+		input["kind"] = kind
+		events = append(events, event{As: people[talk.members[0]].key, Do: "createConversation", Input: input, Becomes: ref{"conversation", number}})
+	}
+	return events
+}
+
+// deck deals texts in a random order, and each of them before any comes again.
+type deck struct {
+	random *rand.Rand
+	texts  []string
+	left   []int
+}
+
+func (d *deck) deal() string {
+	if len(d.left) == 0 {
+		d.left = d.random.Perm(len(d.texts))
+	}
+	text := d.texts[d.left[0]]
+	d.left = d.left[1:]
+	return text
+}
+
+// person is somebody in the world. The people are in the order of how much they do.
+type person struct {
+	key, name string
+	follows   []int
+}
+
+// makePeople makes the cast and the others, and whom they follow: a few have many followers, and most have hardly any.
+func makePeople(random *rand.Rand) []person {
+	people := slices.Clone(cast)
+	for i := range others {
+		first, letter := firstNames[i%len(firstNames)], 'a'+rune(i/len(firstNames)*5+i%5)
+		people = append(people, person{key: first.key + "-" + string(letter), name: first.name + " " + string(letter-'a'+'A') + "."})
+	}
+	for i := range people {
+		wanted := 3 + random.IntN(9)
+		if i == 0 {
+			for followee := 1; followee < len(cast); followee++ {
+				people[0].follows = append(people[0].follows, followee)
+			}
+			wanted += len(cast) + 8
+		}
+		for len(people[i].follows) < wanted {
+			chance := random.Float64()
+			followee := 1 + int(chance*chance*chance*chance*float64(len(people)-1))
+			if random.IntN(knownToViewer) == 0 {
+				followee = 0
+			}
+			if followee != i && !slices.Contains(people[i].follows, followee) {
+				people[i].follows = append(people[i].follows, followee)
+			}
+		}
+		slices.SortFunc(people[i].follows, cmp.Compare[int])
+	}
+	return people
+}

@@ -1,0 +1,95 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tidings/services/demo"
+)
+
+const (
+	demoFolderPattern = "tidings-demo-*"
+	demoMark          = "demo" // the file that marks a data folder as one of --demo
+)
+
+// claimDemoFolder chooses the data folder of a demo: a temporary one, which the answered function removes, unless one is configured.
+// A configured folder that holds another database is refused.
+func claimDemoFolder(cfg *Config) (remove func(), err error) {
+	if cfg.Data == "" {
+		if cfg.Data, err = os.MkdirTemp("", demoFolderPattern); err != nil {
+			return nil, fmt.Errorf("--demo: a temporary folder cannot be made: %w", err)
+		}
+		return func() { _ = os.RemoveAll(cfg.Data) }, nil
+	}
+	mark := filepath.Join(cfg.Data, demoMark)
+	_, unmarked := os.Stat(mark)
+	if _, err := os.Stat(filepath.Join(cfg.Data, databaseFile)); err == nil && unmarked != nil {
+		return nil, fmt.Errorf("--demo: the folder %s holds a database that is not of a demo: choose another with --data, or none", cfg.Data)
+	}
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("--data %s: the folder cannot be made: %w", cfg.Data, err)
+	}
+	return func() {}, os.WriteFile(mark, []byte("The world of tidings --demo.\n"), 0o600)
+}
+
+// serveDemo runs the node and the world on it, until ctx ends or the world cannot be built. ready is called once it is built.
+func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.world = demo.New(demo.Config{
+		URL: "http://" + at.Public.Addr().String() + "/graphql", Seed: demo.Seed, Pace: s.Config.DemoPace, Clock: s.clock, Log: s.Log,
+	})
+	var failure error
+	done := Start(ctx, func(ctx context.Context) error {
+		if failure = s.world.Build(ctx); failure != nil {
+			cancel(failure)
+			return failure
+		}
+		ready()
+		return s.world.Run(ctx)
+	})
+	err := s.runUntilGone(ctx, at)
+	cancel(nil)
+	<-done
+	if errors.Is(failure, context.Canceled) {
+		failure = nil // it was stopped while it was being built
+	}
+	return errors.Join(err, failure)
+}
+
+const (
+	flushPath = "/demo/flush"
+	// flushHeader must come with a request to flush. A page of another site cannot send it: the browser asks first, and nothing here permits it.
+	flushHeader = "Tidings-Demo"
+	// While the people are held, the badges before and after the flush can be compared.
+	flushHold   = 3 * time.Second
+	flushSettle = 300 * time.Millisecond // until what they did before has arrived
+)
+
+// flushDemo empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only.
+func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if r.Header.Get(flushHeader) == "" {
+		http.Error(w, "the header "+flushHeader+" is required", http.StatusForbidden)
+		return
+	}
+	s.world.Hold(flushSettle + flushHold)
+	select {
+	case <-time.After(flushSettle):
+	case <-r.Context().Done():
+		return
+	}
+	keys, err := s.Redis.EmptyOwn(r.Context())
+	if err != nil {
+		http.Error(w, "Redis could not be emptied", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]int64{"keys": keys, "heldMs": flushHold.Milliseconds()}) // who left needs no answer
+}

@@ -1,0 +1,153 @@
+package nodes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/tests/world"
+)
+
+// demoWorld is what the visitor's person sees of a demo, without IDs and times.
+const demoWorld = `{ viewer {
+  badges { homeFeed { value } notifications { total { value } } conversations { total { value } } liveBoard { value } announcements { value } }
+  homeFeed(first: 50) { nodes { author { key name } body likeCount commentCount } }
+  conversations { nodes { title memberCount lastMessage { body author { key } } } }
+  liveBoard { nodes { title status host { key } } }
+  notifications { nodes { category actorCount subject { body } } } } }`
+
+// seen reads the demo's world once no job is due: those of planned shows wait for their time.
+func seen(t *testing.T, p *world.Process) (state map[string]any) {
+	t.Helper()
+	world.Converge(t, 30*time.Second, func() error {
+		var data struct {
+			Admin struct{ Jobs struct{ OldestMs, Dead int } }
+		}
+		if err := world.Ask(p.URL, "root:admin", `{ admin { jobs { oldestMs dead } } }`, nil, &data); err != nil {
+			return err
+		}
+		if jobs := data.Admin.Jobs; jobs.OldestMs > 0 || jobs.Dead > 0 {
+			return fmt.Errorf("a job is due for %d ms, %d are dead", jobs.OldestMs, jobs.Dead)
+		}
+		return nil
+	})
+	var data json.RawMessage
+	if err := world.Ask(p.URL, "mia", demoWorld, nil, &data); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &state); err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// One seed gives one world on every server; a world stays in the folder of --data and is not built twice.
+func TestTheDemoIsOneWorld(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "world")
+	first := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
+	want := seen(t, first)
+	if text, _ := json.Marshal(want); strings.Contains(string(text), `"homeFeed":{"value":0}`) || !strings.Contains(string(text), "LIVE") {
+		t.Errorf("the visitor finds nothing new: %s", text)
+	}
+	second := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded")
+	if diff := cmp.Diff(want, seen(t, second)); diff != "" {
+		t.Errorf("two servers have different worlds (-first +second):\n%s", diff)
+	}
+	first.Terminate()
+	if code := first.Exits(20 * time.Second); code != 0 {
+		t.Errorf("the demo ended with %d: %s", code, first.Output.String())
+	}
+	again := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
+	if diff := cmp.Diff(want, seen(t, again)); diff != "" {
+		t.Errorf("a restart changed the world (-before +after):\n%s", diff)
+	}
+}
+
+func TestTheDemoLivesAndLeavesNothingBehind(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	p := world.StartProcess(t, "", "--demo", "--demo-pace", "6000")
+	homeFeed := func() int {
+		var data struct {
+			Viewer struct {
+				HomeFeed struct{ Nodes []struct{ ID string } }
+			}
+		}
+		if err := world.Ask(p.URL, "mia", `{ viewer { homeFeed(first: 100) { nodes { id } } } }`, nil, &data); err != nil {
+			t.Fatal(err)
+		}
+		return len(data.Viewer.HomeFeed.Nodes)
+	}
+	world.Eventually(t, 30*time.Second, "the people act", func() bool { return homeFeed() == 100 })
+	if entries, err := os.ReadDir(temporary); err != nil || len(entries) == 0 {
+		t.Fatalf("the temporary folder has %v, %v: this test looks at the wrong place", entries, err)
+	}
+	p.Terminate()
+	if code := p.Exits(20 * time.Second); code != 0 {
+		t.Errorf("the demo ended with %d: %s", code, p.Output.String())
+	}
+	if entries, err := os.ReadDir(temporary); err != nil || len(entries) > 0 {
+		t.Errorf("the demo left %v behind, %v", entries, err)
+	}
+}
+
+func TestTheDemoDoesNotTouchAnotherDatabase(t *testing.T) {
+	folder := t.TempDir()
+	own := world.StartProcess(t, "", "--data", folder)
+	own.Terminate()
+	own.Exits(20 * time.Second)
+	p := world.Launch(t, "", "--demo", "--data", folder, "--listen", "127.0.0.1:0")
+	if code := p.Exits(20 * time.Second); code != 1 || !strings.Contains(p.Output.String(), "holds a database that is not of a demo") {
+		t.Errorf("the demo ended with %d: %s", code, p.Output.String())
+	}
+}
+
+// Redis can be emptied over HTTP in a demo and nowhere else, and there only by the demo's own page.
+func TestOnlyTheDemoCanBeFlushed(t *testing.T) {
+	flush := func(p *world.Process, header map[string]string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+"/demo/flush", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range header {
+			request.Header.Set(name, value)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		return response.StatusCode
+	}
+	asked := map[string]string{"Tidings-Demo": "flush"}
+	demo := world.StartProcess(t, "", "--demo", "--demo-pace", "0")
+	before := seen(t, demo)
+	if status := flush(demo, nil); status != http.StatusForbidden {
+		t.Errorf("without its header a flush answers %d", status)
+	}
+	if status := flush(demo, map[string]string{"Tidings-Demo": "flush", "X-Forwarded-For": "1.2.3.4"}); status != http.StatusForbidden {
+		t.Errorf("through a proxy a flush answers %d", status)
+	}
+	if status := flush(demo, asked); status != http.StatusOK {
+		t.Errorf("a flush answers %d", status)
+	}
+	if diff := cmp.Diff(before, seen(t, demo)); diff != "" {
+		t.Errorf("the world after the flush (-before +after):\n%s", diff)
+	}
+	for mode, arguments := range map[string][]string{
+		"development": nil,
+		"production":  {"--jwt-secret", strings.Repeat("a secret ", 4)},
+	} {
+		p := world.StartProcess(t, "", append(arguments, "--data", t.TempDir())...)
+		if status := flush(p, asked); status != http.StatusNotFound {
+			t.Errorf("in %s mode a flush answers %d", mode, status)
+		}
+	}
+}
