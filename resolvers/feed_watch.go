@@ -20,8 +20,9 @@ type feedAsk struct {
 }
 
 // asked is a feedAsk without the default of first, which says nothing where last is given.
-func (a feedAsk) asked(field *ast.Field) feedAsk {
-	if field.Arguments.ForName("first") == nil {
+func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
+	first := field.Arguments.ForName("first")
+	if first == nil || first.Value.Kind == ast.Variable && variables[first.Value.Raw] == nil {
 		a.first = nil
 	}
 	return a
@@ -61,13 +62,13 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
 	switch {
 	case ask.last == nil:
-		return feed.Page{}, services.Errorf(services.Invalid, "before: it stands for what is new above a place, and needs last")
+		return feed.Page{}, services.Errorf(services.Invalid, "before: it needs last")
 	case ask.before == nil:
-		return feed.Page{}, services.Errorf(services.Invalid, "last: a feed has no other end to count from: it needs before")
+		return feed.Page{}, services.Errorf(services.Invalid, "last: it needs before")
 	case ask.first != nil:
-		return feed.Page{}, services.Errorf(services.Invalid, "last: only one of first and last can be given")
+		return feed.Page{}, services.Errorf(services.Invalid, "last: it cannot be given together with first")
 	case ask.after != nil || ask.lastID != nil || ask.newerThan != nil:
-		return feed.Page{}, services.Errorf(services.Invalid, "before: only one of after, lastId, newerThan and before can be given")
+		return feed.Page{}, services.Errorf(services.Invalid, "before: it cannot be given together with after, lastId or newerThan")
 	case *ask.last < 1 || *ask.last > maxFirst:
 		return feed.Page{}, services.Errorf(services.Invalid, "last: 1 to %d are allowed, got %d", maxFirst, *ask.last)
 	}

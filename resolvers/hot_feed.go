@@ -76,7 +76,7 @@ func homeFeedPart(field *ast.Field) *part {
 				return err
 			}
 			c.page.viewer = viewer.Number
-			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field)); err != nil {
+			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field, variables)); err != nil {
 				return err
 			}
 			if engaged {

@@ -127,6 +127,14 @@ func (s *sides) populate() (places []services.PostID) {
 			s.must(reader, `mutation($id: ID!) { follow(input: {userId: $id}) { user { id } } }`, map[string]any{"id": "user:" + author})
 		}
 	}
+	for i, id := range posts["named"][:3] {
+		in := map[string]any{"id": services.GlobalID(services.PostType, id.String())}
+		s.must("reader", `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, in)
+		if i > 0 {
+			s.must("plain", `mutation($id: ID!) { publishPost(input: {body: "an answer", parentId: $id}) { post { id } } }`, in)
+			s.must("named", `mutation($id: ID!) { editPost(input: {postId: $id, body: "edited"}) { post { id } } }`, in)
+		}
+	}
 	s.about("named", "follow", "user:reader")
 	s.about("reader", "hideFrom", "user:named")
 	s.Quiet(s.Fanout)
@@ -263,6 +271,11 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 		{"reader", `(after: "` + foreign + `")`, []string{"the cursor is another user's"}},
 		{"reader", `(after: "x")`, []string{"is not a cursor of a home feed"}},
 		{"reader", `(lastId: 7)`, []string{"is not the id of a post"}},
+		{"reader", `(before: "a")`, []string{"before: it needs last"}},
+		{"reader", `(last: 2)`, []string{"last: it needs before"}},
+		{"reader", `(first: 2, last: 2, before: "a")`, []string{"last: it cannot be given together with first"}},
+		{"reader", `(last: 2, before: "a", after: "b")`, []string{"before: it cannot be given together with after"}},
+		{"reader", `(last: 101, before: "a")`, []string{"last: 1 to 100 are allowed, got 101"}},
 	} {
 		got := s.both(t, one.viewer, page(one.arguments), nil)
 		text := got.data + strings.Join(got.errors, "")
@@ -270,6 +283,36 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 			if !got.hot || !strings.Contains(text, want) {
 				t.Errorf("%s asked for %s: no %s in %s", one.viewer, one.arguments, want, text)
 			}
+		}
+	}
+}
+
+// What the viewer and others did with posts is in a compiled page as it is.
+func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
+	s := newSides(t)
+	s.populate()
+	got := s.both(t, "reader", `{ viewer { homeFeed(first: 100) { edges { node { viewerHasLiked likeCount commentCount } } } } }`, nil)
+	for _, want := range []string{`"viewerHasLiked":true,"likeCount":1,"commentCount":1`, `"viewerHasLiked":true,"likeCount":1,"commentCount":0`, `"viewerHasLiked":false,"likeCount":0,"commentCount":0`} {
+		if !got.hot || !strings.Contains(got.data, want) {
+			t.Errorf("no %s in %s", want, got.data)
+		}
+	}
+}
+
+// One document can page both ways: a variable that is not given is as no argument.
+func TestAVariableThatIsNotGivenIsNoArgument(t *testing.T) {
+	s := newSides(t)
+	places := s.populate()
+	query := `query($first: Int, $last: Int, $before: String) { viewer { homeFeed(first: $first, last: $last, before: $before) { edges { cursor } } } }`
+	for _, variables := range []map[string]any{
+		{"last": json.Number("2"), "before": cursorText(s.number("reader"), places[0])},
+		{"first": nil, "last": json.Number("2"), "before": cursorText(s.number("reader"), places[0])},
+		{"first": json.Number("2")},
+		{},
+	} {
+		got := s.both(t, "reader", query, variables)
+		if !got.hot || len(got.errors) > 0 || !strings.Contains(got.data, `"cursor"`) {
+			t.Errorf("with %v: %s %s", variables, got.data, got.errors)
 		}
 	}
 }

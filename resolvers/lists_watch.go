@@ -9,8 +9,10 @@ import (
 	"tidings/services/notifications"
 )
 
-// watched opens a subscription to a list of the viewer's that changes with the badges. first and since are as the client gave them.
+// watched opens a subscription to a list of the viewer's that changes with the badges, which open gives. first and since are as the
+// client gave them.
 func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *string,
+	open func(context.Context, services.UserID, string) (<-chan *services.Badges, error),
 	watch func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan C, show func(viewer *graph.Viewer, change C) E,
 ) (<-chan E, error) {
 	viewer, err := r.viewer(ctx)
@@ -26,7 +28,7 @@ func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *stri
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	badges, err := r.Hub.Watch(ctx, viewer.Number, known)
+	badges, err := open(ctx, viewer.Number, known)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -35,7 +37,7 @@ func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *stri
 }
 
 func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
-	return watched(ctx, r, first, since, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notifications.Change {
+	return watched(ctx, r, first, since, r.Hub.Watch, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notifications.Change {
 		return r.Notifications.Watch(ctx, viewer.Number, notifications.Query{First: size}, badges)
 	}, func(viewer *graph.Viewer, change notifications.Change) *graph.NotificationsChange {
 		return &graph.NotificationsChange{
@@ -46,7 +48,8 @@ func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *st
 }
 
 func (r *Resolver) watchConversations(ctx context.Context, first *int, since *string) (<-chan *graph.ConversationsChange, error) {
-	return watched(ctx, r, first, since, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan chat.ListChange {
+	// What is written in a muted conversation need not move the badges: the list must be read once, whatever the client holds.
+	return watched(ctx, r, first, since, r.Hub.WatchAnew, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan chat.ListChange {
 		return r.Chat.WatchList(ctx, viewer.Number, size, badges)
 	}, func(viewer *graph.Viewer, change chat.ListChange) *graph.ConversationsChange {
 		return &graph.ConversationsChange{Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges), Shown: change.States, More: change.More}

@@ -10,6 +10,8 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+
+	"github.com/99designs/gqlgen/graphql"
 )
 
 func (r *adminResolver) Jobs(ctx context.Context, obj *graph.Admin) (*graph.JobQueue, error) {
@@ -77,7 +79,7 @@ func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*servic
 }
 
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string, last *int, before *string) (*graph.PostConnection, error) {
-	ask := feedAsk{first, after, lastID, newerThan, last, before}.asked(fieldOf(ctx))
+	ask := feedAsk{first, after, lastID, newerThan, last, before}.asked(fieldOf(ctx), graphql.GetOperationContext(ctx).Variables)
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.PostConnection, error) {
 		if !ask.above() {
 			ask.first = &size

@@ -172,8 +172,8 @@ type ConversationCounts struct {
 	List ListVersion
 }
 
-// ListVersion is what a user's list of conversations is as of: two that differ are of two lists. It knows nothing of messages in
-// muted or open conversations that are counted when read. The zero value is unknown.
+// ListVersion identifies a state of a user's list of conversations: if two are equal, the list did not change, except by messages in
+// muted or open conversations that are counted when read. The zero value is unknown and equals nothing.
 type ListVersion struct {
 	Own      uint64 // differs after each change that is written to the user
 	Sequence uint64 // the sum of the last sequences of the conversations that are counted when read

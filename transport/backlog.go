@@ -10,7 +10,7 @@ import (
 // must take theirs sooner.
 
 const (
-	// backlogLimit is the default of SocketConfig.Backlog, in bytes. An answer that waits takes twice its length.
+	// backlogLimit is the default of SocketConfig.Backlog, in bytes. The memory is about twice as much: the data of an answer and its encoded text.
 	backlogLimit = 128 << 20
 	// hurriedTimeout is the longest write of an answer that begins while the backlog is over its limit. What a client's system
 	// and ours have room for is taken at once all the same.

@@ -159,6 +159,9 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 		weight = objectCost
 	}
 	own := pageOf(field)
+	if own == nil && strings.HasSuffix(field.Definition.Type.Name(), "Connection") {
+		own = page // of a subscription to a list, which has the argument itself
+	}
 	if field.Definition.Type.Elem != nil && own != nil { // a list that says itself how long it is
 		items := c.selections(field.SelectionSet, nil)
 		items.fixed += weight

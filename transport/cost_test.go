@@ -15,6 +15,9 @@ type Query {
   plain: [Item!]!
   dear: Int!
 }
+type Subscription { changed(first: Int = 20): Change! }
+type Change { things: ItemConnection! viewer: Viewer! }
+type ItemConnection { edges: [Edge!]! nodes: [Item!]! }
 type Viewer { items(first: Int = 20, after: String, last: Int): Items! pages(first: Int!): Items! name: String! }
 type Items { edges: [Edge!]! pageInfo: Info! total: Int! }
 type Edge { node: Item! cursor: String! }
@@ -60,6 +63,7 @@ func TestCost(t *testing.T) {
 		{"a page above a place, as long as a variable says", `query($n: Int) { viewer { items(last: $n) { edges { cursor } } } }`, map[string]any{"n": 100}, 2 + 2 + 100*3},
 		{"no value for last", `query($n: Int) { viewer { items(last: $n) { edges { cursor } } } }`, nil, 2 + 2 + 20*3},
 		{"the larger of first and last", `{ viewer { items(first: 1, last: 100) { edges { cursor } } } }`, nil, 2 + 2 + 100*3},
+		{"a page of a subscription", `subscription { changed(first: 100) { things { edges { cursor } nodes { id } } viewer { name } } }`, nil, 2 + 2 + 100*(2+1) + 100*(2+1) + 2 + 1},
 		{"ids", `{ nodes(ids: ["a", "b", "c"]) { id } }`, nil, 3 * (2 + 1)},
 		{"one id for a list", `{ nodes(ids: "a") { id } }`, nil, 2 + 1},
 		{"ids of a variable", `query($i: [ID!]!) { nodes(ids: $i) { id } }`, map[string]any{"i": list(100)}, 100 * 3},

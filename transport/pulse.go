@@ -63,7 +63,8 @@ func (s *socket) allowed() bool {
 	return s.allowance >= 0
 }
 
-// renew extends the read deadline after a sign of life; false if the socket is closing.
+// renew extends the read deadline after a sign of life, but not beyond the deadline of a message that has begun: pings between its
+// parts would extend it without end. It is false if the socket is closing. Only the reading goroutine calls it.
 func (s *socket) renew() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,7 @@ type socket struct {
 
 	allowance float64   // messages that may arrive now; used only by the reading goroutine
 	counted   time.Time // when allowance was last computed
-	whole     time.Time // when the message that has begun must be there, zero between messages; of that goroutine too
+	whole     time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
 	upgrade   *upgrade  // the headers of the upgrade, until connection_init
 
 	timer *time.Timer // guarded by mu, as is acked

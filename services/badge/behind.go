@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 )
 
-// behind remembers users whose badges were shown as STALE because a node died with unfinished work. Once the work is done their
+// behind remembers users whose badges were shown as STALE because work on them was not done: a node died, or an engine did not answer. Once the work is done their
 // badges need a newer version, whether a count or only its precision has changed.
 type behind struct {
 	mu    sync.Mutex

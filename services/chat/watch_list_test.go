@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/store"
 )
@@ -101,6 +102,29 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 			t.Errorf("%s: the version went from %d to %d, a change should be %t", step.what, last, now, step.changes)
 		}
 		last = now
+	}
+}
+
+// A message that leaves the count by its age changes what the list shows as unread.
+func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Fanout: func(c *fanout.Config) {
+		c.Expiry = services.SourceExpiry{services.SourceConversations: 1}
+	}}), nil)
+	users := n.Users(2)
+	group := n.create(Group, users...)
+	n.send(users[0], group)
+	n.carried()
+	n.shown(users[1])
+	before := n.Document(users[1]).Conversations
+	n.Clock.Advance(3 * 24 * time.Hour)
+	n.enqueue(n.projectJob(group))
+	n.carried()
+	after := n.Document(users[1]).Conversations
+	if before.Unread != 1 || after.Unread != 0 {
+		t.Fatalf("%d messages are unread, and %d after three days", before.Unread, after.Unread)
+	}
+	if after.Version == before.Version {
+		t.Error("the version of the list did not change")
 	}
 }
 

@@ -30,9 +30,9 @@ const (
 )
 
 // Heartbeat announces to the other nodes on this database that this one lives, and takes over the jobs of silent ones. These
-// are freed after two seconds, and until they are done, Behind names the counts that they may change. So it does with the jobs
-// that wait because Redis or SQL does not answer this node or another: as soon as an engine answers again, reads would show
-// counts that lack the effect of these jobs. On SQLite, which serves one process, there is no other node. The heartbeat also
+// are freed after two seconds, and until they are done, Behind names the counts that they may change. Behind also names
+// the counts of jobs that wait because Redis or SQL does not answer this node or another: otherwise the first reads after the engine
+// is back would show them as EXACT. On SQLite, which serves one process, there is no other node. The heartbeat also
 // gives back jobs whose state is unknown because SQL did not answer.
 type Heartbeat struct {
 	engine *Engine
@@ -81,7 +81,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 	if err := h.freeOwn(ctx); err != nil {
 		return err
 	}
-	if err := h.engine.inFlight.look(ctx, h.engine, h.left, h.crashed); err != nil {
+	if err := h.engine.inFlight.look(ctx, h.engine, h.left); err != nil {
 		return err
 	}
 	nodes, err := Beat(ctx, h.engine.db, false)
@@ -165,7 +165,7 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 			dead = append(dead, node.Name)
 		}
 	}
-	if err := h.takeOver(ctx, silent, dead, replaced, hanging); err != nil {
+	if err := h.takeOver(ctx, silent, dead, replaced); err != nil {
 		return err
 	}
 	// It comes last: the jobs of dead nodes must not wait for the reading of overdue jobs, whose number grows with the backlog.
@@ -199,7 +199,7 @@ func (h *Heartbeat) replaced(nodes []Node) (replaced []Node) {
 }
 
 // takeOver notes the jobs that silent nodes and crashed processes held, and frees those of dead nodes.
-func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replaced []Node, hanging bool) (err error) {
+func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replaced []Node) (err error) {
 	e := h.engine
 	held := h.left
 	if len(silent) > 0 {
@@ -216,7 +216,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 		}
 		held = append(theirs, held...)
 	}
-	if err := e.inFlight.look(ctx, e, held, hanging); err != nil {
+	if err := e.inFlight.look(ctx, e, held); err != nil {
 		return err
 	}
 	if len(dead) == 0 || len(held) == 0 {

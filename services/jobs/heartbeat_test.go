@@ -87,6 +87,38 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	}
 }
 
+// While the jobs of a silent node cannot be looked into, any count may lack something. Once they are done, none does.
+func TestAllIsBehindNoLongerThanTheUnknownJobsOfASilentNode(t *testing.T) {
+	url := sqltest.Postgres(t)
+	answers := false
+	kind := jobs.Kind{Name: "paint", Each: nothing, Changes: jobs.CountsOf(func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
+		if !answers {
+			return nil, false, services.Errorf(services.Unavailable, "the database does not answer")
+		}
+		return userOfKey(ctx, job)
+	}, "RED")}
+	n, other := newNode(t, url, "here", nil, kind), newNode(t, url, "gone", nil, kind)
+	heart := n.Heartbeat()
+	n.must(heart.Begin(t.Context()))
+	n.enqueue(jobs.Keyed("paint", "1"))
+	held := other.takes()
+	until(t, "the node is silent", func() bool {
+		_ = heart.RunOnce(t.Context()) // fails while the job cannot be looked into
+		return n.SomeBehind()
+	})
+	if got := n.Behind(2); len(got) != len(services.Sources) {
+		t.Errorf("of another user %v are behind, want all", got)
+	}
+	answers = true
+	if done, err := jobs.FinishHeld(t.Context(), other.db, held); done != 1 || err != nil {
+		t.Fatalf("the node finished %d jobs, %v", done, err)
+	}
+	n.must(heart.RunOnce(t.Context()))
+	if n.SomeBehind() {
+		t.Error("counts are behind although the jobs are done")
+	}
+}
+
 // Jobs that are overdue and cannot be looked into do not hold up the takeover of what a dead node holds. While they cannot, any
 // count may lack something, and no longer.
 func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {

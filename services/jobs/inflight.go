@@ -75,23 +75,19 @@ const (
 	lookWithin = 400 * time.Millisecond
 )
 
-// look adds the jobs that silent nodes hold now, and forgets those that are done, unless lookAtOverdue follows: then that
-// forgets them. If it fails, it keeps the jobs that it has found.
-func (i *inFlight) look(ctx context.Context, e *Engine, held []Job, hanging bool) (err error) {
-	if len(held) == 0 && (hanging || len(i.jobs) == 0) {
+// look adds the jobs that silent nodes hold now; lookAtOverdue forgets those that are done. If it fails, it keeps the jobs that
+// it has found.
+func (i *inFlight) look(ctx context.Context, e *Engine, held []Job) error {
+	if len(held) == 0 {
+		delete(i.jobs, moreHeld) // shown by the lookAtOverdue of this beat, which finds those jobs if they still wait
 		return nil
 	}
 	next := maps.Clone(i.jobs)
-	if !hanging {
-		if next, err = i.remaining(ctx, e); err != nil {
-			return err
-		}
-	}
 	if next == nil {
 		next = affectedJobs{}
 	}
 	delete(next, moreHeld)
-	err = next.add(ctx, e, held)
+	err := next.add(ctx, e, held)
 	if err != nil || len(held) >= heldAtOnce { // there may be more
 		next[moreHeld] = anything(held[0].CreatedAt)
 	}

@@ -80,7 +80,9 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	}
 	jobs, err := Claim(ctx, e.db, e.classes[w.class], limit, e.cfg.Lease)
 	if err != nil {
-		e.noteHalt()
+		if ctx.Err() == nil {
+			e.noteHalt()
+		}
 		e.inDoubt.add(jobs)
 		return 0, err
 	}

@@ -7,17 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
-
-// auditRegisters reads how far a user has seen the board, from SQL again and without the code of rebuilds.
-func (s *Service) auditRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	seen, err := s.store.Position(ctx, user, store.LiveBoard, "")
-	if err != nil || seen == 0 {
-		return nil, err
-	}
-	return []rdb.Register{rdb.LiveSeenRegister(uint64(seen))}, nil
-}
 
 // boardFacts is a user's board according to the facts, in the form of Redis.
 type boardFacts struct {

@@ -56,13 +56,13 @@ func (a Ask) place(viewer services.UserID) (p place, err error) {
 	p.field = "sessionId"
 	switch {
 	case a.After != nil && (a.Session != nil || a.LastID != nil):
-		return p, services.Errorf(services.Invalid, "after: it stands for a session and a place in it, and cannot be given together with sessionId or lastId")
+		return p, services.Errorf(services.Invalid, "after: it stands for a session and a position in it, and cannot be given together with sessionId or lastId")
 	case a.After != nil:
 		p.field = "after"
 		p.session, p.after, err = ParseCursor(viewer, *a.After)
 		return p, err
 	case a.LastID != nil && a.Session == nil:
-		return p, services.Errorf(services.Invalid, "lastId: it is a place in a session, and cannot be given without sessionId")
+		return p, services.Errorf(services.Invalid, "lastId: it is a position in a session, and cannot be given without sessionId")
 	case a.Session == nil:
 		return p, nil
 	}

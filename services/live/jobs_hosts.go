@@ -63,6 +63,7 @@ func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
 	return s.fanout.Project(ctx, user, s.registers)
 }
 
+// registers read how far a user has seen the board. Rebuilds read all positions at once instead, so the audit uses it too.
 func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	seen, err := s.store.Position(ctx, user, store.LiveBoard, "")
 	if err != nil || seen == 0 {

@@ -89,7 +89,7 @@ func New(cfg Config) *Service {
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Fanout.RegisterHosts(s.HostsBy, s.mergeHost)
-	cfg.Fanout.RegisterPosition("live board", store.LiveBoard, seenRegister, s.auditRegisters)
+	cfg.Fanout.RegisterPosition("live board", store.LiveBoard, seenRegister, s.registers)
 	cfg.Fanout.RegisterAuditPart("live board", s.audit)
 	cfg.Fanout.RegisterLimitedRows("former places of shows", s.forgetting(forgetFormers))
 	cfg.Fanout.RegisterLimitedRows("ended follows of hosts", s.forgetting(forgetPastFollows))

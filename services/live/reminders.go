@@ -48,10 +48,10 @@ func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show s
 	if added, err = putReminder(ctx, tx.Tx, show.ID, user); err != nil || !added {
 		return false, err
 	}
-	if show.Status != services.ShowUpcoming { // who asked in time may ask again
+	if show.Status != services.ShowUpcoming { // a reminder that was set in time returned above, unchanged
 		return false, services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
 	}
-	reminders, err := countReminders(ctx, tx.Tx, user, services.MaxReminders+1) // with this one, which goes again where it is too many
+	reminders, err := countReminders(ctx, tx.Tx, user, services.MaxReminders+1) // including this one, which the error rolls back
 	if err == nil && reminders > services.MaxReminders {
 		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", services.MaxReminders)
 	}

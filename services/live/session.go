@@ -28,9 +28,6 @@ const (
 	PerUser    Scope = "user"    // one for each viewer
 )
 
-// Scopes lists every scope.
-var Scopes = []Scope{PerRequest, PerDevice, PerUser}
-
 const (
 	sessionForm  = 1 // the first byte of a session
 	sessionBytes = 1 + 8 + 8 + 4 + 8

@@ -13,7 +13,7 @@ SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIG
 WHERE `+groupOf("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
-// Action is what one actor did of what a notification tells of.
+// Action is one of the actions that a notification gathers.
 type Action struct {
 	Actor  services.UserID
 	Object services.PostID // COMMENT: the comment; else 0

@@ -205,7 +205,8 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 				err = nil
 			}
 		case verb == 5 && upTo != 0:
-			if _, err = markUnread(ctx, tx.Tx, me, upTo); services.CodeOf(err) == services.NotFound {
+			of, _ := p.m.placed(upTo)
+			if _, err = markUnread(ctx, tx.Tx, me, p.m.first(of)); services.CodeOf(err) == services.NotFound {
 				err = nil
 			}
 		}

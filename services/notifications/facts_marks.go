@@ -94,7 +94,11 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 		return h.place, nil
 	}
 	text := services.UpToText(upTo)
-	if upTo > h.place {
+	newest, err := newestShown(ctx, tx, user)
+	if err != nil {
+		return 0, err
+	}
+	if upTo > newest {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", text)
 	}
 	places, err := readGroupsAt(ctx, tx.Runner, user, []services.PostID{upTo})
@@ -102,6 +106,15 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 		err = services.Errorf(services.NotFound, "upTo: %s is not of a notification of yours", text)
 	}
 	return upTo, err
+}
+
+var newestOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(max(head), 0) FROM notification_state WHERE recipient = $1`)
+
+// newestShown is the newest position that was ever shown to a user. Unlike that of a head it is of no hidden cause, so that an error
+// does not tell of one.
+func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest services.PostID, err error) {
+	_, err = tx.One(ctx, newestOf, []any{user}, &newest)
+	return newest, err
 }
 
 // placed is the group that contains a position.
@@ -217,14 +230,15 @@ func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read
 	for i, category := range read.Categories {
 		categories[i] = string(category)
 	}
-	for _, st := range []sql.Statement{readUnread, readUndone} {
-		n, err := b.change(ctx, user, st, user, categories, upTo, int64(undo), int64(read.Gen))
-		if err != nil {
-			return 0, err
-		}
-		changed += n
+	if changed, err = b.change(ctx, user, readUnread, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
+		return 0, err
 	}
-	return changed, nil
+	if changed == 0 {
+		undo = 0 // there will be no undo
+	}
+	// What is undone or hidden is read too, for the time when it is shown again. No version rises: nothing that is shown changed.
+	_, err = b.tx.Run(ctx, readUndone, user, categories, upTo, int64(undo), int64(read.Gen))
+	return changed, err
 }
 
 // markAllRead marks everything up to a position read, in every category. It returns until when that can be undone;
@@ -257,7 +271,7 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID) ([]State
 		return nil, err
 	}
 	if h.undoAt == 0 {
-		return nil, services.Errorf(services.Conflict, "undo: there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or place",
+		return nil, services.Errorf(services.Conflict, "undo: there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or position",
 			int(undoWithin.Seconds()))
 	}
 	if ago := tx.Now.Sub(sql.FromMicros(h.undoAt)); ago > undoWithin {
@@ -270,7 +284,7 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID) ([]State
 	return b.save(ctx)
 }
 
-// markUnread marks the notification that contains a position unread, in a new generation. It counts again if its category was
+// markUnread marks the notification with an ID unread, in a new generation. It counts again if its category was
 // not seen that far. NOT_FOUND when it is not in this user's list, or none of its causes stands.
 func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, id services.PostID) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, services.Categories)
@@ -282,7 +296,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, id servic
 		return nil, err
 	}
 	p, found := places[id]
-	if !found || p.newest == 0 {
+	if !found || p.first != id || p.newest == 0 {
 		return nil, notYours("id", id)
 	}
 	h.gen, h.changed = h.gen+1, true

@@ -212,10 +212,21 @@ func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
 func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
 	upTo = cmp.Or(upTo, m.head)
 	changed := map[services.Category]bool{}
+	var undone []*reading // nothing of these is shown, so reading them changes nothing
 	for of, r := range m.read {
-		if slices.Contains(categories, of.category) && m.top(of, false) > r.to && r.to < upTo && r.gen <= gen {
+		switch {
+		case !slices.Contains(categories, of.category) || m.top(of, false) <= r.to || r.to >= upTo || r.gen > gen:
+		case m.top(of, true) > r.to:
 			r.undoTo, r.to, r.undo, changed[of.category] = r.to, upTo, undo, true
+		default:
+			undone = append(undone, r)
 		}
+	}
+	if len(changed) == 0 {
+		undo = 0
+	}
+	for _, r := range undone {
+		r.undoTo, r.to, r.undo = r.to, upTo, undo
 	}
 	m.raise(changed)
 	return len(changed) > 0

@@ -15,7 +15,7 @@ type State struct {
 	Recipient  services.UserID
 	Category   services.Category
 	Version    uint64
-	Head, Seen services.PostID // the greatest position given, the greatest seen
+	Head, Seen services.PostID // the greatest position that was ever shown, the greatest seen
 	Older      int
 	Day        int64 // days since 1970, UTC: the day of the read
 	Days       [8]int

@@ -1,7 +1,9 @@
 package notifications
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -265,4 +267,51 @@ func TestRecountReadsTheUnseenAlone(t *testing.T) {
 	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
 		t.Errorf("the plan is %q", plan)
 	}
+}
+
+// versions are those of the categories of user 1.
+func (b *bundle) versions() string {
+	b.T.Helper()
+	states := storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)
+	slices.SortFunc(states, func(a, b State) int { return cmp.Compare(a.Category, b.Category) })
+	text := ""
+	for _, state := range states {
+		text += fmt.Sprintf("%s %d ", state.Category, state.Version)
+	}
+	return text
+}
+
+// Neither a mark nor its error tells of a mention by somebody who hides from the user.
+func TestMarksTellOfNoHiddenCause(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		places := b.three()
+		b.readsAll(1)
+		b.Clock.Advance(time.Minute)
+		probe := func() string {
+			err := b.marks(func(tx *store.Tx) error {
+				_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, places[2]+1)
+				return err
+			})
+			return string(services.CodeOf(err))
+		}
+		before := probe()
+		b.MustWrite(func(tx *store.Tx) error {
+			_, err := tx.Restrict(b.Ctx, services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, Made: 50})
+			return err
+		})
+		b.answers(60, 5, 3, 1)
+		if list := b.listed(0); len(list) != 3 {
+			t.Fatalf("the list is %+v", list)
+		}
+		if after := probe(); after != before {
+			t.Errorf("a mark beyond the newest is %s, and after a hidden mention %s", before, after)
+		}
+		versions := b.versions()
+		if until := b.readsAll(2); !until.IsZero() {
+			t.Errorf("all was read, and yet reading it can be undone until %v", until)
+		}
+		if now := b.versions(); now != versions {
+			t.Errorf("the versions went from %s to %s", versions, now)
+		}
+	})
 }

@@ -176,16 +176,15 @@ const causesPerPage = 1000
 // counts. A repetition finds the rows done and projects the counts all the same.
 func (s *Service) RecountActor(ctx context.Context, recipient, actor services.UserID) error {
 	for after, more := (Cause{}), true; more; {
-		err := s.db.Write(ctx, func(tx *sql.Tx) error {
-			_, last, further, err := applyCausesOf(ctx, tx, recipient, actor, after, causesPerPage)
-			if err == nil {
-				after, more = last, further
-			}
+		var last Cause
+		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) { // it may run again: after moves only once it is committed
+			_, last, more, err = applyCausesOf(ctx, tx, recipient, actor, after, min(causesPerPage, s.fanout.Chunk))
 			return err
 		})
 		if err != nil {
 			return err
 		}
+		after = last
 	}
 	return s.projectCounts(ctx, recipient)
 }

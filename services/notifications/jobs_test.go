@@ -41,6 +41,10 @@ func steps() []fanouttest.Step {
 		{Name: "a block", Before: func(w *fanouttest.World, users []services.UserID) {
 			withPost(w, users)
 			writeLikes(w, newest(w, users[0]), users[0], users[1])
+			for range 2 { // more causes than one page has
+				w.Post(users[0])
+				writeLikes(w, newest(w, users[0]), users[0], users[1])
+			}
 		}, Happen: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				block := services.Restriction{Kind: services.Block, Owner: users[0], Other: users[1], Made: w.IDs.Next()}

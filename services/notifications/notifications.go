@@ -1,4 +1,4 @@
-// Package notifications is notifications, about other users' actions on a user and their posts.
+// Package notifications notifies users of what others did to them and to their posts, and of shows that they wait for.
 //
 // A fact and the job that notifies its recipient are one transaction, which never touches the recipient's row, so that a post
 // that everybody likes delays nobody. The count of a category is absolute and versioned: a repeated or late job does not change
@@ -57,7 +57,8 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	return registers, err
 }
 
-// audit is registers from SQL again, without its code: the audit of views finds errors in that.
+// audit repeats registers without counts, so that the audit of views finds errors in its choice of fields. Both use
+// statesOfUser: an error there is not found.
 func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
 	for _, state := range states {

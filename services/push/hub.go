@@ -88,12 +88,8 @@ func (h *Hub) runTimers(ctx context.Context) error {
 //
 // The error is INVALID where since is not a version, UNAVAILABLE when the hub drains.
 func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
-	if since != "" && !isVersion(since) {
-		return nil, services.Errorf(services.Invalid,
-			"since: %s is not a version: expected the version of badges, 16 digits, '.' and 16 digits", services.Quote(since))
-	}
-	if since != "" && h.config.Held != nil {
-		h.config.Held(number, since)
+	if err := h.checkSince(number, since); err != nil {
+		return nil, err
 	}
 	w := &watcher{slot: newSlot[*services.Badges](since), wake: wakeFrom(ctx)}
 	h.mu.Lock()
@@ -107,6 +103,26 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	h.mu.Unlock()
 	context.AfterFunc(ctx, func() { h.unwatch(w) })
 	return w.slot.values, nil
+}
+
+// WatchAnew is Watch, but the first state comes even if the client holds it.
+func (h *Hub) WatchAnew(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
+	if err := h.checkSince(number, since); err != nil {
+		return nil, err
+	}
+	return h.Watch(ctx, number, "")
+}
+
+// checkSince checks the version that a client holds, and notes it as one that the user has seen.
+func (h *Hub) checkSince(number services.UserID, since string) error {
+	if since != "" && !isVersion(since) {
+		return services.Errorf(services.Invalid,
+			"since: %s is not a version: expected the version of badges, 16 digits, '.' and 16 digits", services.Quote(since))
+	}
+	if since != "" && h.config.Held != nil {
+		h.config.Held(number, since)
+	}
+	return nil
 }
 
 func (h *Hub) unwatch(w *watcher) {

@@ -1,5 +1,5 @@
-// Package store holds the facts of the features in SQL: what happened, as clients and the host reported it. Everything else is
-// derived from it.
+// Package store holds the facts in SQL that several features use: users, follows, restrictions, posts, likes, positions. Other
+// facts are in the packages of their features. Everything else is derived from facts.
 //
 // Its statements run by services/sql, whose promises are its own: a write that was answered is on disk, and what one
 // transaction writes is there whole or not at all, on both engines.
@@ -11,13 +11,13 @@ import (
 	"tidings/services/sql"
 )
 
-// Store is an open database with the facts of all features. It is safe for concurrent use.
+// Store is an open database with these facts. It is safe for concurrent use.
 type Store struct{ *sql.DB }
 
-// Tx is a write transaction with the facts of all features. See sql.Tx for its life.
+// Tx is a write transaction with these facts. See sql.Tx for its life.
 type Tx struct{ *sql.Tx }
 
-// In is the transaction tx with the facts of all features.
+// In is the transaction tx with these facts.
 func In(tx *sql.Tx) *Tx { return &Tx{tx} }
 
 // Open opens the database; see sql.Open.

@@ -106,6 +106,8 @@ func TestOpenListsAreTold(t *testing.T) {
 			here.Must("alice", `mutation($c:ID!){muteConversation(input:{conversationId:$c}){changed}}`, in, nil)
 			talks := watchList(t, there, "alice", "conversationsChanged", "", "conversations { edges { node { kind muted unread { value } lastMessage { body } } } }")
 			talks.until(kind, `"muted":true`)
+			again := watchList(t, there, "alice", "conversationsChanged", version(), "conversations { edges { node { kind muted } } }")
+			again.until("with the version that the client holds", `"kind":"`+kind+`","muted":true`)
 			here.Must("bob", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"to `+kind+`"}){message{id}}}`, in, nil)
 			talks.until("a message to the muted "+kind, `"kind":"`+kind+`","muted":true,"unread":{"value":1},"lastMessage":{"body":"to `+kind+`"}`)
 			here.Must("alice", `mutation($c:ID!){markConversationRead(input:{conversationId:$c}){changed}}`, in, nil)
