@@ -14,7 +14,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/live"
+	"tidings/services/live/livetest"
 	"tidings/services/messages"
 	"tidings/services/notifications/notificationstest"
 	"tidings/services/sql/sqltest"
@@ -33,9 +33,7 @@ type node struct {
 func newNode(w *fanouttest.World) node {
 	notificationstest.New(w)
 	messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
-	w.Shows = live.New(live.Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
-	})
+	livetest.New(w, services.ShowLimits{})
 	return node{w, announcements.New(announcements.Config{
 		DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 	}), chat.New(chat.Config{

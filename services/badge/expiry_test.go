@@ -10,6 +10,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/live/livetest"
 	"tidings/services/messages"
 	"tidings/services/redis"
 )
@@ -148,9 +149,9 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 		func() { m.say(room, m.friend, random.IntN(3) == 0) },
 		func() { m.say(room, m.reader, false) },
 		func() {
-			show := m.Schedule(m.host, time.Minute)
+			show := livetest.Schedule(m.World, m.host, time.Minute)
 			m.Quiet(m.World.Fanout)
-			m.Start(show)
+			livetest.Start(m.World, show)
 			m.shows = append(m.shows, waits{at: m.Clock.Now()})
 		},
 	}

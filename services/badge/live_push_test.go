@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/live/livetest"
 	"tidings/services/push"
 )
 
@@ -62,7 +63,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 	for range cap(n.fallback) {
 		n.fallback <- struct{}{}
 	}
-	n.Start(shows[0])
+	livetest.Start(n.World, shows[0])
 	n.Must(n.live.Memory.Refresh(t.Context()))
 	<-stale
 	n.Server.Do("ACL", "SETUSER", "default", "+hmget", "+hget")

@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/live/livetest"
 	"tidings/tests/histories"
 )
 
@@ -34,7 +35,7 @@ func (n node) hosting() (reader services.UserID, hosts [2]services.UserID, shows
 	for i := range hosts {
 		hosts[i] = users[i+1]
 		n.Follow(hosts[i], users[0])
-		shows[i] = n.Schedule(hosts[i], time.Hour)
+		shows[i] = livetest.Schedule(n.World, hosts[i], time.Hour)
 	}
 	n.settle()
 	return users[0], hosts, shows
@@ -72,27 +73,25 @@ func TestTheBoardsNumberIsWhatWentLive(t *testing.T) {
 				t.Errorf("%s: explained are %+v, want %d", what, explained, want)
 			}
 		}
-		n.Start(shows[0])
+		livetest.Start(n.World, shows[0])
 		newer("a start", 1)
-		n.Start(shows[1])
+		livetest.Start(n.World, shows[1])
 		newer("another", 2)
-		n.End(shows[0])
+		livetest.End(n.World, n.Clock.Now(), shows[0])
 		newer("an end", 1)
 		n.boardSeen(reader)
 		newer("a look", 0)
-		third := n.Schedule(hosts[0], time.Hour)
-		n.Start(third)
+		third := livetest.Schedule(n.World, hosts[0], time.Hour)
+		livetest.Start(n.World, third)
 		newer("one more", 1)
 		n.Unfollow(hosts[0], reader)
 		newer("an unfollow", 0)
 		n.Follow(hosts[0], reader)
 		newer("a follow of who runs already", 0)
-		fourth := n.Schedule(hosts[0], time.Hour)
-		n.Start(fourth)
+		fourth := livetest.Schedule(n.World, hosts[0], time.Hour)
+		livetest.Start(n.World, fourth)
 		newer("one after the follow", 1)
-		n.MoveShows([]services.PostID{fourth}, func(show services.Show, now time.Time) (services.Show, bool, error) {
-			return show.End(now.Add(time.Second), "", now)
-		})
+		livetest.End(n.World, n.Clock.Now().Add(time.Second), fourth)
 		newer("its end", 0)
 		n.board(hosts[0], 0) // a host's own show is not on their own board
 		differed, err := n.World.Fanout.Recount(t.Context(), reader)
@@ -113,11 +112,11 @@ func TestTheBoardsNumberIsWhatWentLive(t *testing.T) {
 func TestTheBoardsNumberAfterALoss(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()
-	n.Start(shows[:]...)
+	livetest.Start(n.World, shows[:]...)
 	n.settle()
 	n.boardSeen(reader)
-	third := n.Schedule(hosts[1], time.Hour)
-	n.Start(third)
+	third := livetest.Schedule(n.World, hosts[1], time.Hour)
+	livetest.Start(n.World, third)
 	n.settle()
 	n.board(reader, 1)
 	n.Server.Do("FLUSHALL")
@@ -138,7 +137,7 @@ func TestTheBoardsNumberAfterALoss(t *testing.T) {
 func TestWatchersOfABoard(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()
-	stranger := n.Schedule(reader, time.Hour)
+	stranger := livetest.Schedule(n.World, reader, time.Hour)
 	n.settle()
 	told := map[services.UserID]int{}
 	n.Memory.Log.OnMoved(func(readers []services.UserID) {
@@ -154,13 +153,13 @@ func TestWatchersOfABoard(t *testing.T) {
 		}
 	}
 	watched(0)
-	n.Start(stranger)
+	livetest.Start(n.World, stranger)
 	n.settle()
 	if len(told) > 0 {
 		t.Errorf("notified were %v", told)
 	}
 	n.Clock.Advance(time.Second) // at most ten notifications a second
-	n.Start(shows[0])
+	livetest.Start(n.World, shows[0])
 	n.settle()
 	if told[reader] != 1 || len(told) != 1 {
 		t.Errorf("notified were %v", told)
@@ -174,7 +173,7 @@ func TestWatchersOfABoard(t *testing.T) {
 func TestTheBoardsNumberByPolicy(t *testing.T) {
 	n := served(t)
 	reader, _, shows := n.hosting()
-	n.Start(shows[:]...)
+	livetest.Start(n.World, shows[:]...)
 	n.settle()
 	cmd, err := n.SetPolicy(reader, PolicyChange{
 		InTotal: map[services.Source]bool{services.SourceLiveBoard: false}, AsDot: map[services.Source]bool{services.SourceLiveBoard: true},
@@ -239,18 +238,18 @@ func TestTheBoardsNumberEqualsAModel(t *testing.T) {
 func (n node) step(t *rapid.T, m *boardModel, reader, host services.UserID) {
 	switch step := rapid.SampledFrom([]string{"schedule", "start", "start", "start", "end", "follow", "follow", "unfollow", "look", "flush", "later"}).Draw(t, "step"); step {
 	case "schedule", "start":
-		id := n.Schedule(host, time.Hour)
+		id := livetest.Schedule(n.World, host, time.Hour)
 		m.shows, m.host[id] = append(m.shows, id), host
 		if step == "start" {
 			n.settle()
-			n.Start(id)
+			livetest.Start(n.World, id)
 			m.live[id] = m.now
 		}
 	case "end":
 		if len(m.shows) > 0 {
 			i := rapid.IntRange(0, len(m.shows)-1).Draw(t, "show")
 			if _, runs := m.live[m.shows[i]]; runs {
-				n.End(m.shows[i])
+				livetest.End(n.World, n.Clock.Now(), m.shows[i])
 				delete(m.live, m.shows[i])
 				m.shows = slices.Delete(m.shows, i, i+1)
 			}

@@ -15,6 +15,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/live"
+	"tidings/services/live/livetest"
 	"tidings/services/messages"
 	"tidings/services/notifications"
 	"tidings/services/notifications/notificationstest"
@@ -51,12 +52,8 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits services.
 		chat: chat.New(chat.Config{
 			Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
 		}),
-		live: live.New(live.Config{
-			Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
-			Limits: limits,
-		}),
+		live: livetest.New(w, limits),
 	}
-	n.World.Shows = n.live
 	n.Service = New(n.config())
 	return n
 }

@@ -17,6 +17,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/jobs"
 	"tidings/services/live"
+	"tidings/services/live/livetest"
 	"tidings/services/mirror"
 	"tidings/tests/histories"
 )
@@ -122,7 +123,7 @@ func (n node) audience() *audience {
 	users := n.Users(2)
 	a := &audience{reader: reader, huge: huge, host: users[0], speaker: users[1]}
 	n.Follow(a.host, reader)
-	a.show = n.Schedule(a.host, time.Hour)
+	a.show = livetest.Schedule(n.World, a.host, time.Hour)
 	a.room = n.makeRoom(a.speaker, reader, a.host)
 	n.settle()
 	n.read(reader)
@@ -150,14 +151,14 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 		a.own = func(l *learner) { l.Memory.Pulled.Changed(change, version) }
 	case showStream:
 		if a.show == 0 {
-			a.show = n.Schedule(a.host, time.Hour)
+			a.show = livetest.Schedule(n.World, a.host, time.Hour)
 			n.Quiet(n.World.Fanout)
 		}
 		if rapid.Bool().Draw(t, "end") {
-			n.End(a.show)
+			livetest.End(n.World, n.Clock.Now(), a.show)
 			a.show = 0
 		} else {
-			n.Start(a.show)
+			livetest.Start(n.World, a.show)
 		}
 		a.own = func(l *learner) { l.learn(showStream) }
 	case roomStream:

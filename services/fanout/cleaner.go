@@ -171,7 +171,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 		}
 		freed.add(Freed{Orphans: uint64(orphans), Endless: uint64(endless), Keys: uint64(orphans + endless)})
 	}
-	if err := c.trimReplays(ctx, found.Replays, &freed); err != nil {
+	if err := c.trimLists(ctx, found.Lists, &freed); err != nil {
 		return from, false, err
 	}
 	if len(found.Long) == 0 {
@@ -190,12 +190,12 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 	return to, ended, nil
 }
 
-// trimReplays cuts lists of replays. What is shown stays the same.
-func (c *Cleaner) trimReplays(ctx context.Context, users []services.UserID, freed *Freed) error {
-	if len(users) == 0 {
+// trimLists cuts registered lists. What is shown stays the same.
+func (c *Cleaner) trimLists(ctx context.Context, long []rdb.LongList, freed *Freed) error {
+	if len(long) == 0 {
 		return nil
 	}
-	cut, err := c.fanout.redis.TrimReplays(ctx, users)
+	cut, err := c.fanout.redis.TrimLists(ctx, long)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/live"
+	"tidings/services/live/livetest"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
@@ -56,7 +56,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 			w.Follow(numbers[name], readers[i%5], readers[5])
 		}
 		w.Quiet(w.Fanout)
-		before := w.Shows.(*live.Service).Memory.Version()
+		before := livetest.Service(w).Memory.Version()
 		w.Clock.Advance(time.Second)
 		im.now = w.Clock.Now()
 		keys, lines := oneOfEach(names, im.now)
@@ -68,7 +68,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 		_, err := w.Memory.Log.RunOnce(t.Context())
 		w.Must(err)
 		// One entry for those with few followers, and one a show of the host with many.
-		if got := w.Shows.(*live.Service).Memory.Version() - before; got != 1+3 {
+		if got := livetest.Service(w).Memory.Version() - before; got != 1+3 {
 			t.Errorf("the log has %d entries, want 4", got)
 		}
 		_, shows := im.imported(keys...)
@@ -76,7 +76,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 			if cancelled := strings.HasSuffix(key, "none"); (show.Version == 0) != cancelled || (show.LiveVersion == 0) != !strings.HasSuffix(key, "live") {
 				t.Errorf("%s is %+v", key, show)
 			}
-			if _, known, there := w.Shows.(*live.Service).Memory.ShowAt(show.ID, before); there || known == strings.HasSuffix(key, "none") {
+			if _, known, there := livetest.Service(w).Memory.ShowAt(show.ID, before); there || known == strings.HasSuffix(key, "none") {
 				t.Errorf("%s: known %t, on a board of before %t", key, known, there)
 			}
 		}
@@ -99,10 +99,10 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 			if followed != want || kinds["live"] != want || kinds["plan"] != want || len(got) != 3*want {
 				t.Errorf("reader %d follows %d hosts, his board has %v", i, followed, got)
 			}
-			if count := w.Shows.(*live.Service).Memory.CountLive(w.Document(reader).Hosts, 0); count.New != want {
+			if count := livetest.Service(w).Memory.CountLive(w.Document(reader).Hosts, 0); count.New != want {
 				t.Errorf("reader %d counts %+v, want %d", i, count, want)
 			}
-			if list := w.Board(reader).Replays; len(list) != want {
+			if list := livetest.Replays(w, reader); len(list) != want {
 				t.Errorf("reader %d has %d replays, want %d", i, len(list), want)
 			}
 		}

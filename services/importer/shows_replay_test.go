@@ -10,65 +10,14 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"tidings/services"
-	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/jobs"
-	"tidings/services/live"
-	"tidings/services/sql"
-	"tidings/services/store"
+	"tidings/services/live/livetest"
 )
 
 // withShows gives a world the service of shows.
 func withShows(w *fanouttest.World) *fanouttest.World {
-	w.Shows = live.New(live.Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
-	})
+	livetest.New(w, services.ShowLimits{})
 	return w
-}
-
-// telling is shows as their hosts tell of them.
-type telling struct{ w *fanouttest.World }
-
-func (s telling) Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command {
-	return &jobs.Command{Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-		tx := store.In(in)
-		if _, err := changelog.LockLog(ctx, tx.Tx, live.LogKind); err != nil {
-			return nil, err
-		}
-		show, err := services.ScheduleShow(s.w.IDs.Next(), host, draft, tx.Now)
-		if err != nil {
-			return nil, err
-		}
-		show, err = s.w.Shows.AddShow(ctx, tx, show)
-		return []string{show.GlobalID()}, err
-	}}
-}
-
-func (s telling) change(id services.PostID, transition func(services.Show, time.Time) (services.Show, bool, error)) *jobs.Command {
-	return &jobs.Command{Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-		tx := store.In(in)
-		before, err := s.w.Shows.LockShow(ctx, tx, id)
-		if err != nil {
-			return nil, err
-		}
-		after, changed, err := transition(before, tx.Now)
-		if err == nil && changed {
-			_, err = s.w.Shows.ChangeShow(ctx, tx, before, after)
-		}
-		return nil, err
-	}}
-}
-
-func (s telling) Start(_ services.UserID, id services.PostID, at time.Time) *jobs.Command {
-	return s.change(id, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Start(at, now) })
-}
-
-func (s telling) End(_ services.UserID, id services.PostID, at time.Time, url string) *jobs.Command {
-	return s.change(id, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.End(at, url, now) })
-}
-
-func (s telling) Cancel(_ services.UserID, id services.PostID) *jobs.Command {
-	return s.change(id, services.Show.Cancel)
 }
 
 // evening is five shows: their first event is at 18:00, an hour before the first plan.
@@ -94,7 +43,7 @@ func (r rehearsal) again(file string, waits int) (Report, error) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())
 	defer end()
-	return ReplayShows(ctx, r.db, telling{r.w}, 60, Options{File: file, Out: &r.out, Clock: r.w.Clock, sleep: func(ctx context.Context, d time.Duration) error {
+	return ReplayShows(ctx, r.db, livetest.Service(r.w), 60, Options{File: file, Out: &r.out, Clock: r.w.Clock, sleep: func(ctx context.Context, d time.Duration) error {
 		if waits--; waits < 0 {
 			end()
 			return ctx.Err()
@@ -194,7 +143,7 @@ func TestAReplayBesideOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, shows := r.imported("e1")
-	w.MoveShows([]services.PostID{shows["e1"].ID}, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Cancel(now) })
+	livetest.Apply(w, livetest.Service(w).Cancel(shows["e1"].Host, shows["e1"].ID))
 	r.out.Reset()
 	report, err := r.again(file, 100)
 	if _, shows = r.imported("e1", "e2"); err != nil || shows["e1"].Status != services.ShowCancelled || shows["e2"].Status != services.ShowLive {

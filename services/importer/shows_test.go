@@ -16,6 +16,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/live"
+	"tidings/services/live/livetest"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
@@ -75,17 +76,14 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]service
 	w.TB.Helper()
 	_, err := w.Memory.Log.RunOnce(w.TB.Context())
 	w.Must(err)
-	hosts, err := w.Shows.(*live.Service).HostsBy(w.TB.Context(), reader)
-	w.Must(err)
-	active, _ := w.Shows.(*live.Service).Memory.ActiveAt(hosts, w.Shows.(*live.Service).Memory.Version(), services.ShowPlace{}, 100)
-	replays, err := w.Shows.NewestReplays(w.TB.Context(), reader, 100)
+	board, err := livetest.Service(w).Board(w.TB.Context(), reader, live.Ask{First: 100})
 	w.Must(err)
 	names := map[services.PostID]string{}
 	for key, show := range shows {
 		names[show.ID] = key
 	}
-	for _, show := range slices.Concat(active, replays) {
-		keys = append(keys, names[show.ID])
+	for _, item := range board.Items {
+		keys = append(keys, names[item.Show.ID])
 	}
 	return keys
 }
@@ -128,9 +126,9 @@ func TestImportedShows(t *testing.T) {
 		listed := func(want ...string) {
 			t.Helper()
 			var keys []string
-			for _, entry := range w.Board(reader).Replays {
+			for _, id := range livetest.Replays(w, reader) {
 				for key, show := range shows {
-					if show.ID == entry.Place.ID {
+					if show.ID == id {
 						keys = append(keys, key)
 					}
 				}
@@ -140,7 +138,7 @@ func TestImportedShows(t *testing.T) {
 			}
 		}
 		listed("s1")
-		before := w.Shows.(*live.Service).Memory.Version()
+		before := livetest.Service(w).Memory.Version()
 		if got := im.mustShows(Options{File: im.file("more.jsonl", more)}); got.New != 3 || got.Duplicates != 1 {
 			t.Errorf("of more: %+v", got)
 		}
@@ -149,11 +147,11 @@ func TestImportedShows(t *testing.T) {
 			t.Errorf("the board at once (-want +got):\n%s", diff)
 		}
 		// One entry of the log for all; a session of before has none of them.
-		if now := w.Shows.(*live.Service).Memory.Version(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
+		if now := livetest.Service(w).Memory.Version(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
 			t.Errorf("the version went from %d to %d, the live one is %+v", before, now, shows["s6"])
 		}
 		for _, key := range []string{"s6", "s7", "s8"} {
-			if _, _, there := w.Shows.(*live.Service).Memory.ShowAt(shows[key].ID, before); there {
+			if _, _, there := livetest.Service(w).Memory.ShowAt(shows[key].ID, before); there {
 				t.Errorf("%s was there before", key)
 			}
 		}
@@ -187,7 +185,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 			w.Quiet(w.Fanout)
 			_, err := w.Memory.Log.RunOnce(t.Context())
 			w.Must(err)
-			return w.Shows.(*live.Service).Memory.CountLive(w.Document(user).Hosts, 0).New
+			return livetest.Service(w).Memory.CountLive(w.Document(user).Hosts, 0).New
 		}
 		line := func(key string) string {
 			started := w.Clock.Now().Add(-time.Hour).Format(time.RFC3339)
@@ -244,7 +242,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	lists := func(want int) {
 		t.Helper()
 		for _, reader := range readers {
-			if got := len(w.Board(reader).Replays); got != want {
+			if got := len(livetest.Replays(w, reader)); got != want {
 				t.Errorf("user %d has %d replays, want %d", reader, got, want)
 			}
 		}

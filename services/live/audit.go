@@ -12,7 +12,7 @@ import (
 // boardFacts is a user's board according to the facts, in the form of Redis.
 type boardFacts struct {
 	hosts   []services.FollowedAuthor
-	replays []rdb.ReplayEntry
+	replays []replayEntry
 }
 
 // audit compares the hosts that a document names, and the list of replays if there is one.
@@ -27,15 +27,16 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 		differs = append(differs, "live board: hosts")
 	}
 	// Big hosts' replays are not pushed to idle users. Their list is made anew when they return.
-	if !shown.Listed || s.fanout.Away(shown.Document) {
+	held := parseReplays(shown.Lists[replaysList.Part])
+	if !held.listed || s.fanout.Away(shown.Document) {
 		return facts, differs, nil
 	}
 	found, err := s.replayFacts(ctx, user)
 	if err != nil {
 		return nil, nil, err
 	}
-	above := func(entry rdb.ReplayEntry) bool {
-		return shown.ReplayFloor.ID == 0 || entry.Place.Before(shown.ReplayFloor)
+	above := func(entry replayEntry) bool {
+		return held.floor.ID == 0 || entry.Place.Before(held.floor)
 	}
 	for _, entry := range found.Entries {
 		if above(entry) {
@@ -43,8 +44,8 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 		}
 	}
 	// A list records that it lacks older replays. One that lacks some although it has room is made anew.
-	short := len(shown.Replays) < services.Retention && shown.ReplayFloor.ID > 0
-	if shown.ReplayStrays > 0 || short || !slices.Equal(facts.replays, shown.Replays) {
+	short := len(held.entries) < services.Retention && held.floor.ID > 0
+	if held.strays > 0 || short || !slices.Equal(facts.replays, held.entries) {
 		differs = append(differs, "live board: replays")
 	}
 	return facts, differs, nil

@@ -89,12 +89,12 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	viewer, host := w.Users(1)[0], w.Users(1)[0]
 	w.Follow(host, viewer)
 	for range 6 {
-		w.Replay(host)
+		replayed(w, host)
 		h.later()
 	}
-	live, planned := w.Schedule(host, time.Hour), w.Schedule(host, 2*time.Hour)
+	live, planned := plan(w, host, time.Hour), plan(w, host, 2*time.Hour)
 	h.later()
-	w.Start(live)
+	start(w, live)
 	h.later()
 	first := h.page(viewer, Ask{First: 3})
 	whole, end := h.walk(viewer, h.page(viewer, Ask{}), 3)
@@ -102,7 +102,7 @@ func TestBoardsWithoutRedis(t *testing.T) {
 		t.Fatalf("the board is %v, %q, building %t", whole, end, first.Building)
 	}
 	w.Server.Kill()
-	w.End(live)
+	finish(w, live)
 	h.Clock.Advance(time.Second)
 	h.Must(h.boards.Memory.Refresh(t.Context()))
 	if got, end := h.walk(viewer, h.page(viewer, Ask{}), 3); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
@@ -144,11 +144,11 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 			users := w.Users(3)
 			viewer, other, host := users[0], users[1], users[2]
 			w.Follow(host, viewer, other)
-			replay := w.Replay(host)
+			replay := replayed(w, host)
 			h.later()
 			hold.Store(true)
 			made := make(chan error, 1)
-			go func() { made <- w.Shows.RebuildReplays(t.Context(), other) }()
+			go func() { made <- serviceOf(w).rebuildReplays(t.Context(), other) }()
 			<-held // lists are made one at a time: the viewer's comes after this one
 			board := h.page(viewer, Ask{})
 			if got := shown(board); !slices.Equal(got, []services.PostID{replay}) || !board.Building {
@@ -174,23 +174,23 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 		h := newHall(w, nil)
 		viewer, host := w.Users(1)[0], w.Users(1)[0]
 		w.Follow(host, viewer)
-		one := w.Schedule(host, time.Hour)
+		one := plan(w, host, time.Hour)
 		h.later()
 		behind := newHall(w.AnotherNode(), nil)
 		behind.page(viewer, Ask{}) // it knows one show
-		two := w.Schedule(host, 30*time.Minute)
+		two := plan(w, host, 30*time.Minute)
 		h.later()
 		first := h.page(viewer, Ask{First: 1})
-		w.Start(one)
+		start(w, one)
 		h.later()
 		if got := shown(behind.page(viewer, Ask{})); !slices.Equal(got, []services.PostID{one}) {
 			t.Errorf("a node that is behind makes sessions of what it knows: %v", got)
 		}
 		// A show that came and went is in the viewer's list before this node has heard of it: it is on later boards alone.
-		w.Replay(host)
+		replayed(w, host)
 		h.later()
 		h.page(viewer, Ask{}) // makes the list
-		w.Replay(host)
+		replayed(w, host)
 		h.later()
 		lags := behind.page(viewer, Ask{})
 		if got := shown(lags); !slices.Equal(got, shown(h.page(viewer, Ask{Session: text(lags.Session)}))) {
@@ -222,14 +222,14 @@ func TestReplaysEndWithTheirRetention(t *testing.T) {
 			const many = services.Retention + 20
 			shows := make([]services.PostID, many)
 			for i := range shows {
-				shows[i] = w.Schedule(host, time.Hour)
+				shows[i] = plan(w, host, time.Hour)
 			}
 			h.later()
 			for i := range 4 {
 				part := shows[i*many/4 : (i+1)*many/4]
-				w.Start(part...)
+				start(w, part...)
 				h.Clock.Advance(time.Millisecond)
-				w.End(part...)
+				finish(w, part...)
 				h.later()
 			}
 			slices.Reverse(shows)
@@ -253,7 +253,7 @@ func TestASessionGoesOnAfterAHostWhoIsGone(t *testing.T) {
 			if i < 3 {
 				w.Follow(hosts[i], viewer)
 			}
-			shows = append(shows, w.Schedule(hosts[i%3], time.Duration(i+1)*time.Hour))
+			shows = append(shows, plan(w, hosts[i%3], time.Duration(i+1)*time.Hour))
 			h.later()
 		}
 		page := h.page(viewer, Ask{First: 2}) // hosts 0 and 1
@@ -283,13 +283,13 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 		h := newHall(w, nil)
 		viewer, host := w.Users(1)[0], w.Users(1)[0]
 		w.Follow(host, viewer)
-		one, two := w.Schedule(host, time.Hour), w.Schedule(host, time.Hour)
+		one, two := plan(w, host, time.Hour), plan(w, host, time.Hour)
 		h.later()
-		w.Start(one)
+		start(w, one)
 		h.later()
 		session := h.page(viewer, Ask{}).Session
 		text := session.String()
-		w.Start(two)
+		start(w, two)
 		h.later()
 		for _, step := range []struct {
 			text *string
@@ -317,14 +317,14 @@ func TestNewerReplaysArePassedOver(t *testing.T) {
 		w.Follow(host, viewer)
 		var old []services.PostID
 		for range 4 {
-			old = append([]services.PostID{w.Replay(host)}, old...)
+			old = append([]services.PostID{replayed(w, host)}, old...)
 			h.later()
 		}
 		behind := newHall(w.AnotherNode(), nil)
 		behind.page(viewer, Ask{})
 		for range 8 {
-			w.Replay(other)
-			w.Replay(host)
+			replayed(w, other)
+			replayed(w, host)
 			h.later()
 		}
 		lags := behind.page(viewer, Ask{First: 1})
@@ -352,7 +352,7 @@ func TestAnOpenBoardWhoseRoomIsTaken(t *testing.T) {
 	h := newHall(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
 	viewer, host := w.Users(1)[0], w.Users(1)[0]
 	w.Follow(host, viewer)
-	show := w.Schedule(host, time.Hour)
+	show := plan(w, host, time.Hour)
 	h.later()
 	first := h.page(viewer, Ask{})
 	badges := make(chan *services.Badges, 1)
@@ -373,7 +373,7 @@ func TestAnOpenBoardWhoseRoomIsTaken(t *testing.T) {
 	if again := h.page(viewer, Ask{Session: text(second.Session)}); again.Replaced {
 		t.Error("the subscription has ended the session that took its room")
 	}
-	w.Start(show)
+	start(w, show)
 	h.later()
 	badges <- &services.Badges{Version: "3", LiveSequence: 1 << 62}
 	if told := <-changes; told.Session != change.Session || len(told.WentLive) != 1 {

@@ -116,7 +116,7 @@ func orNoTime(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: sql.Micros(t), Valid: !t.IsZero()}
 }
 
-// lockShow reads a show and locks it until this transaction ends. Lock the log of shows before: see LockLog. NOT_FOUND
+// lockShow reads a show and locks it until this transaction ends. Lock the log of shows before: see lockLog. NOT_FOUND
 // when there is none.
 func lockShow(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Show, error) {
 	return lockedShow(ctx, tx, showForUpdate, id)

@@ -50,9 +50,9 @@ func (r reminding) job() jobs.NewJob {
 	return jobs.NewJob{Kind: jobRemind, Payload: payload}
 }
 
-// AddShow writes a new show down, and its host if it is their first show. Boards have it at once if all documents name the
+// addShow writes a new show down, and its host if it is their first show. Boards have it at once if all documents name the
 // host, else as soon as they do. The caller's transaction has locked the log of shows before.
-func (s *Service) AddShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error) {
+func (s *Service) addShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error) {
 	first, err := putHost(ctx, tx.Tx, show.Host)
 	if err != nil {
 		return show, err
@@ -70,10 +70,10 @@ func (s *Service) AddShow(ctx context.Context, tx *store.Tx, show services.Show)
 	return show, jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
-// ChangeShow writes down a show that a transition has changed, its former state, the log entry for the nodes, and the jobs
+// changeShow writes down a show that a transition has changed, its former state, the log entry for the nodes, and the jobs
 // that project its effects. It answers the show with its new version. The caller's transaction locked the log of shows
 // before it read the show.
-func (s *Service) ChangeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error) {
+func (s *Service) changeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error) {
 	if after.Status == services.ShowReplay && before.Status != services.ShowReplay {
 		mode, err := tx.AuthorMode(ctx, after.Host)
 		if err != nil {
@@ -164,7 +164,7 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 
 // closeLater replaces the jobs of shows that are not due yet by jobs at their due times, and says which.
 func (s *Service) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
-	if err := s.LockLog(ctx, tx); err != nil {
+	if err := s.lockLog(ctx, tx); err != nil {
 		return nil, err
 	}
 	shows, err := readShows(ctx, tx.Tx.Runner, ids)
@@ -194,13 +194,13 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
 	err := s.store.Write(ctx, func(tx *store.Tx) error {
 		changed = false
-		before, err := s.LockShow(ctx, tx, id)
+		before, err := s.lockAndRead(ctx, tx, id)
 		if err != nil {
 			return err
 		}
 		var after services.Show
 		if after, changed = s.limits.Close(before, tx.Now); changed {
-			_, err = s.ChangeShow(ctx, tx, before, after)
+			_, err = s.changeShow(ctx, tx, before, after)
 			return err
 		}
 		// The configured time has grown, or the clock of another node is ahead of this one's: it is checked again later.

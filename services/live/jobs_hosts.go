@@ -96,7 +96,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	err = s.store.Write(ctx, func(tx *store.Tx) error {
-		if err := s.LockLog(ctx, tx); err != nil {
+		if err := s.lockLog(ctx, tx); err != nil {
 			return err
 		}
 		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
@@ -181,7 +181,7 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	err = s.store.Write(ctx, func(tx *store.Tx) error {
-		if err := s.LockLog(ctx, tx); err != nil {
+		if err := s.lockLog(ctx, tx); err != nil {
 			return err
 		}
 		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
@@ -215,7 +215,7 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 	}
 	err := s.store.Write(ctx, func(tx *store.Tx) error {
 		// The log is locked before any row, as in every change of a show, so that no two transactions deadlock.
-		if err := s.LockLog(ctx, tx); err != nil {
+		if err := s.lockLog(ctx, tx); err != nil {
 			return err
 		}
 		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
@@ -274,7 +274,7 @@ func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis
 		return nil, false, err
 	}
 	if len(shows) > 0 {
-		results, err := s.redis.MergeReplays(ctx, []rdb.MergeOfReplays{{Reader: edge.Follower, Stamp: stamp, Entries: replayEntries(shows)}})
+		results, err := s.redis.mergeReplays(ctx, []replayMerge{{Reader: edge.Follower, Stamp: stamp, Entries: entriesOf(shows)}})
 		if err != nil || results[0].Status == redis.Retry {
 			return nil, true, err
 		}

@@ -51,10 +51,10 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 		w.Quiet(w.Fanout)
 		dormant := users[5]
 		w.Must(w.Redis.Reset(t.Context(), dormant))
-		upcoming, live, cancelled, over := w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour)
-		w.Start(live, over)
-		w.End(over)
-		w.MoveShows([]services.PostID{cancelled}, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Cancel(now) })
+		upcoming, live, cancelled, over := plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour)
+		start(w, live, over)
+		finish(w, over)
+		moveShows(w, []services.PostID{cancelled}, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Cancel(now) })
 		if n := runJobs(w, "host.name", 9); n != 1 {
 			t.Fatalf("a host with four shows is named by %d jobs", n)
 		}
@@ -92,7 +92,7 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 		if seen, before := count(users[1], 2), count(late, 0); seen.New != 0 || before.New != 0 {
 			t.Errorf("who has seen the board up to then has %+v, who followed after the start %+v", seen, before)
 		}
-		if read := w.Board(late); len(read.Replays) != 1 || read.Replays[0].Place.ID != over {
+		if read := boardOf(w, late); len(read.Replays) != 1 || read.Replays[0].Place.ID != over {
 			t.Errorf("the replays are %+v, want that of %s", read.Replays, over)
 		}
 		w.Agree(users...)
@@ -102,12 +102,12 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
-		show := w.Schedule(users[0], time.Hour)
+		show := plan(w, users[0], time.Hour)
 		w.Quiet(w.Fanout)
 		if version(w, show) != 1 {
 			t.Errorf("the show has the version %d", version(w, show))
 		}
-		if next := w.Schedule(users[0], time.Hour); version(w, next) != 2 {
+		if next := plan(w, users[0], time.Hour); version(w, next) != 2 {
 			t.Errorf("the next show has the version %d", version(w, next))
 		}
 		w.Follow(users[0], users[1])
@@ -159,11 +159,11 @@ func TestTheAuditKnowsBoards(t *testing.T) {
 	reader := users[0]
 	for _, host := range users[1:3] {
 		w.Follow(host, reader)
-		w.Replay(host)
+		replayed(w, host)
 	}
-	w.Replay(users[3])
+	replayed(w, users[3])
 	w.Quiet(w.Fanout)
-	first := w.Board(reader)
+	first := boardOf(w, reader)
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", reader, part) }
 	differed := func(what string, want ...string) {
 		t.Helper()
@@ -173,7 +173,7 @@ func TestTheAuditKnowsBoards(t *testing.T) {
 			t.Errorf("%s: it differed in %q, want %q", what, got, want)
 		}
 		w.Agree(reader)
-		if read := w.Board(reader); !slices.Equal(read.Replays, first.Replays) {
+		if read := boardOf(w, reader); !slices.Equal(read.Replays, first.Replays) {
 			t.Errorf("%s: the replays are %v after that", what, read.Replays)
 		}
 	}
@@ -188,13 +188,13 @@ func TestTheAuditKnowsBoards(t *testing.T) {
 	differed("one too many", "live board: hosts")
 	host(users[2])
 	differed("since another time", "live board: hosts")
-	merge := func(entry rdb.ReplayEntry) {
+	merge := func(entry replayEntry) {
 		stamp, err := w.Redis.StampOf(t.Context(), reader)
 		w.Must(err)
-		_, err = w.Redis.MergeReplays(t.Context(), []rdb.MergeOfReplays{{Reader: reader, Stamp: stamp, Entries: []rdb.ReplayEntry{entry}}})
+		_, err = serviceOf(w).redis.mergeReplays(t.Context(), []replayMerge{{Reader: reader, Stamp: stamp, Entries: []replayEntry{entry}}})
 		w.Must(err)
 	}
-	merge(rdb.ReplayEntry{Place: services.ShowPlace{Replay: true, Score: 1, ID: 1}, Host: users[3]})
+	merge(replayEntry{Place: services.ShowPlace{Replay: true, Score: 1, ID: 1}, Host: users[3]})
 	differed("a replay too many", "live board: replays")
 	w.Server.Do("ZREMRANGEBYRANK", key("r"), "1", "1")
 	differed("one too few", "live board: replays")

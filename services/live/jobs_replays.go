@@ -9,7 +9,6 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/rdb"
 	"tidings/services/redis"
 )
 
@@ -42,14 +41,14 @@ func ReplaysJob(host services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobReplays, host)
 }
 
-func replayEntry(show services.Show) rdb.ReplayEntry {
-	return rdb.ReplayEntry{Place: show.Place(), Host: show.Host}
+func entryOf(show services.Show) replayEntry {
+	return replayEntry{Place: show.Place(), Host: show.Host}
 }
 
-func replayEntries(shows []services.Show) []rdb.ReplayEntry {
-	entries := make([]rdb.ReplayEntry, len(shows))
+func entriesOf(shows []services.Show) []replayEntry {
+	entries := make([]replayEntry, len(shows))
 	for i, show := range shows {
-		entries[i] = replayEntry(show)
+		entries[i] = entryOf(show)
 	}
 	return entries
 }
@@ -145,7 +144,7 @@ func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 	if err != nil {
 		return err
 	}
-	entries := replayEntries(shows)
+	entries := entriesOf(shows)
 	return s.fanout.EachFollower(ctx, chunk.Audience, since, func(edges []services.Edge) error {
 		for part := range slices.Chunk(edges, max(1, entriesAtOnce/len(entries))) {
 			if err := s.pushEntries(ctx, stamp, entries, part); err != nil {
@@ -160,7 +159,7 @@ func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 const entriesAtOnce = 20_000
 
 // pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the edge is read again.
-func (s *Service) pushEntries(ctx context.Context, stamp redis.Stamp, entries []rdb.ReplayEntry, edges []services.Edge) error {
+func (s *Service) pushEntries(ctx context.Context, stamp redis.Stamp, entries []replayEntry, edges []services.Edge) error {
 	readers := fanout.FollowerIDs(edges)
 	results, err := s.addReplays(ctx, stamp, entries, readers...)
 	if err != nil {
@@ -177,12 +176,12 @@ func (s *Service) pushEntries(ctx context.Context, stamp redis.Stamp, entries []
 }
 
 // addReplays adds replays to readers' lists, and counts the lists that lacked some.
-func (s *Service) addReplays(ctx context.Context, stamp redis.Stamp, entries []rdb.ReplayEntry, readers ...services.UserID) ([]redis.Result, error) {
-	merges := make([]rdb.MergeOfReplays, len(readers))
+func (s *Service) addReplays(ctx context.Context, stamp redis.Stamp, entries []replayEntry, readers ...services.UserID) ([]redis.Result, error) {
+	merges := make([]replayMerge, len(readers))
 	for i, reader := range readers {
-		merges[i] = rdb.MergeOfReplays{Reader: reader, Stamp: stamp, Entries: entries}
+		merges[i] = replayMerge{Reader: reader, Stamp: stamp, Entries: entries}
 	}
-	results, err := s.redis.MergeReplays(ctx, merges)
+	results, err := s.redis.mergeReplays(ctx, merges)
 	for _, result := range results {
 		if result.Status == redis.Applied {
 			s.replaysDelivered.Add(1)
@@ -195,7 +194,7 @@ func (s *Service) addReplays(ctx context.Context, stamp redis.Stamp, entries []r
 func (s *Service) ReplaysDelivered() uint64 { return s.replaysDelivered.Load() }
 
 // addReplaysAgain reads the edge again for a follower whose list refused replays. A replay itself does not change.
-func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entries []rdb.ReplayEntry) error {
+func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entries []replayEntry) error {
 	return jobs.Merge[redis.Stamp, bool]{
 		Name: func() string { return fmt.Sprintf("replays of %d for reader %d", edge.Followee, edge.Follower) },
 		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
@@ -216,44 +215,38 @@ func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entri
 	}.Run(ctx)
 }
 
-// RebuildReplays makes a user's missing list of replays from the facts, when a board is read that has hosts and no list.
+// rebuildReplays makes a user's missing list of replays from the facts, when a board is read that has hosts and no list.
 // Concurrent callers share one rebuild. It does nothing without a document: the document is rebuilt first.
-func (s *Service) RebuildReplays(ctx context.Context, user services.UserID) error {
+func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) error {
 	key := "replays " + strconv.FormatUint(uint64(user), 10)
-	return s.fanout.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return s.rebuildReplays(ctx, user) })
+	return s.fanout.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return s.buildReplays(ctx, user) })
 }
 
-func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) error {
-	return jobs.Merge[redis.Stamp, rdb.MergeOfReplays]{
+func (s *Service) buildReplays(ctx context.Context, user services.UserID) error {
+	return jobs.Merge[redis.Stamp, replayMerge]{
 		Name: func() string { return fmt.Sprintf("replays of user %d", user) },
 		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
-			stamps, err := s.redis.BeginReplays(ctx, []services.UserID{user})
+			stamps, err := s.redis.beginReplays(ctx, []services.UserID{user})
 			if err != nil {
 				return 0, false, err
 			}
 			return stamps[0], stamps[0] != 0, nil
 		},
-		Read: func(ctx context.Context) (rdb.MergeOfReplays, error) { return s.replayFacts(ctx, user) },
-		Put: func(ctx context.Context, stamp redis.Stamp, facts rdb.MergeOfReplays) (done bool, err error) {
+		Read: func(ctx context.Context) (replayMerge, error) { return s.replayFacts(ctx, user) },
+		Put: func(ctx context.Context, stamp redis.Stamp, facts replayMerge) (done bool, err error) {
 			facts.Stamp = stamp
-			results, err := s.redis.MergeReplays(ctx, []rdb.MergeOfReplays{facts})
+			results, err := s.redis.mergeReplays(ctx, []replayMerge{facts})
 			return err == nil && results[0].Status == redis.Applied, err
 		},
 	}.Run(ctx)
 }
 
-func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts rdb.MergeOfReplays, err error) {
-	facts = rdb.MergeOfReplays{Reader: user, Whole: true}
+func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
+	facts = replayMerge{Reader: user, Whole: true}
 	shows, err := replaysFeed(ctx, s.store.DB, user, services.ShowPlace{}, fanout.RebuildEntries+1)
 	if len(shows) > fanout.RebuildEntries {
 		facts.Floor, shows = shows[fanout.RebuildEntries].Place(), shows[:fanout.RebuildEntries]
 	}
-	facts.Entries = replayEntries(shows)
+	facts.Entries = entriesOf(shows)
 	return facts, err
-}
-
-// NewestReplays lists the newest replays of the hosts that a user follows and may see, but for those of huge hosts: from SQL, at
-// most limit.
-func (s *Service) NewestReplays(ctx context.Context, user services.UserID, limit int) ([]services.Show, error) {
-	return replaysFeed(ctx, s.store.DB, user, services.ShowPlace{}, limit)
 }

@@ -11,14 +11,13 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
-	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
 )
 
 // replaysOf are the shows that a user's board lists as replays.
 func replaysOf(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
 	w.TB.Helper()
-	for _, entry := range w.Board(user).Replays {
+	for _, entry := range boardOf(w, user).Replays {
 		ids = append(ids, entry.Place.ID)
 	}
 	return ids
@@ -32,7 +31,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 		host, other, readers := users[0], users[1], users[2:]
 		w.Follow(host, readers...)
 		w.Follow(other, readers[:2]...)
-		first, second := w.Replay(host), w.Replay(other)
+		first, second := replayed(w, host), replayed(w, other)
 		w.Quiet(w.Fanout)
 		want := func(user services.UserID, ids ...services.PostID) {
 			t.Helper()
@@ -41,10 +40,10 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 			}
 		}
 		for _, reader := range readers[:4] { // the fifth has no list
-			w.Board(reader)
+			boardOf(w, reader)
 		}
 		w.Clock.Advance(time.Minute)
-		third := w.Replay(host)
+		third := replayed(w, host)
 		w.Quiet(w.Fanout)
 		want(readers[0], third, second, first)
 		want(readers[2], third, first)
@@ -79,25 +78,25 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 		users := w.Users(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
-		w.Replay(host)
+		replayed(w, host)
 		w.Quiet(w.Fanout)
 		for _, reader := range readers {
-			w.Board(reader)
+			boardOf(w, reader)
 		}
 		delivered, rebuilt := serviceOf(w).ReplaysDelivered(), w.Fanout.RebuildStats().Begun
-		w.Must(w.Redis.DropReplays(t.Context(), readers[:1]))
-		show := w.Replay(host)
+		dropLists(w, readers[0])
+		show := replayed(w, host)
 		w.Quiet(w.Fanout)
 		enqueue(w, endJob(show))
 		w.Quiet(w.Fanout) // no list lacks any
 		if got := serviceOf(w).ReplaysDelivered() - delivered; got != 2 {
 			t.Errorf("%d replays are put into lists, want one into each of 2", got)
 		}
-		w.Must(w.Redis.DropReplays(t.Context(), readers))
+		dropLists(w, readers...)
 		var together sync.WaitGroup
 		for _, reader := range readers {
 			together.Go(func() {
-				if err := w.Shows.RebuildReplays(t.Context(), reader); err != nil {
+				if err := serviceOf(w).rebuildReplays(t.Context(), reader); err != nil {
 					t.Errorf("the list of %d: %v", reader, err)
 				}
 			})
@@ -118,22 +117,21 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 		users := w.Users(4)
 		host, idle := users[0], users[3]
 		w.Follow(host, users[1:]...)
-		first := w.Replay(host)
+		first := replayed(w, host)
 		w.Quiet(w.Fanout)
 		pin := func(mode services.AuthorMode) { w.Must(w.Fanout.PinMode(t.Context(), host, &mode)); w.Quiet(w.Fanout) }
 		pin(services.AuthorBig)
 		for _, user := range users {
-			w.Board(user)
+			boardOf(w, user)
 		}
 		w.Clock.Advance(10 * 24 * time.Hour)
 		for _, user := range users[:3] {
 			w.Must(w.Fanout.Rebuild(t.Context(), user))
-			w.Board(user)
+			boardOf(w, user)
 		}
-		second := w.Replay(host)
+		second := replayed(w, host)
 		w.Quiet(w.Fanout)
-		read, err := w.Redis.Board(t.Context(), boardOf(idle))
-		w.Must(err)
+		read := readBoard(w, idle)
 		if len(read.Replays) != 1 || !w.Fanout.AwaySince(read.Day) {
 			t.Errorf("who is idle was pushed %+v", read)
 		}
@@ -145,7 +143,7 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 		}
 		w.Agree(users...)
 		pin(services.AuthorHuge)
-		w.Replay(host)
+		replayed(w, host)
 		w.Quiet(w.Fanout)
 		for _, user := range users[1:] {
 			if got := replaysOf(w, user); !slices.Equal(got, both) {
@@ -168,34 +166,34 @@ func TestLongListsOfReplays(t *testing.T) {
 		many := func(host services.UserID, count int) {
 			ids := make([]services.PostID, count)
 			for i := range ids {
-				ids[i] = w.Schedule(host, time.Minute)
+				ids[i] = plan(w, host, time.Minute)
 			}
 			w.Quiet(w.Fanout)
-			w.Start(ids...)
-			w.End(ids...) // at one moment: their ids say which is first
+			start(w, ids...)
+			finish(w, ids...) // at one moment: their ids say which is first
 			w.Clock.Advance(time.Second)
 		}
 		many(other, 40)
 		many(host, 310)
-		w.Board(reader)
+		boardOf(w, reader)
 		w.Work(w.Fanout)
 		w.Agree(users...)
 		many(other, 5)
 		w.Quiet(w.Fanout)
 		w.Agree(users...)
-		if read := w.Board(reader); len(read.Replays) != services.Retention || !read.Floor.Replay {
+		if read := boardOf(w, reader); len(read.Replays) != services.Retention || !read.Floor.Replay {
 			t.Errorf("%d are listed, the floor is %v", len(read.Replays), read.Floor)
 		}
-		before := rdbtest.Snapshot(w.TB, w.Redis, reader)
+		before := heldBy(w, reader)
 		clean(w)
-		if after := rdbtest.Snapshot(w.TB, w.Redis, reader); len(after.Replays) != services.Retention || len(before.Replays) <= services.Retention {
-			t.Errorf("the cleaner left %d of %d", len(after.Replays), len(before.Replays))
+		if after := heldBy(w, reader); len(after.entries) != services.Retention || len(before.entries) <= services.Retention {
+			t.Errorf("the cleaner left %d of %d", len(after.entries), len(before.entries))
 		}
 		w.Agree(users...)
 		w.Unfollow(host, reader)
 		w.Quiet(w.Fanout)
 		w.Agree(users...)
-		if read := w.Board(reader); len(read.Replays) != 45 || read.Floor.Replay {
+		if read := boardOf(w, reader); len(read.Replays) != 45 || read.Floor.Replay {
 			t.Errorf("after an unfollow %d are listed, the floor is %v", len(read.Replays), read.Floor)
 		}
 		w.Agree(users...)
@@ -207,29 +205,29 @@ func TestListsOfReplaysAreMadeWhenTheyAreMissing(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
 		w.Follow(users[0], users[1])
-		ids := []services.PostID{w.Replay(users[0])}
+		ids := []services.PostID{replayed(w, users[0])}
 		w.Quiet(w.Fanout)
-		w.Must(w.Shows.RebuildReplays(t.Context(), 99)) // a user without a document has no list
+		w.Must(serviceOf(w).rebuildReplays(t.Context(), 99)) // a user without a document has no list
 		done := make(chan error)
 		for range 8 {
-			go func() { done <- w.Shows.RebuildReplays(t.Context(), users[1]) }()
+			go func() { done <- serviceOf(w).rebuildReplays(t.Context(), users[1]) }()
 		}
 		for range 8 {
 			w.Must(<-done)
 		}
 		for what, lose := range map[string]func(){
 			"nothing":  func() {},
-			"the list": func() { w.Must(w.Redis.DropReplays(t.Context(), users)) },
+			"the list": func() { dropLists(w, users...) },
 			"the view": func() { w.Must(w.Redis.Reset(t.Context(), users[1])) },
 			"a begun list": func() {
-				w.Must(w.Redis.DropReplays(t.Context(), users))
-				_, err := w.Redis.BeginReplays(t.Context(), users)
+				dropLists(w, users...)
+				_, err := serviceOf(w).redis.beginReplays(t.Context(), users)
 				w.Must(err)
 			},
 		} {
 			lose()
 			w.Clock.Advance(time.Minute)
-			ids = slices.Insert(ids, 0, w.Replay(users[0]))
+			ids = slices.Insert(ids, 0, replayed(w, users[0]))
 			w.Quiet(w.Fanout)
 			if got := replaysOf(w, users[1]); !slices.Equal(got, ids) {
 				t.Errorf("%s was lost: the replays are %v, want %v", what, got, ids)
@@ -260,10 +258,6 @@ func restrict(w *fanouttest.World, restriction services.Restriction, away bool) 
 	w.Quiet(w.Fanout)
 }
 
-func boardOf(user services.UserID) rdb.BoardQuery {
-	return rdb.BoardQuery{Reader: user, Limit: services.Retention}
-}
-
 // clean lets a cleaner make one run.
 func clean(w *fanouttest.World) {
 	w.TB.Helper()
@@ -288,16 +282,16 @@ func TestWhatIsRefusedIsReadAgain(t *testing.T) {
 		users := w.Users(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
-		first := w.Replay(host)
+		first := replayed(w, host)
 		w.Quiet(w.Fanout)
 		for _, reader := range readers {
-			w.Board(reader)
+			boardOf(w, reader)
 		}
 		stamp, err := w.Redis.Now(t.Context())
 		w.Must(err)
 		edges, err := w.Store.Followers(t.Context(), host, 0, 10, time.Time{})
 		w.Must(err)
-		second := w.Replay(host) // its own job comes later
+		second := replayed(w, host) // its own job comes later
 		w.Unfollow(host, readers[:2]...)
 		for _, reader := range readers[:2] {
 			w.Must(w.Fanout.Reconcile(t.Context(), reader, host))
@@ -308,7 +302,7 @@ func TestWhatIsRefusedIsReadAgain(t *testing.T) {
 		})
 		shows, err := readShows(t.Context(), w.Store.DB.Runner, []services.PostID{second})
 		w.Must(err)
-		w.Must(serviceOf(w).pushEntries(t.Context(), stamp, replayEntries([]services.Show{shows[second]}), edges))
+		w.Must(serviceOf(w).pushEntries(t.Context(), stamp, entriesOf([]services.Show{shows[second]}), edges))
 		for i, want := range [][]services.PostID{nil, {second}, {second, first}} {
 			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) {
 				t.Errorf("follower %d has the replays %v, want %v", i, got, want)

@@ -44,7 +44,7 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(5)
 		host, fan, other, blocker, unwanted := users[0], users[1], users[2], users[3], users[4]
-		show, cancelled := w.Schedule(host, time.Hour), w.Schedule(host, 2*time.Hour)
+		show, cancelled := plan(w, host, time.Hour), plan(w, host, 2*time.Hour)
 		remind(w, show, fan, blocker, unwanted)
 		remind(w, cancelled, fan)
 		w.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -60,18 +60,18 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 			plan := now.Add(3 * time.Hour)
 			return show.Reschedule(services.ShowEdit{PlannedAt: &plan}, now)
 		}
-		w.MoveShows([]services.PostID{show}, later)
-		w.MoveShows([]services.PostID{cancelled}, services.Show.Cancel)
+		moveShows(w, []services.PostID{show}, later)
+		moveShows(w, []services.PostID{cancelled}, services.Show.Cancel)
 		w.Quiet(w.Fanout)
 		for _, user := range users {
 			if got := reminded(w, user); len(got) != 0 {
 				t.Errorf("before the start user %d is told of %v", user, got)
 			}
 		}
-		w.Start(show)
-		w.Start(show)
+		start(w, show)
+		start(w, show)
 		w.Quiet(w.Fanout)
-		w.End(show)
+		finish(w, show)
 		w.Quiet(w.Fanout)
 		for user, want := range map[services.UserID][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil, unwanted: nil} {
 			if got := reminded(w, user); !slices.Equal(got, want) {
@@ -91,10 +91,10 @@ func TestRemindersAreExact(t *testing.T) {
 	w := served(t, smallChunks)
 	fanouttest.CrashAnywhere(t, w, func() (check func()) {
 		users := w.Users(9)
-		show := w.Schedule(users[0], time.Hour)
+		show := plan(w, users[0], time.Hour)
 		remind(w, show, users[1:]...)
 		w.Quiet(w.Fanout)
-		w.Start(show)
+		start(w, show)
 		return func() {
 			for _, user := range users[1:] {
 				if got := reminded(w, user); !slices.Equal(got, []services.PostID{show}) {
@@ -111,16 +111,16 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
 		host, fan := users[0], users[1]
-		late, put, ended, live, over := w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour)
+		late, put, ended, live, over := plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour)
 		remind(w, late, fan)
 		w.Quiet(w.Fanout)
-		w.MoveShows([]services.PostID{put}, func(show services.Show, now time.Time) (services.Show, bool, error) {
+		moveShows(w, []services.PostID{put}, func(show services.Show, now time.Time) (services.Show, bool, error) {
 			plan := now.Add(3 * time.Hour)
 			return show.Reschedule(services.ShowEdit{PlannedAt: &plan}, now)
 		})
-		w.End(ended)
-		w.Start(live, over)
-		w.End(over)
+		finish(w, ended)
+		start(w, live, over)
+		finish(w, over)
 		planned, started := present(w, late).PlannedAt, present(w, live).StartedAt
 		was := present(w, over)
 		stands := func(at time.Time, want map[services.PostID]services.ShowStatus) {
@@ -164,7 +164,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 // If longer times are set, a job from before checks again when these are over.
 func TestClosingByLongerTimes(t *testing.T) {
 	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
-	show := w.Schedule(w.Users(1)[0], time.Hour)
+	show := plan(w, w.Users(1)[0], time.Hour)
 	w.Quiet(w.Fanout)
 	other := w.AnotherNode()
 	newStageWith(other, func(cfg *Config) { cfg.Limits = services.ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour} })
@@ -187,9 +187,9 @@ func TestTheJanitorLeavesWhatSessionsNeed(t *testing.T) {
 	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
 	users := w.Users(2)
 	w.Follow(users[0], users[1])
-	show := w.Schedule(users[0], time.Hour)
+	show := plan(w, users[0], time.Hour)
 	w.Quiet(w.Fanout)
-	w.Start(show)
+	start(w, show)
 	w.Unfollow(users[0], users[1])
 	w.Work(w.Fanout)
 	began := w.Clock.Now()

@@ -48,7 +48,7 @@ type Service struct {
 	Memory *Memory // this node's cache of the shows on boards
 
 	store  *store.Store
-	redis  *rdb.Projections
+	redis  projection
 	reader *mirror.Reader
 	jobs   *jobs.Engine
 	fanout *fanout.Fanout
@@ -81,7 +81,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.BuildWait,
-		store: cfg.Store, jobs: cfg.Jobs, redis: cfg.Redis, reader: cfg.Reader, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Expiry(),
+		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Expiry(),
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {

@@ -27,6 +27,7 @@ func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
 // install gives notifications and shows to a world's node and to those that are made after it.
 func install(w *fanouttest.World) *fanouttest.World {
 	notificationstest.Install(w)
+	w.Compare(compareBoards)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
 		cfg := configOf(w, f)
 		if former, made := w.Shows.(*Service); made && former.reader == w.Memory.Reader { // another fan-out of the same node
@@ -95,25 +96,25 @@ func steps() []fanouttest.Step {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	return []fanouttest.Step{
 		{Name: "a host's first shows", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
-			w.Schedule(users[0], time.Hour)
-			w.Start(w.Schedule(users[0], time.Hour))
-			w.Replay(users[0])
+			plan(w, users[0], time.Hour)
+			start(w, plan(w, users[0], time.Hour))
+			replayed(w, users[0])
 		}},
 		{Name: "a replay", Before: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
-			w.Replay(users[0])
+			replayed(w, users[0])
 			w.Quiet(w.Fanout)
 			for _, user := range users {
-				w.Board(user)
+				boardOf(w, user)
 			}
-		}, Happen: func(w *fanouttest.World, users []services.UserID) { w.Replay(users[0]) }},
+		}, Happen: func(w *fanouttest.World, users []services.UserID) { replayed(w, users[0]) }},
 		{Name: "a follow of a host", Before: func(w *fanouttest.World, users []services.UserID) {
 			w.Follow(users[1], users[2:]...)
-			w.Replay(users[0])
-			w.Replay(users[1])
+			replayed(w, users[0])
+			replayed(w, users[1])
 			w.Quiet(w.Fanout)
 			for _, user := range users {
-				w.Board(user)
+				boardOf(w, user)
 			}
 		}, Happen: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)

@@ -28,7 +28,7 @@ type logEntry struct {
 
 // Append logs a change of status or position, in the transaction of the fact. It sets and returns the show's new version, which
 // is the entry's. A live show without a LiveVersion gets this version as the one at which it went live. The transaction has
-// locked the log before any show: see Service.LockLog.
+// locked the log before any show: see lockLog.
 func (c *LogChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
 	wentLive := c.Show.Status == services.ShowLive && c.Show.LiveVersion == 0
 	if version, err = c.append(ctx, tx, logEntry{LogChange: *c, Moved: true, WentLive: wentLive}); err != nil {
@@ -72,16 +72,16 @@ func parseLogChange(entry changelog.Entry) (LogChange, error) {
 	return read.LogChange, nil
 }
 
-// LockLog locks the log of shows until the transaction ends: every transaction that changes a show locks it before any row, so
+// lockLog locks the log of shows until the transaction ends: every transaction that changes a show locks it before any row, so
 // that no two deadlock.
-func (s *Service) LockLog(ctx context.Context, tx *store.Tx) error {
+func (s *Service) lockLog(ctx context.Context, tx *store.Tx) error {
 	_, err := changelog.LockLog(ctx, tx.Tx, LogKind)
 	return err
 }
 
-// LockShow locks the log and then a show until the transaction ends, and reads the show. NOT_FOUND when there is none.
-func (s *Service) LockShow(ctx context.Context, tx *store.Tx, id services.PostID) (services.Show, error) {
-	if err := s.LockLog(ctx, tx); err != nil {
+// lockAndRead locks the log and then a show until the transaction ends, and reads the show. NOT_FOUND when there is none.
+func (s *Service) lockAndRead(ctx context.Context, tx *store.Tx, id services.PostID) (services.Show, error) {
+	if err := s.lockLog(ctx, tx); err != nil {
 		return services.Show{}, err
 	}
 	return lockShow(ctx, tx.Tx, id)

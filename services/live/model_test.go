@@ -55,7 +55,7 @@ func TestBoardsEqualTheFactsAfterAnyHistory(t *testing.T) {
 				}
 			}
 			for _, user := range users {
-				b.Board(user)
+				boardOf(b.World, user)
 				if difference := b.Difference(user); difference != "" {
 					t.Fatalf("user %d is shown something else than the facts (-facts +shown):\n%s", user, difference)
 				}
@@ -80,13 +80,13 @@ func (b *boards) begin(lists bool) {
 			}
 		}
 		if lists {
-			b.Replay(host)
+			replayed(b.World, host)
 		}
 	}
 	b.Quiet(b.Fanout)
 	for _, reader := range b.readers {
 		if lists {
-			b.Board(reader)
+			boardOf(b.World, reader)
 		}
 	}
 }
@@ -113,23 +113,23 @@ func (b *boards) step() {
 	case "mute":
 		b.mute(pair)
 	case "start":
-		id := b.Schedule(host, time.Hour)
-		b.Start(id)
+		id := plan(b.World, host, time.Hour)
+		start(b.World, id)
 		b.running = append(b.running, id)
 	case "end":
 		if len(b.running) > 0 {
 			i := rapid.IntRange(0, len(b.running)-1).Draw(b.t, "show")
-			b.End(b.running[i])
+			finish(b.World, b.running[i])
 			b.running = slices.Delete(b.running, i, i+1)
 		}
 	case "replay":
-		b.Replay(host)
+		replayed(b.World, host)
 	case "work":
 		b.work(rapid.IntRange(1, 6).Draw(b.t, "jobs"), -1)
 	case "crash":
 		b.work(rapid.IntRange(1, 6).Draw(b.t, "jobs"), rapid.IntRange(1, 60).Draw(b.t, "looks"))
 	case "board":
-		b.Board(reader)
+		boardOf(b.World, reader)
 	case "later":
 		b.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 6 * time.Second, 31 * time.Second}).Draw(b.t, "by"))
 	case "mode":
@@ -149,7 +149,7 @@ func (b *boards) lose(what string, reader services.UserID) {
 		if b.Server != nil {
 			b.Server.Do("DEL", fmt.Sprintf("{u%d}:%s", reader, part))
 		} else if part == "r" {
-			b.Must(b.Redis.DropReplays(ctx, []services.UserID{reader}))
+			dropLists(b.World, reader)
 		}
 	case "drop":
 		for _, user := range b.readers {
@@ -221,7 +221,7 @@ func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 		w.Quiet(w.Fanout)
 		w.Clock.Advance(w.Fanout.Activity().DormantAfter + 48*time.Hour)
 		w.Must(w.Fanout.Rebuild(t.Context(), active))
-		show := w.Replay(host)
+		show := replayed(w, host)
 		w.Quiet(w.Fanout)
 		if !hosted(w, active, host) || version(w, show) == 0 {
 			t.Fatalf("the active follower's document names the host: %v; the show has version %d", hosted(w, active, host), version(w, show))
@@ -230,7 +230,7 @@ func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 			t.Errorf("the dormant follower's document: ready %v, names the host %v, would be shown without it %v",
 				document.Ready, hosted(w, dormant, host), hides(w, dormant, host))
 		}
-		if read := w.Board(dormant); len(read.Replays) != 1 || read.Replays[0].Place.ID != show || !hosted(w, dormant, host) {
+		if read := boardOf(w, dormant); len(read.Replays) != 1 || read.Replays[0].Place.ID != show || !hosted(w, dormant, host) {
 			t.Errorf("the board that is read has %+v, and the document names the host: %v", read.Replays, hosted(w, dormant, host))
 		}
 		w.Agree(dormant, active)

@@ -21,7 +21,7 @@ func TestAnOpenBoardHearsThatItsRoomIsTaken(t *testing.T) {
 	h := newHall(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
 	viewer, host := w.Users(1)[0], w.Users(1)[0]
 	w.Follow(host, viewer)
-	w.Schedule(host, time.Hour)
+	plan(w, host, time.Hour)
 	h.later()
 	first := h.page(viewer, Ask{})
 	badges := make(chan *services.Badges, 1)
@@ -34,7 +34,7 @@ func TestAnOpenBoardHearsThatItsRoomIsTaken(t *testing.T) {
 	}
 	h.Clock.Advance(renewal)
 	second := h.page(viewer, Ask{})
-	w.Schedule(host, 2*time.Hour)
+	plan(w, host, 2*time.Hour)
 	h.later()
 	if change := <-changes; !change.Replaced || change.Session == first.Session || change.Session == second.Session {
 		t.Errorf("after another first page: %+v", change)

@@ -21,7 +21,7 @@ func (s *Service) Schedule(host services.UserID, draft services.ShowDraft) *jobs
 			if err != nil {
 				return nil, err
 			}
-			if err := s.LockLog(ctx, tx); err != nil {
+			if err := s.lockLog(ctx, tx); err != nil {
 				return nil, err
 			}
 			upcoming, err := countUpcoming(ctx, tx.Tx, host, services.MaxUpcomingShows)
@@ -31,7 +31,7 @@ func (s *Service) Schedule(host services.UserID, draft services.ShowDraft) *jobs
 			if upcoming >= services.MaxUpcomingShows {
 				return nil, services.Errorf(services.Conflict, "at most %d shows of one host can be upcoming", services.MaxUpcomingShows)
 			}
-			show, err = s.AddShow(ctx, tx, show)
+			show, err = s.addShow(ctx, tx, show)
 			return []string{show.GlobalID()}, err
 		},
 		AfterCommit: s.Memory.Refresh, CoalesceKey: ownShows,
@@ -92,7 +92,7 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 		Name: name, Actor: host,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
-			before, err := s.LockShow(ctx, tx, id)
+			before, err := s.lockAndRead(ctx, tx, id)
 			if err := tx.Own(ctx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
 				return nil, err
 			}
@@ -103,7 +103,7 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 			if err != nil {
 				return []string{before.GlobalID()}, err
 			}
-			_, err = s.ChangeShow(ctx, tx, before, after)
+			_, err = s.changeShow(ctx, tx, before, after)
 			return []string{after.GlobalID()}, err
 		},
 		AfterCommit: s.Memory.Refresh, CoalesceKey: ownShows,

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"tidings/services"
-	"tidings/services/rdb"
 )
 
 // view is a viewer's data: the hosts whom they follow, and their replays after a position.
@@ -31,12 +30,12 @@ func (s *Service) replaysFor(session Session, first int) int {
 // view reads it, with so many replays at most, 0 for the hosts alone: from Redis in one round trip, after a rebuild of what is lost,
 // or else from SQL, as where Redis has missed what the viewer did.
 func (s *Service) view(ctx context.Context, session Session, after services.ShowPlace, replays int) (view, error) {
-	query := rdb.BoardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
+	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {
 		query.Before = after
 	}
 	stale := s.fanout.ViewsStale(ctx, session.Viewer)
-	read, err := s.redis.Board(ctx, query)
+	read, err := s.redis.board(ctx, query)
 	answered := err == nil
 	if err == nil && !stale && (!read.Ready || s.fanout.AwaySince(read.Day)) {
 		read.Ready = false
@@ -44,7 +43,7 @@ func (s *Service) view(ctx context.Context, session Session, after services.Show
 		err = s.fanout.Rebuild(waiting, session.Viewer)
 		cancel()
 		if err == nil {
-			read, err = s.redis.Board(ctx, query)
+			read, err = s.redis.board(ctx, query)
 		}
 	}
 	if err == nil && read.Ready && !stale {
@@ -61,7 +60,7 @@ func (s *Service) view(ctx context.Context, session Session, after services.Show
 	return known, err
 }
 
-func viewOf(read rdb.BoardRead, limit int) view {
+func viewOf(read boardRead, limit int) view {
 	v := view{unlisted: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: lease{Known: true, Holder: read.Lease}}
 	v.replays = replayList{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
 	for i, entry := range read.Replays {
@@ -78,7 +77,7 @@ func (s *Service) listed(ctx context.Context, session Session, v view, after ser
 	}
 	if v.lease.Known && !v.building { // Redis answers, and only the list is missing
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
-		err = s.RebuildReplays(waiting, session.Viewer)
+		err = s.rebuildReplays(waiting, session.Viewer)
 		cancel()
 		if err == nil {
 			if again, err := s.view(ctx, session, after, replays); err == nil && again.ready {
@@ -175,6 +174,6 @@ func (s *Service) renew(ctx context.Context, session Session) bool {
 	if last := session.Made.Time().Add(s.longest); until.After(last) {
 		until = last
 	}
-	held, err := s.redis.TouchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)
+	held, err := s.redis.touchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)
 	return held || err != nil
 }

@@ -31,7 +31,7 @@ type Findings struct {
 	Keys      int               // keys passed, ours or not
 	Documents []services.UserID // users who have a document
 	Long      []services.UserID // users whose inbox holds more entries than are listed
-	Replays   []services.UserID // users whose list of replays holds more than is listed
+	Lists     []LongList        // registered lists that hold more than is listed
 	Leftover  []Leftover
 }
 
@@ -132,7 +132,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 				if one.part == inboxPart {
 					found.Long = append(found.Long, one.user)
 				} else {
-					found.Replays = append(found.Replays, one.user)
+					found.Lists = append(found.Lists, LongList{one.user, one.part})
 				}
 			}
 		}
@@ -175,8 +175,7 @@ const AnyDay = -1
 func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		keys := []string{DocumentKey(user), OnlineKey(user), inboxKey(user), ConversationsKey(user), replaysKey(user)}
-		calls[i] = redis.Call{Keys: keys, Args: []any{last}}
+		calls[i] = redis.Call{Keys: allKeys(user), Args: []any{last}}
 	}
 	return c.dropped(ctx, userDrop, calls)
 }

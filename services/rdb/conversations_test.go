@@ -5,6 +5,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/redis"
+	"tidings/services/redis/clienttest"
 	"tidings/services/redis/redistest"
 )
 
@@ -70,7 +71,7 @@ func TestANegativeCountIsReportedAndShownAsZero(t *testing.T) {
 func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
 		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
-		for i := range chosen(t, full, talkBugs()) {
+		for i := range clienttest.Histories(t, full, talkBugs()) {
 			if err := newTalks(t.Context(), client, uint64(i)).run(40); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
@@ -82,35 +83,34 @@ func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 }
 
 // talkBugs are the injected bugs that these histories must find, each by itself.
-func talkBugs() map[string]injectedBug {
-	put := &conversationsPut
-	return map[string]injectedBug{
-		"the older row wins":         {scripts: []replacement{{put, "return a.version > b.version end", "return true end"}}},
-		"a head that falls":          {scripts: []replacement{{put, "math.max(old.head, new.head)", "new.head"}}},
-		"the older way wins":         {scripts: []replacement{{put, "new.way > old.way", "true"}}},
-		"a sum that adds":            {scripts: []replacement{{put, "sum + unread1 - unread0", "sum + unread1"}}},
-		"mentions that add":          {scripts: []replacement{{put, "mentioned + mentions1 - mentions0", "mentioned + mentions1"}}},
-		"states lost unseen":         {scripts: []replacement{{put, " or tonumber(kept) ~= redis.call('HLEN', KEYS[2])", ""}}, known: 11},
-		"old states taken for good":  {scripts: []replacement{{&rebuildBegin, "redis.call('DEL', KEYS[3]) --", "--"}}},
-		"sums of states that went":   {scripts: []replacement{{&rebuildBegin, "'Cu', '0', ", ""}}},
-		"places that stay":           {scripts: []replacement{{put, "place and name .. big(place) or ''", "name .. big(place or 0)"}}},
-		"muted and counted":          {scripts: []replacement{{put, "if flagged(f, 'm')", "if false"}}},
-		"inside and counted":         {scripts: []replacement{{put, " or flagged(f, 'i')", ""}}},
-		"left and counted":           {scripts: []replacement{{put, "flagged(f, 'l') or ", ""}}},
-		"no correction":              {scripts: []replacement{{put, "f.head - f.base + f.k,", "f.head - f.base,"}}},
-		"read and then marked":       {talks: func(w *talks) { w.readsFirst = true }},
-		"what was left forgotten":    {talks: func(w *talks) { w.forgetsLeft = true }, known: 65},
-		"a place that ignores k":     {scripts: []replacement{{put, "f.base - f.k", "f.base"}}, known: 17},
-		"a second entry of one name": {scripts: []replacement{{put, "until not at or at % 8 == 1", "until true"}, {put, "if not at then", "if true then"}}},
+func talkBugs() map[string]clienttest.Bug[*talks] {
+	put := conversationsPut
+	return map[string]clienttest.Bug[*talks]{
+		"the older row wins":         {Scripts: clienttest.In(put, "return a.version > b.version end", "return true end")},
+		"a head that falls":          {Scripts: clienttest.In(put, "math.max(old.head, new.head)", "new.head")},
+		"the older way wins":         {Scripts: clienttest.In(put, "new.way > old.way", "true")},
+		"a sum that adds":            {Scripts: clienttest.In(put, "sum + unread1 - unread0", "sum + unread1")},
+		"mentions that add":          {Scripts: clienttest.In(put, "mentioned + mentions1 - mentions0", "mentioned + mentions1")},
+		"states lost unseen":         {Scripts: clienttest.In(put, " or tonumber(kept) ~= redis.call('HLEN', KEYS[2])", ""), Known: 11},
+		"old states taken for good":  {Scripts: clienttest.In(rebuildBegin, "redis.call('DEL', KEYS[3]) --", "--")},
+		"sums of states that went":   {Scripts: clienttest.In(rebuildBegin, "'Cu', '0', ", "")},
+		"places that stay":           {Scripts: clienttest.In(put, "place and name .. big(place) or ''", "name .. big(place or 0)")},
+		"muted and counted":          {Scripts: clienttest.In(put, "if flagged(f, 'm')", "if false")},
+		"inside and counted":         {Scripts: clienttest.In(put, " or flagged(f, 'i')", "")},
+		"left and counted":           {Scripts: clienttest.In(put, "flagged(f, 'l') or ", "")},
+		"no correction":              {Scripts: clienttest.In(put, "f.head - f.base + f.k,", "f.head - f.base,")},
+		"read and then marked":       {Work: func(w *talks) { w.readsFirst = true }},
+		"what was left forgotten":    {Work: func(w *talks) { w.forgetsLeft = true }, Known: 65},
+		"a place that ignores k":     {Scripts: clienttest.In(put, "f.base - f.k", "f.base"), Known: 17},
+		"a second entry of one name": {Scripts: clienttest.In(put, "until not at or at % 8 == 1", "until true").And(put, "if not at then", "if true then")},
 	}
 }
 
 func TestTheHistoriesOfTalksFindEveryInjectedBug(t *testing.T) {
-	plant(t, talkBugs(), 500, func(client *Projections, number int, bug injectedBug) error {
+	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience})
+	clienttest.FindBugs(t, client.Client, talkBugs(), 500, func(number int, bug clienttest.Bug[*talks]) error {
 		w := newTalks(t.Context(), client, uint64(number))
-		if bug.talks != nil {
-			bug.talks(w)
-		}
+		bug.Break(w)
 		return w.run(40)
 	})
 }

@@ -23,7 +23,8 @@ const (
 // zeroID is the id before every post, as scripts compare it.
 var zeroID = services.PostID(0).String()
 
-func authorLetters(author services.UserID) string {
+// AuthorLetters prints an author as entries of lists contain them.
+func AuthorLetters(author services.UserID) string {
 	var letters [authorLength]byte
 	for i := authorLength - 1; i >= 0; i-- {
 		letters[i] = authorFirst + byte(author%authorBase)
@@ -42,7 +43,7 @@ func entryText(entry services.FeedEntry) string {
 
 // entryStem prints the entry without its flag.
 func entryStem(post services.PostID, author services.UserID) string {
-	return post.String() + authorLetters(author)
+	return post.String() + AuthorLetters(author)
 }
 
 // parseEntry reads a member; ok is false for the sentinel and for anything else that is not an entry.
@@ -54,7 +55,7 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	if err != nil {
 		return entry, false
 	}
-	author, ok := parseAuthor(member[idLength : idLength+authorLength])
+	author, ok := ParseAuthor(member[idLength : idLength+authorLength])
 	flag := member[entryLength-1]
 	if !ok || flag != flagCounts && flag != flagListed {
 		return entry, false
@@ -62,8 +63,11 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	return services.FeedEntry{Post: id, Author: author, Counts: flag == flagCounts}, true
 }
 
-// parseAuthor reads what authorLetters prints.
-func parseAuthor(letters string) (services.UserID, bool) {
+// ParseAuthor reads what AuthorLetters prints.
+func ParseAuthor(letters string) (services.UserID, bool) {
+	if len(letters) != authorLength {
+		return 0, false
+	}
 	var author uint64
 	for _, letter := range []byte(letters) {
 		if letter < authorFirst || letter >= authorFirst+authorBase {

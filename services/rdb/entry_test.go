@@ -111,7 +111,7 @@ func TestAuthorsHaveLettersOfTheirOwn(t *testing.T) {
 	numbers := []services.UserID{0, 1, 84, 85, 86, 7224, 7225, 614_124, 614_125, 52_200_624, 52_200_625, math.MaxUint32 - 1, math.MaxUint32}
 	var letters []string
 	for _, number := range numbers {
-		letters = append(letters, authorLetters(number))
+		letters = append(letters, AuthorLetters(number))
 	}
 	if !slices.IsSorted(letters) || len(slices.Compact(letters)) != len(numbers) {
 		t.Errorf("%q: want them different and in order", letters)

@@ -12,7 +12,7 @@ import (
 var (
 	inboxAdd    = loadScript("inbox_add")
 	inboxMerge  = loadScript("inbox_merge")
-	inboxDrop   = loadScript("inbox_drop", replaysLib)
+	inboxDrop   = loadScript("inbox_drop")
 	inboxDelete = loadScript("inbox_delete")
 	feedSeen    = loadScript("feed_seen")
 	feedAged    = loadScript("feed_aged")
@@ -22,7 +22,7 @@ var (
 
 // viewKeys are the keys of a user's view in the order of the scripts that build it.
 func viewKeys(user services.UserID) []string {
-	return []string{DocumentKey(user), inboxKey(user), ConversationsKey(user), replaysKey(user)}
+	return append([]string{DocumentKey(user), inboxKey(user), ConversationsKey(user)}, listKeys(user)...)
 }
 
 func inboxKeys(user services.UserID) []string {
@@ -77,10 +77,11 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (redis.Re
 	return c.Result(ctx, inboxMerge, redis.Call{Keys: inboxKeys(merge.Reader), Args: args})
 }
 
-// DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and their shows.
+// DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or
+// pulled, and what registered lists have.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (redis.Result, error) {
 	return c.Result(ctx, inboxDrop, redis.Call{
-		Keys: append(inboxKeys(reader), replaysKey(reader)), Args: []any{authorLetters(author), authorBytes(author)},
+		Keys: append(inboxKeys(reader), listKeys(reader)...), Args: []any{AuthorLetters(author), authorBytes(author)},
 	})
 }
 

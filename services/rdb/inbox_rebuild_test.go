@@ -239,13 +239,14 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
 	// Realistic sizes: IDs of 2026, the greatest author IDs, the longest count.
 	first := services.PostIDAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
-	entries := posts(first, first+worldEntries-1, counted)
+	const most = services.Retention + 32 // posts that an inbox can hold
+	entries := posts(first, first+most-1, counted)
 	for i := range entries {
 		entries[i].Author = ^services.UserID(0) - services.UserID(i)
 	}
 	v.build(FeedFacts{Entries: entries, Seen: first - 1, Floor: first - 1, TrimmedCounted: first - 1})
-	if n := server.Do("ZCARD", inboxKey(reader)).(int64); n != worldEntries+1 {
-		t.Fatalf("the inbox has %d members, want %d", n, worldEntries+1)
+	if n := server.Do("ZCARD", inboxKey(reader)).(int64); n != most+1 {
+		t.Fatalf("the inbox has %d members, want %d", n, most+1)
 	}
 	inbox, document := usage(inboxKey(reader)), usage(DocumentKey(reader))
 	if inbox > 12<<10 || document > 400 {

@@ -1,6 +1,7 @@
 package rdb
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,14 +24,6 @@ func ConversationsKey(user services.UserID) string { return redis.UserKey(user, 
 
 // mergeKey exists only while the script that ends a rebuild runs: SET, the entries that are merged into the inbox.
 func mergeKey(user services.UserID) string { return redis.UserKey(user, ":m") }
-
-// replaysKey is the newest replays of the hosts that the user follows: ZSET, all scores 0, one mark and at most Retention + 32
-// members of 27 bytes, see replayText. A read of the user's board makes it.
-func replaysKey(user services.UserID) string { return redis.UserKey(user, ":r") }
-
-// sessionsKey is the user's live board sessions that are being paged through: HASH, slot -> "end (ms);session", at most
-// sessionSlots. It expires with the last of them.
-func sessionsKey(user services.UserID) string { return redis.UserKey(user, ":s") }
 
 // OnlineKey is the nodes on which the user has open subscriptions: HASH, node -> end of its lease in ms, one field per node.
 func OnlineKey(user services.UserID) string { return redis.UserKey(user, ":on") }
@@ -55,7 +48,6 @@ func spendingKey(window int64, bucket string) string {
 const (
 	documentPart = "b"
 	inboxPart    = "i"
-	replaysPart  = "r"
 	leasePart    = "lease"
 	copyPart     = "copy"
 	familyPart   = "family"
@@ -74,7 +66,10 @@ func (k ownedKey) endsItself() bool {
 }
 
 // isList reports whether the key is one of the lists that are trimmed to the listed length.
-func (k ownedKey) isList() bool { return k.part == inboxPart || k.part == replaysPart }
+func (k ownedKey) isList() bool {
+	_, registered := listOf(k.part)
+	return k.part == inboxPart || registered
+}
 
 // parseKey parses a key's name. ours is false if the name is none of those above and of no registered family: other programs
 // may keep keys in the same Redis.
@@ -84,10 +79,10 @@ func parseKey(name string) (key ownedKey, ours bool) {
 		number, part, _ := strings.Cut(rest, "}:")
 		user, err := strconv.ParseUint(number, 10, 32)
 		key.user, key.part = services.UserID(user), part
-		switch part {
-		case "on", "s":
+		switch {
+		case part == "on" || slices.Contains(leases, part):
 			key.part = leasePart
-		case "p":
+		case part == "p":
 			key.part = copyPart
 		}
 		short := len(part) > 0 && len(part) <= 2 && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""

@@ -9,6 +9,9 @@ import (
 	"tidings/services/redis/clienttest"
 )
 
+// patience is how long a history waits for an answer. It is long because a history tests order, not time.
+const patience = clienttest.Patience
+
 func TestMain(m *testing.M) {
 	// After many failed dials the library retries each second, and notices only then that its pool is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))

@@ -2,7 +2,6 @@ package rdb
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -129,115 +128,5 @@ func TestPageStates(t *testing.T) {
 				v.Errorf("before %d: %d above, floor %d, seen %d, %v; want %d, 10 and 20", want.before, page.Above, page.Floor, page.Seen, err, want.above)
 			}
 		}
-	})
-}
-
-// flip makes an author pulled: that is stored first, and then written into each follower's document.
-func (w *world) flip(author services.UserID) {
-	if w.pulls[author] {
-		return
-	}
-	w.say("%d is pulled", author)
-	if w.late {
-		w.enqueue(fmt.Sprintf("write down %d", author), func(func()) error { w.pulls[author] = true; return nil })
-	} else {
-		w.pulls[author] = true
-	}
-	w.nameTo(PulledAuthors, author)
-}
-
-// nameTo queues the jobs that write the author into a field of their followers' documents.
-func (w *world) nameTo(field NamedField, author services.UserID) {
-	followers := w.followers(author, 0)
-	for len(followers) > 0 {
-		size := min(worldChunk, len(followers))
-		after, to := followers[0]-1, followers[size-1]
-		w.enqueue(fmt.Sprintf("name %d in %s up to %d", author, field, to), func(pause func()) error { return w.name(pause, field, author, after, to) })
-		followers = followers[size:]
-	}
-}
-
-// name writes an author into the documents of the followers with IDs above after, up to to, as they are when it runs.
-func (w *world) name(pause func(), field NamedField, author, after, to services.UserID) error {
-	stamp, err := w.client.Now(w.ctx)
-	if err != nil {
-		return err
-	}
-	pause()
-	var adds []AddNamed
-	for _, reader := range w.followers(author, after) {
-		if reader <= to {
-			adds = append(adds, AddNamed{reader, services.FollowedAuthor{Author: author, Since: w.edges[edge{reader, author}]}})
-		}
-	}
-	pause()
-	results, err := w.client.MergeNamed(w.ctx, field, stamp, adds)
-	if err != nil {
-		return err
-	}
-	for i, result := range results {
-		if result.Status == redis.Retry {
-			pause()
-			if err := w.reconcile(pause, adds[i].Reader, author); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// pulledBy lists the pulled authors that a reader follows, by the facts.
-func (w *world) pulledBy(reader services.UserID) (list []services.FollowedAuthor) {
-	for edge, since := range w.edges {
-		if edge.reader == reader && w.pulls[edge.author] {
-			list = append(list, services.FollowedAuthor{Author: edge.author, Since: since})
-		}
-	}
-	return sortPulled(list)
-}
-
-// pulledHistory is a history in which authors become pulled.
-func pulledHistory(ctx context.Context, client *Projections, number int, plant func(*world)) error {
-	const firstUser = 10_000_000
-	w := newWorld(ctx, client, uint64(number), services.UserID(firstUser+number*people))
-	w.pulls = map[services.UserID]bool{}
-	for range len(w.deck)/8 + 1 {
-		w.deck = append(w.deck, flip)
-	}
-	if plant != nil {
-		plant(w)
-	}
-	return w.run(30 + number%3*30)
-}
-
-func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
-	test := func(t *testing.T, url string, full int) {
-		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
-		for i := range chosen(t, full, pulledBugs) {
-			if err := pulledHistory(t.Context(), client, i, nil); err != nil {
-				t.Fatalf("history %d: %v", i, err)
-			}
-		}
-	}
-	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t), 300) })
-	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 40) })
-	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
-}
-
-// pulledBugs are the injected bugs that these histories must find, each by itself.
-var pulledBugs = map[string]injectedBug{
-	"an author named from as old a read as it likes": {scripts: []replacement{{&namedMerge, stampCheck, ""}}, known: 48},
-	"a drop that leaves him named":                   {scripts: []replacement{{&inboxDrop, "unname(KEYS[1], 'F', ARGV[2]) and 1 or 0", "0"}}, known: 23},
-	"a follow that does not name him":                {scripts: []replacement{{&inboxMerge, "name(KEYS[1], 'F', ARGV[3]) and 1 or 0", "0"}}, known: 9},
-	"a rebuild that names nobody":                    {scripts: []replacement{{&rebuildMerge, "name(KEYS[1], 'F', ARGV[7])\n", ""}}, known: 1},
-	"a rebuild that forgets who was named":           {scripts: []replacement{{&rebuildMerge, "name(KEYS[1], 'F', ARGV[7])\n", "redis.call('HSET', KEYS[1], 'F', '') name(KEYS[1], 'F', ARGV[7])\n"}}, known: 2292},
-	"an inbox lost without them":                     {scripts: []replacement{{&rebuildBegin, "rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')", "rm), 'fq', '0', 'ft', '0', 'L', '')"}}, known: 140},
-	"a change without a version":                     {scripts: []replacement{{&namedMerge, "d.n = math.max(now(), d.n + 1)", ""}}, known: 14},
-	"followers named before it is written down":      {world: func(w *world) { w.late = true }, known: 1038},
-}
-
-func TestTheHistoriesOfPulledAuthorsFindEveryInjectedBug(t *testing.T) {
-	plant(t, pulledBugs, 3000, func(client *Projections, number int, bug injectedBug) error {
-		return pulledHistory(t.Context(), client, number, bug.world)
 	})
 }

@@ -101,7 +101,7 @@ func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
 		args = append(args, entryText(entry))
 	}
 	return append(steps, redis.Step{Script: rebuildMerge, Call: redis.Call{
-		Keys: append(inboxKeys(facts.Reader), ConversationsKey(facts.Reader), replaysKey(facts.Reader), mergeKey(facts.Reader)), Args: args,
+		Keys: slices.Concat(inboxKeys(facts.Reader), []string{ConversationsKey(facts.Reader), mergeKey(facts.Reader)}, listKeys(facts.Reader)), Args: args,
 	}})
 }
 

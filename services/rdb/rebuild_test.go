@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/redis"
+	"tidings/services/redis/clienttest"
 	"tidings/services/redis/redistest"
 )
 
@@ -212,18 +213,18 @@ func (b *builder) settle() error {
 }
 
 // crossingBugs are the injected bugs that the histories of crossing rebuilds must find, each by itself.
-var crossingBugs = map[string]injectedBug{
-	"a part that nobody misses":        {scripts: []replacement{{&rebuildMerge, "if not noted(KEYS[1], ARGV[9]) then return { 3 } end", ""}}},
-	"a step after one that is missing": {scripts: []replacement{{&conversationsPut, "number == '1' or redis.call('HGET', hash, 'bp') == chain .. (number - 1)", "true"}}},
-	"a birth that keeps the step":      {scripts: []replacement{{&rebuildBegin, "'st', '0', 'bp', '', 'Cu'", "'st', '0', 'Cu'"}}, known: 80},
-	"a field born with the step":       {scripts: []replacement{{&rebuildBegin, "'st', '0', 'bp', '', ARGV[k], birth)", "'st', '0', ARGV[k], birth)"}}, known: 415},
-	"states lost before the end":       {scripts: []replacement{{&rebuildMerge, "~= redis.call('HLEN', KEYS[4]) then return { 3 } end", "~= nil then end"}}, known: 259},
+var crossingBugs = map[string]clienttest.Bug[*builder]{
+	"a part that nobody misses":        {Scripts: clienttest.In(rebuildMerge, "if not noted(KEYS[1], ARGV[9]) then return { 3 } end", "")},
+	"a step after one that is missing": {Scripts: clienttest.In(conversationsPut, "number == '1' or redis.call('HGET', hash, 'bp') == chain .. (number - 1)", "true")},
+	"a birth that keeps the step":      {Scripts: clienttest.In(rebuildBegin, "'st', '0', 'bp', '', 'Cu'", "'st', '0', 'Cu'"), Known: 80},
+	"a field born with the step":       {Scripts: clienttest.In(rebuildBegin, "'st', '0', 'bp', '', ARGV[k], birth)", "'st', '0', ARGV[k], birth)"), Known: 415},
+	"states lost before the end":       {Scripts: clienttest.In(rebuildMerge, "~= redis.call('HLEN', KEYS[4]) then return { 3 } end", "~= nil then end"), Known: 259},
 }
 
 func TestNoCrossingOfRebuildsShowsAPartlyBuiltDocument(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
 		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
-		for i := range chosen(t, full, crossingBugs) {
+		for i := range clienttest.Histories(t, full, crossingBugs) {
 			if err := newBuilder(t.Context(), client, i).crossing(60); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
@@ -235,7 +236,8 @@ func TestNoCrossingOfRebuildsShowsAPartlyBuiltDocument(t *testing.T) {
 }
 
 func TestTheHistoriesOfCrossingRebuildsFindEveryInjectedBug(t *testing.T) {
-	plant(t, crossingBugs, 500, func(client *Projections, number int, _ injectedBug) error {
+	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience})
+	clienttest.FindBugs(t, client.Client, crossingBugs, 500, func(number int, _ clienttest.Bug[*builder]) error {
 		return newBuilder(t.Context(), client, number).crossing(60)
 	})
 }

@@ -16,9 +16,6 @@ func loadScript(name string, parts ...string) *redis.Script {
 	return scripts.Load(name, append([]string{"lib_document", "lib_named", "lib_inbox", "lib_count"}, parts...)...)
 }
 
-// replaysLib is the part of scripts that change lists of replays.
-const replaysLib = "lib_replays"
-
 // loadConversationScript registers a script that changes users' own states in conversations.
 func loadConversationScript(name string) *redis.Script {
 	return scripts.Load(name, "lib_conversations")

@@ -37,10 +37,7 @@ type Snapshot struct {
 	Uncounted services.PostID      // the newest listed entry that does not count, or a newer one
 	Removed   time.Time            // stamp of birth or of the last removal
 
-	Replays      []ReplayEntry      // of the list of replays, newest first; nil if there is none or it is being built
-	Listed       bool               // the list exists
-	ReplayStrays int                // members of it that are not entries
-	ReplayFloor  services.ShowPlace // the newest that it has lost or never had
+	Lists map[string][]string // the members of registered lists that are there, by their parts
 
 	Conversations map[services.ConversationID]services.Membership // the user's own states; User and Gen are not kept
 }
@@ -54,7 +51,7 @@ func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([
 		return nil, err
 	}
 	layout := c.layout.Load()
-	snapshots := make([]Snapshot, 0, len(users))
+	snapshots, each := make([]Snapshot, 0, len(users)), 4+len(lists)
 	for part := range slices.Chunk(users, snapshotUsers) {
 		commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 			for _, user := range part {
@@ -62,14 +59,16 @@ func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([
 				p.ZRange(ctx, inboxKey(user), 0, -1)
 				p.HGetAll(ctx, ConversationsKey(user))
 				p.HLen(ctx, OnlineKey(user))
-				p.ZRange(ctx, replaysKey(user), 0, -1)
+				for _, list := range lists {
+					p.ZRange(ctx, list.Key(user), 0, -1)
+				}
 			}
 		})
 		if err != nil && !redis.IsWrongType(err) {
 			return nil, err
 		}
 		for i := range part {
-			snapshot, err := layout.snapshot(commands[5*i:][:5], c.Epoch())
+			snapshot, err := layout.snapshot(commands[each*i:][:each], c.Epoch())
 			if err != nil {
 				return nil, fmt.Errorf("snapshot of user %d: %w", part[i], redis.Unavailable(err))
 			}
@@ -104,7 +103,14 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
 		return Snapshot{Wholeness: WrongType}, nil
 	}
-	snapshot.replays(commands[4].(*redis.StringSliceCmd).Val())
+	for i, list := range lists {
+		if members := commands[4+i].(*redis.StringSliceCmd).Val(); len(members) > 0 {
+			if snapshot.Lists == nil {
+				snapshot.Lists = map[string][]string{}
+			}
+			snapshot.Lists[list.Part] = members
+		}
+	}
 	whole := snapshot.Document.Ready && snapshot.inbox(commands[1].(*redis.StringSliceCmd).Val()) && snapshot.ownFields() &&
 		snapshot.Fields["Ck"] == strconv.Itoa(len(snapshot.Conversations))
 	snapshot.Wholeness = map[bool]Wholeness{true: Whole, false: Partial}[whole]
@@ -129,23 +135,6 @@ func (s *Snapshot) inbox(members []string) bool {
 		}
 	}
 	return true
-}
-
-// replays parses the members of the list of replays; without its mark there is no list.
-func (s *Snapshot) replays(members []string) {
-	if len(members) == 0 || members[0] == "" || members[0][0] != sentinel {
-		return
-	}
-	if s.ReplayFloor, s.Listed = parseReplayPlace(members[0][1:]); !s.Listed {
-		return
-	}
-	for _, member := range slices.Backward(members[1:]) {
-		if entry, ok := parseReplay(member); ok {
-			s.Replays = append(s.Replays, entry)
-		} else {
-			s.ReplayStrays++
-		}
-	}
 }
 
 // conversations parses the states, and reports whether all are readable: the scripts fail on an unreadable one.

@@ -2,6 +2,7 @@ package rdb
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,14 +42,14 @@ func (c *Projections) empty(ctx context.Context, keys []string) error {
 	return err
 }
 
-// viewOf returns the user whose view a key is a part of. A copy of their profile is not part of the view, and neither are their
-// sessions, which a rebuild could not restore.
+// viewOf returns the user whose view a key is a part of. A copy of their profile is not part of the view, and neither are
+// registered leases, which a rebuild could not restore.
 func viewOf(key string) (user services.UserID, ok bool) {
 	text, found := strings.CutPrefix(key, "{u")
-	text, _, closed := strings.Cut(text, "}:")
+	text, part, closed := strings.Cut(text, "}:")
 	number, err := strconv.ParseUint(text, 10, 32)
 	user = services.UserID(number)
-	return user, found && closed && err == nil && key != profileKey(user) && key != sessionsKey(user)
+	return user, found && closed && err == nil && key != profileKey(user) && !slices.Contains(leases, part)
 }
 
 var viewReset = loadScript("view_reset")
@@ -56,9 +57,14 @@ var viewReset = loadScript("view_reset")
 // resetLifetime is how long an emptied view stays if its rebuild fails; after that it is Absent, which has the same effect.
 const resetLifetime = time.Hour
 
+// allKeys are the keys of a user's view in the order of the scripts that delete it.
+func allKeys(user services.UserID) []string {
+	return append([]string{DocumentKey(user), OnlineKey(user), inboxKey(user), ConversationsKey(user)}, listKeys(user)...)
+}
+
 func resetCall(user services.UserID) redis.Call {
 	return redis.Call{
-		Keys: []string{DocumentKey(user), OnlineKey(user), inboxKey(user), ConversationsKey(user), replaysKey(user)},
+		Keys: allKeys(user),
 		Args: []any{int64(resetLifetime / time.Second)},
 	}
 }

@@ -10,7 +10,7 @@ import (
 var libraryFile embed.FS
 
 // library stands before every script of ScriptFiles.
-var library = ScriptFiles{libraryFile}.part("lib")
+var library = ScriptFiles{libraryFile}.Part("lib")
 
 // ScriptFiles are the scripts of one package, which it embeds as lua/*.lua. A file whose name begins with "lib" is a part that
 // stands before scripts; every other file is a script.
@@ -21,12 +21,13 @@ type ScriptFiles struct{ FS fs.FS }
 func (f ScriptFiles) Load(name string, parts ...string) *Script {
 	texts := []string{library}
 	for _, part := range append(parts[:len(parts):len(parts)], name) {
-		texts = append(texts, f.part(part))
+		texts = append(texts, f.Part(part))
 	}
 	return RegisterScript(name, texts...)
 }
 
-func (f ScriptFiles) part(name string) string {
+// Part is the text of lua/NAME.lua, to stand before a script. It panics without the file.
+func (f ScriptFiles) Part(name string) string {
 	text, err := fs.ReadFile(f.FS, "lua/"+name+".lua")
 	if err != nil {
 		panic(fmt.Sprintf("redis: the script %s is missing: %v", name, err))

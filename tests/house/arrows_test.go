@@ -66,6 +66,7 @@ var testHelpers = map[string]string{
 	"services/redis/redistest":                 "services/redis",
 	"services/redis/clienttest":                "services/redis",
 	"services/rdb/rdbtest":                     "services/rdb",
+	"services/rdb/rdbtest/feedhistory":         "services/rdb",
 	"services/fanout/fanouttest":               "services/fanout",
 	"services/live/livetest":                   "services/live",
 	"services/notifications/notificationstest": "services/notifications",

@@ -5,6 +5,7 @@
 package fanouttest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,7 +39,7 @@ type World struct {
 	Memory *mirror.Memories
 	IDs    *services.IDClock
 	Fanout *fanout.Fanout
-	Shows  Shows // set by tests of shows
+	Shows  any // the service of shows, of tests that make shows
 	Log    *slog.Logger
 
 	cfg      fanout.Config
@@ -298,7 +299,6 @@ type shown struct {
 	Count   int
 	More    bool
 	Pulled  []services.FollowedAuthor // in the order of their numbers
-	Board   boardShown
 }
 
 // Difference is the difference between a user's view and the facts, "" when there is none: the pushed part, and the pulled
@@ -320,11 +320,15 @@ func (w *World) Difference(user services.UserID) string {
 	for _, edge := range pulled {
 		want.Pulled = append(want.Pulled, services.FollowedAuthor{Author: edge.Followee, Since: edge.Since})
 	}
-	got.Pulled = sorted(document.Pulled)
-	got.Board, want.Board = w.boards(user, document)
+	got.Pulled = ByAuthor(document.Pulled)
 	difference := gocmp.Diff(want, got)
 	for _, compare := range w.compared {
 		difference += compare(w, user, document)
 	}
 	return difference
+}
+
+// ByAuthor sorts a copy of a list by author.
+func ByAuthor(authors []services.FollowedAuthor) []services.FollowedAuthor {
+	return slices.SortedFunc(slices.Values(authors), func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
 }

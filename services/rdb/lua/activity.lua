@@ -1,5 +1,5 @@
 -- Notes that the user was here today, and extends the lifetime of their keys.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4] {u}:r
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4...] registered lists
 -- ARGV[1] day  ARGV[2] seconds to live
 -- Returns 1, or 0 when there is no document
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
@@ -7,5 +7,5 @@ redis.call('HSET', KEYS[1], 'd', ARGV[1])
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 redis.call('EXPIRE', KEYS[3], ARGV[2])
-redis.call('EXPIRE', KEYS[4], ARGV[2])
+for k = 4, #KEYS do redis.call('EXPIRE', KEYS[k], ARGV[2]) end
 return 1

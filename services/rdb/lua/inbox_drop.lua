@@ -1,12 +1,14 @@
--- Removes everything of one author from a reader's views: their posts in the inbox, the replays of their shows, and their
--- entries in the document.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:r
+-- Removes everything of one author from a reader's views: their posts in the inbox, their entries in registered lists, and those
+-- in the document.
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4...] registered lists
 -- ARGV[1] the author's 5 letters  ARGV[2] their 4 bytes
 -- Returns {status, n, short, nodes...}
+local drops = {} -- of the registered lists, in their order: the functions that remove an author, see RegisterList
+-- The lists' functions end here.
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 fence(KEYS[1], d)
-dropHost(KEYS[4], ARGV[1])
+for k, drop in ipairs(drops) do drop(KEYS[3 + k], ARGV[1]) end
 local removed = unname(KEYS[1], 'F', ARGV[2]) and 1 or 0
 if unname(KEYS[1], 'L', ARGV[2]) then removed = removed + 1 end
 for _, entry in ipairs(redis.call('ZRANGE', KEYS[2], 1, -1)) do

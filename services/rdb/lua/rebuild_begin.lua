@@ -1,6 +1,6 @@
 -- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4] {u}:r
--- ARGV[1] 1 = refill: open the inbox below its floor again, and leave the replays  ARGV[2] epoch
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4...] registered lists
+-- ARGV[1] 1 = refill: open the inbox below its floor again, and leave the lists  ARGV[2] epoch
 -- ARGV[3...] triples: field, value at birth ('': there is none, it is born with the field before it), pattern of a whole value
 -- What is born again takes back what a build has written: a new rm, or an empty bp, refuses the end of that build.
 -- Returns the stamp (us) to read SQL under
@@ -19,7 +19,7 @@ local time = now()
 rm = tonumber(rm) or 0
 if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) or not F or #F % 12 ~= 0 or not L or #L % 12 ~= 0 then
   -- all of them lack what was skipped while the document was away, or lost with an epoch
-  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+  redis.call('DEL', unpack(KEYS))
   rm, n = math.max(time, rm + 1), math.max(time, (tonumber(n) or 0) + 1)
   redis.call('HSET', KEYS[1], 'st', '0', 'e', ARGV[2], 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
     'T', '0', 'fc', '0', 'fq', '0', 'ft', '0', 'd', '0', 'F', '', 'L', '')
@@ -41,10 +41,10 @@ if not (whole({ 'Cu', 'Cm', 'Ck', 'Cv' }, NUMBER, NUMBER, NUMBER, NUMBER) and li
   redis.call('DEL', KEYS[3]) -- the sums belong to the states that were lost
   redis.call('HSET', KEYS[1], 'st', '0', 'bp', '', 'Cu', '0', 'Cm', '0', 'Ck', '0', 'R', '', 'Cv', string.format('%.0f', time % 8388607 + 1))
 end
-if ARGV[1] ~= '1' then redis.call('DEL', KEYS[4]) end -- replays of big hosts were not pushed to an idle user
+if ARGV[1] ~= '1' and KEYS[4] then redis.call('DEL', unpack(KEYS, 4)) end -- not everything was pushed to an idle user
 local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 if not first or first:sub(1, 1) ~= '!' then
-  redis.call('DEL', KEYS[2], KEYS[4])
+  redis.call('DEL', KEYS[2], unpack(KEYS, 4))
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
   rm = math.max(time, rm + 1)
   -- removals have skipped this user

@@ -1,5 +1,6 @@
 -- Ends a rebuild: merges SQL's answers into the inbox and the document, and marks them good.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c  KEYS[5] {u}:r  KEYS[6] {u}:m, which exists only while this runs
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c  KEYS[5] {u}:m, which exists only while this runs
+-- KEYS[6...] registered lists
 -- ARGV[1] stamp of rebuild_begin  ARGV[2] seen up to  ARGV[3] newest id that SQL has below the entries, or ZERO
 -- ARGV[4] newest counting id at or below it, or ZERO  ARGV[5] day of activity  ARGV[6] seconds to live
 -- ARGV[7] authors whose posts are pulled, as F has them  ARGV[8] hosts, as L has them
@@ -13,7 +14,7 @@ if tonumber(redis.call('HGET', KEYS[1], 'Ck') or nil) ~= redis.call('HLEN', KEYS
 if ARGV[2] > d.T then d.T = ARGV[2] end
 name(KEYS[1], 'F', ARGV[7])
 name(KEYS[1], 'L', ARGV[8])
-fill(KEYS[2], KEYS[6], d, 10)
+fill(KEYS[2], KEYS[5], d, 10)
 if ARGV[3] > d.floor then
   redis.call('ZREMRANGEBYLEX', KEYS[2], '-', '[' .. ARGV[3] .. '~')
   redis.call('ZADD', KEYS[2], 0, '!' .. ARGV[3])
@@ -27,5 +28,5 @@ redis.call('HDEL', KEYS[1], 'bp')
 redis.call('EXPIRE', KEYS[1], ARGV[6])
 redis.call('EXPIRE', KEYS[2], ARGV[6])
 redis.call('EXPIRE', KEYS[4], ARGV[6])
-redis.call('EXPIRE', KEYS[5], ARGV[6])
+for k = 6, #KEYS do redis.call('EXPIRE', KEYS[k], ARGV[6]) end
 return save(KEYS[1], KEYS[2], KEYS[3], d)

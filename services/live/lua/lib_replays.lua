@@ -1,8 +1,8 @@
--- Helpers for a reader's list of replays; they stand after lib.lua and before the scripts that change it.
+-- Helpers for a reader's list of replays; they stand after lib.lua and before the scripts that change it, and before the
+-- document's inbox_drop.lua, see rdb.RegisterList.
 -- It is a ZSET of scores 0: the position of each (9 letters of its end in ms, 13 of its show), and its host (5). Its first
--- member is '!'
--- and the floor, the position of the newest that the list has lost or never had; '#' and the floor while it is being built.
-local NOWHERE = ('0'):rep(22)
+-- member is '!' and the floor, the position of the newest that the list has lost or never had; '#' and the floor while it is being built.
+local NOWHERE, KEEP, SLACK = ('0'):rep(22), 300, 16
 
 -- The list's mark and floor, nil if there is no list.
 local function listed(r)

@@ -1,4 +1,4 @@
-package rdb
+package feedhistory
 
 import (
 	"fmt"
@@ -6,24 +6,26 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/rdb"
 	"tidings/services/redis"
+	"tidings/services/redis/clienttest"
 	"tidings/services/redis/redistest"
 )
 
 // A longFeed is the feed of one reader with hundreds of posts. It tests what an inbox trims, refuses and reads again. Nothing
 // is concurrent here; worlds test that.
 type longFeed struct {
-	world
+	*World
 	reader  services.UserID
 	authors []services.UserID
 	own     int  // so many of ten posts are the reader's own, which do not count
 	loud    bool // one author writes nearly all posts
 }
 
-func newLongFeed(t *testing.T, client *Projections, seed uint64) *longFeed {
-	f := &longFeed{world: *newWorld(t.Context(), client, seed, services.UserID(10*seed+1))}
-	f.reader, f.users = f.users[0], f.users[:1]
-	f.own, f.loud = []int{0, 3, 10}[f.random.IntN(3)], f.random.IntN(3) == 0
+func newLongFeed(t *testing.T, client *rdb.Projections, seed uint64) *longFeed {
+	f := &longFeed{World: newWorld(t.Context(), client, seed, services.UserID(10*seed+1))}
+	f.reader, f.Users = f.Users[0], f.Users[:1]
+	f.own, f.loud = []int{0, 3, 10}[f.Random.IntN(3)], f.Random.IntN(3) == 0
 	for i := range 3 {
 		f.authors = append(f.authors, f.reader+services.UserID(i)+1)
 		f.edges[edge{f.reader, f.authors[i]}] = 0
@@ -32,20 +34,20 @@ func newLongFeed(t *testing.T, client *Projections, seed uint64) *longFeed {
 }
 
 func (f *longFeed) push(ids ...services.PostID) error {
-	stamp, err := f.client.StampOf(f.ctx, f.reader)
+	stamp, err := f.Client.StampOf(f.Ctx, f.reader)
 	if err != nil {
 		return err
 	}
-	adds := make([]Add, 0, len(ids))
+	adds := make([]rdb.Add, 0, len(ids))
 	for _, id := range ids {
 		author := f.posts[id].Author
 		if since, follows := f.edges[edge{f.reader, author}]; follows {
-			adds = append(adds, Add{f.reader, services.FeedEntry{Post: id, Author: author, Counts: id > since}})
+			adds = append(adds, rdb.Add{Reader: f.reader, Entry: services.FeedEntry{Post: id, Author: author, Counts: id > since}})
 		} else if author == f.reader {
-			adds = append(adds, Add{f.reader, services.FeedEntry{Post: id, Author: author}})
+			adds = append(adds, rdb.Add{Reader: f.reader, Entry: services.FeedEntry{Post: id, Author: author}})
 		}
 	}
-	results, err := f.client.AddToInboxes(f.ctx, stamp, adds)
+	results, err := f.Client.AddToInboxes(f.Ctx, stamp, adds)
 	for i, result := range results {
 		if result.Status == redis.Retry {
 			err = f.addAgain(func() {}, f.reader, adds[i].Entry.Post)
@@ -61,22 +63,22 @@ func (f *longFeed) push(ids ...services.PostID) error {
 func (f *longFeed) publishMany(number int) error {
 	var ids []services.PostID
 	for range number {
-		id := f.id()
-		if f.random.IntN(12) == 0 {
+		id := f.NextID()
+		if f.Random.IntN(12) == 0 {
 			f.held = append(f.held, id)
 			continue
 		}
 		author := f.reader
-		if f.random.IntN(10) >= f.own {
-			author = f.authors[f.random.IntN(3)]
+		if f.Random.IntN(10) >= f.own {
+			author = f.authors[f.Random.IntN(3)]
 		}
-		if f.loud && f.random.IntN(50) > 0 {
+		if f.loud && f.Random.IntN(50) > 0 {
 			author = f.authors[0]
 		}
 		f.posts[id] = &services.Post{ID: id, Author: author}
 		ids = append(ids, id)
 	}
-	f.say("%d posts up to %d", len(ids), f.last)
+	f.Say("%d posts up to %d", len(ids), f.last)
 	return f.push(ids...)
 }
 
@@ -85,12 +87,12 @@ func (f *longFeed) commitLate() error {
 	if len(f.held) == 0 {
 		return nil
 	}
-	at := max(f.random.IntN(len(f.held)), f.random.IntN(len(f.held)))
+	at := max(f.Random.IntN(len(f.held)), f.Random.IntN(len(f.held)))
 	id := f.held[at]
 	f.held = slices.Delete(f.held, at, at+1)
-	f.posts[id] = &services.Post{ID: id, Author: f.authors[f.random.IntN(3)]}
-	f.say("%d committed late", id)
-	if f.random.IntN(2) == 0 {
+	f.posts[id] = &services.Post{ID: id, Author: f.authors[f.Random.IntN(3)]}
+	f.Say("%d committed late", id)
+	if f.Random.IntN(2) == 0 {
 		return f.push(id)
 	}
 	return f.addAgain(func() {}, f.reader, id)
@@ -98,12 +100,12 @@ func (f *longFeed) commitLate() error {
 
 // longRebuild reads a rebuild's facts of a long feed: the posts that an inbox holds, and the newest below them.
 func (f *longFeed) longRebuild(refill bool) error {
-	f.say("rebuild, refill %v", refill)
-	stamps, err := f.client.BeginRebuild(f.ctx, f.users, refill)
+	f.Say("rebuild, refill %v", refill)
+	stamps, err := f.Client.BeginRebuild(f.Ctx, f.Users, refill)
 	if err != nil {
 		return err
 	}
-	facts := FeedFacts{Reader: f.reader, Stamp: stamps[0], Seen: f.seen[f.reader], Day: 20_000, Lifetime: 3600e9, Entries: f.homeFeed(f.reader)}
+	facts := rdb.FeedFacts{Reader: f.reader, Stamp: stamps[0], Seen: f.seen[f.reader], Day: 20_000, Lifetime: 3600e9, Entries: f.homeFeed(f.reader)}
 	if len(facts.Entries) > worldEntries {
 		below := facts.Entries[worldEntries:]
 		facts.Floor, facts.Entries = below[0].Post, facts.Entries[:worldEntries]
@@ -111,7 +113,7 @@ func (f *longFeed) longRebuild(refill bool) error {
 			facts.TrimmedCounted = below[at].Post
 		}
 	}
-	result, err := f.client.EndRebuild(f.ctx, facts)
+	result, err := f.Client.EndRebuild(f.Ctx, facts)
 	if err == nil && (result.Status != redis.Applied || result.Short) {
 		err = fmt.Errorf("the rebuild answers %+v", result)
 	}
@@ -119,21 +121,21 @@ func (f *longFeed) longRebuild(refill bool) error {
 }
 
 func (f *longFeed) unfollowOrFollow() error {
-	pair := edge{f.reader, f.authors[f.random.IntN(3)]}
+	pair := edge{f.reader, f.authors[f.Random.IntN(3)]}
 	if _, follows := f.edges[pair]; !follows {
-		f.edges[pair] = f.id()
-		f.say("follows %d", pair.author)
+		f.edges[pair] = f.NextID()
+		f.Say("follows %d", pair.author)
 		return f.reconcile(func() {}, f.reader, pair.author)
 	}
-	if f.random.IntN(3) == 0 {
+	if f.Random.IntN(3) == 0 {
 		// Both jobs are queued before either is applied.
-		f.edges[pair] = f.id()
-		f.say("unfollows and follows %d", pair.author)
+		f.edges[pair] = f.NextID()
+		f.Say("unfollows and follows %d", pair.author)
 		return f.reconcile(func() {}, f.reader, pair.author)
 	}
 	delete(f.edges, pair)
-	f.say("unfollows %d", pair.author)
-	result, err := f.client.DropFromInbox(f.ctx, f.reader, pair.author)
+	f.Say("unfollows %d", pair.author)
+	result, err := f.Client.DropFromInbox(f.Ctx, f.reader, pair.author)
 	if err == nil && result.Short {
 		err = f.longRebuild(true)
 	}
@@ -141,14 +143,14 @@ func (f *longFeed) unfollowOrFollow() error {
 }
 
 func (f *longFeed) deleteSome() error {
-	for range f.random.IntN(12) {
+	for range f.Random.IntN(12) {
 		id, ok := f.anyPost()
 		if !ok || f.posts[id].Deleted {
 			continue
 		}
 		f.posts[id].Deleted = true
-		f.say("%d is deleted", id)
-		results, err := f.client.DeleteFromInboxes(f.ctx, f.users, id, f.posts[id].Author)
+		f.Say("%d is deleted", id)
+		results, err := f.Client.DeleteFromInboxes(f.Ctx, f.Users, id, f.posts[id].Author)
 		if err == nil && results[0].Short {
 			err = f.longRebuild(true)
 		}
@@ -162,15 +164,15 @@ func (f *longFeed) deleteSome() error {
 func (f *longFeed) look() error {
 	if id, ok := f.anyPost(); ok && id > f.seen[f.reader] {
 		f.seen[f.reader] = id
-		f.say("seen up to %d", id)
+		f.Say("seen up to %d", id)
 	}
 	return f.projectSeen(func() {}, f.reader)
 }
 
 func (f *longFeed) event() error {
-	switch dice := f.random.IntN(20); {
+	switch dice := f.Random.IntN(20); {
 	case dice < 6:
-		return f.publishMany(1 + f.random.IntN(90))
+		return f.publishMany(1 + f.Random.IntN(90))
 	case dice < 11:
 		return f.commitLate()
 	case dice < 13:
@@ -183,9 +185,9 @@ func (f *longFeed) event() error {
 		if err := f.lose(f.reader); err != nil {
 			return err
 		}
-		return f.longRebuild(f.random.IntN(2) == 0)
+		return f.longRebuild(f.Random.IntN(2) == 0)
 	default:
-		return f.longRebuild(f.random.IntN(2) == 0)
+		return f.longRebuild(f.Random.IntN(2) == 0)
 	}
 }
 
@@ -200,7 +202,7 @@ func (f *longFeed) hold() error {
 	}
 	var listed []services.FeedEntry
 	for before := services.MaxPostID; ; {
-		page, err := f.client.Inbox(f.ctx, f.reader, before, 1+f.random.IntN(services.Retention))
+		page, err := f.Client.Inbox(f.Ctx, f.reader, before, 1+f.Random.IntN(services.Retention))
 		if err != nil || !page.Ready {
 			return fmt.Errorf("the inbox is %+v, %w", page, err)
 		}
@@ -217,7 +219,7 @@ func (f *longFeed) hold() error {
 		}
 		break
 	}
-	documents, err := f.client.Documents(f.ctx, f.users)
+	documents, err := f.Client.Documents(f.Ctx, f.Users)
 	if err != nil {
 		return err
 	}
@@ -247,11 +249,11 @@ func (f *longFeed) run(events int) (err error) {
 	if err := f.longRebuild(false); err != nil {
 		return err
 	}
-	if err := f.publishMany(services.Retention + f.random.IntN(150)); err != nil {
+	if err := f.publishMany(services.Retention + f.Random.IntN(150)); err != nil {
 		return err
 	}
 	for range events {
-		for _, step := range []func() error{f.event, f.hold, f.check} {
+		for _, step := range []func() error{f.event, f.hold, f.Check} {
 			if err := step(); err != nil {
 				return err
 			}
@@ -261,19 +263,17 @@ func (f *longFeed) run(events int) (err error) {
 }
 
 // longHistory runs one long feed of a new reader. The same number gives the same feed.
-func longHistory(t *testing.T, client *Projections, number int, plant func(*world)) error {
+func longHistory(t *testing.T, client *rdb.Projections, number int, bug clienttest.Bug[*World]) error {
 	feed := newLongFeed(t, client, uint64(number))
-	if plant != nil {
-		plant(&feed.world)
-	}
+	bug.Break(feed.World)
 	return feed.run(40)
 }
 
 func TestALongFeedIsItsNewestThreeHundred(t *testing.T) {
 	test := func(t *testing.T, url string, number int) {
-		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
+		client := open(t, url)
 		for i := range number {
-			if err := longHistory(t, client, i, nil); err != nil {
+			if err := longHistory(t, client, i, good); err != nil {
 				t.Fatalf("feed %d: %v", i, err)
 			}
 		}
@@ -284,16 +284,16 @@ func TestALongFeedIsItsNewestThreeHundred(t *testing.T) {
 }
 
 // trimmingBugs are the injected bugs that long feeds must find.
-var trimmingBugs = map[string]injectedBug{
-	"a trim that forgets what counted":    {scripts: []replacement{{&inboxAdd, "if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end", ""}}, known: 1},
-	"a trim that keeps the old floor":     {scripts: []replacement{{&inboxAdd, "d.floor = gone[#gone]:sub(1, 13)\n", ""}}, known: 7},
-	"a late push below the floor":         {scripts: []replacement{{&inboxAdd, "if id <= d.floor then\n  if not", "if false then\n  if not"}}, known: 1},
-	"a late push that nobody notes":       {scripts: []replacement{{&inboxAdd, "  if id > d.ft then d.ft = id end\n", "  return { 2 }\n"}}, known: 111},
-	"a late merge that nobody notes":      {scripts: []replacement{{&inboxMerge, "added == 0 and d.ft == ft and not d.beyond", "added == 0"}}, known: 150},
-	"a refill that keeps the floor":       {scripts: []replacement{{&rebuildBegin, "elseif ARGV[1] == '1' and", "elseif false and"}}, known: 1},
-	"a drop that does not ask for more":   {scripts: []replacement{{&inboxDrop, "redis.call('ZCARD', i) - 1 < KEEP", "false"}}, known: 3},
-	"a rebuild without a floor":           {scripts: []replacement{{&rebuildMerge, "if ARGV[3] > d.floor then", "if false then"}}, known: 1},
-	"a rebuild that forgets what counted": {scripts: []replacement{{&rebuildMerge, "if ARGV[4] > d.ft then d.ft = ARGV[4] end", ""}}, known: 1},
-	"a count beyond the limit":            {scripts: []replacement{{&inboxAdd, "if count > KEEP then return KEEP .. '+' end", ""}}, known: 4},
-	"a follow that reads what is listed":  {world: func(w *world) { w.depth = services.Retention }, known: 6},
+var trimmingBugs = map[string]clienttest.Bug[*World]{
+	"a trim that forgets what counted":    {Scripts: clienttest.In(inboxAdd, "if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end", ""), Known: 1},
+	"a trim that keeps the old floor":     {Scripts: clienttest.In(inboxAdd, "d.floor = gone[#gone]:sub(1, 13)\n", ""), Known: 7},
+	"a late push below the floor":         {Scripts: clienttest.In(inboxAdd, "if id <= d.floor then\n  if not", "if false then\n  if not"), Known: 1},
+	"a late push that nobody notes":       {Scripts: clienttest.In(inboxAdd, "  if id > d.ft then d.ft = id end\n", "  return { 2 }\n"), Known: 111},
+	"a late merge that nobody notes":      {Scripts: clienttest.In(inboxMerge, "added == 0 and d.ft == ft and not d.beyond", "added == 0"), Known: 150},
+	"a refill that keeps the floor":       {Scripts: clienttest.In(rebuildBegin, "elseif ARGV[1] == '1' and", "elseif false and"), Known: 1},
+	"a drop that does not ask for more":   {Scripts: clienttest.In(inboxDrop, "redis.call('ZCARD', i) - 1 < KEEP", "false"), Known: 3},
+	"a rebuild without a floor":           {Scripts: clienttest.In(rebuildMerge, "if ARGV[3] > d.floor then", "if false then"), Known: 1},
+	"a rebuild that forgets what counted": {Scripts: clienttest.In(rebuildMerge, "if ARGV[4] > d.ft then d.ft = ARGV[4] end", ""), Known: 1},
+	"a count beyond the limit":            {Scripts: clienttest.In(inboxAdd, "if count > KEEP then return KEEP .. '+' end", ""), Known: 4},
+	"a follow that reads what is listed":  {Work: func(w *World) { w.depth = services.Retention }, Known: 6},
 }

@@ -1,4 +1,6 @@
-package rdb
+// Package feedhistory runs histories of users' views: a few people publish, follow, read and lose keys, the work that this causes
+// stops and repeats wherever it can, and in the end the views equal the facts. Features add what they keep beside the inbox.
+package feedhistory
 
 import (
 	"context"
@@ -10,16 +12,18 @@ import (
 	"strings"
 
 	"tidings/services"
+	"tidings/services/rdb"
 )
 
 // A world is the facts of a few people, in maps where the program has SQL, and the work that the facts cause. The real scripts
 // do the work on a real Redis, in the steps of services/fanout: between any two steps others may run, a step may be repeated,
 // and a worker may die. One world is one history; a seed reproduces it.
-type world struct {
-	ctx    context.Context
-	client *Projections
-	random *rand.Rand
-	users  []services.UserID
+type World struct {
+	Ctx    context.Context
+	Client *rdb.Projections
+	Random *rand.Rand
+	Users  []services.UserID
+	Boards Boards // nil: nobody has any
 
 	deck   []int  // event kinds to draw from
 	pair   bool   // every event concerns the same two people
@@ -30,16 +34,13 @@ type world struct {
 	edges map[edge]services.PostID // the time of the follow
 	seen  map[services.UserID]services.PostID
 	pulls map[services.UserID]bool // authors named in their followers' documents
-	hosts map[services.UserID]bool // the same for hosts of shows; nil: nobody has any
-	ended map[services.PostID]ReplayEntry
-	last  services.PostID   // greatest ID that was assigned
-	held  []services.PostID // IDs assigned to transactions that have not committed
+	last  services.PostID          // greatest ID that was assigned
+	held  []services.PostID        // IDs assigned to transactions that have not committed
 
 	queue   []*worker
 	shown   map[services.UserID]snapshot
 	trace   []string
-	rereads bool // off is an injected bug: a removal does not read its edge again
-	early   bool // an injected bug: replays are read before their list is made
+	Rereads bool // off is an injected bug: a removal does not read its edge again
 	late    bool // an injected bug: followers' documents name an author before the author is stored as pulled
 	sweeps  bool // off is an injected bug: a follow does not look for posts that were deleted before it
 	// how many posts of an author a follow reads: one more than an inbox holds, so that it is trimmed and has a floor
@@ -59,9 +60,10 @@ type worker struct {
 
 const (
 	people = 3
-	// worldChunk is the number of followers in a chunk: two, so that three people make two chunks.
-	worldChunk = 2
-	worldRound = 20
+	// Chunk is the number of followers in a chunk: two, so that three people make two chunks.
+	Chunk = 2
+	// Rounds is how often work that was refused is tried before the history fails.
+	Rounds = 20
 	// worldEntries is how many posts an inbox can hold.
 	worldEntries = services.Retention + 32
 )
@@ -69,23 +71,23 @@ const (
 // errDead unwinds the job of a worker that dies.
 var errDead = errors.New("the worker died")
 
-func newWorld(ctx context.Context, client *Projections, seed uint64, first services.UserID) *world {
-	w := &world{
-		ctx: ctx, client: client, random: rand.New(rand.NewPCG(seed, 1)), rereads: true, sweeps: true, depth: worldEntries + 1, last: 1 << 21,
+func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first services.UserID) *World {
+	w := &World{
+		Ctx: ctx, Client: client, Random: rand.New(rand.NewPCG(seed, 1)), Rereads: true, sweeps: true, depth: worldEntries + 1, last: 1 << 21,
 		posts: map[services.PostID]*services.Post{}, edges: map[edge]services.PostID{},
 		seen: map[services.UserID]services.PostID{}, shown: map[services.UserID]snapshot{},
 	}
-	for i := range 2 + w.random.IntN(people-1) {
-		w.users = append(w.users, first+services.UserID(i))
+	for i := range 2 + w.Random.IntN(people-1) {
+		w.Users = append(w.Users, first+services.UserID(i))
 	}
-	w.deck, w.pair, w.stalls = w.mix(), w.random.IntN(3) > 0, []int{4, 8, 16}[w.random.IntN(3)]
-	w.lost = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.random.IntN(3)]
+	w.deck, w.pair, w.stalls = w.mix(), w.Random.IntN(3) > 0, []int{4, 8, 16}[w.Random.IntN(3)]
+	w.lost = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.Random.IntN(3)]
 	return w
 }
 
 // run runs a history to its end, lets all work finish and compares Redis with the facts. It also checks the views after every
 // step.
-func (w *world) run(steps int) (err error) {
+func (w *World) run(steps int) (err error) {
 	defer func() {
 		for _, worker := range w.queue {
 			worker.kill()
@@ -121,20 +123,26 @@ const (
 	kinds
 )
 
-// The kinds that only some histories have: first those of pulled authors, then those of boards.
+// The kinds that only some histories have: first that of pulled authors, then those of boards.
 const (
 	flip = kinds + iota
-	endShow
-	loseList
-	visitBoard
+	BoardKinds
 )
 
-func (w *world) mix() (deck []int) {
+// Run runs the history of a number: the same number gives the same history. Its people have IDs from first on, people of their
+// own for each number. prepare changes the world before.
+func Run(ctx context.Context, client *rdb.Projections, number int, first services.UserID, prepare func(*World)) error {
+	w := newWorld(ctx, client, uint64(number), first+services.UserID(number*people))
+	prepare(w)
+	return w.run(30 + number%3*30)
+}
+
+func (w *World) mix() (deck []int) {
 	for kind, parts := range [kinds][]int{
 		publish: {1, 2, 4}, follow: {2, 4, 8}, unfollow: {0, 4, 8}, remove: {0, 0, 1, 4}, see: {0, 0, 2},
 		lose: {0, 0, 2, 4}, visit: {1, 2, 4}, work: {6, 12, 24},
 	} {
-		for range parts[w.random.IntN(len(parts))] {
+		for range parts[w.Random.IntN(len(parts))] {
 			deck = append(deck, kind)
 		}
 	}
@@ -142,13 +150,13 @@ func (w *world) mix() (deck []int) {
 }
 
 // event runs one event.
-func (w *world) event() error {
+func (w *World) event() error {
 	user, other := w.anyone(), w.anyone()
 	if w.pair {
-		user, other = w.users[0], w.users[1]
+		user, other = w.Users[0], w.Users[1]
 	}
 	_, follows := w.edges[edge{user, other}]
-	switch kind := w.deck[w.random.IntN(len(w.deck))]; kind {
+	switch kind := w.deck[w.Random.IntN(len(w.deck))]; kind {
 	case publish:
 		w.publish(other)
 	case follow:
@@ -158,23 +166,23 @@ func (w *world) event() error {
 	case unfollow:
 		if follows {
 			delete(w.edges, edge{user, other})
-			w.say("%d unfollows %d", user, other)
+			w.Say("%d unfollows %d", user, other)
 			w.projectEdge(user, other)
-			if w.random.IntN(3) == 0 {
+			if w.Random.IntN(3) == 0 {
 				w.follow(user, other)
 			}
 		}
 	case remove:
 		if id, ok := w.anyPost(); ok && !w.posts[id].Deleted {
 			w.posts[id].Deleted = true
-			w.say("post %d is deleted", id)
-			w.enqueue(fmt.Sprintf("remove %d", id), func(pause func()) error { return w.spread(pause, id, true) })
+			w.Say("post %d is deleted", id)
+			w.Enqueue(fmt.Sprintf("remove %d", id), func(pause func()) error { return w.spread(pause, id, true) })
 		}
 	case see:
 		if id, ok := w.anyPost(); ok {
 			w.seen[user] = max(w.seen[user], id)
-			w.say("%d has seen up to %d", user, id)
-			w.enqueue(fmt.Sprintf("seen %d", user), func(pause func()) error { return w.projectSeen(pause, user) })
+			w.Say("%d has seen up to %d", user, id)
+			w.Enqueue(fmt.Sprintf("seen %d", user), func(pause func()) error { return w.projectSeen(pause, user) })
 		}
 	case lose:
 		return w.lose(user)
@@ -185,92 +193,92 @@ func (w *world) event() error {
 	case flip:
 		w.flip(other)
 	default:
-		return w.boardEvent(kind, user, other)
+		return w.Boards.Event(kind, user, other)
 	}
 	return nil
 }
 
-func (w *world) follow(reader, author services.UserID) {
-	since := w.id()
+func (w *World) follow(reader, author services.UserID) {
+	since := w.NextID()
 	w.edges[edge{reader, author}] = since
-	w.say("%d follows %d since %d", reader, author, since)
+	w.Say("%d follows %d since %d", reader, author, since)
 	w.projectEdge(reader, author)
 }
 
 // projectEdge queues a job. If a job of this pair is queued already, the two may be claimed together and become one.
-func (w *world) projectEdge(reader, author services.UserID) {
+func (w *World) projectEdge(reader, author services.UserID) {
 	name := fmt.Sprintf("edge %d/%d", reader, author)
-	if w.random.IntN(2) == 0 {
+	if w.Random.IntN(2) == 0 {
 		w.queue = slices.DeleteFunc(w.queue, func(other *worker) bool { return other.name == name && other.next == nil })
 	}
-	w.enqueue(name, func(pause func()) error { return w.reconcile(pause, reader, author) })
+	w.Enqueue(name, func(pause func()) error { return w.reconcile(pause, reader, author) })
 }
 
 // publish commits a post. Its ID may have been assigned long before.
-func (w *world) publish(author services.UserID) {
-	id := w.id()
-	if w.random.IntN(6) == 0 {
+func (w *World) publish(author services.UserID) {
+	id := w.NextID()
+	if w.Random.IntN(6) == 0 {
 		w.held = append(w.held, id)
 		return
 	}
-	if len(w.held) > 0 && w.random.IntN(3) == 0 {
+	if len(w.held) > 0 && w.Random.IntN(3) == 0 {
 		id, w.held = w.held[0], w.held[1:]
 	}
 	w.posts[id] = &services.Post{ID: id, Author: author}
-	w.say("%d posts %d", author, id)
-	w.enqueue(fmt.Sprintf("fan-out %d", id), func(pause func()) error { return w.spread(pause, id, false) })
+	w.Say("%d posts %d", author, id)
+	w.Enqueue(fmt.Sprintf("fan-out %d", id), func(pause func()) error { return w.spread(pause, id, false) })
 }
 
 // lose deletes keys, as an eviction or a flush does.
-func (w *world) lose(user services.UserID) error {
-	keys := inboxKeys(user)[w.lost[0]:w.lost[1]]
-	w.say("lost: %v", keys)
-	if err := w.client.Commands().Del(w.ctx, keys...).Err(); err != nil {
+func (w *World) lose(user services.UserID) error {
+	keys := []string{rdb.DocumentKey(user), inboxKey(user)}[w.lost[0]:w.lost[1]]
+	w.Say("lost: %v", keys)
+	if err := w.Client.Commands().Del(w.Ctx, keys...).Err(); err != nil {
 		return err
 	}
-	return w.check()
+	return w.Check()
 }
 
 // visit is a read by the user: whatever is missing is rebuilt. Now and then it is rebuilt although it is there.
-func (w *world) visit(user services.UserID) error {
+func (w *World) visit(user services.UserID) error {
 	ready, err := w.ready(user)
-	if err != nil || ready && w.random.IntN(2) == 0 {
+	if err != nil || ready && w.Random.IntN(2) == 0 {
 		return err
 	}
-	refill := w.random.IntN(4) == 0
-	w.enqueue(fmt.Sprintf("rebuild %d", user), func(pause func()) error { return w.rebuild(pause, user, refill) })
+	refill := w.Random.IntN(4) == 0
+	w.Enqueue(fmt.Sprintf("rebuild %d", user), func(pause func()) error { return w.rebuild(pause, user, refill) })
 	return nil
 }
 
-func (w *world) ready(user services.UserID) (bool, error) {
-	documents, err := w.client.Documents(w.ctx, []services.UserID{user})
+func (w *World) ready(user services.UserID) (bool, error) {
+	documents, err := w.Client.Documents(w.Ctx, []services.UserID{user})
 	if err != nil {
 		return false, err
 	}
-	page, err := w.client.Inbox(w.ctx, user, services.MaxPostID, services.Retention)
+	page, err := w.Client.Inbox(w.Ctx, user, services.MaxPostID, services.Retention)
 	return documents[0].Ready && page.Ready, err
 }
 
 // work lets one worker continue, to its end or until it stalls. Stalled workers continue only now and then, when much has
 // happened since their last step. With trouble a second worker may get the job as well, and a worker may die in the middle;
 // then its job starts over.
-func (w *world) work(trouble bool) error {
+func (w *World) work(trouble bool) error {
 	if len(w.queue) == 0 {
 		return nil
 	}
-	late := w.random.IntN(6) == 0
-	at := w.random.IntN(len(w.queue))
+	late := w.Random.IntN(6) == 0
+	at := w.Random.IntN(len(w.queue))
 	for tries := 0; tries < len(w.queue) && w.queue[at].stalled != late; tries++ {
 		at = (at + 1) % len(w.queue)
 	}
 	worker := w.queue[at]
 	worker.stalled = false
-	if trouble && w.random.IntN(12) == 0 {
-		w.say("%s: taken by another as well", worker.name)
-		w.enqueue(worker.name, worker.do)
+	if trouble && w.Random.IntN(12) == 0 {
+		w.Say("%s: taken by another as well", worker.name)
+		w.Enqueue(worker.name, worker.do)
 	}
-	if trouble && worker.next != nil && w.random.IntN(12) == 0 {
-		w.say("%s: died", worker.name)
+	if trouble && worker.next != nil && w.Random.IntN(12) == 0 {
+		w.Say("%s: died", worker.name)
 		worker.kill()
 		return nil
 	}
@@ -281,17 +289,17 @@ func (w *world) work(trouble bool) error {
 		err, more := worker.next()
 		if !more {
 			w.queue = slices.Delete(w.queue, at, at+1)
-			w.say("%s: done", worker.name)
-			return w.check()
+			w.Say("%s: done", worker.name)
+			return w.Check()
 		}
 		if err == nil {
-			err = w.check()
+			err = w.Check()
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", worker.name, err)
 		}
-		if worker.stalled = w.random.IntN(w.stalls) == 0; worker.stalled {
-			w.say("%s: stalls", worker.name)
+		if worker.stalled = w.Random.IntN(w.stalls) == 0; worker.stalled {
+			w.Say("%s: stalls", worker.name)
 			return nil
 		}
 	}
@@ -322,31 +330,31 @@ func (w *worker) kill() {
 	}
 }
 
-func (w *world) enqueue(name string, do func(pause func()) error) {
-	w.queue = append(w.queue, &worker{name: name, do: do, stalled: w.random.IntN(w.stalls) == 0})
+func (w *World) Enqueue(name string, do func(pause func()) error) {
+	w.queue = append(w.queue, &worker{name: name, do: do, stalled: w.Random.IntN(w.stalls) == 0})
 }
 
-func (w *world) say(format string, args ...any) {
+func (w *World) Say(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
-func (w *world) anyone() services.UserID { return w.users[w.random.IntN(len(w.users))] }
+func (w *World) anyone() services.UserID { return w.Users[w.Random.IntN(len(w.Users))] }
 
-func (w *world) anyPost() (services.PostID, bool) {
+func (w *World) anyPost() (services.PostID, bool) {
 	ids := w.ids(func(*services.Post) bool { return true })
 	if len(ids) == 0 {
 		return 0, false
 	}
-	return ids[w.random.IntN(len(ids))], true
+	return ids[w.Random.IntN(len(ids))], true
 }
 
-func (w *world) id() services.PostID {
+func (w *World) NextID() services.PostID {
 	w.last += 1 << 21
 	return w.last
 }
 
 // ids are the matching posts, newest first.
-func (w *world) ids(fits func(*services.Post) bool) []services.PostID {
+func (w *World) ids(fits func(*services.Post) bool) []services.PostID {
 	var ids []services.PostID
 	for id, post := range w.posts {
 		if fits(post) {
@@ -359,7 +367,7 @@ func (w *world) ids(fits func(*services.Post) bool) []services.PostID {
 }
 
 // homeFeed is a reader's feed by the facts, newest first.
-func (w *world) homeFeed(reader services.UserID) []services.FeedEntry {
+func (w *World) homeFeed(reader services.UserID) []services.FeedEntry {
 	var entries []services.FeedEntry
 	for _, id := range w.ids(func(post *services.Post) bool { return !post.Deleted }) {
 		author := w.posts[id].Author

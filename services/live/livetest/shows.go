@@ -1,0 +1,96 @@
+package livetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/live"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+)
+
+// New makes the shows of a world's node.
+func New(w *fanouttest.World, limits services.ShowLimits) *live.Service {
+	s := live.New(live.Config{
+		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+		Limits: limits,
+	})
+	w.Shows = s
+	return s
+}
+
+// Service is what New has made last.
+func Service(w *fanouttest.World) *live.Service { return w.Shows.(*live.Service) }
+
+// Apply applies commands in one transaction, without what follows a commit, and returns their ids.
+func Apply(w *fanouttest.World, commands ...*jobs.Command) (ids []string) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		ids = nil
+		for _, command := range commands {
+			made, err := command.Apply(ctx, tx.Tx)
+			if err != nil && !errors.Is(err, jobs.ErrUnchanged) {
+				return err
+			}
+			ids = append(ids, made...)
+		}
+		return nil
+	})
+	return ids
+}
+
+// Schedule plans a show.
+func Schedule(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
+	w.TB.Helper()
+	made := Apply(w, Service(w).Schedule(host, services.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}))
+	id, err := services.ParseShowID("id", made[0])
+	w.Must(err)
+	return id
+}
+
+// Start lets shows run from now on.
+func Start(w *fanouttest.World, ids ...services.PostID) {
+	w.TB.Helper()
+	now := w.Clock.Now()
+	each(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).Start(host, id, now) })
+}
+
+// End ends shows at a time, with the jobs that fan out the replays.
+func End(w *fanouttest.World, at time.Time, ids ...services.PostID) {
+	w.TB.Helper()
+	each(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).End(host, id, at, "") })
+}
+
+// each applies a command for each show.
+func each(w *fanouttest.World, ids []services.PostID, command func(host services.UserID, id services.PostID) *jobs.Command) {
+	w.TB.Helper()
+	shows, err := Service(w).Memory.Shows(w.TB.Context(), ids)
+	w.Must(err)
+	commands := make([]*jobs.Command, len(ids))
+	for i, id := range ids {
+		commands[i] = command(shows[id].Host, id)
+	}
+	Apply(w, commands...)
+}
+
+// Replays are the listed replays of a user's list in Redis, newest first. It is made when it is missing and the user has hosts.
+func Replays(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
+	w.TB.Helper()
+	_, err := Service(w).Board(w.TB.Context(), user, live.Ask{First: services.Retention})
+	w.Must(err)
+	members := rdbtest.Snapshot(w.TB, w.Redis, user).Lists["r"]
+	for _, member := range slices.Backward(members) {
+		if member[0] == '!' || len(ids) == services.Retention {
+			break
+		}
+		id, err := services.ParsePostID(member[9:22]) // after the end
+		w.Must(err)
+		ids = append(ids, id)
+	}
+	return ids
+}

@@ -1,0 +1,166 @@
+package live
+
+import (
+	"context"
+	"embed"
+	"slices"
+	"strings"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/redis"
+)
+
+// A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its ID (13), so that
+// members sort as boards do, and its host's ID (5).
+const (
+	endLength    = 9
+	placeLength  = endLength + services.PostIDLetters
+	replayLength = placeLength + 5
+
+	builtMark  = '!'                                // before the floor, in the first member of a list that is not being built
+	endLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // the letters of IDs
+	maxEnd     = 1<<(5*endLength) - 1
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+var (
+	scripts = redis.ScriptFiles{FS: luaFiles}
+
+	replaysBegin = scripts.Load("replays_begin", replaysLib)
+	replaysMerge = scripts.Load("replays_merge", replaysLib)
+	replaysTrim  = scripts.Load("replays_trim", replaysLib)
+	sessionTouch = scripts.Load("session_touch")
+
+	// replaysList is the newest replays of the hosts that the user follows: ZSET, all scores 0, one mark and at most Retention + 32
+	// members of 27 bytes, see replayText. A read of the user's board makes it.
+	replaysList = rdb.RegisterList(rdb.List{Part: "r", Lua: scripts.Part(replaysLib), Drop: "dropHost", Trim: replaysTrim})
+
+	// sessionsPart is the user's live board sessions that are being paged through: HASH, slot -> "end (ms);session", at most
+	// sessionSlots. It expires with the last of them.
+	sessionsPart = rdb.RegisterLease("s")
+)
+
+// replaysLib is the part of scripts that change lists of replays.
+const replaysLib = "lib_replays"
+
+func replaysKey(user services.UserID) string { return replaysList.Key(user) }
+
+func sessionsKey(user services.UserID) string { return redis.UserKey(user, ":"+sessionsPart) }
+
+// projection is the boards that Redis holds: lists of replays and sessions, beside users' documents.
+type projection struct{ *rdb.Projections }
+
+// replayEntry is one entry of a list of replays.
+type replayEntry struct {
+	Place services.ShowPlace
+	Host  services.UserID
+}
+
+// placeText prints the position of a replay; the zero value prints as the position before all others.
+func placeText(place services.ShowPlace) string {
+	var letters [endLength]byte
+	end := min(max(place.Score, 0), maxEnd)
+	for i := endLength - 1; i >= 0; i-- {
+		letters[i] = endLetters[end&31]
+		end >>= 5
+	}
+	return string(letters[:]) + place.ID.String()
+}
+
+func replayText(entry replayEntry) string {
+	return placeText(entry.Place) + rdb.AuthorLetters(entry.Host)
+}
+
+// parseReplayPlace reads what placeText prints.
+func parseReplayPlace(text string) (place services.ShowPlace, ok bool) {
+	if len(text) != placeLength {
+		return place, false
+	}
+	for _, letter := range text[:endLength] {
+		value := strings.IndexRune(endLetters, letter)
+		if value < 0 {
+			return place, false
+		}
+		place.Score = place.Score<<5 | int64(value)
+	}
+	id, err := services.ParsePostID(text[endLength:])
+	place.ID, place.Replay = id, place.Score > 0 || id > 0
+	return place, err == nil
+}
+
+// parseReplay reads a member; ok is false for the sentinel and for anything else that is not an entry.
+func parseReplay(member string) (entry replayEntry, ok bool) {
+	if len(member) != replayLength {
+		return entry, false
+	}
+	if entry.Place, ok = parseReplayPlace(member[:placeLength]); !ok {
+		return entry, false
+	}
+	entry.Host, ok = rdb.ParseAuthor(member[placeLength:])
+	return entry, ok
+}
+
+// beginReplays makes the readers' missing lists and returns the stamps under which their facts are to be read; 0 for a reader
+// without a document. Nobody reads a list until a merge ends its rebuild.
+func (p projection) beginReplays(ctx context.Context, readers []services.UserID) ([]redis.Stamp, error) {
+	calls := make([]redis.Call, len(readers))
+	for i, reader := range readers {
+		calls[i] = redis.Call{Keys: []string{rdb.DocumentKey(reader), replaysKey(reader)}}
+	}
+	return p.Stamps(ctx, replaysBegin, calls)
+}
+
+// replayMerge is the result of a SQL read for one reader, to be merged into their list.
+type replayMerge struct {
+	Reader  services.UserID
+	Stamp   redis.Stamp
+	Whole   bool // Entries are the newest of all, and the merge ends a rebuild
+	Entries []replayEntry
+	Floor   services.ShowPlace // with Whole: the newest below Entries; the zero position if there is none
+}
+
+// mergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. If anything
+// was removed from a reader since the stamp, the result is Retry: read their edges again.
+func (p projection) mergeReplays(ctx context.Context, merges []replayMerge) ([]redis.Result, error) {
+	calls := make([]redis.Call, len(merges))
+	for i, merge := range merges {
+		args := append(make([]any, 0, 3+len(merge.Entries)), merge.Stamp.String(), "0", placeText(merge.Floor))
+		if merge.Whole {
+			args[1] = "1"
+		}
+		for _, entry := range merge.Entries {
+			args = append(args, replayText(entry))
+		}
+		calls[i] = redis.Call{Keys: []string{rdb.DocumentKey(merge.Reader), replaysKey(merge.Reader)}, Args: args}
+	}
+	return p.Results(ctx, replaysMerge, calls)
+}
+
+// heldReplays are the members of a list of replays.
+type heldReplays struct {
+	listed  bool               // the list exists and is not being built
+	entries []replayEntry      // newest first
+	strays  int                // members that are not entries
+	floor   services.ShowPlace // the newest that it has lost or never had
+}
+
+// parseReplays parses all members of a list; without its mark there is no list.
+func parseReplays(members []string) (held heldReplays) {
+	if len(members) == 0 || members[0] == "" || members[0][0] != builtMark {
+		return held
+	}
+	if held.floor, held.listed = parseReplayPlace(members[0][1:]); !held.listed {
+		return held
+	}
+	for _, member := range slices.Backward(members[1:]) {
+		if entry, ok := parseReplay(member); ok {
+			held.entries = append(held.entries, entry)
+		} else {
+			held.strays++
+		}
+	}
+	return held
+}

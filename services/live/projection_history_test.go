@@ -1,0 +1,312 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/rdb/rdbtest/feedhistory"
+	"tidings/services/redis"
+	"tidings/services/redis/clienttest"
+	"tidings/services/redis/redistest"
+)
+
+// The kinds of events of boards.
+const (
+	endShow = feedhistory.BoardKinds + iota
+	loseList
+	visitBoard
+)
+
+// boardWorld is the facts of shows in a history, and the work that they cause.
+type boardWorld struct {
+	*feedhistory.World
+	redis projection
+	hosts map[services.UserID]bool // authors named in their followers' documents
+	ended map[services.PostID]replayEntry
+	early bool // an injected bug: replays are read before their list is made
+}
+
+// Event runs one event that concerns boards.
+func (w *boardWorld) Event(kind int, user, other services.UserID) error {
+	switch kind {
+	case loseList:
+		w.Say("lost: the replays of %d", user)
+		if err := w.redis.Commands().Del(w.Ctx, replaysKey(user)).Err(); err != nil {
+			return err
+		}
+		return w.World.Check()
+	case visitBoard:
+		read, err := w.redis.board(w.Ctx, boardQuery{Reader: user})
+		if err != nil || read.Listed && w.Random.IntN(4) > 0 {
+			return err
+		}
+		w.Enqueue(fmt.Sprintf("rebuild of the replays of %d", user), func(pause func()) error { return w.rebuildReplays(pause, user) })
+	default:
+		w.endShow(other)
+	}
+	return nil
+}
+
+// endShow makes a host's show a replay. Their first replay adds them to their followers' documents.
+func (w *boardWorld) endShow(host services.UserID) {
+	if !w.hosts[host] {
+		w.hosts[host] = true
+		w.Say("%d is a host", host)
+		w.NameTo(rdb.Hosts, host)
+	}
+	id := w.NextID()
+	w.ended[id] = replayEntry{services.ShowPlace{Replay: true, Score: int64(id >> 23), ID: id}, host}
+	w.Say("show %d of %d has ended", id, host)
+	w.Enqueue(fmt.Sprintf("replay %d ", id), func(pause func()) error {
+		followers := w.Followers(host, 0)
+		for len(followers) > 0 {
+			size := min(feedhistory.Chunk, len(followers))
+			after, to := followers[0]-1, followers[size-1]
+			w.Enqueue(fmt.Sprintf("replay %d up to %d", id, to), func(pause func()) error { return w.pushReplay(pause, id, after, to) })
+			followers = followers[size:]
+		}
+		return nil
+	})
+}
+
+// pushReplay updates the followers with IDs above after, up to to, as they are when it runs.
+func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to services.UserID) error {
+	stamp, err := w.redis.Now(w.Ctx)
+	if err != nil {
+		return err
+	}
+	pause()
+	var merges []replayMerge
+	for _, reader := range w.Followers(w.ended[id].Host, after) {
+		if reader <= to {
+			merges = append(merges, replayMerge{Reader: reader, Stamp: stamp, Entries: []replayEntry{w.ended[id]}})
+		}
+	}
+	pause()
+	results, err := w.redis.mergeReplays(w.Ctx, merges)
+	if err != nil {
+		return err
+	}
+	for i, result := range results {
+		if result.Status == redis.Retry {
+			if err := w.addReplayAgain(pause, merges[i].Reader, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *boardWorld) addReplayAgain(pause func(), reader services.UserID, id services.PostID) error {
+	for range feedhistory.Rounds {
+		pause()
+		stamp, err := w.redis.StampOf(w.Ctx, reader)
+		if err != nil || stamp == 0 {
+			return err
+		}
+		pause()
+		if _, follows := w.Since(reader, w.ended[id].Host); !follows {
+			return nil
+		}
+		pause()
+		results, err := w.redis.mergeReplays(w.Ctx, []replayMerge{{Reader: reader, Stamp: stamp, Entries: []replayEntry{w.ended[id]}}})
+		if err != nil || results[0].Status != redis.Retry {
+			return err
+		}
+	}
+	return fmt.Errorf("replay %d for reader %d: refused %d times", id, reader, feedhistory.Rounds)
+}
+
+// Follow merges a host's replays into a follower's list, and returns the hosts that the document must name.
+func (w *boardWorld) Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
+	if !w.hosts[author] {
+		return nil, false, nil
+	}
+	entries := w.replaysOf(func(host services.UserID) bool { return host == author })
+	pause()
+	results, err := w.redis.mergeReplays(w.Ctx, []replayMerge{{Reader: reader, Stamp: stamp, Entries: entries}})
+	if err != nil {
+		return nil, false, err
+	}
+	pause()
+	return []services.FollowedAuthor{{Author: author, Since: since}}, results[0].Status == redis.Retry, nil
+}
+
+// rebuildReplays marks, reads and merges, in this order.
+func (w *boardWorld) rebuildReplays(pause func(), user services.UserID) error {
+	for range feedhistory.Rounds {
+		entries := w.replaysBy(user)
+		if w.early {
+			pause()
+		}
+		stamps, err := w.redis.beginReplays(w.Ctx, []services.UserID{user})
+		if err != nil || stamps[0] == 0 {
+			return err
+		}
+		if pause(); !w.early {
+			entries = w.replaysBy(user)
+		}
+		pause()
+		results, err := w.redis.mergeReplays(w.Ctx, []replayMerge{{Reader: user, Stamp: stamps[0], Whole: true, Entries: entries}})
+		if err != nil || results[0].Status == redis.Applied {
+			return err
+		}
+	}
+	return fmt.Errorf("replays of %d: refused %d times", user, feedhistory.Rounds)
+}
+
+// Hosts lists the hosts that a reader follows, by the facts.
+func (w *boardWorld) Hosts(reader services.UserID) (list []services.FollowedAuthor) {
+	for host := range w.hosts {
+		if since, follows := w.Since(reader, host); follows {
+			list = append(list, services.FollowedAuthor{Author: host, Since: since})
+		}
+	}
+	return feedhistory.SortByAuthor(list)
+}
+
+// replaysBy lists a reader's replays by the facts, newest first.
+func (w *boardWorld) replaysBy(reader services.UserID) []replayEntry {
+	return w.replaysOf(func(host services.UserID) bool {
+		_, follows := w.Since(reader, host)
+		return follows
+	})
+}
+
+func (w *boardWorld) replaysOf(fits func(host services.UserID) bool) (list []replayEntry) {
+	for _, entry := range w.ended {
+		if fits(entry.Host) {
+			list = append(list, entry)
+		}
+	}
+	slices.SortFunc(list, func(a, b replayEntry) int {
+		return cmp.Or(cmp.Compare(b.Place.Score, a.Place.Score), cmp.Compare(b.Place.ID, a.Place.ID))
+	})
+	return list
+}
+
+// Check compares every visible list with the facts, except for what a queued job will still apply.
+func (w *boardWorld) Check() error {
+	for _, user := range w.Users {
+		read, err := w.redis.board(w.Ctx, boardQuery{Reader: user, Limit: services.Retention})
+		if err != nil {
+			return err
+		}
+		if !read.Listed {
+			continue
+		}
+		for _, entry := range w.replaysOf(func(services.UserID) bool { return true }) {
+			_, follows := w.Since(user, entry.Host)
+			if has := slices.Contains(read.Replays, entry); has != follows && !w.owes(user, entry, follows) {
+				return fmt.Errorf("user %d: replay %d of %d is listed: %v, followed: %v", user, entry.Place.ID, entry.Host, has, follows)
+			}
+		}
+	}
+	return nil
+}
+
+// owes reports whether a queued job will still bring an edge, or a missing replay, to a user.
+func (w *boardWorld) owes(user services.UserID, entry replayEntry, missing bool) bool {
+	return w.Queued(func(name string) bool {
+		return name == fmt.Sprintf("edge %d/%d", user, entry.Host) || missing && strings.HasPrefix(name, fmt.Sprintf("replay %d ", entry.Place.ID))
+	})
+}
+
+// Compare rebuilds a user's list if a read finds it missing, and compares the user's board with the facts.
+func (w *boardWorld) Compare(user services.UserID) error {
+	query := boardQuery{Reader: user, Limit: services.Retention}
+	read, err := w.redis.board(w.Ctx, query)
+	if err == nil && !read.Listed {
+		if err = w.rebuildReplays(func() {}, user); err == nil {
+			read, err = w.redis.board(w.Ctx, query)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if want := w.Hosts(user); !slices.Equal(feedhistory.SortByAuthor(read.Hosts), want) {
+		return fmt.Errorf("user %d: the hosts are %v, the facts say %v", user, read.Hosts, want)
+	}
+	if want := w.replaysBy(user); !read.Listed || !slices.Equal(read.Replays, want) {
+		return fmt.Errorf("user %d: the replays are %+v, the facts say %v", user, read, want)
+	}
+	return nil
+}
+
+// boardHistory is a history of people who host shows.
+func boardHistory(ctx context.Context, client *rdb.Projections, number int, bug clienttest.Bug[*boardWorld]) error {
+	return feedhistory.Run(ctx, client, number, 20_000_000, func(w *feedhistory.World) {
+		all := &boardWorld{World: w, redis: projection{client}, hosts: map[services.UserID]bool{}, ended: map[services.PostID]replayEntry{}}
+		w.Boards = all
+		for range w.Rarity() {
+			w.AddEvents(endShow, visitBoard)
+			if number%3 > 0 {
+				w.AddEvents(loseList)
+			}
+		}
+		bug.Break(all)
+	})
+}
+
+func TestBoardsEqualTheFactsAfterEveryHistory(t *testing.T) {
+	test := func(t *testing.T, url string, full int) {
+		client := rdbtest.Open(t, redis.Options{URL: url, ReadTimeout: clienttest.Patience}, rdb.Shape{})
+		for i := range clienttest.Histories(t, full, boardBugs) {
+			if err := boardHistory(t.Context(), client, i, clienttest.Bug[*boardWorld]{}); err != nil {
+				t.Fatalf("history %d: %v", i, err)
+			}
+		}
+	}
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t), 200) })
+	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 25) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
+}
+
+// The scripts of documents that have bugs injected.
+var (
+	inboxDrop    = clienttest.Script("inbox_drop")
+	inboxMerge   = clienttest.Script("inbox_merge")
+	rebuildBegin = clienttest.Script("rebuild_begin")
+	rebuildMerge = clienttest.Script("rebuild_merge")
+)
+
+// keepsList makes every rebuild behave as a refill. Only a refill keeps the list, and refills are rare.
+var keepsList = clienttest.In(rebuildBegin, "if ARGV[1] ~= '1' and KEYS[4] then redis.call('DEL', unpack(KEYS, 4)) end", "")
+
+// boardBugs are the injected bugs that these histories must find, each by itself: the rules of MODEL, one left out at a time.
+var boardBugs = map[string]clienttest.Bug[*boardWorld]{
+	"a list that is read while it is built":     {Scripts: clienttest.In(replaysBegin, "'#' .. NOWHERE", "'!' .. NOWHERE"), Known: 2},
+	"facts that are read before the list is":    {Work: func(w *boardWorld) { w.early = true }},
+	"a list born without a stamp":               {Scripts: clienttest.In(replaysBegin, "redis.call('HSET', KEYS[1], 'rm', string.format('%.0f', rm))", ""), Known: 2735},
+	"a writer who makes what is not there":      {Scripts: clienttest.In(replaysMerge, "if not rm or not l then return { 0 } end", "if not rm then return { 0 } end if not l then l = { mark = '!', floor = NOWHERE } redis.call('ZADD', KEYS[2], 0, '!' .. NOWHERE) end"), Known: 1},
+	"an unfollow without a fence":               {Scripts: clienttest.In(inboxDrop, "fence(KEYS[1], d)\n", ""), Known: 1337},
+	"a replay as old as it likes":               {Scripts: clienttest.In(replaysMerge, "if tonumber(ARGV[1]) <= rm then return { 3 } end\n", ""), Known: 50},
+	"an edge not read again":                    {Work: func(w *boardWorld) { w.Rereads = false }, Known: 434},
+	"a rebuild that replaces":                   {Scripts: clienttest.In(replaysMerge, "local added = 0\n", "local added = 0 if ARGV[2] == '1' then redis.call('ZREMRANGEBYRANK', KEYS[2], 1, -1) end\n"), Known: 116},
+	"a drop that leaves the replays":            {Scripts: clienttest.In(inboxDrop, "for k, drop in ipairs(drops) do drop(KEYS[3 + k], ARGV[1]) end\n", ""), Known: 79},
+	"a drop that leaves the host named":         {Scripts: clienttest.In(inboxDrop, "if unname(KEYS[1], 'L', ARGV[2]) then removed = removed + 1 end\n", ""), Known: 35},
+	"a follow that does not name the host":      {Scripts: clienttest.In(inboxMerge, "if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end\n", ""), Known: 10},
+	"a rebuild that names no host":              {Scripts: clienttest.In(rebuildMerge, "name(KEYS[1], 'L', ARGV[8])\n", ""), Known: 1},
+	"a host who is no news":                     {Scripts: clienttest.In(inboxMerge, "if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end\n", "name(KEYS[1], 'L', ARGV[4])\n"), Known: 10},
+	"an old list taken for good":                {Scripts: keepsList.And(rebuildBegin, "redis.call('DEL', unpack(KEYS))", "redis.call('DEL', unpack(KEYS, 1, 3))").And(rebuildBegin, "DEL', KEYS[2], unpack(KEYS, 4))", "DEL', KEYS[2])"), Known: 666},
+	"a list kept beside an inbox that was lost": {Scripts: keepsList.And(rebuildBegin, "DEL', KEYS[2], unpack(KEYS, 4))", "DEL', KEYS[2])"), Known: 973},
+	"hosts kept beside an inbox that was lost":  {Scripts: clienttest.In(rebuildBegin, "rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')", "rm), 'fq', '0', 'ft', '0', 'F', '')"), Known: 125},
+}
+
+func TestTheHistoriesOfBoardsFindEveryInjectedBug(t *testing.T) {
+	client := rdbtest.Open(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: clienttest.Patience}, rdb.Shape{})
+	clienttest.FindBugs(t, client.Client, boardBugs, 3000, func(number int, bug clienttest.Bug[*boardWorld]) error {
+		return boardHistory(t.Context(), client, number, bug)
+	})
+}
+
+func TestEveryScriptFileIsLoadedAfterItsParts(t *testing.T) {
+	clienttest.EveryScriptIsLoaded(t, luaFiles)
+}

@@ -1,0 +1,153 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/clienttest"
+)
+
+func TestLeasesOfSessions(t *testing.T) {
+	eachList(t, func(v listView) {
+		now := time.Now()
+		lease := func(slot string) string {
+			v.Helper()
+			read, err := v.c.board(v.Context(), boardQuery{Reader: listReader, Limit: 1, Slot: slot})
+			v.must(err)
+			return read.Lease
+		}
+		touch := func(slot, session string, until time.Time) {
+			v.Helper()
+			held, err := v.c.touchSession(v.Context(), listReader, slot, session, until)
+			v.must(err)
+			if now := lease(slot); held != (now == session) && until.After(time.Now()) {
+				v.Errorf("%q holds the slot %q: %v, and it has %q", session, slot, held, now)
+			}
+		}
+		left := func() time.Duration {
+			v.Helper()
+			left, err := v.c.Commands().PTTL(v.Context(), sessionsKey(listReader)).Result()
+			v.must(err)
+			return left
+		}
+		if lease("") != "" || lease("phone") != "" {
+			v.Error("there are leases before any")
+		}
+		touch("", "a", now.Add(time.Hour))
+		touch("phone", "b;c", now.Add(30*time.Minute))
+		if lease("") != "a" || lease("phone") != "b;c" || lease("desk") != "" {
+			v.Errorf("leases: %q, %q, %q", lease(""), lease("phone"), lease("desk"))
+		}
+		if end := left(); end < 59*time.Minute || end > 61*time.Minute {
+			v.Errorf("the leases end in %s, want an hour", end)
+		}
+		touch("phone", "d", now.Add(2*time.Hour))
+		if end := left(); lease("phone") != "d" || end < 119*time.Minute {
+			v.Errorf("the slot's next session is %q and ends in %s", lease("phone"), end)
+		}
+		touch("phone", "c", now.Add(3*time.Hour))
+		if lease("phone") != "d" {
+			v.Errorf("a session that was read when the next one took its slot takes it back: %q", lease("phone"))
+		}
+		touch("", "a", now.Add(-time.Second))
+		if end := left(); lease("") != "" || end < 119*time.Minute {
+			v.Errorf("a lease that has ended is %q, all end in %s", lease(""), end)
+		}
+		for i := range 3 * sessionSlots {
+			touch(fmt.Sprint("request ", i), "e", now.Add(3*time.Hour+time.Duration(i)*time.Minute))
+		}
+		if n, err := v.c.Commands().HLen(v.Context(), sessionsKey(listReader)).Result(); err != nil || n != sessionSlots {
+			v.Errorf("%d slots are kept, want %d: %v", n, sessionSlots, err)
+		}
+		if lease("request 0") != "" || lease(fmt.Sprint("request ", 3*sessionSlots-1)) != "e" {
+			v.Error("it was not the leases that end first that were forgotten")
+		}
+		v.must(v.c.Commands().Set(v.Context(), sessionsKey(listReader), "x", 0).Err())
+		v.build(rdb.FeedFacts{})
+		n := v.version()
+		touch("phone", "f", now.Add(time.Hour))
+		if lease("phone") != "f" || v.version() != n {
+			v.Errorf("after a key of another type the lease is %q, the version %d", lease("phone"), v.version())
+		}
+	})
+}
+
+// The cleaner drops sessions that would never end, and leaves others.
+func TestSessionsThatWouldNeverEndAreDropped(t *testing.T) {
+	eachList(t, func(v listView) {
+		_, err := v.c.touchSession(v.Context(), listReader, "phone", "a", time.Now().Add(time.Hour))
+		v.must(err)
+		v.must(v.c.Commands().HSet(v.Context(), sessionsKey(otherHost), "phone", "1;a").Err())
+		for place, done := (rdb.WalkPlace{}), false; !done; {
+			var found rdb.Findings
+			found, place, done, err = v.c.Walk(v.Context(), place, 100)
+			v.must(err)
+			_, _, err = v.c.DropLeftovers(v.Context(), found.Leftover)
+			v.must(err)
+		}
+		for user, want := range map[services.UserID]int64{listReader: 1, otherHost: 0} {
+			if got, err := v.c.Commands().Exists(v.Context(), sessionsKey(user)).Result(); err != nil || got != want {
+				v.Errorf("user %d has %d lists of sessions, want %d: %v", user, got, want, err)
+			}
+		}
+	})
+}
+
+// A board whose document lists no replays reads the newest ones. A board whose document is broken is not ready.
+func TestBoardsOfBrokenDocuments(t *testing.T) {
+	eachList(t, func(v listView) {
+		v.build(rdb.FeedFacts{Hosts: []services.FollowedAuthor{{Author: listHost, Since: 3}}})
+		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, 9, listHost)})
+		read, err := v.c.board(v.Context(), boardQuery{Reader: listReader, Limit: 2, Before: services.ShowPlace{Score: -5, ID: 3}})
+		v.must(err)
+		if len(read.Replays) != 2 || read.Replays[0] != replay(9, listHost) || len(read.Hosts) != 1 {
+			v.Errorf("from among the upcoming: %+v", read)
+		}
+		for field, value := range map[string]string{"L": "12345678901", "B": "7", "st": "0", "e": "1"} {
+			had := v.field(field)
+			v.set(field, value)
+			if read := v.board(); read.Ready || read.Listed || read.Hosts != nil {
+				v.Errorf("%s = %q: %+v", field, value, read)
+			}
+			v.set(field, had)
+		}
+		if read := v.board(); !read.Ready || !read.Listed {
+			v.Errorf("mended: %+v", read)
+		}
+	})
+}
+
+// version is that of the reader's document.
+func (v listView) version() uint64 {
+	v.Helper()
+	versions, err := v.c.Versions(v.Context(), []services.UserID{listReader})
+	v.must(err)
+	return versions[0]
+}
+
+// Every kind of read is guarded.
+func TestEveryReadOfABoardInAHungRedisIsGuarded(t *testing.T) {
+	open := func(t *testing.T, options redis.Options) projection {
+		return projection{rdbtest.Open(t, options, rdb.Shape{})}
+	}
+	clienttest.EveryReadIsGuarded(t, open, map[string]func(ctx context.Context, c projection) error{
+		"board": func(ctx context.Context, c projection) error {
+			_, err := c.board(ctx, boardQuery{Reader: listReader, Limit: 20})
+			return err
+		},
+		"board's hosts": func(ctx context.Context, c projection) error {
+			_, err := c.board(ctx, boardQuery{Reader: listReader})
+			return err
+		},
+		"session": func(ctx context.Context, c projection) error {
+			_, err := c.touchSession(ctx, listReader, "slot", "session", time.Now().Add(time.Hour))
+			return err
+		},
+	})
+}

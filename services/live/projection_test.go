@@ -1,0 +1,321 @@
+package live
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
+)
+
+const (
+	listReader = services.UserID(7)
+	listHost   = services.UserID(8)
+	otherHost  = services.UserID(9)
+)
+
+// listView is one reader's board on one Redis, for tests that cover every branch of a script.
+type listView struct {
+	*testing.T
+	c projection
+}
+
+// eachList runs a test with an empty Redis of each kind.
+func eachList(t *testing.T, run func(v listView)) {
+	rdbtest.Each(t, func(t *testing.T, c *rdb.Projections) { run(listView{t, projection{c}}) })
+}
+
+func (v listView) must(err error) {
+	v.Helper()
+	if err != nil {
+		v.Fatal(err)
+	}
+}
+
+// build makes the reader's document and inbox from facts.
+func (v listView) build(facts rdb.FeedFacts) {
+	v.Helper()
+	if facts.Stamp == 0 {
+		facts.Stamp = v.begin(false)
+	}
+	facts.Reader, facts.Day, facts.Lifetime = listReader, 20_000, time.Hour
+	_, err := v.c.EndRebuild(v.Context(), facts)
+	v.must(err)
+}
+
+func (v listView) begin(refill bool) redis.Stamp {
+	v.Helper()
+	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{listReader}, refill)
+	v.must(err)
+	return stamps[0]
+}
+
+// stamp takes a stamp of this moment. On a cluster a removal would refuse the stamps of Now for a second.
+func (v listView) stamp() redis.Stamp {
+	v.Helper()
+	stamp, err := v.c.StampOf(v.Context(), listReader)
+	v.must(err)
+	return stamp
+}
+
+func (v listView) drop(host services.UserID) {
+	v.Helper()
+	_, err := v.c.DropFromInbox(v.Context(), listReader, host)
+	v.must(err)
+}
+
+func (v listView) dropUser(last int64) {
+	v.Helper()
+	_, err := v.c.DropUsers(v.Context(), []services.UserID{listReader}, last)
+	v.must(err)
+}
+
+func (v listView) field(name string) string {
+	v.Helper()
+	value, err := v.c.Commands().HGet(v.Context(), rdb.DocumentKey(listReader), name).Result()
+	v.must(err)
+	return value
+}
+
+func (v listView) set(name string, value any) {
+	v.Helper()
+	v.must(v.c.Commands().HSet(v.Context(), rdb.DocumentKey(listReader), name, value).Err())
+}
+
+func (v listView) lose(keys ...string) {
+	v.Helper()
+	v.must(v.c.Commands().Del(v.Context(), keys...).Err())
+}
+
+// replay is a replay of a show that ended at a millisecond.
+func replay(end int, host services.UserID) replayEntry {
+	return replayEntry{services.ShowPlace{Replay: true, Score: int64(end), ID: services.PostID(end % 7)}, host}
+}
+
+// replays are those of the shows that ended between two milliseconds, newest first, as boards have them.
+func replays(from, to int, host services.UserID) (list []replayEntry) {
+	for end := to; end >= from; end-- {
+		list = append(list, replay(end, host))
+	}
+	return list
+}
+
+func (v listView) beginReplays() redis.Stamp {
+	v.Helper()
+	stamps, err := v.c.beginReplays(v.Context(), []services.UserID{listReader})
+	v.must(err)
+	return stamps[0]
+}
+
+func (v listView) mergeReplays(merge replayMerge) redis.Status {
+	v.Helper()
+	merge.Reader = listReader
+	results, err := v.c.mergeReplays(v.Context(), []replayMerge{merge})
+	v.must(err)
+	return results[0].Status
+}
+
+func (v listView) board() boardRead {
+	v.Helper()
+	read, err := v.c.board(v.Context(), boardQuery{Reader: listReader, Limit: 1000})
+	v.must(err)
+	return read
+}
+
+// wantReplays checks a script's result, and a board's list after it; nil means that there is no list.
+func (v listView) wantReplays(what string, got, want redis.Status, floor int, list []replayEntry) {
+	v.Helper()
+	read := v.board()
+	var place services.ShowPlace
+	if floor > 0 {
+		place = replay(floor, 0).Place
+	}
+	if got != want || read.Listed != (list != nil) || read.Floor != place || !slices.Equal(read.Replays, list) {
+		v.Errorf("%s: status %d, want %d; listed %v with the floor %v, want %v;\n%v\nwant\n%v", what, got, want, read.Listed, read.Floor, place, read.Replays, list)
+	}
+}
+
+func TestReplaysSortAsBoardsDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string) replayEntry {
+			score := rapid.OneOf(rapid.Int64Range(0, 40), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000), rapid.Just(int64(maxEnd))).Draw(t, name)
+			id := rapid.OneOf(rapid.Uint64Range(1, 40), rapid.Uint64Range(1, math.MaxInt64)).Draw(t, name+" id")
+			return replayEntry{services.ShowPlace{Replay: true, Score: score, ID: services.PostID(id)}, services.UserID(rapid.Uint32().Draw(t, name+" host"))}
+		}
+		a, b := draw("a"), draw("b")
+		if got, ok := parseReplay(replayText(a)); !ok || got != a {
+			t.Fatalf("%+v is %q and read as %+v, %v", a, replayText(a), got, ok)
+		}
+		if len(replayText(a)) != replayLength || a.Place != b.Place && a.Place.Before(b.Place) != (replayText(a) > replayText(b)) {
+			t.Fatalf("%+v is %q, %+v is %q", a, replayText(a), b, replayText(b))
+		}
+	})
+	good := replayText(replay(7, 300))
+	for _, text := range []string{"", "!", "!" + good[:22], good[1:], good + "0", strings.Replace(good, "7", "I", 1), good[:9] + "8" + good[10:], good[:26] + "~", good[:22] + "uuuuu"} {
+		if entry, ok := parseReplay(text); ok {
+			t.Errorf("%q is read as %+v", text, entry)
+		}
+	}
+	if place, ok := parseReplayPlace(placeText(services.ShowPlace{})); !ok || place != (services.ShowPlace{}) {
+		t.Errorf("no place is read as %v, %v", place, ok)
+	}
+}
+
+func TestAListOfReplaysIsMadeByTheOneRule(t *testing.T) {
+	eachList(t, func(v listView) {
+		if stamp := v.beginReplays(); stamp != 0 {
+			v.Errorf("without a document the stamp is %d", stamp)
+		}
+		if read := v.board(); read.Ready || read.Listed {
+			v.Errorf("without a document: %+v", read)
+		}
+		v.build(rdb.FeedFacts{})
+		one := []replayEntry{replay(10, listHost)}
+		v.wantReplays("into nothing", v.mergeReplays(replayMerge{Stamp: v.stamp(), Entries: one}), redis.Missing, 0, nil)
+		early := v.stamp()
+		stamp := v.beginReplays()
+		v.wantReplays("begun", redis.Applied, redis.Applied, 0, nil)
+		v.wantReplays("read before it was begun", v.mergeReplays(replayMerge{Stamp: early, Entries: one}), redis.Retry, 0, nil)
+		v.wantReplays("into one that is being built", v.mergeReplays(replayMerge{Stamp: stamp, Entries: one}), redis.Applied, 0, nil)
+		whole := replayMerge{Stamp: stamp, Whole: true, Entries: []replayEntry{replay(9, otherHost), replay(4, listHost)}, Floor: replay(3, listHost).Place}
+		all := []replayEntry{replay(10, listHost), replay(9, otherHost), replay(4, listHost)}
+		v.wantReplays("ended", v.mergeReplays(whole), redis.Applied, 3, all)
+		v.wantReplays("ended twice", v.mergeReplays(whole), redis.Applied, 3, all)
+		v.wantReplays("the same again", v.mergeReplays(replayMerge{Stamp: stamp, Entries: one}), redis.Same, 3, all)
+		v.wantReplays("below the floor", v.mergeReplays(replayMerge{Stamp: stamp, Entries: replays(1, 3, otherHost)}), redis.Same, 3, all)
+		v.beginReplays()
+		v.wantReplays("begun while it is there", redis.Applied, redis.Applied, 3, all)
+		late := v.stamp()
+		v.drop(otherHost)
+		all = []replayEntry{}
+		v.wantReplays("a host goes and there is room for older ones", redis.Applied, redis.Applied, 0, nil)
+		v.wantReplays("read before he went", v.mergeReplays(replayMerge{Stamp: late, Whole: true, Entries: whole.Entries}), redis.Missing, 0, nil)
+		stamp = v.beginReplays()
+		v.wantReplays("read before he went, into a new list", v.mergeReplays(replayMerge{Stamp: late, Whole: true, Entries: whole.Entries}), redis.Retry, 0, nil)
+		v.wantReplays("ended with nothing", v.mergeReplays(replayMerge{Stamp: stamp, Whole: true}), redis.Applied, 0, all)
+		v.wantReplays("one more", v.mergeReplays(replayMerge{Stamp: v.stamp(), Entries: one}), redis.Applied, 0, one)
+		late = v.stamp()
+		v.drop(listHost)
+		v.wantReplays("who has all stays listed", redis.Applied, redis.Applied, 0, []replayEntry{})
+		v.wantReplays("and refuses what was read before", v.mergeReplays(replayMerge{Stamp: late, Entries: one}), redis.Retry, 0, []replayEntry{})
+	})
+}
+
+func TestAListOfReplaysGoesWithWhatItWasMadeBeside(t *testing.T) {
+	eachList(t, func(v listView) {
+		make := func() {
+			v.build(rdb.FeedFacts{})
+			v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, 2, listHost)})
+			v.wantReplays("made", redis.Applied, redis.Applied, 0, replays(1, 2, listHost))
+		}
+		for what, step := range map[string]struct {
+			do    func()
+			stays bool
+		}{
+			"a refill":                 {func() { v.build(rdb.FeedFacts{Stamp: v.begin(true)}) }, true},
+			"a return":                 {func() { v.build(rdb.FeedFacts{Stamp: v.begin(false)}) }, false},
+			"a document that was lost": {func() { v.lose(rdb.DocumentKey(listReader)); v.build(rdb.FeedFacts{Stamp: v.begin(true)}) }, false},
+			"an inbox that was lost":   {func() { v.lose(redis.UserKey(listReader, ":i")); v.build(rdb.FeedFacts{Stamp: v.begin(true)}) }, false},
+			"hosts that were lost": {func() {
+				v.must(v.c.Commands().HDel(v.Context(), rdb.DocumentKey(listReader), "L").Err())
+				v.build(rdb.FeedFacts{Stamp: v.begin(true)})
+			}, false},
+			"a reset":                 {func() { v.must(v.c.Reset(v.Context(), listReader)); v.build(rdb.FeedFacts{Stamp: v.begin(true)}) }, false},
+			"the list alone":          {func() { v.lose(replaysKey(listReader)) }, false},
+			"a list without its mark": {func() { v.must(v.c.Commands().ZRemRangeByRank(v.Context(), replaysKey(listReader), 0, 0).Err()) }, false},
+			"a list that is a text": {func() {
+				v.must(v.c.Commands().Set(v.Context(), replaysKey(listReader), "x", 0).Err())
+				v.board()
+				v.build(rdb.FeedFacts{})
+			}, false},
+			"a user who is not dormant": {func() { v.dropUser(19_999) }, true},
+			"a user who is dormant":     {func() { v.dropUser(20_000); v.build(rdb.FeedFacts{}) }, false},
+		} {
+			make()
+			step.do()
+			list := replays(1, 2, listHost)
+			if !step.stays {
+				list = nil
+			}
+			v.wantReplays(what, redis.Applied, redis.Applied, 0, list)
+		}
+		make()
+		for _, lifetime := range []time.Duration{time.Hour, 2 * time.Hour} {
+			v.must(v.c.MarkActive(v.Context(), []services.UserID{listReader}, 20_000, lifetime))
+			left, err := v.c.Commands().TTL(v.Context(), replaysKey(listReader)).Result()
+			if err != nil || left > lifetime || left < lifetime-lifetime/16-time.Minute {
+				v.Errorf("the list lives for %s, of %s: %v", left, lifetime, err)
+			}
+		}
+	})
+}
+
+func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
+	eachList(t, func(v listView) {
+		v.build(rdb.FeedFacts{})
+		keep := services.Retention
+		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, keep, listHost)})
+		v.wantReplays("as many as are listed", redis.Applied, redis.Applied, 0, replays(1, keep, listHost))
+		v.mergeReplays(replayMerge{Stamp: v.stamp(), Entries: replays(keep+1, keep+32, listHost)})
+		v.wantReplays("no more are listed", redis.Applied, redis.Applied, 32, replays(33, keep+32, listHost))
+		for _, page := range []struct{ before, limit, from, to int }{{0, 5, keep + 28, keep + 32}, {keep + 20, 5, keep + 15, keep + 19}, {35, 5, 33, 34}, {33, 5, 1, 0}, {20, 5, 1, 0}} {
+			query := boardQuery{Reader: listReader, Limit: page.limit}
+			if page.before > 0 {
+				query.Before = replay(page.before, listHost).Place
+			}
+			read, err := v.c.board(v.Context(), query)
+			v.must(err)
+			if want := replays(page.from, page.to, listHost); !slices.Equal(read.Replays, want) || read.Floor != replay(32, 0).Place {
+				v.Errorf("%d before %d: %v, want %v; floor %v", page.limit, page.before, read.Replays, want, read.Floor)
+			}
+		}
+		v.mergeReplays(replayMerge{Stamp: v.stamp(), Entries: replays(keep+33, keep+33, otherHost)})
+		held := parseReplays(rdbtest.Snapshot(v.T, v.c.Projections, listReader).Lists[replaysList.Part])
+		if len(held.entries) != keep+16 || held.floor != replay(17, 0).Place || !held.listed || held.strays > 0 {
+			v.Errorf("after a trim the list has %d, its floor is %v", len(held.entries), held.floor)
+		}
+		var long []rdb.LongList
+		for place, done := (rdb.WalkPlace{}), false; !done; {
+			var found rdb.Findings
+			var err error
+			found, place, done, err = v.c.Walk(v.Context(), place, 100)
+			v.must(err)
+			long = append(long, found.Lists...)
+		}
+		for _, want := range []int{16, 0} {
+			if cut, err := v.c.TrimLists(v.Context(), long); err != nil || !slices.Equal(cut, []int{want}) {
+				v.Errorf("cut are %v, want %d: %v", cut, want, err)
+			}
+		}
+		v.wantReplays("cut", redis.Applied, redis.Applied, 33, slices.Concat(replays(keep+33, keep+33, otherHost), replays(34, keep+32, listHost)))
+		v.drop(otherHost)
+		v.wantReplays("older ones are due", redis.Applied, redis.Applied, 0, nil)
+	})
+}
+
+// A full list fits a listpack, and the document of a user who follows no host needs next to nothing for it.
+func TestMemoryOfAListOfReplays(t *testing.T) {
+	server := redistest.NewServer(t)
+	v := listView{t, projection{rdbtest.Open(t, redis.Options{URL: server.URL()}, rdb.Shape{})}}
+	v.build(rdb.FeedFacts{})
+	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
+	idle := usage(rdb.DocumentKey(listReader))
+	v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, services.Retention+16, listHost)})
+	full := usage(replaysKey(listReader))
+	if idle > 400 || full > 12<<10 {
+		t.Errorf("an idle document takes %d bytes, at most 400 are allowed; a full list of replays %d, at most 12 KB", idle, full)
+	}
+	if encoding := fmt.Sprint(server.Do("OBJECT", "ENCODING", replaysKey(listReader))); encoding != "listpack" && encoding != "ziplist" {
+		t.Errorf("the list is a %s", encoding)
+	}
+	t.Logf("idle %d bytes, list %d", idle, full)
+}

@@ -1,0 +1,145 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+)
+
+// plan schedules a show. On a host's first show it adds the job that names the host in the documents of their followers.
+func plan(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
+	w.TB.Helper()
+	id := w.IDs.Next()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if err := serviceOf(w).lockLog(ctx, tx); err != nil {
+			return err
+		}
+		show, err := services.ScheduleShow(id, host, services.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}, w.Clock.Now())
+		if err != nil {
+			return err
+		}
+		_, err = serviceOf(w).addShow(ctx, tx, show)
+		return err
+	})
+	return id
+}
+
+// start lets a show run from now on.
+func start(w *fanouttest.World, ids ...services.PostID) {
+	w.TB.Helper()
+	moveShows(w, ids, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Start(now, now) })
+}
+
+// finish ends shows, with the jobs that fan out the replays.
+func finish(w *fanouttest.World, ids ...services.PostID) {
+	w.TB.Helper()
+	moveShows(w, ids, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.End(now, "", now) })
+}
+
+// replayed is a show that has started and ended.
+func replayed(w *fanouttest.World, host services.UserID) services.PostID {
+	w.TB.Helper()
+	id := plan(w, host, time.Minute)
+	start(w, id)
+	finish(w, id)
+	return id
+}
+
+// moveShows changes shows in one transaction.
+func moveShows(w *fanouttest.World, ids []services.PostID, move func(show services.Show, now time.Time) (services.Show, bool, error)) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		for _, id := range ids {
+			before, err := serviceOf(w).lockAndRead(ctx, tx, id)
+			if err != nil {
+				return err
+			}
+			after, changed, err := move(before, w.Clock.Now())
+			if err != nil || !changed {
+				return err
+			}
+			if _, err := serviceOf(w).changeShow(ctx, tx, before, after); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// boardOf is a user's board in Redis; its list of replays is made when it is missing and the user has hosts.
+func boardOf(w *fanouttest.World, user services.UserID) boardRead {
+	w.TB.Helper()
+	ctx := w.TB.Context()
+	for range 3 {
+		read := readBoard(w, user)
+		if !read.Ready || w.Fanout.AwaySince(read.Day) {
+			w.Must(w.Fanout.Rebuild(ctx, user))
+			continue
+		}
+		if read.Listed || len(read.Hosts) == 0 {
+			return read
+		}
+		w.Must(serviceOf(w).rebuildReplays(ctx, user))
+	}
+	w.TB.Fatalf("the board of user %d cannot be read", user)
+	return boardRead{}
+}
+
+// readBoard is a user's board as Redis has it.
+func readBoard(w *fanouttest.World, user services.UserID) boardRead {
+	w.TB.Helper()
+	read, err := projection{w.Redis}.board(w.TB.Context(), boardQuery{Reader: user, Limit: services.Retention})
+	w.Must(err)
+	return read
+}
+
+// heldBy is a user's list of replays, with what it has beyond those listed.
+func heldBy(w *fanouttest.World, user services.UserID) heldReplays {
+	w.TB.Helper()
+	return parseReplays(rdbtest.Snapshot(w.TB, w.Redis, user).Lists[replaysList.Part])
+}
+
+// dropLists deletes users' lists of replays: the next reader of a list rebuilds it.
+func dropLists(w *fanouttest.World, users ...services.UserID) {
+	w.TB.Helper()
+	for _, user := range users {
+		w.Must(w.Redis.Delete(w.TB.Context(), replaysKey(user)))
+	}
+}
+
+// boardShown is the part of a board that Redis holds, actual or expected.
+type boardShown struct {
+	Hosts   []services.FollowedAuthor // in the order of their numbers
+	Replays []replayEntry
+	Cut     bool   // there are older ones
+	Seen    uint64 // the seen position of the board
+}
+
+// compareBoards is the difference between a user's board as shown and according to the facts. A missing list counts as right.
+func compareBoards(w *fanouttest.World, user services.UserID, document rdb.Document) string {
+	w.TB.Helper()
+	ctx := w.TB.Context()
+	got := boardShown{Hosts: fanouttest.ByAuthor(document.Hosts), Seen: document.LiveSeen}
+	seen, err := w.Store.Position(ctx, user, store.LiveBoard, "")
+	w.Must(err)
+	hosts, err := serviceOf(w).HostsBy(ctx, user)
+	w.Must(err)
+	want := boardShown{Hosts: slices.Clip(hosts), Seen: uint64(seen)}
+	if read := readBoard(w, user); read.Listed {
+		got.Replays, got.Cut = read.Replays, read.Floor.Replay
+		shows, err := replaysFeed(ctx, w.Store.DB, user, services.ShowPlace{}, services.Retention+1)
+		w.Must(err)
+		want.Replays = entriesOf(shows[:min(len(shows), services.Retention)])
+		want.Cut = len(shows) > services.Retention
+	}
+	return gocmp.Diff(want, got, cmpopts.EquateEmpty())
+}

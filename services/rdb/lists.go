@@ -1,0 +1,101 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tidings/services"
+	"tidings/services/redis"
+)
+
+// List is a list of followed authors' things that a feature keeps in users' views, beside the inbox: a ZSET that is made when it
+// is first read. The document's scripts take it along: it goes with the document, lives as long, loses an author's entries when
+// the author is unfollowed, and the cleaner cuts it to the listed length.
+type List struct {
+	Part string        // of its key, see redis.UserKey: a small letter
+	Lua  string        // defines Drop; it stands before inbox_drop.lua
+	Drop string        // the Lua function that removes an author: its arguments are the key and the author, see AuthorLetters
+	Trim *redis.Script // cuts KEYS[1], and returns how many entries it cut
+}
+
+// lists are the registered lists.
+var lists []List
+
+// RegisterList registers a list and returns it. It is for package variables, before the first Projections; a part that is taken
+// panics.
+func RegisterList(list List) List {
+	if slices.ContainsFunc(lists, func(l List) bool { return l.Part == list.Part }) {
+		panic(fmt.Sprintf("rdb: the list %s is registered twice", list.Part))
+	}
+	lists = append(lists, list)
+	text, drops, _ := strings.Cut(inboxDrop.Source, dropsEnd)
+	*inboxDrop = *redis.NewScript(inboxDrop.Name, fmt.Sprintf("%s%s\ndrops[#drops + 1] = %s\n%s%s", text, list.Lua, list.Drop, dropsEnd, drops))
+	return list
+}
+
+// dropsEnd stands in inbox_drop.lua where the registered lists have their functions.
+const dropsEnd = "-- The lists' functions end here.\n"
+
+// Key is the key of a user's list.
+func (l List) Key(user services.UserID) string { return redis.UserKey(user, ":"+l.Part) }
+
+// listKeys are a user's registered lists.
+func listKeys(user services.UserID) []string {
+	keys := make([]string, len(lists))
+	for i, list := range lists {
+		keys[i] = list.Key(user)
+	}
+	return keys
+}
+
+// listOf is the registered list of a part.
+func listOf(part string) (list List, found bool) {
+	at := slices.IndexFunc(lists, func(l List) bool { return l.Part == part })
+	if at < 0 {
+		return list, false
+	}
+	return lists[at], true
+}
+
+// LongList is a user's list that holds more entries than are listed.
+type LongList struct {
+	User services.UserID
+	part string
+}
+
+// TrimLists cuts lists down to the listed length, and returns how many entries it cut from each.
+func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int, err error) {
+	cut = make([]int, len(long))
+	for _, list := range lists {
+		var calls []redis.Call
+		var places []int
+		for i, one := range long {
+			if one.part == list.Part {
+				calls, places = append(calls, redis.Call{Keys: []string{list.Key(one.User)}}), append(places, i)
+			}
+		}
+		entries, err := c.dropped(ctx, list.Trim, calls)
+		if err != nil {
+			return nil, err
+		}
+		for i, at := range places {
+			cut[at] = entries[i]
+		}
+	}
+	return cut, nil
+}
+
+// leases are parts of users' keys that are no part of a view, see RegisterLease.
+var leases []string
+
+// RegisterLease registers a part of users' keys that is no part of their views and ends by itself: HASHes. The cleaner drops one
+// that would never end; one of the wrong type is deleted alone. It is for package variables; a part that is taken panics.
+func RegisterLease(part string) string {
+	if slices.Contains(leases, part) {
+		panic(fmt.Sprintf("rdb: the lease %s is registered twice", part))
+	}
+	leases = append(leases, part)
+	return part
+}

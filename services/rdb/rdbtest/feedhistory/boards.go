@@ -1,0 +1,39 @@
+package feedhistory
+
+import (
+	"slices"
+
+	"tidings/services"
+	"tidings/services/redis"
+)
+
+// Boards is what boards of shows add to a history.
+type Boards interface {
+	// Event runs one event, of a kind from BoardKinds on.
+	Event(kind int, user, other services.UserID) error
+	// Follow merges an author's shows into a follower's view, and returns the hosts that the document must name. refused says
+	// that something was removed since the stamp.
+	Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error)
+	// Hosts are the hosts that a reader follows, by the facts.
+	Hosts(reader services.UserID) []services.FollowedAuthor
+	// Check compares what readers see with the facts after a step, Compare one reader's board at the end.
+	Check() error
+	Compare(user services.UserID) error
+}
+
+// AddEvents mixes more kinds of events into the history.
+func (w *World) AddEvents(kinds ...int) { w.deck = append(w.deck, kinds...) }
+
+// Rarity is how many events of a kind AddEvents adds for the kind to be rarer than the others.
+func (w *World) Rarity() int { return len(w.deck)/8 + 1 }
+
+// Since is when a reader followed an author.
+func (w *World) Since(reader, author services.UserID) (since services.PostID, follows bool) {
+	since, follows = w.edges[edge{reader, author}]
+	return since, follows
+}
+
+// Queued reports whether work with such a name waits.
+func (w *World) Queued(such func(name string) bool) bool {
+	return slices.ContainsFunc(w.queue, func(worker *worker) bool { return such(worker.name) })
+}

@@ -1,0 +1,209 @@
+package feedhistory
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/redis"
+)
+
+// A snapshot is Redis' content of one user's feed. Without a document or without an inbox, whole is false.
+type snapshot struct {
+	whole      bool
+	st, n, fc  string
+	seen       services.PostID
+	entries    []services.FeedEntry // oldest first
+	floor      string
+	ft         string
+	unreadable string // a member that is not an entry
+	pulled     []services.FollowedAuthor
+	hosts      []services.FollowedAuthor
+}
+
+// snapshots reads several users' feeds in one round trip, without the methods under test.
+func snapshots(w *World) (map[services.UserID]snapshot, error) {
+	commands, err := w.Client.Pipeline(w.Ctx, func(p redis.Pipeliner) {
+		for _, user := range w.Users {
+			p.HMGet(w.Ctx, rdb.DocumentKey(user), "st", "n", "fc", "T", "ft", "F", "L")
+			p.ZRange(w.Ctx, inboxKey(user), 0, -1)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := map[services.UserID]snapshot{}
+	for i, user := range w.Users {
+		all[user] = newSnapshot(commands[2*i].(*redis.SliceCmd).Val(), commands[2*i+1].(*redis.StringSliceCmd).Val())
+	}
+	return all, nil
+}
+
+func newSnapshot(fields []any, members []string) (s snapshot) {
+	if fields[0] == nil || len(members) == 0 {
+		return s
+	}
+	s.whole = true
+	var T string
+	for i, into := range []*string{&s.st, &s.n, &s.fc, &T, &s.ft} {
+		*into, _ = fields[i].(string)
+	}
+	s.seen, _ = services.ParsePostID(T)
+	packed, _ := fields[5].(string)
+	s.pulled = SortByAuthor(unpack(packed))
+	packed, _ = fields[6].(string)
+	s.hosts = SortByAuthor(unpack(packed))
+	s.floor = members[0]
+	for _, member := range members[1:] {
+		entry, ok := parseEntry(member)
+		if !ok {
+			s.unreadable = member
+		}
+		s.entries = append(s.entries, entry)
+	}
+	return s
+}
+
+// fault reports a flaw of one view by itself: an order that is not total, a post twice, a count that differs from the list.
+func (s snapshot) fault() error {
+	if !s.whole {
+		return nil
+	}
+	if s.unreadable != "" || s.floor[0] != '!' {
+		return fmt.Errorf("the inbox begins with %q and has the member %q", s.floor, s.unreadable)
+	}
+	count := 0
+	for i, entry := range s.entries {
+		if i > 0 && entry.Post <= s.entries[i-1].Post {
+			return fmt.Errorf("post %d stands after %d: twice, or out of order", entry.Post, s.entries[i-1].Post)
+		}
+		if entry.Post.String() <= s.floor[1:] {
+			return fmt.Errorf("post %s lies below the floor %s", entry.Post, s.floor)
+		}
+		if entry.Counts && entry.Post > s.seen {
+			count++
+		}
+	}
+	want := strconv.Itoa(min(count, services.Retention))
+	if count > services.Retention || s.ft > s.seen.String() {
+		want += "+"
+	}
+	// While the view is being built, and until the next write, the count is still that of the earlier list.
+	if s.st == "1" && s.fc != want {
+		return fmt.Errorf("fc is %s and the list has %s", s.fc, want)
+	}
+	return nil
+}
+
+// Check checks every view after a step: by itself, and against its state before.
+func (w *World) Check() error {
+	all, err := snapshots(w)
+	if err != nil {
+		return err
+	}
+	for user, now := range all {
+		if err := now.fault(); err != nil {
+			return fmt.Errorf("user %d: %w", user, err)
+		}
+		before, had := w.shown[user]
+		if !now.whole || now.st != "1" {
+			continue // no reader sees this state
+		}
+		w.shown[user] = now
+		if !had {
+			continue
+		}
+		if now.seen < before.seen {
+			return fmt.Errorf("user %d: seen up to %d after %d: the mark moved back", user, now.seen, before.seen)
+		}
+		changed := now.fc != before.fc || now.seen != before.seen || !slices.Equal(now.entries, before.entries) ||
+			!slices.Equal(now.pulled, before.pulled) || !slices.Equal(now.hosts, before.hosts)
+		if order := strings.Compare(now.n, before.n); order < 0 || order == 0 && changed {
+			return fmt.Errorf("user %d: version %s after %s, changed: %v", user, now.n, before.n, changed)
+		}
+	}
+	if w.Boards == nil {
+		return nil
+	}
+	return w.Boards.Check()
+}
+
+// compare finishes all work, rebuilds what readers find missing, and compares the views with the facts.
+func (w *World) compare() error {
+	for _, user := range w.Users {
+		ready, err := w.ready(user)
+		if err == nil && !ready {
+			err = w.rebuild(func() {}, user, false)
+		}
+		if err != nil {
+			return err
+		}
+		documents, err := w.Client.Documents(w.Ctx, []services.UserID{user})
+		if err != nil {
+			return err
+		}
+		page, err := w.Client.Inbox(w.Ctx, user, services.MaxPostID, services.Retention)
+		if err != nil {
+			return err
+		}
+		want := w.homeFeed(user)
+		if !page.Ready || page.Cut || !slices.Equal(page.Entries, want) {
+			return fmt.Errorf("user %d: the inbox is %+v, the facts say %+v", user, page, want)
+		}
+		count := 0
+		for _, entry := range want {
+			if entry.Counts && entry.Post > w.seen[user] {
+				count++
+			}
+		}
+		d := documents[0]
+		if !d.Ready || d.FeedCount != count || d.FeedMore || d.Seen != w.seen[user] {
+			return fmt.Errorf("user %d: the document is %+v, the facts say %d above %d", user, d, count, w.seen[user])
+		}
+		if pulled := w.pulledBy(user); !slices.Equal(SortByAuthor(d.Pulled), pulled) || !slices.Equal(SortByAuthor(page.Pulled), pulled) {
+			return fmt.Errorf("user %d: pulled are %v, the facts say %v", user, d.Pulled, pulled)
+		}
+		if w.Boards == nil {
+			continue
+		}
+		if err := w.Boards.Compare(user); err != nil {
+			return err
+		}
+	}
+	return w.Check()
+}
+
+// inboxKey is the key of a home feed.
+func inboxKey(user services.UserID) string { return redis.UserKey(user, ":i") }
+
+// unpack reads a list of authors as documents have it: the author in 4 bytes, and since when they are followed in 8.
+func unpack(packed string) (authors []services.FollowedAuthor) {
+	for ; len(packed) >= 12; packed = packed[12:] {
+		bytes := []byte(packed[:12])
+		authors = append(authors, services.FollowedAuthor{
+			Author: services.UserID(binary.BigEndian.Uint32(bytes)), Since: services.PostID(binary.BigEndian.Uint64(bytes[4:])),
+		})
+	}
+	return authors
+}
+
+// parseEntry reads a member of an inbox: the post, the author and whether it counts.
+func parseEntry(member string) (entry services.FeedEntry, ok bool) {
+	if len(member) != services.PostIDLetters+6 {
+		return entry, false
+	}
+	post, author, flag := member[:services.PostIDLetters], member[services.PostIDLetters:len(member)-1], member[len(member)-1]
+	id, err := services.ParsePostID(post)
+	entry.Post, entry.Counts = id, flag == '+'
+	entry.Author, ok = rdb.ParseAuthor(author)
+	return entry, ok && err == nil && (flag == '+' || flag == '-')
+}
+
+// SortByAuthor sorts a copy of a list by author.
+func SortByAuthor(list []services.FollowedAuthor) []services.FollowedAuthor {
+	return slices.SortedFunc(slices.Values(list), func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
+}

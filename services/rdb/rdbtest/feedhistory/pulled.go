@@ -1,0 +1,72 @@
+package feedhistory
+
+import (
+	"fmt"
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/redis"
+)
+
+// flip makes an author pulled: that is stored first, and then written into each follower's document.
+func (w *World) flip(author services.UserID) {
+	if w.pulls[author] {
+		return
+	}
+	w.Say("%d is pulled", author)
+	if w.late {
+		w.Enqueue(fmt.Sprintf("write down %d", author), func(func()) error { w.pulls[author] = true; return nil })
+	} else {
+		w.pulls[author] = true
+	}
+	w.NameTo(rdb.PulledAuthors, author)
+}
+
+// NameTo queues the jobs that write the author into a field of their followers' documents.
+func (w *World) NameTo(field rdb.NamedField, author services.UserID) {
+	followers := w.Followers(author, 0)
+	for len(followers) > 0 {
+		size := min(Chunk, len(followers))
+		after, to := followers[0]-1, followers[size-1]
+		w.Enqueue(fmt.Sprintf("name %d in %s up to %d", author, field, to), func(pause func()) error { return w.name(pause, field, author, after, to) })
+		followers = followers[size:]
+	}
+}
+
+// name writes an author into the documents of the followers with IDs above after, up to to, as they are when it runs.
+func (w *World) name(pause func(), field rdb.NamedField, author, after, to services.UserID) error {
+	stamp, err := w.Client.Now(w.Ctx)
+	if err != nil {
+		return err
+	}
+	pause()
+	var adds []rdb.AddNamed
+	for _, reader := range w.Followers(author, after) {
+		if reader <= to {
+			adds = append(adds, rdb.AddNamed{Reader: reader, Author: services.FollowedAuthor{Author: author, Since: w.edges[edge{reader, author}]}})
+		}
+	}
+	pause()
+	results, err := w.Client.MergeNamed(w.Ctx, field, stamp, adds)
+	if err != nil {
+		return err
+	}
+	for i, result := range results {
+		if result.Status == redis.Retry {
+			pause()
+			if err := w.reconcile(pause, adds[i].Reader, author); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pulledBy lists the pulled authors that a reader follows, by the facts.
+func (w *World) pulledBy(reader services.UserID) (list []services.FollowedAuthor) {
+	for edge, since := range w.edges {
+		if edge.reader == reader && w.pulls[edge.author] {
+			list = append(list, services.FollowedAuthor{Author: edge.author, Since: since})
+		}
+	}
+	return SortByAuthor(list)
+}

@@ -1,0 +1,225 @@
+package feedhistory
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/redis"
+)
+
+// The work of a world: the steps of services/fanout, with a pause wherever another process could run in between.
+
+// spread updates the author's own feed and then cuts the current followers into chunks.
+func (w *World) spread(pause func(), id services.PostID, remove bool) error {
+	author := w.posts[id].Author
+	var err error
+	if remove {
+		_, err = w.Client.DeleteFromInboxes(w.Ctx, []services.UserID{author}, id, author)
+	} else {
+		err = w.addAgain(pause, author, id)
+	}
+	if err != nil {
+		return err
+	}
+	pause()
+	followers := w.Followers(author, 0)
+	for len(followers) > 0 {
+		size := min(Chunk, len(followers))
+		after, to := followers[0]-1, followers[size-1]
+		w.Enqueue(fmt.Sprintf("chunk %d of %d, remove %v", to, id, remove), func(pause func()) error {
+			return w.chunk(pause, id, remove, after, to)
+		})
+		followers = followers[size:]
+	}
+	return nil
+}
+
+// chunk updates the followers with IDs above after, up to to, as they are when it runs.
+func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to services.UserID) error {
+	stamp, err := w.Client.Now(w.Ctx)
+	if err != nil {
+		return err
+	}
+	pause()
+	post := *w.posts[id]
+	if post.Deleted && !remove {
+		return nil
+	}
+	pause()
+	var adds []rdb.Add
+	var readers []services.UserID
+	for _, reader := range w.Followers(post.Author, after) {
+		if reader <= to {
+			counts := id > w.edges[edge{reader, post.Author}]
+			adds = append(adds, rdb.Add{Reader: reader, Entry: services.FeedEntry{Post: id, Author: post.Author, Counts: counts}})
+			readers = append(readers, reader)
+		}
+	}
+	pause()
+	if remove {
+		_, err := w.Client.DeleteFromInboxes(w.Ctx, readers, id, post.Author)
+		return err
+	}
+	results, err := w.Client.AddToInboxes(w.Ctx, stamp, adds)
+	if err != nil {
+		return err
+	}
+	for i, result := range results {
+		if result.Status == redis.Retry {
+			if err := w.addAgain(pause, readers[i], id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addAgain rereads one post and one edge for one reader.
+func (w *World) addAgain(pause func(), reader services.UserID, id services.PostID) error {
+	for range Rounds {
+		stamp, err := w.Client.StampOf(w.Ctx, reader)
+		if err != nil || stamp == 0 {
+			return err
+		}
+		pause()
+		post := *w.posts[id]
+		if post.Deleted {
+			return nil
+		}
+		pause()
+		entry := services.FeedEntry{Post: id, Author: post.Author}
+		if reader != post.Author {
+			since, follows := w.edges[edge{reader, post.Author}]
+			if !follows {
+				return nil
+			}
+			entry.Counts = id > since
+		}
+		pause()
+		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{entry}})
+		if err != nil || result.Status != redis.Retry {
+			return err
+		}
+	}
+	return fmt.Errorf("post %d for reader %d: refused %d times", id, reader, Rounds)
+}
+
+// reconcile makes a reader's posts of an author agree with the current edge.
+func (w *World) reconcile(pause func(), reader, author services.UserID) error {
+	for range Rounds {
+		stamp, err := w.Client.StampOf(w.Ctx, reader)
+		if err != nil || stamp == 0 {
+			return err
+		}
+		pause()
+		since, follows := w.edges[edge{reader, author}]
+		if !follows {
+			pause()
+			if _, err := w.Client.DropFromInbox(w.Ctx, reader, author); err != nil {
+				return err
+			}
+			pause()
+			if _, again := w.edges[edge{reader, author}]; again && w.Rereads {
+				continue
+			}
+			return nil
+		}
+		pause()
+		var pulled []services.FollowedAuthor
+		if w.pulls[author] {
+			pulled = []services.FollowedAuthor{{Author: author, Since: since}}
+		}
+		var hosts []services.FollowedAuthor
+		if w.Boards != nil {
+			var refused bool
+			if hosts, refused, err = w.Boards.Follow(pause, reader, author, since, stamp); err != nil {
+				return err
+			}
+			if refused {
+				continue
+			}
+		}
+		posts := w.ids(func(post *services.Post) bool { return post.Author == author && !post.Deleted })
+		entries := make([]services.FeedEntry, min(len(posts), w.depth))
+		for i := range entries {
+			entries[i] = services.FeedEntry{Post: posts[i], Author: author, Counts: posts[i] > since}
+		}
+		pause()
+		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.Merge{Reader: reader, Stamp: stamp, Fence: true, Pulled: pulled, Hosts: hosts, Entries: entries})
+		if err != nil {
+			return err
+		}
+		if result.Status != redis.Retry {
+			pause()
+			return w.sweep(pause, reader, author, posts)
+		}
+	}
+	return fmt.Errorf("reader %d and author %d: refused %d times", reader, author, Rounds)
+}
+
+// sweep removes from the reader's inbox the posts that the author deleted while the reader did not follow: those removals went
+// only to the followers of that time. It runs after the fence, so that no older read brings a post back.
+func (w *World) sweep(pause func(), reader, author services.UserID, alive []services.PostID) error {
+	if !w.sweeps {
+		return nil
+	}
+	posts, err := w.Client.AuthorInInbox(w.Ctx, reader, author)
+	if err != nil {
+		return err
+	}
+	pause()
+	for _, id := range posts {
+		if slices.Contains(alive, id) || !w.posts[id].Deleted {
+			continue
+		}
+		if _, err := w.Client.DeleteFromInboxes(w.Ctx, []services.UserID{reader}, id, author); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rebuild marks, reads and merges, in this order.
+func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
+	for range Rounds {
+		stamps, err := w.Client.BeginRebuild(w.Ctx, []services.UserID{user}, refill)
+		if err != nil {
+			return err
+		}
+		pause()
+		facts := rdb.FeedFacts{Reader: user, Stamp: stamps[0], Day: 20_000, Lifetime: time.Hour, Seen: w.seen[user]}
+		pause()
+		facts.Entries = w.homeFeed(user)
+		facts.Pulled = w.pulledBy(user)
+		if w.Boards != nil {
+			facts.Hosts = w.Boards.Hosts(user)
+		}
+		pause()
+		result, err := w.Client.EndRebuild(w.Ctx, facts)
+		if err != nil || result.Status == redis.Applied {
+			return err
+		}
+	}
+	return fmt.Errorf("rebuild of %d: refused %d times", user, Rounds)
+}
+
+func (w *World) projectSeen(pause func(), user services.UserID) error {
+	seen := w.seen[user]
+	pause()
+	_, err := w.Client.MarkFeedSeen(w.Ctx, user, seen)
+	return err
+}
+
+func (w *World) Followers(author, after services.UserID) []services.UserID {
+	var followers []services.UserID
+	for edge := range w.edges {
+		if edge.author == author && edge.reader > after {
+			followers = append(followers, edge.reader)
+		}
+	}
+	slices.Sort(followers)
+	return followers
+}

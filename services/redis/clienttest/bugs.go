@@ -1,0 +1,105 @@
+package clienttest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/redis"
+	"tidings/tests/histories"
+)
+
+// few is how many histories run with each commit on every engine, beside those that are known to find a bug.
+const few = 10
+
+// Replacements are an injected bug in scripts: texts that each occur once in their script become others.
+type Replacements []replacement
+
+type replacement struct {
+	script   *redis.Script
+	old, new string
+}
+
+// In replaces one text of a script.
+func In(script *redis.Script, old, new string) Replacements {
+	return Replacements{{script, old, new}}
+}
+
+// And replaces one more.
+func (r Replacements) And(script *redis.Script, old, new string) Replacements {
+	return append(slices.Clone(r), replacement{script, old, new})
+}
+
+// Bug is an injected bug that histories must find: in scripts, or in the work that calls them.
+type Bug[Work any] struct {
+	Scripts Replacements
+	Work    func(Work)
+	Known   int // a history that finds it; FindBugs looks for another if this one no longer does
+}
+
+// Break breaks the work of a history.
+func (b Bug[Work]) Break(work Work) {
+	if b.Work != nil {
+		b.Work(work)
+	}
+}
+
+// Script is the registered script of a name.
+func Script(name string) *redis.Script {
+	scripts := redis.Scripts()
+	at := slices.IndexFunc(scripts, func(s *redis.Script) bool { return s.Name == name })
+	if at < 0 {
+		panic("no script is called " + name)
+	}
+	return scripts[at]
+}
+
+// Histories are the numbers of the histories to run: the first few, all up to full if the full set is asked for, and those that
+// once found a bug, because they are worth repeating.
+func Histories[Work any](t *testing.T, full int, bugs map[string]Bug[Work]) map[int]bool {
+	t.Helper()
+	all := map[int]bool{}
+	for i := range histories.Number(t, max(few, full/10), full) {
+		all[i] = true
+	}
+	for _, bug := range bugs {
+		all[bug.Known] = true
+	}
+	return all
+}
+
+// FindBugs runs a test for each bug, on a Redis that it empties: first the history that is known to find the bug, then the others
+// up to most. A history that runs with each commit must find it.
+func FindBugs[Work any](t *testing.T, c *redis.Client, bugs map[string]Bug[Work], most int, run func(number int, bug Bug[Work]) error) {
+	for name, bug := range bugs {
+		t.Run(name, func(t *testing.T) {
+			for _, change := range bug.Scripts {
+				good := *change.script
+				if strings.Count(good.Source, change.old) != 1 {
+					t.Fatalf("the script %s does not have %q once", good.Name, change.old)
+				}
+				*change.script = *redis.NewScript(good.Name, strings.Replace(good.Source, change.old, change.new, 1))
+				defer func() { *change.script = good }()
+			}
+			if err := c.Commands().FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			number := bug.Known
+			err := run(number, bug)
+			for next := 0; err == nil && next < most; next++ {
+				if number = next; number != bug.Known { // the known history's people already exist
+					err = run(number, bug)
+				}
+			}
+			if err == nil || services.IsUnavailable(err) {
+				t.Fatalf("not found up to %d: %v", number, err)
+			}
+			first, _, _ := strings.Cut(err.Error(), "\n")
+			t.Logf("%s: found by %d: %s", name, number, first)
+			if number != bug.Known && number >= few {
+				t.Errorf("history %d finds it and is not tried with each commit: make it known", number)
+			}
+		})
+	}
+}
