@@ -54,6 +54,18 @@ func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context
 	return b.collect(ctx, keys, c)
 }
 
+// LoadOne returns the value of one key, and whether it has one. If no caller has asked for it yet, the keys of others are read with
+// it: asking for each key of a long list costs no more than the list.
+func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
+	keys := []K{key}
+	if !b.asked(key) {
+		keys = append(keys, others()...)
+	}
+	values, err := b.Load(ctx, keys, fetch)
+	value, found = values[key]
+	return value, found, err
+}
+
 // Keep remembers a value that was read already.
 func (b *Batch[K, V]) Keep(key K, value V) {
 	b.mu.Lock()

@@ -133,6 +133,25 @@ func TestWhatWasKeptIsNotRead(t *testing.T) {
 	}
 }
 
+// A long list is read once, and gone through once, however many of its items are asked for one by one.
+func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
+	var b Batch[int, int]
+	s := &squares{}
+	listed := 0
+	others := func() []int {
+		listed++
+		return []int{2, 3, 4, 5}
+	}
+	for key := 2; key <= 5; key++ {
+		if value, found, err := b.LoadOne(t.Context(), key, others, s.read); err != nil || found != (key%2 == 0) || found && value != key*key {
+			t.Errorf("of %d: %d, %t, %v", key, value, found, err)
+		}
+	}
+	if listed != 1 || len(s.asked) != 1 {
+		t.Errorf("the list was gone through %d times, and read were %v", listed, s.asked)
+	}
+}
+
 type aKey string
 
 func TestSharedIsReadOnceAResponse(t *testing.T) {

@@ -10,10 +10,7 @@ import (
 // response has met so far and all that are shown together with the user.
 func (l *Loader) Relation(ctx context.Context, user services.UserID, together []services.UserID, read func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error)) (services.Relation, error) {
 	m := l.memory()
-	users := []services.UserID{user}
-	if !m.relations.asked(user) {
-		users = append(append(users, together...), m.users.keys()...)
-	}
-	found, err := m.relations.Load(ctx, users, read)
-	return found[user], err
+	others := func() []services.UserID { return append(m.users.keys(), together...) }
+	relation, _, err := m.relations.LoadOne(ctx, user, others, read)
+	return relation, err
 }

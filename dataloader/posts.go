@@ -28,27 +28,28 @@ type postParts struct {
 	likes      Batch[store.LikesPage, store.LikeList]
 }
 
-// Engagements reads what the viewer is told of posts. The caller has checked that the viewer may see them, as in the methods
-// below; a response has one viewer.
-func (l *Loader) Engagements(ctx context.Context, posts []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]services.Engagement, error)) (map[services.PostID]services.Engagement, error) {
-	return l.memory().parts.engagement.Load(ctx, posts, read)
+// Engagement reads the engagement of a post for the viewer, and with it that of the posts that are shown together. The caller has
+// checked that the viewer may see them, as in the methods below; a response has one viewer.
+func (l *Loader) Engagement(ctx context.Context, post services.PostID, together func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]services.Engagement, error)) (services.Engagement, error) {
+	of, _, err := l.memory().parts.engagement.LoadOne(ctx, post, together, read)
+	return of, err
 }
 
-// Visible reads posts that the viewer may see, with what the viewer is told of them; the others are absent.
-func (l *Loader) Visible(ctx context.Context, posts []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]store.ShownPost, error)) (map[services.PostID]ShownPost, error) {
+// Visible reads a post with its engagement for the viewer, and others with it; found is false if the viewer may not see it.
+func (l *Loader) Visible(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]store.ShownPost, error)) (shown ShownPost, found bool, err error) {
 	m := l.memory()
-	return m.parts.visible.Load(ctx, posts, func(ctx context.Context, posts []services.PostID) (map[services.PostID]ShownPost, error) {
+	return m.parts.visible.LoadOne(ctx, post, others, func(ctx context.Context, posts []services.PostID) (map[services.PostID]ShownPost, error) {
 		read, err := read(ctx, posts)
 		together, authors := make([]services.Post, 0, len(read)), make([]services.User, 0, len(read))
 		for _, post := range read {
 			together, authors = append(together, post.Post), append(authors, post.By)
 		}
 		m.meetUsers(authors)
-		found := make(map[services.PostID]ShownPost, len(read))
+		found, engagements := make(map[services.PostID]ShownPost, len(read)), make(map[services.PostID]services.Engagement, len(read))
 		for id, post := range read {
-			m.parts.engagement.Keep(id, post.Engagement)
-			found[id] = ShownPost{post, together}
+			engagements[id], found[id] = post.Engagement, ShownPost{post, together}
 		}
+		m.parts.engagement.keepNew(engagements)
 		return found, err
 	})
 }
@@ -60,13 +61,15 @@ func (l *Loader) Answers(ctx context.Context, pages []store.AnswersPage, read fu
 		read, err := read(ctx, pages)
 		var together []services.Post
 		var authors []services.User
+		engagements := map[services.PostID]services.Engagement{}
 		for _, list := range read {
 			for _, post := range list.Answers {
-				m.parts.engagement.Keep(post.ID, post.Engagement)
+				engagements[post.ID] = post.Engagement
 				together, authors = append(together, post.Post), append(authors, post.By)
 			}
 		}
 		m.meetUsers(authors)
+		m.parts.engagement.keepNew(engagements)
 		found := make(map[store.AnswersPage]AnswerList, len(read))
 		for page, list := range read {
 			found[page] = AnswerList{list, together}

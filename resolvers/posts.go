@@ -18,14 +18,16 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 	if err != nil {
 		return services.Engagement{}, err
 	}
-	ids := make([]services.PostID, len(post.Together))
-	for i, other := range post.Together {
-		ids[i] = other.ID
+	together := func() []services.PostID {
+		ids := make([]services.PostID, len(post.Together))
+		for i, other := range post.Together {
+			ids[i] = other.ID
+		}
+		return ids
 	}
-	found, err := dataloader.From(ctx).Engagements(ctx, ids, func(ctx context.Context, posts []services.PostID) (map[services.PostID]services.Engagement, error) {
+	return dataloader.From(ctx).Engagement(ctx, post.Key, together, func(ctx context.Context, posts []services.PostID) (map[services.PostID]services.Engagement, error) {
 		return r.Feed.Engagements(ctx, viewer.Number, posts)
 	})
-	return found[post.Key], err
 }
 
 // parentOf reads the post that one answers; nil where the viewer may not see it.
@@ -37,17 +39,18 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 	if err != nil {
 		return nil, err
 	}
-	var ids []services.PostID
-	for _, other := range post.Together {
-		if other.Parent != 0 {
-			ids = append(ids, other.Parent)
+	others := func() (ids []services.PostID) {
+		for _, other := range post.Together {
+			if other.Parent != 0 {
+				ids = append(ids, other.Parent)
+			}
 		}
+		return ids
 	}
-	found, err := dataloader.From(ctx).Visible(ctx, ids, func(ctx context.Context, posts []services.PostID) (map[services.PostID]store.ShownPost, error) {
+	parent, found, err := dataloader.From(ctx).Visible(ctx, post.Answers, others, func(ctx context.Context, posts []services.PostID) (map[services.PostID]store.ShownPost, error) {
 		return r.Feed.Visible(ctx, viewer.Number, posts)
 	})
-	parent, ok := found[post.Answers]
-	if err != nil || !ok {
+	if err != nil || !found {
 		return nil, err
 	}
 	shown := graphPost(parent.Post, parent.By, parent.Together)
