@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -118,12 +119,12 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 	return nil
 }
 
-func selectNewest(ctx context.Context, facts *store.Store) (posts []services.PostID, err error) {
-	entries, err := facts.HomeFeed(ctx, outboxReader, services.MaxPostID, services.Retention)
+func selectNewest(ctx context.Context, facts *store.Store) (newest []services.PostID, err error) {
+	entries, err := posts.HomeFeed(ctx, facts.DB, outboxReader, services.MaxPostID, services.Retention)
 	for _, entry := range entries {
-		posts = append(posts, entry.Post)
+		newest = append(newest, entry.Post)
 	}
-	return posts, err
+	return newest, err
 }
 
 // mergeOutboxes reads as much of each outbox as may be on the page. Ids sort by time as text.

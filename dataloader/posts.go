@@ -4,19 +4,19 @@ import (
 	"context"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 // ShownPost is a post that was read as a part of another's, with all posts that were read with it: what is asked of one of them
 // is read for all.
 type ShownPost struct {
-	store.ShownPost
+	posts.Shown
 	Together []services.Post
 }
 
 // AnswerList is a page of answers. Together are the answers of all pages that were read with it.
 type AnswerList struct {
-	store.AnswerList
+	posts.AnswerList
 	Together []services.Post
 }
 
@@ -24,8 +24,8 @@ type AnswerList struct {
 type postParts struct {
 	engagement Batch[services.PostID, services.Engagement]
 	visible    Batch[services.PostID, ShownPost]
-	answers    Batch[store.AnswersPage, AnswerList]
-	likes      Batch[store.LikesPage, store.LikeList]
+	answers    Batch[posts.AnswersPage, AnswerList]
+	likes      Batch[posts.LikesPage, posts.LikeList]
 }
 
 // Engagement reads the engagement of a post for the viewer, and with it that of the posts that are shown together. The caller has
@@ -36,10 +36,10 @@ func (l *Loader) Engagement(ctx context.Context, post services.PostID, together 
 }
 
 // Visible reads a post with its engagement for the viewer, and others with it; found is false if the viewer may not see it.
-func (l *Loader) Visible(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]store.ShownPost, error)) (shown ShownPost, found bool, err error) {
+func (l *Loader) Visible(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]posts.Shown, error)) (shown ShownPost, found bool, err error) {
 	m := l.memory()
-	return m.parts.visible.LoadOne(ctx, post, others, func(ctx context.Context, posts []services.PostID) (map[services.PostID]ShownPost, error) {
-		read, err := read(ctx, posts)
+	return m.parts.visible.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
+		read, err := read(ctx, ids)
 		together, authors := make([]services.Post, 0, len(read)), make([]services.User, 0, len(read))
 		for _, post := range read {
 			together, authors = append(together, post.Post), append(authors, post.By)
@@ -55,22 +55,22 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 }
 
 // Answers reads pages of answers, with what the viewer is told of each.
-func (l *Loader) Answers(ctx context.Context, pages []store.AnswersPage, read func(context.Context, []store.AnswersPage) (map[store.AnswersPage]store.AnswerList, error)) (map[store.AnswersPage]AnswerList, error) {
+func (l *Loader) Answers(ctx context.Context, pages []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (map[posts.AnswersPage]AnswerList, error) {
 	m := l.memory()
-	return m.parts.answers.Load(ctx, pages, func(ctx context.Context, pages []store.AnswersPage) (map[store.AnswersPage]AnswerList, error) {
+	return m.parts.answers.Load(ctx, pages, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]AnswerList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post
 		var authors []services.User
 		engagements := map[services.PostID]services.Engagement{}
 		for _, list := range read {
-			for _, post := range list.Answers {
+			for _, post := range list.Items {
 				engagements[post.ID] = post.Engagement
 				together, authors = append(together, post.Post), append(authors, post.By)
 			}
 		}
 		m.meetUsers(authors)
 		m.parts.engagement.keepNew(engagements)
-		found := make(map[store.AnswersPage]AnswerList, len(read))
+		found := make(map[posts.AnswersPage]AnswerList, len(read))
 		for page, list := range read {
 			found[page] = AnswerList{list, together}
 		}
@@ -79,13 +79,13 @@ func (l *Loader) Answers(ctx context.Context, pages []store.AnswersPage, read fu
 }
 
 // Likes reads pages of the likes of posts.
-func (l *Loader) Likes(ctx context.Context, pages []store.LikesPage, read func(context.Context, []store.LikesPage) (map[store.LikesPage]store.LikeList, error)) (map[store.LikesPage]store.LikeList, error) {
+func (l *Loader) Likes(ctx context.Context, pages []posts.LikesPage, read func(context.Context, []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error)) (map[posts.LikesPage]posts.LikeList, error) {
 	m := l.memory()
-	return m.parts.likes.Load(ctx, pages, func(ctx context.Context, pages []store.LikesPage) (map[store.LikesPage]store.LikeList, error) {
+	return m.parts.likes.Load(ctx, pages, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 		found, err := read(ctx, pages)
 		var users []services.User
 		for _, list := range found {
-			for _, like := range list.Likes {
+			for _, like := range list.Items {
 				users = append(users, like.By)
 			}
 		}

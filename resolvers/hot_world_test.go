@@ -17,6 +17,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -117,9 +118,9 @@ func (s *sides) number(key string) services.UserID {
 // populate makes readers of every kind: of a feed with gaps, of one that is longer than feeds are, and of an empty one.
 func (s *sides) populate() (places []services.PostID) {
 	s.must("named", `mutation { setProfile(input: {name: "N\"\\<ä>", avatarUrl: "https://example.com/n"}) { user { id } } }`, nil)
-	posts := map[string][]services.PostID{}
+	published := map[string][]services.PostID{}
 	for key, count := range map[string]int{"named": 12, "plain": 9, "busy": services.Retention + 5} {
-		posts[key] = s.Posts(s.number(key), count)
+		published[key] = s.Posts(s.number(key), count)
 	}
 	for reader, authors := range map[string][]string{"reader": {"named", "plain"}, "full": {"busy"}, "empty": nil} {
 		s.number(reader)
@@ -127,7 +128,7 @@ func (s *sides) populate() (places []services.PostID) {
 			s.must(reader, `mutation($id: ID!) { follow(input: {userId: $id}) { user { id } } }`, map[string]any{"id": "user:" + author})
 		}
 	}
-	for i, id := range posts["named"][:3] {
+	for i, id := range published["named"][:3] {
 		in := map[string]any{"id": services.GlobalID(services.PostType, id.String())}
 		s.must("reader", `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, in)
 		if i > 0 {
@@ -140,14 +141,14 @@ func (s *sides) populate() (places []services.PostID) {
 	s.Quiet(s.Fanout)
 	s.Clock.Advance(time.Second)
 	s.Write(func(ctx context.Context, tx *store.Tx) error { // without a job: feeds list them still
-		for _, id := range slices.Concat(posts["named"][3:8], posts["plain"][:1], posts["busy"][100:104]) {
-			if _, _, err := tx.DeletePost(ctx, id); err != nil {
+		for _, id := range slices.Concat(published["named"][3:8], published["plain"][:1], published["busy"][100:104]) {
+			if _, _, err := posts.Delete(ctx, tx.Tx, id); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return slices.Concat(posts["named"], posts["plain"], posts["busy"][:20], posts["busy"][services.Retention-5:])
+	return slices.Concat(published["named"], published["plain"], published["busy"][:20], published["busy"][services.Retention-5:])
 }
 
 // drawArguments draws the arguments of a page, some given as variables, which it declares.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 // The kinds of the cursors of a post's lists, beside those of conversations and of the viewer's lists. A cursor is of one post:
@@ -56,15 +56,15 @@ func parseCommentCursor(post services.PostID, text string) (services.PostID, err
 	return services.PostID(answer), err
 }
 
-func likeCursorText(post services.PostID, place store.LikePlace) string {
+func likeCursorText(post services.PostID, place posts.LikePlace) string {
 	return postCursorText(likeCursor, post, uint64(place.At.UnixMicro()), uint64(place.Liker))
 }
 
-func parseLikeCursor(post services.PostID, text string) (store.LikePlace, error) {
+func parseLikeCursor(post services.PostID, text string) (posts.LikePlace, error) {
 	var at, liker uint64
 	err := parsePostCursor(likeCursor, post, text, &at, &liker)
 	if err == nil && liker > math.MaxUint32 {
 		err = notOfThisList(text)
 	}
-	return store.LikePlace{At: time.UnixMicro(int64(at)).UTC(), Liker: services.UserID(liker)}, err
+	return posts.LikePlace{At: time.UnixMicro(int64(at)).UTC(), Liker: services.UserID(liker)}, err
 }

@@ -6,7 +6,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 // What users did with a post is read once for all posts that are shown together, by one query a kind. Posts that are read as a
@@ -25,8 +25,8 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 		}
 		return ids
 	}
-	return dataloader.From(ctx).Engagement(ctx, post.Key, together, func(ctx context.Context, posts []services.PostID) (map[services.PostID]services.Engagement, error) {
-		return r.Feed.Engagements(ctx, viewer.Number, posts)
+	return dataloader.From(ctx).Engagement(ctx, post.Key, together, func(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Engagement, error) {
+		return r.Feed.Engagements(ctx, viewer.Number, ids)
 	})
 }
 
@@ -47,8 +47,8 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 		}
 		return ids
 	}
-	parent, found, err := dataloader.From(ctx).Visible(ctx, post.Answers, others, func(ctx context.Context, posts []services.PostID) (map[services.PostID]store.ShownPost, error) {
-		return r.Feed.Visible(ctx, viewer.Number, posts)
+	parent, found, err := dataloader.From(ctx).Visible(ctx, post.Answers, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]posts.Shown, error) {
+		return r.Feed.Visible(ctx, viewer.Number, ids)
 	})
 	if err != nil || !found {
 		return nil, err
@@ -59,90 +59,98 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 
 // commentsOf makes a page of the answers to a post.
 func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.CommentConnection, error) {
-	viewer, err := r.viewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	size, err := pageSize(first)
-	if err != nil {
-		return nil, err
-	}
-	page := store.AnswersPage{Post: post.Key, Before: services.MaxPostID, Size: size}
-	pages := []store.AnswersPage{page}
-	if after != nil {
-		if page.Before, err = parseCommentCursor(post.Key, *after); err != nil {
-			return nil, err
-		}
-		pages[0] = page
-	} else {
-		for _, other := range post.Together {
-			if other.ID != post.Key {
-				pages = append(pages, store.AnswersPage{Post: other.ID, Before: page.Before, Size: size})
-			}
-		}
-	}
-	found, err := dataloader.From(ctx).Answers(ctx, pages, func(ctx context.Context, pages []store.AnswersPage) (map[store.AnswersPage]store.AnswerList, error) {
-		return r.Feed.Answers(ctx, viewer.Number, pages)
+	var together []services.Post
+	edges, info, err := listOf(ctx, r, post, first, after, postList[services.PostID, posts.Shown, graph.CommentEdge]{
+		from: services.MaxPostID, text: commentCursorText, parse: parseCommentCursor,
+		read: func(ctx context.Context, viewer services.UserID, pages []posts.AnswersPage, page posts.AnswersPage) (posts.AnswerList, error) {
+			found, err := dataloader.From(ctx).Answers(ctx, pages, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error) {
+				return r.Feed.Answers(ctx, viewer, pages)
+			})
+			together = found[page].Together
+			return found[page].AnswerList, err
+		},
+		place: func(answer posts.Shown) services.PostID { return answer.ID },
+		edge: func(cursor string, answer posts.Shown) graph.CommentEdge {
+			return graph.CommentEdge{Cursor: cursor, Node: graphPost(answer.Post, answer.By, together)}
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	list := found[page]
-	result := &graph.CommentConnection{Edges: make([]graph.CommentEdge, len(list.Answers)), PageInfo: graph.PageInfo{HasNextPage: list.More}}
-	for i, answer := range list.Answers {
-		result.Edges[i] = graph.CommentEdge{Cursor: commentCursorText(post.Key, answer.ID), Node: graphPost(answer.Post, answer.By, list.Together)}
-	}
-	if len(result.Edges) > 0 {
-		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[len(result.Edges)-1].Cursor
-	}
-	if list.More {
-		cursor := commentCursorText(post.Key, list.Next)
-		result.PageInfo.EndCursor = &cursor
-	}
-	return result, nil
+	return &graph.CommentConnection{Edges: edges, PageInfo: info}, nil
 }
 
 // likesOf makes a page of the likes of a post.
 func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.LikeConnection, error) {
-	viewer, err := r.viewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	size, err := pageSize(first)
-	if err != nil {
-		return nil, err
-	}
-	page := store.LikesPage{Post: post.Key, After: store.FirstLike, Size: size}
-	pages := []store.LikesPage{page}
-	if after != nil {
-		if page.After, err = parseLikeCursor(post.Key, *after); err != nil {
-			return nil, err
-		}
-		pages[0] = page
-	} else {
-		for _, other := range post.Together {
-			if other.ID != post.Key {
-				pages = append(pages, store.LikesPage{Post: other.ID, After: page.After, Size: size})
-			}
-		}
-	}
-	found, err := dataloader.From(ctx).Likes(ctx, pages, func(ctx context.Context, pages []store.LikesPage) (map[store.LikesPage]store.LikeList, error) {
-		return r.Feed.Likes(ctx, viewer.Number, pages)
+	edges, info, err := listOf(ctx, r, post, first, after, postList[posts.LikePlace, posts.Like, graph.LikeEdge]{
+		from: posts.FirstLike, text: likeCursorText, parse: parseLikeCursor,
+		read: func(ctx context.Context, viewer services.UserID, pages []posts.LikesPage, page posts.LikesPage) (posts.LikeList, error) {
+			found, err := dataloader.From(ctx).Likes(ctx, pages, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
+				return r.Feed.Likes(ctx, viewer, pages)
+			})
+			return found[page], err
+		},
+		place: posts.Like.Place,
+		edge: func(cursor string, like posts.Like) graph.LikeEdge {
+			return graph.LikeEdge{Cursor: cursor, Node: graphUser(like.By), LikedAt: like.At}
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	list := found[page]
-	result := &graph.LikeConnection{Edges: make([]graph.LikeEdge, len(list.Likes)), PageInfo: graph.PageInfo{HasNextPage: list.More}}
-	for i, like := range list.Likes {
-		result.Edges[i] = graph.LikeEdge{Cursor: likeCursorText(post.Key, like.Place()), Node: graphUser(like.By), LikedAt: like.At}
+	return &graph.LikeConnection{Edges: edges, PageInfo: info}, nil
+}
+
+// postList is how one kind of list below a post is shown: P is a position, T an item and E its edge.
+type postList[P comparable, T, E any] struct {
+	from  P // before all
+	text  func(post services.PostID, place P) string
+	parse func(post services.PostID, cursor string) (P, error)
+	read  func(ctx context.Context, viewer services.UserID, pages []posts.ListPage[P], page posts.ListPage[P]) (posts.List[P, T], error)
+	place func(item T) P
+	edge  func(cursor string, item T) E
+}
+
+// listOf makes a page of a list below a post. First pages are read for all posts that are shown together.
+func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *graph.Post, first *int, after *string, of postList[P, T, E]) (edges []E, info graph.PageInfo, err error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, info, err
 	}
-	if len(result.Edges) > 0 {
-		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[len(result.Edges)-1].Cursor
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, info, err
+	}
+	page := posts.ListPage[P]{Post: post.Key, After: of.from, Size: size}
+	if after != nil {
+		if page.After, err = of.parse(post.Key, *after); err != nil {
+			return nil, info, err
+		}
+	}
+	pages := []posts.ListPage[P]{page}
+	if after == nil {
+		for _, other := range post.Together {
+			if other.ID != post.Key {
+				pages = append(pages, posts.ListPage[P]{Post: other.ID, After: of.from, Size: size})
+			}
+		}
+	}
+	list, err := of.read(ctx, viewer.Number, pages, page)
+	if err != nil {
+		return nil, info, err
+	}
+	edges, cursors := make([]E, len(list.Items)), make([]string, len(list.Items))
+	for i, item := range list.Items {
+		cursors[i] = of.text(post.Key, of.place(item))
+		edges[i] = of.edge(cursors[i], item)
+	}
+	info.HasNextPage = list.More
+	if len(cursors) > 0 {
+		info.StartCursor, info.EndCursor = &cursors[0], &cursors[len(cursors)-1]
 	}
 	if list.More {
-		cursor := likeCursorText(post.Key, list.Next)
-		result.PageInfo.EndCursor = &cursor
+		cursor := of.text(post.Key, list.Next)
+		info.EndCursor = &cursor
 	}
-	return result, nil
+	return edges, info, nil
 }

@@ -14,6 +14,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/notifications"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -49,9 +50,9 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 		f.mu.Lock()
 		f.posts = append(f.posts, post)
 		f.mu.Unlock()
-		return errors.Join(tx.InsertPost(ctx, post), jobs.Enqueue(ctx, tx.Tx, fanout.FanOutJob(post.ID)))
+		return errors.Join(posts.Insert(ctx, tx.Tx, post), jobs.Enqueue(ctx, tx.Tx, fanout.FanOutJob(post.ID)))
 	case action < 6 && post.Author != user:
-		if created, err := tx.InsertLike(ctx, post.ID, user, tx.Now); err != nil || !created {
+		if created, err := posts.InsertLike(ctx, tx.Tx, post.ID, user, tx.Now); err != nil || !created {
 			return err
 		}
 		job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})
@@ -62,7 +63,7 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 		}
 		return jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(user))
 	case action == 7:
-		if _, _, err := tx.DeletePost(ctx, post.ID); err != nil {
+		if _, _, err := posts.Delete(ctx, tx.Tx, post.ID); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx.Tx, fanout.RemoveJob(post.ID))

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -18,17 +19,17 @@ const (
 // recount compares the counts of the newest posts of some users with the facts, and mends those that differ. Both are of one
 // moment, and are changed by the same transactions: any difference is a fault.
 func (a *Audit) recount(ctx context.Context, users []services.UserID) error {
-	posts, err := a.Store.NewestPosts(ctx, users, postsPerUser)
+	kept, err := posts.NewestCounts(ctx, a.Store.DB, users, postsPerUser)
 	if err != nil {
 		return err
 	}
 	var due []services.PostID
-	for post, of := range posts {
+	for post, of := range kept {
 		if of.Likes+of.Comments < dearPosts || rand.IntN(dearLaps) == 0 {
 			due = append(due, post)
 		}
 	}
-	recounts, err := a.Store.RecountPosts(ctx, due)
+	recounts, err := posts.Recounts(ctx, a.Store.DB, due)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (a *Audit) recount(ctx context.Context, users []services.UserID) error {
 		a.miscounted.Add(1)
 		a.Log.Error("the counts of a post differed from the facts and are mended", "post", found.Post.String(),
 			"likes", found.Kept.Likes, "counted", found.Facts.Likes, "comments", found.Kept.Comments, "countedComments", found.Facts.Comments)
-		if err := a.Store.Write(ctx, func(tx *store.Tx) error { return tx.MendCounts(ctx, found.Post) }); err != nil {
+		if err := a.Store.Write(ctx, func(tx *store.Tx) error { return posts.MendCounts(ctx, tx.Tx, found.Post) }); err != nil {
 			return err
 		}
 	}

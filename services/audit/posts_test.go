@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -14,7 +15,7 @@ func TestWrongCountsOfAPostAreFoundAndMended(t *testing.T) {
 	a := newAudit(w, auditEvery)
 	post := w.Post(user)
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.InsertLike(ctx, post, author, tx.Now)
+		_, err := posts.InsertLike(ctx, tx.Tx, post, author, tx.Now)
 		return err
 	})
 	w.Quiet(w.Fanout)
@@ -27,7 +28,7 @@ func TestWrongCountsOfAPostAreFoundAndMended(t *testing.T) {
 		return err
 	})
 	lapOf(w, a)
-	got, err := w.Store.Engagements(t.Context(), author, []services.PostID{post})
+	got, err := posts.Engagements(t.Context(), w.Store.DB, author, []services.PostID{post})
 	w.Must(err)
 	if want := (services.Engagement{Likes: 1, Liked: true}); got[post] != want || a.Stats().Posts == 0 {
 		t.Errorf("the post has the counts %+v, want %+v; %d were found wrong", got[post], want, a.Stats().Posts)

@@ -10,6 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -43,7 +44,7 @@ func (h homeFeed) Facts(ctx context.Context, user services.UserID, today int64, 
 		return err
 	}
 	limit := h.s.settings.Caps.FeedLimit()
-	count, err := h.s.store.CountNew(ctx, user, max(seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, today)), limit+1)
+	count, err := posts.CountNew(ctx, h.s.store.DB, user, max(seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, today)), limit+1)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 }
 
 func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
-	entries, err := h.s.store.UnreadFeed(ctx, of.User, max(of.Seen[store.HomePage], h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), source.MostExplained))
+	entries, err := posts.UnreadFeed(ctx, h.s.store.DB, of.User, max(of.Seen[store.HomePage], h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), source.MostExplained))
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.
 
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	before := max(services.PostIDAt(since), 1) - 1
-	entries, err := h.s.store.UnreadFeed(ctx, user, before, services.Retention)
+	entries, err := posts.UnreadFeed(ctx, h.s.store.DB, user, before, services.Retention)
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, docu
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, h.s.patience)
 			defer cancel()
-			unread, err := h.s.store.CountNew(ctx, user, max(document.Seen, aged), limit+1)
+			unread, err := posts.CountNew(ctx, h.s.store.DB, user, max(document.Seen, aged), limit+1)
 			if err != nil {
 				h.s.log.Debug("new posts beyond an inbox were not counted", "error", err)
 				return nil

@@ -10,6 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -116,7 +117,7 @@ broken
 	if err != nil {
 		t.Fatal(err)
 	}
-	if listed, err := db.AuthorPosts(t.Context(), numbers["ann"], 10); err != nil || len(listed) != 2 {
+	if listed, err := posts.OfAuthor(t.Context(), db.DB, numbers["ann"], 10); err != nil || len(listed) != 2 {
 		t.Errorf("feeds list %v, %v", listed, err)
 	}
 	if waiting, _, _, err := jobs.JobCounts(t.Context(), db.DB); err != nil || waiting != 1 {

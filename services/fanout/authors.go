@@ -9,6 +9,7 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql"
@@ -55,7 +56,7 @@ func modesJob() jobs.NewJob { return jobs.Keyed(jobModes, "all") }
 
 // Thresholds are the thresholds in force: those that an admin has set, else the configured ones.
 func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
-	thresholds, set, err := f.store.Thresholds(ctx)
+	thresholds, set, err := posts.ReadThresholds(ctx, f.store.DB)
 	if err == nil && !set {
 		thresholds = f.cfg.Thresholds
 	}
@@ -77,7 +78,7 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 			return known, !putOff, err
 		},
 		Read: func(ctx context.Context) (followers int, err error) {
-			return f.store.CountFollowers(ctx, author, thresholds.Huge)
+			return posts.CountFollowers(ctx, f.store.DB, author, thresholds.Huge)
 		},
 		Put: func(ctx context.Context, known services.Author, followers int) (done bool, err error) {
 			counted := known
@@ -89,7 +90,7 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 
 // author reads the stored state of an author. A count of thousands is put off while the last one is recent.
 func (f *Fanout) author(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
-	found, err := f.store.Authors(ctx, []services.UserID{author})
+	found, err := posts.Authors(ctx, f.store.DB, []services.UserID{author})
 	if err != nil {
 		return known, false, err
 	}
@@ -148,12 +149,12 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 				return err
 			}
 		}
-		now, err := tx.AuthorForUpdate(ctx, known.Number)
+		now, err := posts.LockAuthor(ctx, tx.Tx, known.Number)
 		if err != nil || now.Version != known.Version {
 			return err
 		}
 		done = true
-		if _, err := tx.PutAuthor(ctx, counted); err != nil || counted.Pull == known.Pull {
+		if _, err := posts.PutAuthor(ctx, tx.Tx, counted); err != nil || counted.Pull == known.Pull {
 			return err
 		}
 		return beginNaming(ctx, tx, known.Number, chunks)
@@ -189,7 +190,7 @@ func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 	}
 	return f.FinishWith(ctx, job, func(in *sql.Tx) error {
 		tx := store.In(in)
-		last, err := tx.EndAuthorChunk(ctx, chunk.Author)
+		last, err := posts.EndAuthorChunk(ctx, tx.Tx, chunk.Author)
 		if err != nil || !last {
 			return err
 		}
@@ -248,7 +249,7 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 	}
 	for _, followers := range []int{thresholds.Big, 0} {
 		for after := services.UserID(0); ; {
-			authors, err := f.store.AuthorsToLookAt(ctx, followers, after, modesBatch)
+			authors, err := posts.AuthorsToLookAt(ctx, f.store.DB, followers, after, modesBatch)
 			if err != nil {
 				return err
 			}
@@ -278,7 +279,7 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Threshol
 		return err
 	}
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := tx.SetThresholds(ctx, thresholds); err != nil {
+		if err := posts.SetThresholds(ctx, tx.Tx, thresholds); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx.Tx, modesJob())
@@ -291,13 +292,13 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Threshol
 // except that a future huge author becomes huge only when the documents of all followers name them.
 func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *services.AuthorMode) error {
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		known, err := tx.AuthorForUpdate(ctx, author)
+		known, err := posts.LockAuthor(ctx, tx.Tx, author)
 		if err != nil {
 			return err
 		}
 		// An earlier count does not say what mode the audience calls for now.
 		known.Pinned, known.CountedAt = mode, time.Time{}
-		if _, err := tx.PutAuthor(ctx, known); err != nil {
+		if _, err := posts.PutAuthor(ctx, tx.Tx, known); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx.Tx, jobs.UserKeyed(jobMode, author))
@@ -318,13 +319,13 @@ func (f *Fanout) Author(ctx context.Context, number services.UserID) (author ser
 	if err != nil {
 		return author, err
 	}
-	found, err := f.store.Authors(ctx, []services.UserID{number})
+	found, err := posts.Authors(ctx, f.store.DB, []services.UserID{number})
 	if err != nil {
 		return author, err
 	}
 	author = found[number]
 	author.Number = number
-	author.Followers, err = f.store.CountFollowers(ctx, number, thresholds.Huge)
+	author.Followers, err = posts.CountFollowers(ctx, f.store.DB, number, thresholds.Huge)
 	return author, err
 }
 
@@ -340,7 +341,7 @@ func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
 	if err != nil {
 		return lag, err
 	}
-	began, err := f.store.OldestFanout(ctx)
+	began, err := posts.OldestFanout(ctx, f.store.DB)
 	if err != nil {
 		return lag, err
 	}

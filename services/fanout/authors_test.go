@@ -13,6 +13,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -37,7 +38,7 @@ func unfollow(w *fanouttest.World, author services.UserID, readers ...services.U
 
 func mode(w *fanouttest.World, author services.UserID) services.AuthorMode {
 	w.TB.Helper()
-	mode, err := w.Store.AuthorMode(w.TB.Context(), author)
+	mode, err := posts.ModeOf(w.TB.Context(), w.Store.Runner, author)
 	w.Must(err)
 	return mode
 }
@@ -57,7 +58,7 @@ func TestAModeFollowsTheAudience(t *testing.T) {
 		at := func(followers int, want services.AuthorMode, pull bool) {
 			t.Helper()
 			w.Quiet(w.Fanout)
-			known, err := w.Store.Authors(t.Context(), []services.UserID{author})
+			known, err := posts.Authors(t.Context(), w.Store.DB, []services.UserID{author})
 			w.Must(err)
 			if got := known[author]; got.Mode != want || got.Pull != pull || got.Unnamed != 0 || got.Version > 0 && got.Followers != min(followers, 5) {
 				t.Fatalf("with %d followers: %+v, want mode %d, pull %v", followers, got, want, pull)
@@ -89,7 +90,7 @@ func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
 	users := w.Users(4)
 	author := users[0]
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.PutAuthor(ctx, services.Author{Number: author, Followers: 20_000, Mode: services.AuthorBig, CountedAt: w.Clock.Now()})
+		_, err := posts.PutAuthor(ctx, tx.Tx, services.Author{Number: author, Followers: 20_000, Mode: services.AuthorBig, CountedAt: w.Clock.Now()})
 		return err
 	})
 	w.Must(w.Fanout.FindMode(t.Context(), author))

@@ -6,6 +6,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -79,9 +80,9 @@ func (f *Fanout) runCopy(ctx context.Context, _ jobs.Job, post services.PostID) 
 
 // ProjectCopy brings a post into its copy in Redis.
 func (f *Fanout) ProjectCopy(ctx context.Context, id services.PostID) error {
-	posts, err := f.store.Posts(ctx, []services.PostID{id})
+	found, err := posts.ByID(ctx, f.store.DB, []services.PostID{id})
 	if err != nil {
 		return err
 	}
-	return f.redis.PutCopies(ctx, []services.Post{posts[id]}, nil)
+	return f.redis.PutCopies(ctx, []services.Post{found[id]}, nil)
 }

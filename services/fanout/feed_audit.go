@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -28,17 +29,17 @@ func (f *Fanout) auditFeed(ctx context.Context, user services.UserID, shown rdb.
 	if facts.pulled, err = f.pulledBy(ctx, user); err != nil {
 		return nil, nil, err
 	}
-	if facts.entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, RebuildEntries+1); err != nil {
+	if facts.entries, err = posts.InboxFeed(ctx, f.store.DB, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return nil, nil, err
 	}
 	if shown.Document.FeedAged > f.cfg.Expiry.Mark(services.SourceHomeFeed, f.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
-	if facts.count, err = f.store.CountPushed(ctx, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
+	if facts.count, err = posts.CountPushed(ctx, f.store.DB, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
 		return nil, nil, err
 	}
 	if shown.Floor > 0 {
-		if facts.unlisted, err = f.store.NewestCounting(ctx, user, shown.Floor); err != nil {
+		if facts.unlisted, err = posts.NewestCounting(ctx, f.store.DB, user, shown.Floor); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -132,7 +133,7 @@ func (h *flips) whole(user services.UserID) {
 	document := h.Document(user)
 	count := document.FeedCount
 	for _, named := range document.Pulled {
-		pulled, err := h.Store.PulledPosts(ctx, []services.UserID{named.Author}, services.Retention)
+		pulled, err := posts.Pulled(ctx, h.Store.DB, []services.UserID{named.Author}, services.Retention)
 		h.Must(err)
 		for _, post := range pulled[named.Author].Posts {
 			entries = append(entries, services.FeedEntry{Post: post, Author: named.Author, Counts: post > named.Since})
@@ -142,14 +143,14 @@ func (h *flips) whole(user services.UserID) {
 		}
 	}
 	slices.SortFunc(entries, func(a, b services.FeedEntry) int { return cmp.Compare(b.Post, a.Post) })
-	want, err := h.Store.HomeFeed(ctx, user, services.MaxPostID, services.Retention)
+	want, err := posts.HomeFeed(ctx, h.Store.DB, user, services.MaxPostID, services.Retention)
 	h.Must(err)
 	if !slices.Equal(entries, want) {
 		h.t.Fatalf("user %d is shown %v, want %v", user, entries, want)
 	}
 	seen, err := h.Store.Position(ctx, user, store.HomePage, "")
 	h.Must(err)
-	if facts, err := h.Store.CountNew(ctx, user, seen, services.Retention); err != nil || facts != count {
+	if facts, err := posts.CountNew(ctx, h.Store.DB, user, seen, services.Retention); err != nil || facts != count {
 		h.t.Fatal(fmt.Sprintf("user %d has %d new posts, want %d, %v", user, count, facts, err))
 	}
 }

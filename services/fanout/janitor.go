@@ -8,6 +8,7 @@ import (
 
 	"tidings/services/changelog"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 )
 
 const (
@@ -62,7 +63,7 @@ func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	now := j.fanout.clock.Now()
 	entries, logErr := changelog.TrimLog(ctx, j.fanout.store.DB, now.Add(-keepLog))
 	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.fanout.store.DB, now.Add(-keepIdempotencyFor))
-	fanouts, fanoutErr := j.fanout.store.ForgetFanouts(ctx, now.Add(-keepFanouts))
+	fanouts, fanoutErr := posts.ForgetFanouts(ctx, j.fanout.store.DB, now.Add(-keepFanouts))
 	nodes, nodeErr := jobs.ForgetNodes(ctx, j.fanout.store.DB)
 	dropped = entries + keys + fanouts + nodes
 	err = errors.Join(logErr, keyErr, fanoutErr, nodeErr)

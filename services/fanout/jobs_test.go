@@ -9,6 +9,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -20,9 +21,9 @@ func steps() []fanouttest.Step {
 		w.Post(users[0])
 	}
 	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
-		posts, err := w.Store.AuthorPosts(w.TB.Context(), author, 1)
+		found, err := posts.OfAuthor(w.TB.Context(), w.Store.DB, author, 1)
 		w.Must(err)
-		return posts[0]
+		return found[0]
 	}
 	return []fanouttest.Step{
 		{Name: "a post", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
@@ -48,13 +49,13 @@ func steps() []fanouttest.Step {
 		}},
 		{Name: "an author becomes huge", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				author, err := tx.AuthorForUpdate(ctx, users[0])
+				author, err := posts.LockAuthor(ctx, tx.Tx, users[0])
 				if err != nil {
 					return err
 				}
 				huge := services.AuthorHuge
 				author.Pinned = &huge
-				if _, err := tx.PutAuthor(ctx, author); err != nil {
+				if _, err := posts.PutAuthor(ctx, tx.Tx, author); err != nil {
 					return err
 				}
 				return jobs.Enqueue(ctx, tx.Tx, fanout.ModeJob(users[0], tx.Now.Add(-time.Minute)))

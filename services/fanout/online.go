@@ -6,6 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql"
@@ -64,17 +65,17 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	}
 	return f.FinishWith(ctx, job, func(in *sql.Tx) error {
 		tx := store.In(in)
-		left, err := tx.EndChunk(ctx, chunk.Post)
+		left, err := posts.EndChunk(ctx, tx.Tx, chunk.Post)
 		if err != nil || left > 1 {
 			return err
 		}
 		if len(chunks) == 0 { // all followers have left
-			if left, err = tx.EndChunk(ctx, chunk.Post); err != nil || left != 0 {
+			if left, err = posts.EndChunk(ctx, tx.Tx, chunk.Post); err != nil || left != 0 {
 				return err
 			}
 			return chunk.appendEnd(ctx, tx)
 		}
-		if err := tx.ResizeFanout(ctx, chunk.Post, len(chunks)); err != nil {
+		if err := posts.ResizeFanout(ctx, tx.Tx, chunk.Post, len(chunks)); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx.Tx, chunks...)

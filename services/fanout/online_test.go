@@ -14,6 +14,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -181,7 +182,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 // onTheWay are the posts that all nodes know to be in flight, by SQL and by the log.
 func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
-	unfinished, err := w.Store.InFlightFanouts(w.TB.Context())
+	unfinished, err := posts.InFlightFanouts(w.TB.Context(), w.Store.DB)
 	w.Must(err)
 	for _, one := range unfinished {
 		bySQL = append(bySQL, one.Post)

@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/store"
@@ -190,7 +191,7 @@ func (f *Fanout) rebuildFacts(ctx context.Context, user services.UserID) (facts 
 
 // pulledBy are the pulled authors that a user's document names.
 func (f *Fanout) pulledBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	edges, err := f.store.PulledBy(ctx, user)
+	edges, err := posts.PulledBy(ctx, f.store.DB, user)
 	return FollowedAuthors(edges), err
 }
 
@@ -211,13 +212,13 @@ func (f *Fanout) feedFacts(ctx context.Context, user services.UserID, seen servi
 	if facts.Hosts, err = f.hosts.of(ctx, user); err != nil {
 		return facts, err
 	}
-	if facts.Entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, RebuildEntries+1); err != nil {
+	if facts.Entries, err = posts.InboxFeed(ctx, f.store.DB, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return facts, err
 	}
 	if len(facts.Entries) > RebuildEntries {
 		facts.Floor = facts.Entries[RebuildEntries].Post
 		facts.Entries = facts.Entries[:RebuildEntries]
-		facts.TrimmedCounted, err = f.store.NewestCounting(ctx, user, facts.Floor)
+		facts.TrimmedCounted, err = posts.NewestCounting(ctx, f.store.DB, user, facts.Floor)
 	}
 	return facts, err
 }

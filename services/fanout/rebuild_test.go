@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -67,18 +68,18 @@ func TestAModeIsFoundAgainWhenItsAuthorChangedMeanwhile(t *testing.T) {
 	w.Follow(users[0], users[1])
 	pin = func() {
 		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			author, err := tx.AuthorForUpdate(ctx, users[0])
+			author, err := posts.LockAuthor(ctx, tx.Tx, users[0])
 			if err != nil {
 				return err
 			}
 			big := services.AuthorBig
 			author.Pinned = &big
-			_, err = tx.PutAuthor(ctx, author)
+			_, err = posts.PutAuthor(ctx, tx.Tx, author)
 			return err
 		})
 	}
 	w.Must(w.Fanout.FindMode(t.Context(), users[0]))
-	if mode, err := w.Store.AuthorMode(t.Context(), users[0]); mode != services.AuthorBig || err != nil {
+	if mode, err := posts.ModeOf(t.Context(), w.Store.Runner, users[0]); mode != services.AuthorBig || err != nil {
 		t.Errorf("the mode is %v, %v; want that of the pin", mode, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 )
@@ -58,12 +59,12 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 		return false, err
 	}
 	// One more than an inbox holds: the inbox then trims itself, and its floor records that older posts exist.
-	posts, err := f.store.AuthorPosts(ctx, edge.Followee, RebuildEntries+1)
+	found, err := posts.OfAuthor(ctx, f.store.DB, edge.Followee, RebuildEntries+1)
 	if err != nil {
 		return false, err
 	}
-	entries := make([]services.FeedEntry, len(posts))
-	for i, post := range posts {
+	entries := make([]services.FeedEntry, len(found))
+	for i, post := range found {
 		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, Counts: post > edge.Since}
 	}
 	result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: edge.Follower, Stamp: stamp, Fence: true, Pulled: pulled, Hosts: hosts, Entries: entries})
@@ -71,12 +72,12 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 		return false, err
 	}
 	f.Hint(ctx, []services.UserID{edge.Follower}, []redis.Result{result})
-	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, posts)
+	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, found)
 }
 
 // pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors.
 func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
-	pulls, err := f.store.Pulls(ctx, edge.Followee)
+	pulls, err := posts.Pulls(ctx, f.store.DB, edge.Followee)
 	if err != nil || !pulls {
 		return nil, err
 	}
@@ -84,21 +85,21 @@ func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.Fol
 }
 
 // sweepAuthor removes posts that were deleted while the reader did not follow the author, because the removal did not visit
-// the reader then. posts are the author's newest, just read.
-func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserID, posts []services.PostID) error {
+// the reader then. newest are the author's posts, just read.
+func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserID, newest []services.PostID) error {
 	held, err := f.redis.AuthorInInbox(ctx, reader, author)
 	if err != nil {
 		return err
 	}
-	known := make(map[services.PostID]bool, len(posts))
-	for _, post := range posts {
+	known := make(map[services.PostID]bool, len(newest))
+	for _, post := range newest {
 		known[post] = true
 	}
 	doubtful := slices.DeleteFunc(held, func(post services.PostID) bool { return known[post] })
 	if len(doubtful) == 0 {
 		return nil
 	}
-	facts, err := f.store.Posts(ctx, doubtful)
+	facts, err := posts.ByID(ctx, f.store.DB, doubtful)
 	if err != nil {
 		return err
 	}
@@ -153,11 +154,11 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id servic
 
 // entryFor is a post in the form of a reader's inbox, nil when it is not for them.
 func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id services.PostID) (*services.FeedEntry, error) {
-	posts, err := f.store.Posts(ctx, []services.PostID{id})
+	found, err := posts.ByID(ctx, f.store.DB, []services.PostID{id})
 	if err != nil {
 		return nil, err
 	}
-	post, ok := posts[id]
+	post, ok := found[id]
 	if !ok || post.Deleted || post.OffFeed || post.Pull && reader != post.Author {
 		return nil, nil
 	}

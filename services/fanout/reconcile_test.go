@@ -8,6 +8,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -24,14 +25,14 @@ func hold(w *fanouttest.World, id services.PostID) held {
 	ctx := w.TB.Context()
 	stamp, err := w.Redis.Now(ctx)
 	w.Must(err)
-	posts, err := w.Store.Posts(ctx, []services.PostID{id})
+	found, err := posts.ByID(ctx, w.Store.DB, []services.PostID{id})
 	w.Must(err)
-	edges, err := w.Store.Followers(ctx, posts[id].Author, 0, 100, fanouttest.Start.AddDate(-1, 0, 0))
+	edges, err := w.Store.Followers(ctx, found[id].Author, 0, 100, fanouttest.Start.AddDate(-1, 0, 0))
 	w.Must(err)
 	if len(edges) == 0 {
 		w.TB.Fatal("nobody is to be served")
 	}
-	return held{stamp, posts[id], edges}
+	return held{stamp, found[id], edges}
 }
 
 func (h held) write(w *fanouttest.World) {

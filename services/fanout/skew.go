@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services/jobs"
+	"tidings/services/posts"
 )
 
 // skew is how far this node's clock is ahead of the database's, according to its heartbeats. The latency of a heartbeat
@@ -56,7 +57,7 @@ func (f *Fanout) followClocks(ctx context.Context, nodes []jobs.Node) error {
 			f.ids.SetAhead(f.skew.note(node.Ahead))
 		}
 	}
-	greatest, err := f.store.GreatestPost(ctx)
+	greatest, err := posts.Newest(ctx, f.store.DB)
 	f.ids.Observe(greatest)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql"
@@ -32,11 +33,11 @@ type span struct {
 // replace the parent in one transaction. A pulled post goes to the author's feed alone. Of a post that is in no feed, only
 // the copy is updated.
 func (f *Fanout) spread(ctx context.Context, job jobs.Job, id services.PostID) error {
-	posts, err := f.store.Posts(ctx, []services.PostID{id})
+	found, err := posts.ByID(ctx, f.store.DB, []services.PostID{id})
 	if err != nil {
 		return err
 	}
-	post, ok := posts[id]
+	post, ok := found[id]
 	if !ok {
 		return fmt.Errorf("post %s of job %s is not there", id, job.Kind)
 	}
@@ -85,8 +86,8 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 	}
 	return f.FinishWith(ctx, job, func(in *sql.Tx) error {
 		tx := store.In(in)
-		fanout := store.InFlightFanout{Post: post.ID, Author: post.Author}
-		if err := tx.BeginFanout(ctx, fanout, count); err != nil {
+		fanout := posts.InFlightFanout{Post: post.ID, Author: post.Author}
+		if err := posts.BeginFanout(ctx, tx.Tx, fanout, count); err != nil {
 			return err
 		}
 		if err := (mirror.FanoutChange{InFlightFanout: fanout}).Append(ctx, tx); err != nil {
@@ -112,7 +113,7 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
 			return err
 		}
-		left, err := tx.EndChunk(ctx, chunk.Post)
+		left, err := posts.EndChunk(ctx, tx.Tx, chunk.Post)
 		if err != nil || left != 0 {
 			return err
 		}
@@ -126,7 +127,7 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 
 // appendEnd announces to all nodes that every follower has the chunk's post.
 func (s span) appendEnd(ctx context.Context, tx *store.Tx) error {
-	return mirror.FanoutChange{InFlightFanout: store.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
+	return mirror.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
 // own updates the author's feed and the copy of the post.
@@ -181,7 +182,7 @@ func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (si
 // PushedSince is the cutoff of what an author publishes: it is pushed to followers seen since then. Those of a big author are the
 // active ones, and of all others those who are not dormant.
 func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since time.Time, err error) {
-	mode, err := f.store.AuthorMode(ctx, author)
+	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
 		return f.ActiveSince(), err
 	}
@@ -232,11 +233,11 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk span) error {
 	if err != nil {
 		return err
 	}
-	posts, err := f.store.Posts(ctx, []services.PostID{chunk.Post})
+	found, err := posts.ByID(ctx, f.store.DB, []services.PostID{chunk.Post})
 	if err != nil {
 		return err
 	}
-	post, ok := posts[chunk.Post]
+	post, ok := found[chunk.Post]
 	if !ok {
 		return fmt.Errorf("post %s of job %s is not there", chunk.Post, kind)
 	}

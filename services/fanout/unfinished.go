@@ -4,25 +4,25 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/redis"
-	"tidings/services/store"
 )
 
 // AddInFlight adds posts in flight to one reader's inbox, those of the authors that they follow, as the fan-outs will, and
 // says whether this changed anything.
-func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, posts []store.InFlightFanout) (added bool, err error) {
-	if len(posts) == 0 {
+func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlight []posts.InFlightFanout) (added bool, err error) {
+	if len(inFlight) == 0 {
 		return false, nil
 	}
-	authors := make([]services.UserID, len(posts))
-	for i, post := range posts {
+	authors := make([]services.UserID, len(inFlight))
+	for i, post := range inFlight {
 		authors[i] = post.Author
 	}
 	edges, err := f.store.EdgesFrom(ctx, reader, authors)
 	if err != nil {
 		return false, err
 	}
-	for _, post := range posts {
+	for _, post := range inFlight {
 		if _, follows := edges[post.Author]; !follows {
 			continue
 		}

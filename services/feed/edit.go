@@ -10,6 +10,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/notifications"
+	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -35,11 +36,11 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if err != nil {
 				return nil, err
 			}
-			were, err := tx.PostMentions(ctx, id)
+			were, err := posts.Mentions(ctx, tx.Runner, id)
 			if err != nil {
 				return nil, err
 			}
-			if post, err = tx.EditPost(ctx, id, draft.Body, mentioned); err != nil {
+			if post, err = posts.Edit(ctx, tx.Tx, id, draft.Body, mentioned); err != nil {
 				return nil, err
 			}
 			if _, err := changelog.AppendChange(ctx, tx.Tx, mirror.LogPost, id.String(), post.UpdatedAt); err != nil {
@@ -63,8 +64,8 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 
 // editable reads a post that its author may change.
 func editable(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) (services.Post, error) {
-	post, err := tx.PostForUpdate(ctx, id)
-	if err = tx.OwnPost(ctx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
+	post, err := posts.Lock(ctx, tx.Tx, id)
+	if err = posts.Own(ctx, tx.Tx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
 		err = services.Errorf(services.NotFound, "postId: %s is deleted", post.GlobalID())
 	}
 	return post, err
@@ -77,7 +78,7 @@ func renotify(ctx context.Context, tx *store.Tx, post services.Post, were, menti
 	slices.Sort(everyone)
 	causes := causesOf(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))
 	if post.Parent != 0 {
-		parent, err := tx.PostForShare(ctx, post.Parent)
+		parent, err := posts.Hold(ctx, tx.Tx, post.Parent)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 )
 
 // edit edits a post that may be edited.
@@ -66,10 +67,10 @@ func TestAnEditKeepsThePlace(t *testing.T) {
 		if got := n.bodies(author); got[1] != "mended at last" {
 			t.Errorf("after several edits: %q", got)
 		}
-		posts, err := n.Store.Posts(t.Context(), []services.PostID{first})
+		found, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{first})
 		n.Must(err)
-		if posts[first].Body != "mended at last" {
-			t.Errorf("SQL has %q", posts[first].Body)
+		if found[first].Body != "mended at last" {
+			t.Errorf("SQL has %q", found[first].Body)
 		}
 	})
 }
@@ -85,12 +86,12 @@ func TestEditsOfOneMomentAreInOrder(t *testing.T) {
 		n.Must(err)
 		n.Clock.Advance(-time.Second) // the clock of another node
 		n.Must(n.fan.Commit(t.Context(), cmd)[0])
-		posts, err := n.Store.Posts(t.Context(), []services.PostID{post})
+		found, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{post})
 		n.Must(err)
-		if !posts[post].UpdatedAt.After(last) || posts[post].Body != body {
-			t.Errorf("%q was written at %v, after %v", posts[post].Body, posts[post].UpdatedAt, last)
+		if !found[post].UpdatedAt.After(last) || found[post].Body != body {
+			t.Errorf("%q was written at %v, after %v", found[post].Body, found[post].UpdatedAt, last)
 		}
-		last = posts[post].UpdatedAt
+		last = found[post].UpdatedAt
 		if got := n.bodies(author); got[0] != body {
 			t.Errorf("shown is %q, want %q", got[0], body)
 		}
@@ -126,10 +127,10 @@ func TestAnEditMovesMentions(t *testing.T) {
 		n.edit(dora, answer, Draft{Body: "an answer again"})
 		n.wants(author, "an answer that mentions no longer", services.CategoryComment, 1)
 		n.wants(author, "an answer that mentions no longer", services.CategoryMention, 0)
-		posts, err := n.Store.Posts(t.Context(), []services.PostID{answer})
+		found, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{answer})
 		n.Must(err)
-		if posts[answer].Parent != post || posts[answer].Kind != services.PostKindComment {
-			t.Errorf("the edited answer is %+v", posts[answer])
+		if found[answer].Parent != post || found[answer].Kind != services.PostKindComment {
+			t.Errorf("the edited answer is %+v", found[answer])
 		}
 	})
 }

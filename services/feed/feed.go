@@ -14,6 +14,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/services/store"
@@ -96,10 +97,10 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 // mark never falls, so that one that a mistake raised would hide what is new.
 func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
-		return tx.NewestOfFeed(ctx, reader)
+		return posts.NewestOfFeed(ctx, tx.Tx, reader)
 	}
 	name := services.GlobalID(services.PostType, upTo.String())
-	_, err := tx.Post(ctx, upTo)
+	_, err := posts.Read(ctx, tx.Tx, upTo)
 	switch {
 	case services.CodeOf(err) != services.NotFound: // what is there is not in the future, whatever the clock says
 	case upTo > services.PostIDAt(s.ids.Now().Add(maxSkew)):

@@ -13,6 +13,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/posts"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -117,7 +118,7 @@ func TestDeleteIsTheAuthorsAloneAndOnce(t *testing.T) {
 			t.Errorf("%s: %v, want %q", attempt.what, err, attempt.code)
 		}
 		if attempt.code == services.Forbidden && attempt.post == id {
-			post, err := n.Store.Posts(t.Context(), []services.PostID{id})
+			post, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{id})
 			n.Must(err)
 			if attempt.what == "another's post" && post[id].Deleted {
 				t.Fatal("refused, and deleted all the same")

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
 // Item is one line of a page: the post and its author.
@@ -156,7 +156,7 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 
 // rawFacts reads the same from SQL: what a feed lists, no more.
 func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
-	entries, err := s.store.HomeFeed(ctx, reader, services.MaxPostID, services.Retention+1)
+	entries, err := posts.HomeFeed(ctx, s.store.DB, reader, services.MaxPostID, services.Retention+1)
 	if err != nil {
 		return rawPage{}, err
 	}
@@ -177,7 +177,7 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 	if err != nil || page.Facts || len(unfinished) == 0 {
 		return page, err
 	}
-	var lacking []store.InFlightFanout
+	var lacking []posts.InFlightFanout
 	for _, post := range unfinished {
 		beyond := len(page.Entries) == limit && post.Post < page.Entries[limit-1].Post
 		if !beyond && !slices.ContainsFunc(page.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {

@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/posts"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -21,7 +22,7 @@ func (n node) deleteQuietly(ids ...services.PostID) {
 	n.Clock.Advance(time.Second)
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
 		for _, id := range ids {
-			if _, _, err := tx.DeletePost(ctx, id); err != nil {
+			if _, _, err := posts.Delete(ctx, tx.Tx, id); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/notifications"
+	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -64,7 +65,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err != nil {
 				return nil, err
 			}
-			id, err := tx.NewIDAfterPosts(ctx, s.ids)
+			id, err := posts.NewID(ctx, tx.Tx, s.ids)
 			if err != nil {
 				return nil, err
 			}
@@ -76,7 +77,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if pulled, err = insert(ctx, tx, &post); err != nil {
 				return nil, err
 			}
-			if err := tx.InsertPostMentions(ctx, post.ID, mentioned); err != nil {
+			if err := posts.InsertMentions(ctx, tx.Tx, post.ID, mentioned); err != nil {
 				return nil, err
 			}
 			queued, err := notifications.Jobs(causesOf(post, parent, mentioned)...)
@@ -105,13 +106,13 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 // the log, from which every node learns it; pulled is its version there.
 func insert(ctx context.Context, tx *store.Tx, post *services.Post) (pulled uint64, err error) {
 	if !post.OffFeed {
-		mode, err := tx.AuthorMode(ctx, post.Author)
+		mode, err := posts.ModeOf(ctx, tx.Runner, post.Author)
 		if err != nil {
 			return 0, err
 		}
 		post.Pull = mode == services.AuthorHuge
 	}
-	if err := tx.InsertPost(ctx, *post); err != nil || !post.Pull {
+	if err := posts.Insert(ctx, tx.Tx, *post); err != nil || !post.Pull {
 		return 0, err
 	}
 	return mirror.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
@@ -122,7 +123,7 @@ func parentOf(ctx context.Context, tx *store.Tx, author services.UserID, id serv
 	if id == 0 {
 		return parent, nil
 	}
-	return tx.VisiblePost(ctx, author, "parentId", id)
+	return posts.Visible(ctx, tx.Tx, author, "parentId", id)
 }
 
 // mentionedBy returns the users that a draft mentions, each once, without those who block its author.
@@ -186,8 +187,8 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 		Name: "deletePost", Actor: author,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
-			post, deleted, err := tx.DeletePost(ctx, id)
-			if err := tx.OwnPost(ctx, author, "postId", id, post.Author, err); err != nil {
+			post, deleted, err := posts.Delete(ctx, tx.Tx, id)
+			if err := posts.Own(ctx, tx.Tx, author, "postId", id, post.Author, err); err != nil {
 				return nil, err
 			}
 			if !deleted {
@@ -221,13 +222,13 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 // undone are the jobs by which everything that a deleted post notified of stops counting: what others did with it, and
 // what it was to others.
 func undone(ctx context.Context, tx *store.Tx, post services.Post) ([]jobs.NewJob, error) {
-	mentioned, err := tx.PostMentions(ctx, post.ID)
+	mentioned, err := posts.Mentions(ctx, tx.Runner, post.ID)
 	if err != nil {
 		return nil, err
 	}
 	var parent services.Post
 	if post.Parent != 0 {
-		if parent, err = tx.PostForShare(ctx, post.Parent); err != nil {
+		if parent, err = posts.Hold(ctx, tx.Tx, post.Parent); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -62,11 +63,11 @@ func TestCommentsAndReplies(t *testing.T) {
 		n.draft(author, Draft{Body: "to oneself", Parent: post})
 		n.wants(author, "a comment", services.CategoryComment, 1)
 		n.wants(reader, "a reply", services.CategoryComment, 1)
-		posts, err := n.Store.Posts(t.Context(), []services.PostID{post, comment, reply})
+		found, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{post, comment, reply})
 		n.Must(err)
 		for id, kind := range map[services.PostID]services.PostKind{post: services.PostKindPost, comment: services.PostKindComment, reply: services.PostKindReply} {
-			if posts[id].Kind != kind || posts[id].OffFeed == (kind == services.PostKindPost) {
-				t.Errorf("%+v is no %s", posts[id], kind)
+			if found[id].Kind != kind || found[id].OffFeed == (kind == services.PostKindPost) {
+				t.Errorf("%+v is no %s", found[id], kind)
 			}
 		}
 		for _, user := range []services.UserID{author, reader} {
@@ -76,7 +77,7 @@ func TestCommentsAndReplies(t *testing.T) {
 			}
 		}
 		if count := n.Document(reader).FeedCount; count != 1 {
-			t.Errorf("%d posts count, one is", count)
+			t.Errorf("%d found count, one is", count)
 		}
 		n.Must(n.do(n.Service.Delete(reader, comment)))
 		n.wants(author, "the comment is deleted", services.CategoryComment, 0)
@@ -97,7 +98,7 @@ func TestMentions(t *testing.T) {
 		if len(numbers) > 0 {
 			t.Errorf("%v was made", numbers)
 		}
-		mentioned, err := n.Store.PostMentions(t.Context(), post)
+		mentioned, err := posts.Mentions(t.Context(), n.Store.Runner, post)
 		n.Must(err)
 		if !slices.Equal(mentioned, []services.UserID{author, bob, carol}) {
 			t.Errorf("mentioned are %v", mentioned)
@@ -148,9 +149,9 @@ func TestDraftsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	posts, err := n.Store.AuthorPosts(t.Context(), author, 10)
-	if err != nil || len(posts) != 1 {
-		t.Errorf("what was refused left %v, %v", posts, err)
+	found, err := posts.OfAuthor(t.Context(), n.Store.DB, author, 10)
+	if err != nil || len(found) != 1 {
+		t.Errorf("what was refused left %v, %v", found, err)
 	}
 }
 
@@ -166,7 +167,7 @@ func TestKindsThatEnterFeeds(t *testing.T) {
 	n.Agree(author, reader)
 	n.Must(n.fan.Refill(t.Context(), reader))
 	n.Agree(reader)
-	entries, err := n.Store.HomeFeed(t.Context(), reader, services.MaxPostID, 10)
+	entries, err := posts.HomeFeed(t.Context(), n.Store.DB, reader, services.MaxPostID, 10)
 	if err != nil || len(entries) != 1 || entries[0].Post != comment || n.Document(reader).FeedCount != 1 {
 		t.Errorf("the feed is %+v, %v", entries, err)
 	}
@@ -175,7 +176,7 @@ func TestKindsThatEnterFeeds(t *testing.T) {
 		seen, err = tx.RaisePosition(t.Context(), reader, store.HomePage, "", comment)
 		return err
 	}))
-	if count, err := n.Store.CountNew(t.Context(), reader, seen, 10); count != 0 || err != nil {
+	if count, err := posts.CountNew(t.Context(), n.Store.DB, reader, seen, 10); count != 0 || err != nil {
 		t.Errorf("%d are new, %v", count, err)
 	}
 }

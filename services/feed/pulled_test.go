@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -34,7 +35,7 @@ func (n node) crowd() (reader, huge, small services.UserID) {
 // agrees holds that a walk is what SQL says, whatever the size of its pages, and that its end says why.
 func (n node) agrees(reader services.UserID) {
 	n.TB.Helper()
-	entries, err := n.Store.HomeFeed(n.TB.Context(), reader, services.MaxPostID, services.Retention+1)
+	entries, err := posts.HomeFeed(n.TB.Context(), n.Store.DB, reader, services.MaxPostID, services.Retention+1)
 	n.Must(err)
 	want := make([]services.PostID, min(len(entries), services.Retention))
 	for i := range want {
@@ -124,7 +125,7 @@ func TestAWalkWhileEverythingMoves(t *testing.T) {
 	n.Posts(small, 60)
 	n.Must(n.fan.Refill(t.Context(), reader))
 	n.settle()
-	entries, err := n.Store.HomeFeed(t.Context(), reader, services.MaxPostID, services.Retention)
+	entries, err := posts.HomeFeed(t.Context(), n.Store.DB, reader, services.MaxPostID, services.Retention)
 	n.Must(err)
 	gone := map[services.PostID]bool{}
 	var walked []services.PostID
@@ -257,8 +258,8 @@ func TestAnInFlightFanoutIsNotSeen(t *testing.T) {
 	foreign := n.Posts(stranger, 1)
 	begin := func(post services.PostID, author services.UserID) {
 		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			one := store.InFlightFanout{Post: post, Author: author}
-			if err := tx.BeginFanout(ctx, one, 2); err != nil {
+			one := posts.InFlightFanout{Post: post, Author: author}
+			if err := posts.BeginFanout(ctx, tx.Tx, one, 2); err != nil {
 				return err
 			}
 			return mirror.FanoutChange{InFlightFanout: one}.Append(ctx, tx)

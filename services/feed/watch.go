@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/push"
 	"tidings/services/store"
 )
@@ -65,7 +66,7 @@ func (s *Service) newest(ctx context.Context, reader services.UserID) (newest se
 	entries := page.Entries
 	if len(entries) == changeEntries && !slices.ContainsFunc(entries, func(entry services.FeedEntry) bool { return entry.Counts }) {
 		// Nobody but the reader, or authors followed just now, are among the newest: the new ones are further down.
-		if entries, err = s.store.UnreadFeed(ctx, reader, page.Seen, changeEntries); err != nil {
+		if entries, err = posts.UnreadFeed(ctx, s.store.DB, reader, page.Seen, changeEntries); err != nil {
 			return 0, nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -14,7 +15,7 @@ import (
 func (n node) insertLate(author services.UserID, id services.PostID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		mode, err := tx.AuthorMode(ctx, author)
+		mode, err := posts.ModeOf(ctx, tx.Runner, author)
 		if err != nil {
 			return err
 		}

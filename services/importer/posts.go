@@ -8,25 +8,20 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/posts"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
-// posts is the form of a file of posts.
-var posts = form{
+// postLines is the form of a file of posts.
+var postLines = form{
 	name: "posts", lines: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, unit: "posts", longest: 128 << 10,
 }
 
 // PostStore is what an import of posts needs of the database.
 type PostStore interface {
 	Store
-	// ImportedPosts finds posts by the names that an import gave them.
-	ImportedPosts(ctx context.Context, keys []string) (map[string]services.Post, error)
-	// Posts finds posts by their ids.
-	Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error)
-	// NewestPost is the greatest id there is.
-	NewestPost(ctx context.Context) (services.PostID, error)
-	// NewestPostsAt gives the greatest id of each of some milliseconds.
-	NewestPostsAt(ctx context.Context, moments []services.PostID) (map[services.PostID]services.PostID, error)
+	sql.Reader // of posts
 }
 
 // postRow is one line: a post, with the host application's own name for it if it has one.
@@ -61,7 +56,7 @@ type postImport struct {
 // answers a comment or a reply is a reply. Nobody is notified of anything, and no jobs are queued: what is imported is the
 // past. A file that came to its end is in: imported again it brings nothing. kinds are those that enter home feeds. Bad lines and broken files are treated as by Follows.
 func Posts(ctx context.Context, db PostStore, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
-	run, err := newRun(db, opts, posts)
+	run, err := newRun(db, opts, postLines)
 	if err != nil {
 		return Report{}, err
 	}
@@ -89,8 +84,8 @@ func (im *postImport) take(_ context.Context, line []byte) error {
 
 // row reads a line, as far as that can be done by itself.
 func (im *postImport) row(line []byte) (row postRow, err error) {
-	if len(line) > posts.longest {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", posts.longest)
+	if len(line) > postLines.longest {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", postLines.longest)
 	}
 	if err := readObject(line, &row, "key, author, at, body and parent"); err != nil {
 		return row, err
@@ -138,7 +133,7 @@ func isPostID(name string) bool { return strings.HasPrefix(name, services.PostTy
 var errTaken = services.Errorf(services.Conflict, "others kept writing at the same milliseconds: import the file again")
 
 func (im *postImport) commit(ctx context.Context, line int64) error {
-	write := func(ctx context.Context, planned []store.ImportedPost) error { return im.write(ctx, planned, line) }
+	write := func(ctx context.Context, planned []posts.Imported) error { return im.write(ctx, planned, line) }
 	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
 		return err
 	}
@@ -147,14 +142,14 @@ func (im *postImport) commit(ctx context.Context, line int64) error {
 }
 
 // write puts the planned posts in, with their authors and the place in the file, or nothing at all.
-func (im *postImport) write(ctx context.Context, planned []store.ImportedPost, line int64) error {
+func (im *postImport) write(ctx context.Context, planned []posts.Imported, line int64) error {
 	// Before the transaction: a bad line that is put aside twice can be taken out again, one that is lost cannot.
 	if err := im.bad.flush(); err != nil {
 		return err
 	}
 	fresh := im.keys.fresh()
 	var users map[string]services.UserID
-	numbered := make([]store.ImportedPost, len(planned))
+	numbered := make([]posts.Imported, len(planned))
 	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
 		if users, err = tx.EnsureUsers(ctx, fresh); err != nil {
 			return err
@@ -164,8 +159,8 @@ func (im *postImport) write(ctx context.Context, planned []store.ImportedPost, l
 			numbered[i].Author = im.keys.id(int32(post.Author), users)
 		}
 		// In the order of the table's key: the index grows at one place.
-		slices.SortFunc(numbered, func(a, b store.ImportedPost) int { return int(int64(a.ID) - int64(b.ID)) })
-		inserted, err := tx.ImportPosts(ctx, numbered)
+		slices.SortFunc(numbered, func(a, b posts.Imported) int { return int(int64(a.ID) - int64(b.ID)) })
+		inserted, err := posts.Import(ctx, tx.Tx, numbered)
 		if err != nil {
 			return err
 		}

@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 // plan makes posts of the batch, in its order: it finds what they answer, leaves out those that are in already, and gives
 // each the next id of its millisecond. Rows that turn out to be bad are put aside and leave the batch. The author of a
 // planned post is a place in the table of keys.
-func (im *postImport) plan(ctx context.Context) ([]store.ImportedPost, error) {
+func (im *postImport) plan(ctx context.Context) ([]posts.Imported, error) {
 	known, byID, err := im.mentioned(ctx)
 	if err != nil {
 		return nil, err
@@ -20,7 +20,7 @@ func (im *postImport) plan(ctx context.Context) ([]store.ImportedPost, error) {
 	if err != nil {
 		return nil, err
 	}
-	planned := make([]store.ImportedPost, 0, len(im.batch))
+	planned := make([]posts.Imported, 0, len(im.batch))
 	good := im.batch[:0]
 	for _, row := range im.batch {
 		if _, exists := known[row.Key]; exists && row.Key != "" {
@@ -45,7 +45,7 @@ func (im *postImport) plan(ctx context.Context) ([]store.ImportedPost, error) {
 }
 
 // planOne makes the post of one row, all but its author.
-func planOne(row postRow, known map[string]services.Post, byID map[services.PostID]services.Post, last map[services.PostID]services.PostID) (post store.ImportedPost, err error) {
+func planOne(row postRow, known map[string]services.Post, byID map[services.PostID]services.Post, last map[services.PostID]services.PostID) (post posts.Imported, err error) {
 	post.Kind, post.Body, post.ImportKey = services.PostKindPost, row.Body, row.Key
 	post.UpdatedAt = row.moment.Time()
 	if row.Parent != "" {
@@ -87,19 +87,19 @@ func (im *postImport) mentioned(ctx context.Context) (map[string]services.Post, 
 		}
 	}
 	slices.Sort(keys)
-	known, err := im.stored.ImportedPosts(ctx, slices.Compact(keys))
+	known, err := posts.ByImportKey(ctx, im.stored, slices.Compact(keys))
 	if err != nil || len(ids) == 0 {
 		return known, nil, err
 	}
 	slices.Sort(ids)
-	byID, err := im.stored.Posts(ctx, slices.Compact(ids))
+	byID, err := posts.ByID(ctx, im.stored, slices.Compact(ids))
 	return known, byID, err
 }
 
 // lastOfMoments is the greatest id that is taken of each millisecond of the batch. Of what is newer than every post nothing
 // is.
 func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]services.PostID, error) {
-	newest, err := im.stored.NewestPost(ctx)
+	newest, err := posts.Newest(ctx, im.stored)
 	if err != nil {
 		return nil, err
 	}
@@ -110,5 +110,5 @@ func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]se
 		}
 	}
 	slices.Sort(moments)
-	return im.stored.NewestPostsAt(ctx, slices.Compact(moments))
+	return posts.NewestAt(ctx, im.stored, slices.Compact(moments))
 }

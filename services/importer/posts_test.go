@@ -15,6 +15,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
@@ -45,11 +46,11 @@ func (im *importer) feedOf(key string) (lines []string) {
 	if err != nil {
 		im.t.Fatal(err)
 	}
-	ids, err := im.db.AuthorPosts(im.t.Context(), numbers[key], 1000)
+	ids, err := posts.OfAuthor(im.t.Context(), im.db.DB, numbers[key], 1000)
 	if err != nil {
 		im.t.Fatal(err)
 	}
-	found, err := im.db.Posts(im.t.Context(), ids)
+	found, err := posts.ByID(im.t.Context(), im.db.DB, ids)
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -89,12 +90,12 @@ func TestImportedPosts(t *testing.T) {
 			}
 		}
 		check("without a key 09:33:00.000")
-		known, err := im.db.ImportedPosts(t.Context(), []string{"p1", "c1", "c2", "none", ""})
+		known, err := posts.ByImportKey(t.Context(), im.db.DB, []string{"p1", "c1", "c2", "none", ""})
 		w.Must(err)
 		if len(known) != 3 || known["c1"].Kind != services.PostKindComment || known["c2"].Kind != services.PostKindReply {
 			t.Errorf("they are %+v", known)
 		}
-		found, err := im.db.Posts(t.Context(), []services.PostID{known["c1"].ID})
+		found, err := posts.ByID(t.Context(), im.db.DB, []services.PostID{known["c1"].ID})
 		w.Must(err)
 		if c1 := found[known["c1"].ID]; c1.Parent != known["p1"].ID || !c1.OffFeed || !c1.UpdatedAt.Equal(c1.ID.Time()) {
 			t.Errorf("the comment is %+v", c1)
@@ -220,11 +221,11 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 1<<17) + `"}`, "longer than 131072 bytes"},
 	}
 	im.mustPosts(Options{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
-	gone, err := im.db.ImportedPosts(t.Context(), []string{"gone"})
+	gone, err := posts.ByImportKey(t.Context(), im.db.DB, []string{"gone"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = im.db.Write(t.Context(), func(tx *store.Tx) error { _, _, err := tx.DeletePost(t.Context(), gone["gone"].ID); return err })
+	err = im.db.Write(t.Context(), func(tx *store.Tx) error { _, _, err := posts.Delete(t.Context(), tx.Tx, gone["gone"].ID); return err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,16 +270,22 @@ type publishing struct {
 	left int
 }
 
-func (p *publishing) NewestPostsAt(ctx context.Context, moments []services.PostID) (map[services.PostID]services.PostID, error) {
-	newest, err := p.Store.NewestPostsAt(ctx, moments)
-	if p.left--; p.left >= 0 {
-		moment := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
-		live := services.Post{ID: max(moment, newest[moment]+1), Author: 9, Kind: services.PostKindPost, Body: "live"}
-		if err := p.Write(ctx, func(tx *store.Tx) error { return tx.InsertPost(ctx, live) }); err != nil {
-			p.t.Error(err)
-		}
+// Each publishes once the import has read which ids of its milliseconds are taken.
+func (p *publishing) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
+	err := p.Store.Each(ctx, st, args, scan)
+	if st.Text(sql.SQLite) != sql.Statements()["the newest posts of moments"].Text(sql.SQLite) {
+		return err
 	}
-	return newest, err
+	if p.left--; p.left < 0 {
+		return err
+	}
+	moment := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
+	newest, newestErr := posts.NewestAt(ctx, p.Store, []services.PostID{moment})
+	live := services.Post{ID: max(moment, newest[moment]+1), Author: 9, Kind: services.PostKindPost, Body: "live"}
+	if err := errors.Join(newestErr, p.Write(ctx, func(tx *store.Tx) error { return posts.Insert(ctx, tx.Tx, live) })); err != nil {
+		p.t.Error(err)
+	}
+	return err
 }
 
 func TestPostsArePublishedMeanwhile(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/live"
+	"tidings/services/posts"
+	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -23,9 +25,7 @@ var shows = form{
 // ShowStore is what an import of shows needs of the database.
 type ShowStore interface {
 	Store
-	live.Reader // of shows
-	// Authors gives those authors who are or were more than small.
-	Authors(ctx context.Context, users []services.UserID) (map[services.UserID]services.Author, error)
+	sql.Reader // of shows and authors
 	// Users gives people by their IDs.
 	Users(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error)
 }
@@ -183,7 +183,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []live.I
 // replays are in nobody's list. What runs counts for those who follow its host by now, whenever it started: for them it went
 // live with the import.
 func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []live.ImportedShow, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
-	authors, err := im.stored.Authors(ctx, hosts)
+	authors, err := posts.Authors(ctx, im.stored, hosts)
 	if err != nil {
 		return err
 	}

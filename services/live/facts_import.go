@@ -102,13 +102,8 @@ func NameImportedShow(ctx context.Context, tx *sql.Tx, id services.PostID, impor
 	return err
 }
 
-// Reader runs a SELECT: a database, or what stands for one.
-type Reader interface {
-	Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error
-}
-
 // ImportedShows finds shows by import key. An unknown key is absent.
-func ImportedShows(ctx context.Context, from Reader, keys []string) (map[string]services.Show, error) {
+func ImportedShows(ctx context.Context, from sql.Reader, keys []string) (map[string]services.Show, error) {
 	shows := make(map[string]services.Show, len(keys))
 	if len(keys) == 0 {
 		return shows, nil

@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/notifications"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -75,7 +76,7 @@ func (s *Service) addShow(ctx context.Context, tx *store.Tx, show services.Show)
 // before it read the show.
 func (s *Service) changeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error) {
 	if after.Status == services.ShowReplay && before.Status != services.ShowReplay {
-		mode, err := tx.AuthorMode(ctx, after.Host)
+		mode, err := posts.ModeOf(ctx, tx.Runner, after.Host)
 		if err != nil {
 			return after, err
 		}

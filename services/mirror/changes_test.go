@@ -8,6 +8,7 @@ import (
 
 	"tidings/services/changelog"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
@@ -21,8 +22,8 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 		s := storetest.Open(t, sql.Config{URL: url})
 		pulls := []mirror.PullChange{{Author: 7}, {Author: 7, Post: 1 << 62}, {Author: 1<<32 - 1, Post: 1<<63 - 1, Deleted: true}}
 		fanouts := []mirror.FanoutChange{
-			{InFlightFanout: store.InFlightFanout{Post: 1 << 62, Author: 7}},
-			{InFlightFanout: store.InFlightFanout{Post: 1 << 62, Author: 7}, Ended: true},
+			{InFlightFanout: posts.InFlightFanout{Post: 1 << 62, Author: 7}},
+			{InFlightFanout: posts.InFlightFanout{Post: 1 << 62, Author: 7}, Ended: true},
 		}
 		if err := s.Write(ctx, func(tx *store.Tx) error { return appendAll(ctx, tx, pulls, fanouts) }); err != nil {
 			t.Fatal(err)

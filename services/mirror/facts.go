@@ -4,13 +4,35 @@ import (
 	"context"
 	"time"
 
+	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
 // SQL is the facts of the memories: what the store holds, and the log.
 type SQL struct{ *store.Store }
+
+// Posts reads posts by ID; see posts.ByID.
+func (s SQL) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {
+	return posts.ByID(ctx, s.DB, ids)
+}
+
+// PullAuthors lists authors whose posts may be pulled; see posts.PullAuthors.
+func (s SQL) PullAuthors(ctx context.Context, after services.UserID, limit int) ([]services.UserID, error) {
+	return posts.PullAuthors(ctx, s.DB, after, limit)
+}
+
+// PulledPosts reads the newest pulled posts of authors; see posts.Pulled.
+func (s SQL) PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]posts.PulledPosts, error) {
+	return posts.Pulled(ctx, s.DB, authors, limit)
+}
+
+// InFlightFanouts lists the fan-outs that are not done; see posts.InFlightFanouts.
+func (s SQL) InFlightFanouts(ctx context.Context) ([]posts.InFlightFanout, error) {
+	return posts.InFlightFanouts(ctx, s.DB)
+}
 
 // LogAfter reads the log; see changelog.LogAfter.
 func (s SQL) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {

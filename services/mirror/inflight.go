@@ -10,6 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -29,7 +30,7 @@ const LogFanout = "fanout"
 
 // FanoutChange is an entry of the log of fan-outs in several chunks; its key is the post's id.
 type FanoutChange struct {
-	store.InFlightFanout
+	posts.InFlightFanout
 	Ended bool `json:"ended,omitempty"`
 }
 
@@ -47,7 +48,7 @@ func ParseFanoutChange(entry changelog.Entry) (FanoutChange, error) {
 // InFlightFacts reads fan-outs from SQL.
 type InFlightFacts interface {
 	PostFacts
-	InFlightFanouts(ctx context.Context) ([]store.InFlightFanout, error)
+	InFlightFanouts(ctx context.Context) ([]posts.InFlightFanout, error)
 	WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error)
 }
 
@@ -58,20 +59,20 @@ type InFlight struct {
 	log   *slog.Logger
 
 	mu      sync.RWMutex
-	posts   map[services.PostID]store.InFlightFanout // being fanned out in several chunks
+	posts   map[services.PostID]posts.InFlightFanout // being fanned out in several chunks
 	waiting map[services.PostID]waiting              // fan-out not begun, because the workers are behind
 }
 
 // waiting is a post whose fan-out no worker has begun yet. A post that is pushed to nobody needs no merging and has no entry in
 // the list.
 type waiting struct {
-	store.InFlightFanout
+	posts.InFlightFanout
 	carried bool
 }
 
 // NewInFlight makes an empty cache that follows the log, and reads the waiting jobs at each turn.
 func NewInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
-	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]store.InFlightFanout{}}
+	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]posts.InFlightFanout{}}
 	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.Each(p.apply)})
 	// This turn runs before the log's: a post whose fan-out begins in between is then found by one of the two.
 	log.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: p.lookAtWaiting})
@@ -79,13 +80,13 @@ func NewInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
 }
 
 // List lists the posts that may not have reached all their readers yet, the oldest first; it is usually empty.
-func (p *InFlight) List() []store.InFlightFanout {
+func (p *InFlight) List() []posts.InFlightFanout {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if len(p.posts)+len(p.waiting) == 0 {
 		return nil
 	}
-	list := make([]store.InFlightFanout, 0, len(p.posts)+len(p.waiting))
+	list := make([]posts.InFlightFanout, 0, len(p.posts)+len(p.waiting))
 	for _, one := range p.posts {
 		list = append(list, one)
 	}
@@ -94,7 +95,7 @@ func (p *InFlight) List() []store.InFlightFanout {
 			list = append(list, one.InFlightFanout)
 		}
 	}
-	slices.SortFunc(list, func(a, b store.InFlightFanout) int { return cmp.Compare(a.Post, b.Post) })
+	slices.SortFunc(list, func(a, b posts.InFlightFanout) int { return cmp.Compare(a.Post, b.Post) })
 	return list
 }
 
@@ -105,7 +106,7 @@ func (p *InFlight) load(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.posts = make(map[services.PostID]store.InFlightFanout, len(list))
+	p.posts = make(map[services.PostID]posts.InFlightFanout, len(list))
 	for _, one := range list {
 		p.posts[one.Post] = one
 	}
@@ -153,7 +154,7 @@ func (p *InFlight) lookAtWaiting(ctx context.Context) error {
 			return err
 		}
 		for id, post := range read {
-			next[id] = waiting{store.InFlightFanout{Post: id, Author: post.Author}, !post.Pull && !post.Deleted && !post.OffFeed}
+			next[id] = waiting{posts.InFlightFanout{Post: id, Author: post.Author}, !post.Pull && !post.Deleted && !post.OffFeed}
 		}
 	}
 	p.mu.Lock()

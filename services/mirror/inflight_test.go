@@ -8,7 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 // inFlightAre checks which posts may not have reached all their readers.
@@ -25,7 +25,7 @@ func (m *Memories) inFlightAre(t *testing.T, what string, want ...services.PostI
 
 func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 	e := newEngines()
-	e.unfinished = []store.InFlightFanout{{Post: 3, Author: 7}}
+	e.unfinished = []posts.InFlightFanout{{Post: 3, Author: 7}}
 	m := newMirror(e)
 	turn := func(want ...services.PostID) {
 		t.Helper()
@@ -62,7 +62,7 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	e.waiting = append(e.waiting, "no post")
 	s.run(t)
 	s.inFlightAre(t, "two of them are carried", 1, 5)
-	if got := s.InFlight.List()[1]; got != (store.InFlightFanout{Post: 5, Author: 15}) {
+	if got := s.InFlight.List()[1]; got != (posts.InFlightFanout{Post: 5, Author: 15}) {
 		t.Errorf("the second is %+v", got)
 	}
 	if want := noon.Add(-waitsAfter); !e.madeBy.Equal(want) {

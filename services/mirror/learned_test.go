@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 // Each cache of shared data contributes to the learned sums of the watched users that it concerns. Without a contribution, a
 // change whose hint was lost would never be pushed.
 func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 	s := newEngines()
-	s.pulled = map[services.UserID]store.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
+	s.pulled = map[services.UserID]posts.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
 	m := newMirror(s)
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 // engines stands in for SQL and Redis and records the calls.
@@ -25,8 +25,8 @@ type engines struct {
 	redis    error
 
 	pullAuthors []services.UserID
-	pulled      map[services.UserID]store.PulledPosts
-	unfinished  []store.InFlightFanout
+	pulled      map[services.UserID]posts.PulledPosts
+	unfinished  []posts.InFlightFanout
 	sqlPulled   int
 	waiting     []string  // keys of fan-out jobs
 	madeBy      time.Time // asked for last
@@ -44,9 +44,9 @@ func (e *engines) PullAuthors(_ context.Context, after services.UserID, limit in
 	return list, e.sqlDown
 }
 
-func (e *engines) PulledPosts(_ context.Context, authors []services.UserID, limit int) (map[services.UserID]store.PulledPosts, error) {
+func (e *engines) PulledPosts(_ context.Context, authors []services.UserID, limit int) (map[services.UserID]posts.PulledPosts, error) {
 	e.sqlPulled += len(authors)
-	found := map[services.UserID]store.PulledPosts{}
+	found := map[services.UserID]posts.PulledPosts{}
 	for author, known := range pick(e.pulled, authors) {
 		posts := slices.Clone(known.Posts)
 		if over := len(posts) - limit; over > 0 {
@@ -58,7 +58,7 @@ func (e *engines) PulledPosts(_ context.Context, authors []services.UserID, limi
 	return found, e.sqlDown
 }
 
-func (e *engines) InFlightFanouts(context.Context) ([]store.InFlightFanout, error) {
+func (e *engines) InFlightFanouts(context.Context) ([]posts.InFlightFanout, error) {
 	return slices.Clone(e.unfinished), e.sqlDown
 }
 

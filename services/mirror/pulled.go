@@ -9,7 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 // PulledFacts reads pulled posts from SQL.
 type PulledFacts interface {
 	PullAuthors(ctx context.Context, after services.UserID, limit int) ([]services.UserID, error)
-	PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]store.PulledPosts, error)
+	PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]posts.PulledPosts, error)
 }
 
 // Pulled is this node's cache of the newest posts of all authors whose posts are pulled and not pushed into inboxes. It is safe
@@ -202,7 +202,7 @@ func (p *Pulled) want(authors []services.UserID) {
 
 // install installs authors that were read from SQL, and applies again the changes that this node has made since. It ignores a
 // read that is older than the cache: an author that is still wanted is read again.
-func (p *Pulled) install(authors []services.UserID, read map[services.UserID]store.PulledPosts) {
+func (p *Pulled) install(authors []services.UserID, read map[services.UserID]posts.PulledPosts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, author := range authors {

@@ -5,6 +5,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -25,7 +26,7 @@ func (c PullChange) Append(ctx context.Context, tx *store.Tx) (version uint64, e
 	if version, err = changelog.Append(ctx, tx.Tx, LogPull, services.UserIDText(c.Author), c); err != nil {
 		return 0, err
 	}
-	return version, tx.SetPulledVersion(ctx, c.Author, version)
+	return version, posts.SetPulledVersion(ctx, tx.Tx, c.Author, version)
 }
 
 // ParsePullChange parses an entry of the kind LogPull.

@@ -12,7 +12,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 const huge = services.UserID(50)
@@ -30,7 +30,7 @@ func (s *stage) Now() time.Time { return s.now }
 
 func newStage() *stage {
 	e := newEngines()
-	e.pulled = map[services.UserID]store.PulledPosts{}
+	e.pulled = map[services.UserID]posts.PulledPosts{}
 	s := &stage{e: e, now: noon}
 	s.Memories = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
 	s.Log.OnMoved(func(readers []services.UserID) { s.told.Add(int64(len(readers))) })
@@ -240,7 +240,7 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 func TestAnAuthorWhoIsNotKnown(t *testing.T) {
 	s := newStage()
 	s.run(t)
-	s.e.pulled[huge] = store.PulledPosts{Posts: []services.PostID{3, 4}}
+	s.e.pulled[huge] = posts.PulledPosts{Posts: []services.PostID{3, 4}}
 	s.e.sqlDown = errors.New("away")
 	s.Pulled.Follow(reader, of(huge))
 	s.Pulled.Learn(t.Context(), of(huge))
@@ -256,7 +256,7 @@ func TestAnAuthorWhoIsNotKnown(t *testing.T) {
 	if s.told.Load() != 1 {
 		t.Errorf("the reader was notified %d times", s.told.Load())
 	}
-	s.e.pulled[51] = store.PulledPosts{Posts: []services.PostID{3}}
+	s.e.pulled[51] = posts.PulledPosts{Posts: []services.PostID{3}}
 	s.Pulled.Learn(t.Context(), of(huge, 51))
 	s.counts(t, 0, 3, of(huge, 51)...)
 	asked := s.e.sqlPulled

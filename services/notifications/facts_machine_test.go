@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 	"tidings/tests/histories"
@@ -86,10 +87,10 @@ func (p *panel) answer() {
 	}
 	p.MustWrite(func(tx *store.Tx) error {
 		post := services.Post{ID: a.id, Author: a.author, Kind: services.PostKindComment, Parent: a.parent, OffFeed: true, Body: "b"}
-		if err := tx.InsertPost(p.Ctx, post); err != nil || !a.names {
+		if err := posts.Insert(p.Ctx, tx.Tx, post); err != nil || !a.names {
 			return err
 		}
-		return tx.InsertPostMentions(p.Ctx, a.id, []services.UserID{p.m.me, a.author})
+		return posts.InsertMentions(p.Ctx, tx.Tx, a.id, []services.UserID{p.m.me, a.author})
 	})
 	p.m.answers[a.id] = a
 	p.late = append(p.late, p.causesOf(a)...)
@@ -284,7 +285,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 			me := history * 100
 			p := &panel{bundle: b, t: t, m: newPanelModel(me), posts: []services.PostID{services.PostID(me) + 1, services.PostID(me) + 2},
 				expiry: Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never}}
-			b.MakePosts(me, p.posts...)
+			b.post(me, p.posts...)
 			p.ids = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
 			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 19), 30, 60).Draw(t, "steps") {
 				step = step * 7 % 20 // small ones are drawn most: let them be of every kind

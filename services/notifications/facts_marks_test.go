@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -57,7 +58,7 @@ func (b *bundle) unreads(place services.PostID) error {
 // three adds likes of three posts of user 1 and returns the positions, the oldest first.
 func (b *bundle) three() (places []services.PostID) {
 	b.T.Helper()
-	b.MakePosts(1, 5, 6, 7)
+	b.post(1, 5, 6, 7)
 	for _, post := range []services.PostID{5, 6, 7} {
 		b.like(post, 2)
 		places = append(places, b.apply(cause(post, 2))[0].Head)
@@ -68,10 +69,10 @@ func (b *bundle) three() (places []services.PostID) {
 func (b *bundle) answers(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *store.Tx) error {
-		if err := tx.InsertPost(b.Ctx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
+		if err := posts.Insert(b.Ctx, tx.Tx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
 			return err
 		}
-		return tx.InsertPostMentions(b.Ctx, id, mentions)
+		return posts.InsertMentions(b.Ctx, tx.Tx, id, mentions)
 	})
 	b.apply(Cause{Recipient: 1, Category: services.CategoryComment, Subject: parent, Actor: author, Object: id},
 		Cause{Recipient: 1, Category: services.CategoryMention, Subject: id, Actor: author})
@@ -79,7 +80,7 @@ func (b *bundle) answers(id, parent services.PostID, author services.UserID, men
 
 func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.MakePosts(1, 5)
+		b.post(1, 5)
 		at := services.PostIDAt(b.Clock.Now())
 		for i := range services.PostID(12) {
 			b.answers(at+i, 5, services.UserID(2+i%10))
@@ -101,7 +102,7 @@ func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
 // An answer that also mentions the parent's author notifies them once, with the mention.
 func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.MakePosts(1, 5)
+		b.post(1, 5)
 		at := services.PostIDAt(b.Clock.Now())
 		b.answers(at, 5, 2, 1)
 		b.answers(at+1, 5, 1, 1) // one's own
@@ -158,7 +159,7 @@ func TestOnePositionMarksAllCategories(t *testing.T) {
 func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		mine := b.three()
-		b.MakePosts(9, 50)
+		b.post(9, 50)
 		b.like(50, 2)
 		b.Clock.Advance(-time.Hour) // so that it lies below mine
 		others := b.apply(Cause{Recipient: 9, Category: like, Subject: 50, Actor: 2})[0].Head
@@ -190,7 +191,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 // A row that was read is unread again when somebody joins, as far as the mark did not reach.
 func TestReadingReachesAsFarAsWasShown(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.MakePosts(1, 5)
+		b.post(1, 5)
 		b.like(5, 2)
 		shown := b.apply(cause(5, 2))[0].Head
 		b.like(5, 3)
@@ -243,7 +244,7 @@ func TestMarkCoversAShownLineThatFellBack(t *testing.T) {
 			},
 		} {
 			post := services.PostID(10 + 2*i)
-			b.MakePosts(1, post, post+1)
+			b.post(1, post, post+1)
 			b.like(post, 2)
 			first := b.apply(cause(post, 2))[0].Head
 			b.like(post, 3)

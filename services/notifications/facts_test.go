@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/posts"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
@@ -25,12 +26,25 @@ func eachBundle(t *testing.T, test func(b *bundle)) {
 	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
 }
 
+// post writes an author's posts.
+func (b *bundle) post(author services.UserID, ids ...services.PostID) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) error {
+		for _, id := range ids {
+			if err := posts.Insert(b.Ctx, tx.Tx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // like makes some users like a post.
 func (b *bundle) like(post services.PostID, likers ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *store.Tx) error {
 		for _, liker := range likers {
-			if _, err := tx.InsertLike(b.Ctx, post, liker, tx.Now); err != nil {
+			if _, err := posts.InsertLike(b.Ctx, tx.Tx, post, liker, tx.Now); err != nil {
 				return err
 			}
 		}
@@ -40,12 +54,12 @@ func (b *bundle) like(post services.PostID, likers ...services.UserID) {
 
 func (b *bundle) unlike(post services.PostID, liker services.UserID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error { _, err := tx.DeleteLike(b.Ctx, post, liker); return err })
+	b.MustWrite(func(tx *store.Tx) error { _, err := posts.DeleteLike(b.Ctx, tx.Tx, post, liker); return err })
 }
 
 func (b *bundle) remove(post services.PostID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error { _, _, err := tx.DeletePost(b.Ctx, post); return err })
+	b.MustWrite(func(tx *store.Tx) error { _, _, err := posts.Delete(b.Ctx, tx.Tx, post); return err })
 }
 
 // apply brings causes in line with the facts.
@@ -80,7 +94,7 @@ func (b *bundle) today(version uint64, head, seen services.PostID, groups int) S
 
 func TestLikeNotifiesOnce(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.MakePosts(1, 5, 6)
+		b.post(1, 5, 6)
 		b.like(5, 2)
 		place := services.PostIDAt(b.Clock.Now())
 		for range 3 { // redelivered
@@ -95,7 +109,7 @@ func TestLikeNotifiesOnce(t *testing.T) {
 
 func TestUndoneLikeStopsCountingAndKeepsItsPlace(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.MakePosts(1, 5)
+		b.post(1, 5)
 		b.like(5, 2)
 		b.apply(cause(5, 2))
 		place := services.PostIDAt(b.Clock.Now())
@@ -111,7 +125,7 @@ func TestUndoneLikeStopsCountingAndKeepsItsPlace(t *testing.T) {
 
 func TestDeletedPostStopsNotifying(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.MakePosts(1, 5, 6)
+		b.post(1, 5, 6)
 		b.like(5, 2, 3, 4)
 		b.like(6, 2)
 		place := services.PostIDAt(b.Clock.Now())
@@ -125,8 +139,8 @@ func TestDeletedPostStopsNotifying(t *testing.T) {
 
 func TestOnesOwnLikeAndOthersPostsDoNotNotify(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.MakePosts(1, 5)
-		b.MakePosts(2, 6)
+		b.post(1, 5)
+		b.post(2, 6)
 		b.like(5, 1)
 		b.like(6, 3)
 		storetest.Equal(b.T, b.apply(cause(5, 1), cause(5, 0), cause(6, 3), cause(6, 0), cause(7, 2)), []State{b.today(0, 0, 0, 0)})
@@ -135,7 +149,7 @@ func TestOnesOwnLikeAndOthersPostsDoNotNotify(t *testing.T) {
 
 func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.MakePosts(1, 5)
+		b.post(1, 5)
 		b.Clock.Set(time.Date(2026, 3, 14, 11, 59, 59, 999999000, time.UTC))
 		b.like(5, 2)
 		b.Clock.Advance(time.Microsecond)
@@ -154,7 +168,7 @@ func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 func TestUnseenGroupsByDays(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		for day := range services.PostID(10) {
-			b.MakePosts(1, 5+day)
+			b.post(1, 5+day)
 			b.like(5+day, 2)
 			b.apply(cause(5+day, 2))
 			b.Clock.Advance(24 * time.Hour)
@@ -177,7 +191,7 @@ func TestUnseenGroupsByDays(t *testing.T) {
 func TestRaiseNotificationsSeen(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		storetest.Equal(b.T, b.see(0), b.today(0, 0, 0, 0)) // nothing there is nothing to see
-		b.MakePosts(1, 5, 6, 7)
+		b.post(1, 5, 6, 7)
 		place := services.PostIDAt(b.Clock.Now())
 		for _, post := range []services.PostID{5, 6, 7} {
 			b.like(post, 2)
@@ -201,7 +215,7 @@ func TestApplyCausesOfManyRecipients(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		var causes []Cause
 		for n := services.UserID(300); n > 0; n-- {
-			b.MakePosts(n, services.PostID(n))
+			b.post(n, services.PostID(n))
 			b.like(services.PostID(n), 999)
 			causes = append(causes, Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: 999})
 		}
@@ -222,7 +236,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		const recipients, workers, rounds = 5, 6, 15
 		for n := services.UserID(1); n <= recipients; n++ {
-			b.MakePosts(n, services.PostID(n))
+			b.post(n, services.PostID(n))
 		}
 		var all sync.WaitGroup
 		for worker := range workers {
@@ -236,7 +250,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 					}
 					err := b.Write(b.Ctx, func(tx *store.Tx) error {
 						for _, cause := range causes {
-							if _, err := tx.InsertLike(b.Ctx, cause.Subject, actor, tx.Now); err != nil {
+							if _, err := posts.InsertLike(b.Ctx, tx.Tx, cause.Subject, actor, tx.Now); err != nil {
 								return err
 							}
 						}

@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -21,14 +22,14 @@ const (
 )
 
 // likeCommands are likes of one person's posts by people who never did before.
-func likeCommands(author services.UserID, posts []services.PostID, first, count int) []*jobs.Command {
+func likeCommands(author services.UserID, liked []services.PostID, first, count int) []*jobs.Command {
 	cmds := make([]*jobs.Command, count)
 	for i := range cmds {
 		n := first + i
-		post, liker := posts[n%len(posts)], services.UserID(1_000_000+n/len(posts))
+		post, liker := liked[n%len(liked)], services.UserID(1_000_000+n/len(liked))
 		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
-			if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
+			if _, err := posts.InsertLike(ctx, tx.Tx, post, liker, tx.Now); err != nil {
 				return nil, err
 			}
 			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})

@@ -9,6 +9,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -19,9 +20,9 @@ func steps() []fanouttest.Step {
 		w.Post(users[0])
 	}
 	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
-		posts, err := w.Store.AuthorPosts(w.TB.Context(), author, 1)
+		found, err := posts.OfAuthor(w.TB.Context(), w.Store.DB, author, 1)
 		w.Must(err)
-		return posts[0]
+		return found[0]
 	}
 	return []fanouttest.Step{
 		{Name: "likes", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
@@ -62,7 +63,7 @@ func writeLikes(w *fanouttest.World, post services.PostID, author services.UserI
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for _, liker := range likers {
-			if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
+			if _, err := posts.InsertLike(ctx, tx.Tx, post, liker, tx.Now); err != nil {
 				return err
 			}
 			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})

@@ -13,6 +13,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/store"
 	"tidings/tests/histories"
 )
@@ -55,9 +56,9 @@ func (p *reader) turnLike() {
 	c := Cause{Recipient: p.me, Category: services.CategoryLike, Subject: post, Actor: p.other()}
 	p.happens(c, func(ctx context.Context, tx *store.Tx) (err error) {
 		if p.stands[c] {
-			_, err = tx.DeleteLike(ctx, post, c.Actor)
+			_, err = posts.DeleteLike(ctx, tx.Tx, post, c.Actor)
 		} else {
-			_, err = tx.InsertLike(ctx, post, c.Actor, p.IDs.Next().Moment())
+			_, err = posts.InsertLike(ctx, tx.Tx, post, c.Actor, p.IDs.Next().Moment())
 		}
 		return err
 	})
@@ -141,10 +142,10 @@ func (p *reader) mention() {
 	id := p.IDs.Next()
 	c := Cause{Recipient: p.me, Category: services.CategoryMention, Subject: id, Actor: p.other()}
 	p.happens(c, func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.InsertPost(ctx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
+		if err := posts.Insert(ctx, tx.Tx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
 			return err
 		}
-		return tx.InsertPostMentions(ctx, id, []services.UserID{p.me})
+		return posts.InsertMentions(ctx, tx.Tx, id, []services.UserID{p.me})
 	})
 	p.stands[c] = true
 }
@@ -153,7 +154,10 @@ func (p *reader) mention() {
 func (p *reader) unmention() {
 	for _, c := range slices.SortedFunc(maps.Keys(p.stands), func(a, b Cause) int { return int(int64(a.Subject) - int64(b.Subject)) }) {
 		if c.Category == services.CategoryMention && p.stands[c] {
-			p.happens(c, func(ctx context.Context, tx *store.Tx) error { _, _, err := tx.DeletePost(ctx, c.Subject); return err })
+			p.happens(c, func(ctx context.Context, tx *store.Tx) error {
+				_, _, err := posts.Delete(ctx, tx.Tx, c.Subject)
+				return err
+			})
 			p.stands[c] = false
 			return
 		}

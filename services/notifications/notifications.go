@@ -16,6 +16,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/services/store"
@@ -83,7 +84,7 @@ func (s *Service) project(ctx context.Context, states []State) error {
 func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
 	return s.command("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
 		// The IDs of all causes come from one clock, so that lists have one order.
-		created, err := tx.InsertLike(ctx, post, user, tx.NewID(s.ids).Moment())
+		created, err := posts.InsertLike(ctx, tx.Tx, post, user, tx.NewID(s.ids).Moment())
 		if err == nil && !created {
 			err = jobs.ErrUnchanged
 		}
@@ -94,7 +95,7 @@ func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command
 // Unlike is the command by which a user takes their like back. NOT_FOUND as for Like. Without a like it changes nothing.
 func (s *Service) Unlike(user services.UserID, post services.PostID) *jobs.Command {
 	return s.command("unlikePost", user, post, func(ctx context.Context, tx *store.Tx) error {
-		deleted, err := tx.DeleteLike(ctx, post, user)
+		deleted, err := posts.DeleteLike(ctx, tx.Tx, post, user)
 		if err == nil && !deleted {
 			err = jobs.ErrUnchanged
 		}
@@ -108,7 +109,7 @@ func (s *Service) command(name string, user services.UserID, id services.PostID,
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
-			post, err := tx.VisiblePost(ctx, user, "postId", id)
+			post, err := posts.Visible(ctx, tx.Tx, user, "postId", id)
 			if err != nil {
 				return nil, err
 			}

@@ -12,6 +12,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -194,7 +195,7 @@ func TestADeletedPostIsNeitherLikedNorCounted(t *testing.T) {
 		n.must(n.service.Like(users[1], post))
 		n.must(n.service.Like(users[1], other))
 		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			if _, _, err := tx.DeletePost(ctx, post); err != nil {
+			if _, _, err := posts.Delete(ctx, tx.Tx, post); err != nil {
 				return err
 			}
 			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post})

@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
@@ -139,11 +140,11 @@ func TestListHasOneOrderWhateverArrivedFirst(t *testing.T) {
 		want := []int{3, 2, 1, 0} // the later microsecond first, then the later post
 		for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}, {1, 3, 0, 2}} {
 			author := n.Users(1)[0]
-			posts := n.Posts(author, 4)
+			liked := n.Posts(author, 4)
 			at := n.Clock.Now().Truncate(time.Hour)
 			n.Write(func(ctx context.Context, tx *store.Tx) error {
-				for i, post := range posts {
-					if _, err := tx.InsertLike(ctx, post, likers[i%2], at.Add(time.Duration(i/2)*time.Microsecond)); err != nil {
+				for i, post := range liked {
+					if _, err := posts.InsertLike(ctx, tx.Tx, post, likers[i%2], at.Add(time.Duration(i/2)*time.Microsecond)); err != nil {
 						return err
 					}
 				}
@@ -151,13 +152,13 @@ func TestListHasOneOrderWhateverArrivedFirst(t *testing.T) {
 			})
 			for _, i := range order {
 				n.Write(func(ctx context.Context, tx *store.Tx) error {
-					_, err := applyCauses(ctx, tx.Tx, []Cause{{Recipient: author, Category: services.CategoryLike, Subject: posts[i], Actor: likers[i%2]}})
+					_, err := applyCauses(ctx, tx.Tx, []Cause{{Recipient: author, Category: services.CategoryLike, Subject: liked[i], Actor: likers[i%2]}})
 					return err
 				})
 			}
 			var got []int
 			for _, post := range subjects(n.listed(author, 1)) {
-				got = append(got, slices.Index(posts, post))
+				got = append(got, slices.Index(liked, post))
 			}
 			if len(got) != 4 || !slices.Equal(got, want) {
 				t.Errorf("applied in the order %v the list is %v, want %v", order, got, want)

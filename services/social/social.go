@@ -18,6 +18,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/notifications"
+	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -179,7 +180,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 			if err != nil {
 				return nil, err
 			}
-			since, err := tx.NewIDAfterPosts(ctx, s.ids) // no post that is there already is newer than the follow
+			since, err := posts.NewID(ctx, tx.Tx, s.ids) // no post that is there already is newer than the follow
 			if err != nil {
 				return nil, err
 			}

@@ -36,7 +36,7 @@ func BenchmarkWrite(b *testing.B) {
 					for pb.Next() {
 						id := services.PostID(last.Add(1))
 						err := s.Write(ctx, func(tx *store.Tx) error {
-							if err := tx.InsertPost(ctx, services.Post{ID: id, Author: 1, Kind: services.PostKindPost, Body: "hello"}); err != nil {
+							if err := putPost(ctx, tx, 1, id, "hello"); err != nil {
 								return err
 							}
 							return jobs.Enqueue(ctx, tx.Tx, jobs.NewJob{Kind: "fan-out", Key: id.String(), Payload: []byte("{}")})

@@ -61,11 +61,6 @@ func (b *bundle) follow(edges ...services.Edge) {
 	b.MakeFollows(edges...)
 }
 
-func (b *bundle) post(author services.UserID, ids ...services.PostID) {
-	b.t.Helper()
-	b.MakePosts(author, ids...)
-}
-
 type tester = storetest.Tester
 
 func must[T any](value T, err error) func(t tester) T { return storetest.Must(value, err) }
@@ -78,4 +73,35 @@ func equal(t tester, got, want any) {
 func coded(t tester, err error, want services.Code) {
 	t.Helper()
 	storetest.Coded(t, err, want)
+}
+
+// The tests of this package write posts as rows: they are about writing, and services/posts lies above.
+var insertPost = sql.AdHoc("insert a post", `INSERT INTO posts (id, author, kind, off_feed, pull, body, updated_at)
+	VALUES ($1, $2, 'POST', FALSE, FALSE, $3, $4) ON CONFLICT (id) DO NOTHING`)
+
+// putPost writes a post. CONFLICT when its id is taken.
+func putPost(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID, body string) error {
+	inserted, err := tx.Run(ctx, insertPost, id, author, body, tx.Now)
+	if err == nil && inserted == 0 {
+		err = services.Errorf(services.Conflict, "the post id %s is taken", id)
+	}
+	return err
+}
+
+// post writes an author's posts.
+func (b *bundle) post(author services.UserID, ids ...services.PostID) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) error {
+		for _, id := range ids {
+			if err := putPost(b.ctx, tx, author, id, "body of "+id.String()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// postsOf lists the posts of the first author, the newest first.
+func postsOf(ctx context.Context, s *store.Store) ([]services.PostID, error) {
+	return sql.Column[services.PostID](ctx, s, sql.AdHoc("an author's posts", "SELECT id FROM posts WHERE author = 1 ORDER BY id DESC"))
 }

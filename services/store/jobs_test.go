@@ -356,3 +356,25 @@ func TestPlannedJobsAreNotOld(t *testing.T) {
 		equal(b.t, []any{oldestOf, err}, []any{now, error(nil)})
 	})
 }
+
+func TestJobCountsOfSomeKinds(t *testing.T) {
+	each(t, func(b *bundle) {
+		waiting, oldest, err := jobs.JobCountsOf(b.ctx, b.Store.DB, []string{"a", "b"})
+		if waiting != 0 || !oldest.IsZero() || err != nil {
+			b.t.Fatalf("%d wait, the oldest since %v, %v", waiting, oldest, err)
+		}
+		began := b.clock.Now()
+		for _, kind := range []string{"a", "b", "c", "a"} {
+			b.write(func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: kind}) })
+			b.clock.advance(time.Second)
+		}
+		waiting, oldest, err = jobs.JobCountsOf(b.ctx, b.Store.DB, []string{"b", "a"})
+		if waiting != 3 || !oldest.Equal(began) || err != nil {
+			b.t.Errorf("%d wait, the oldest since %v, %v", waiting, oldest, err)
+		}
+		_, oldest, err = jobs.JobCountsOf(b.ctx, b.Store.DB, []string{"c"})
+		if !oldest.Equal(began.Add(2*time.Second)) || err != nil {
+			b.t.Errorf("the oldest since %v, %v", oldest, err)
+		}
+	})
+}

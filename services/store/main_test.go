@@ -48,7 +48,7 @@ func child(task, url string) error {
 			for n := services.PostID(1); ; n++ {
 				id := n*8 + writer
 				err := s.Write(context.Background(), func(tx *store.Tx) error {
-					if err := tx.InsertPost(context.Background(), services.Post{ID: id, Author: 1, Kind: services.PostKindPost, Body: "b"}); err != nil {
+					if err := putPost(context.Background(), tx, 1, id, "b"); err != nil {
 						return err
 					}
 					return jobs.Enqueue(context.Background(), tx.Tx, jobs.NewJob{Kind: "post", Key: id.String()})

@@ -25,7 +25,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 		})
 	}
 	big := func(tx *store.Tx) error {
-		return tx.InsertPost(b.ctx, services.Post{ID: 2, Author: 1, Kind: services.PostKindPost, Body: strings.Repeat("x", 1<<20)})
+		return putPost(b.ctx, tx, 1, 2, strings.Repeat("x", 1<<20))
 	}
 	want := func(refuses bool, when string) {
 		t.Helper()

@@ -17,7 +17,7 @@ func TestRelationsSayWhatTheViewerHasSet(t *testing.T) {
 			{Kind: services.Block, Owner: 1, Other: 4}, {Kind: services.Block, Owner: 5, Other: 1}, {Kind: services.Hide, Owner: 5, Other: 1}, {Kind: services.Mute, Owner: 5, Other: 1},
 		} {
 			r.Made = services.PostID(100 + i)
-			b.restrict(r)
+			b.Restrict(r)
 		}
 		equal(b.t, must(b.Relations(b.ctx, 1, []services.UserID{1, 2, 3, 4, 5, 6}, now))(b.t), map[services.UserID]services.Relation{
 			2: {Follows: true, Mutes: true}, 3: {Followed: true, Hides: true}, 4: {Blocks: true},

@@ -9,100 +9,6 @@ import (
 	"tidings/services/store"
 )
 
-func (b *bundle) restrict(r services.Restriction) (created bool, ended []services.Edge) {
-	b.t.Helper()
-	b.write(func(tx *store.Tx) (err error) {
-		if err = tx.LockRestrictions(b.ctx, r.Owner, r.Other); err != nil {
-			return err
-		}
-		put, err := tx.Restrict(b.ctx, r)
-		created, ended = put.Created, put.Ended
-		return err
-	})
-	return created, ended
-}
-
-func (b *bundle) unrestrict(r services.Restriction) (ended bool) {
-	b.t.Helper()
-	b.write(func(tx *store.Tx) (err error) {
-		if err = tx.LockRestrictions(b.ctx, r.Owner, r.Other); err != nil {
-			return err
-		}
-		ended, err = tx.Unrestrict(b.ctx, r)
-		return err
-	})
-	return ended
-}
-
-// shown asks every statement that reads follows for feeds whether one is shown another's posts. They are of one mind.
-func (b *bundle) shown(reader, author services.UserID) bool {
-	b.t.Helper()
-	_, edge, err := b.Edge(b.ctx, reader, author)
-	edges := must(b.Edges(b.ctx, []services.UserID{reader}, author))(b.t)
-	followers := must(b.Followers(b.ctx, author, 0, 10, time.Time{}))(b.t)
-	listed := must(b.HomeFeed(b.ctx, reader, services.MaxPostID, 10))(b.t)
-	count := must(b.CountNew(b.ctx, reader, 0, 10))(b.t)
-	newest := must(b.NewestCounting(b.ctx, reader, services.MaxPostID))(b.t)
-	equal(b.t, must([]bool{len(edges) > 0, len(followers) > 0, len(listed) > 0, count > 0, newest > 0}, err)(b.t), []bool{edge, edge, edge, edge, edge})
-	return edge
-}
-
-// Each restriction alone keeps an author out of a feed, and only when the last is removed do the author's posts return, with
-// the since of the follow. Restrictions from before the follow apply to it too.
-func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("reader", "author")
-		b.post(2, 50)
-		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: 60}
-		hide := services.Restriction{Kind: services.Hide, Owner: 2, Other: 1, Made: 61}
-		for _, before := range []bool{false, true} {
-			if !before {
-				b.follow(services.Edge{Follower: 1, Followee: 2, Since: 40})
-				equal(b.t, b.shown(1, 2), true)
-			}
-			b.restrict(mute)
-			b.restrict(hide)
-			if before {
-				b.follow(services.Edge{Follower: 1, Followee: 2, Since: 40})
-			}
-			equal(b.t, b.shown(1, 2), false)
-			b.write(func(tx *store.Tx) error {
-				edges := must(tx.Lines(b.ctx, "SELECT follower, followee FROM follows ORDER BY follower"))(b.t)
-				equal(b.t, edges, []string{"1 2"})
-				return nil
-			})
-			equal(b.t, b.unrestrict(mute), true)
-			equal(b.t, b.shown(1, 2), false)
-			equal(b.t, b.unrestrict(hide), true)
-			equal(b.t, b.shown(1, 2), true)
-			equal(b.t, b.unrestrict(hide), false)
-			edge, _, err := b.Edge(b.ctx, 1, 2)
-			equal(b.t, must(edge, err)(b.t).Since, services.PostID(40))
-			b.write(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.ctx, 1, 2); return err })
-		}
-	})
-}
-
-// A mute by the followee, a hide by the followee from a third user, and the follower's own hide from the followee do not affect
-// this follow.
-func TestOthersRestrictionsLeaveAFollowAlone(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("reader", "author", "other")
-		b.follow(services.Edge{Follower: 1, Followee: 2})
-		b.post(2, 50)
-		for _, r := range []services.Restriction{
-			{Kind: services.Mute, Owner: 2, Other: 1, Made: 1}, {Kind: services.Mute, Owner: 1, Other: 3, Made: 2}, {Kind: services.Mute, Owner: 3, Other: 2, Made: 3},
-			{Kind: services.Hide, Owner: 1, Other: 2, Made: 4}, {Kind: services.Hide, Owner: 2, Other: 3, Made: 5}, {Kind: services.Hide, Owner: 3, Other: 1, Made: 6},
-			{Kind: services.Block, Owner: 1, Other: 3, Made: 7}, {Kind: services.Block, Owner: 3, Other: 2, Made: 8},
-		} {
-			created, ended := b.restrict(r)
-			equal(b.t, created, true)
-			equal(b.t, len(ended), 0)
-			equal(b.t, b.shown(1, 2), true)
-		}
-	})
-}
-
 func TestMutesUntil(t *testing.T) {
 	each(t, func(b *bundle) {
 		until := b.clock.Now().Add(time.Hour).Truncate(time.Microsecond)
@@ -117,13 +23,13 @@ func TestMutesUntil(t *testing.T) {
 		}
 		stands(time.Time{}, false)
 		for i, want := range []time.Time{until, {}, until.Add(time.Hour)} {
-			created, _ := b.restrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: services.PostID(9 + i), Until: want})
+			created, _ := b.Restrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: services.PostID(9 + i), Until: want})
 			equal(b.t, created, i == 0)
 			stands(want, true)
 		}
 		equal(b.t, must(b.Restrictions(b.ctx, services.Mute, 1, services.MaxPostID, 5))(b.t),
 			[]services.Restriction{{Kind: services.Mute, Owner: 1, Other: 2, Made: 9, Until: until.Add(time.Hour)}})
-		b.unrestrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2})
+		b.Unrestrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2})
 		stands(time.Time{}, false)
 	})
 }
@@ -141,14 +47,14 @@ func TestBlocksEndFollows(t *testing.T) {
 			equal(b.t, must([]bool{got, by}, err)(b.t), []bool{is, byFirst})
 		}
 		blocked(false, false)
-		created, ended := b.restrict(block)
+		created, ended := b.Restrict(block)
 		equal(b.t, created, true)
 		equal(b.t, ended, []services.Edge{{Follower: 1, Followee: 2}, {Follower: 2, Followee: 1}})
 		blocked(true, true)
-		created, ended = b.restrict(block)
+		created, ended = b.Restrict(block)
 		equal(b.t, created, false)
 		equal(b.t, len(ended), 0)
-		b.restrict(against)
+		b.Restrict(against)
 		follow := func() (inserted int) {
 			b.write(func(tx *store.Tx) (err error) {
 				inserted, err = tx.ImportFollows(b.ctx, []services.Edge{there, third, back})
@@ -157,11 +63,11 @@ func TestBlocksEndFollows(t *testing.T) {
 			return inserted
 		}
 		equal(b.t, follow(), 0)
-		equal(b.t, b.unrestrict(block), true)
-		equal(b.t, b.unrestrict(block), false)
+		equal(b.t, b.Unrestrict(block), true)
+		equal(b.t, b.Unrestrict(block), false)
 		blocked(true, false)
 		equal(b.t, follow(), 0)
-		equal(b.t, b.unrestrict(against), true)
+		equal(b.t, b.Unrestrict(against), true)
 		equal(b.t, follow(), 2)
 		blocked(false, false)
 	})
@@ -173,10 +79,10 @@ func TestRestrictionsAreListedAndCounted(t *testing.T) {
 			var want []services.Restriction
 			for n := services.UserID(2); n <= 6; n++ {
 				r := services.Restriction{Kind: kind, Owner: 1, Other: n, Made: services.PostID(100 - n)}
-				b.restrict(r)
+				b.Restrict(r)
 				want = append(want, r)
 			}
-			b.restrict(services.Restriction{Kind: kind, Owner: 2, Other: 1, Made: 97})
+			b.Restrict(services.Restriction{Kind: kind, Owner: 2, Other: 1, Made: 97})
 			equal(b.t, must(b.Restrictions(b.ctx, kind, 1, services.MaxPostID, 10))(b.t), want)
 			equal(b.t, must(b.Restrictions(b.ctx, kind, 1, 97, 2))(b.t), want[2:4])
 			equal(b.t, len(must(b.Restrictions(b.ctx, kind, 9, services.MaxPostID, 2))(b.t)), 0)
@@ -205,12 +111,12 @@ func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
 			}
 			var both sync.WaitGroup
 			both.Go(func() { b.follow(services.Edge{Follower: 1, Followee: 2}) })
-			both.Go(func() { b.restrict(r) })
+			both.Go(func() { b.Restrict(r) })
 			both.Wait()
 			if _, shown, err := b.Edge(b.ctx, 1, 2); shown || err != nil {
 				b.t.Fatalf("round %d: with %+v the follow is shown (%v)", round, r, err)
 			}
-			b.unrestrict(r)
+			b.Unrestrict(r)
 			b.write(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.ctx, 1, 2); return err })
 		}
 	})
@@ -226,12 +132,12 @@ func TestHiddenAuthors(t *testing.T) {
 			{Kind: services.Hide, Owner: 1, Other: 6},
 		} {
 			r.Made = services.PostID(i + 1)
-			b.restrict(r)
+			b.Restrict(r)
 		}
 		equal(b.t, must(b.Hidden(b.ctx, 1, []services.UserID{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserID]bool{2: true, 3: true})
 		equal(b.t, must(b.Hidden(b.ctx, 4, []services.UserID{1, 2, 3}))(b.t), map[services.UserID]bool{1: true})
 		equal(b.t, must(b.Hidden(b.ctx, 1, nil))(b.t), map[services.UserID]bool{})
-		b.unrestrict(services.Restriction{Kind: services.Hide, Owner: 3, Other: 1})
+		b.Unrestrict(services.Restriction{Kind: services.Hide, Owner: 3, Other: 1})
 		equal(b.t, must(b.Hidden(b.ctx, 1, []services.UserID{3}))(b.t), map[services.UserID]bool{3: true})
 	})
 }

@@ -1,5 +1,5 @@
-// Package store holds the facts in SQL that several features use: users, follows, restrictions, posts, likes, positions. Other
-// facts are in the packages of their features. Everything else is derived from facts.
+// Package store holds the facts in SQL that several features use: users, follows, restrictions, positions. Other facts are in the
+// packages of their features. Everything else is derived from facts.
 //
 // Its statements run by services/sql, whose promises are its own: a write that was answered is on disk, and what one
 // transaction writes is there whole or not at all, on both engines.

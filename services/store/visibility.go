@@ -13,17 +13,17 @@ var hiddenAuthors = sql.NewStatement("authors hidden from a viewer", `
 SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
 
-// hidesFrom is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter: a statement that
+// HidesFrom is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter: a statement that
 // reads an author's content for a viewer has it.
-func hidesFrom(author, viewer string) string {
+func HidesFrom(author, viewer string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + "))"
 }
 
-// apartFrom is the condition that a list of what users did leaves a user out for a viewer: the user hides from the viewer, or
+// ApartFrom is the condition that a list of what users did leaves a user out for a viewer: the user hides from the viewer, or
 // there is a block between the two, whoever made it.
-func apartFrom(user, viewer string) string {
-	return "(" + hidesFrom(user, viewer) + " OR EXISTS (SELECT 1 FROM blocks o WHERE o.blocker = " + viewer + " AND o.blocked = " + user + "))"
+func ApartFrom(user, viewer string) string {
+	return "(" + HidesFrom(user, viewer) + " OR EXISTS (SELECT 1 FROM blocks o WHERE o.blocker = " + viewer + " AND o.blocked = " + user + "))"
 }
 
 func hidden(ctx context.Context, r sql.Runner, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
@@ -43,23 +43,6 @@ func hidden(ctx context.Context, r sql.Runner, viewer services.UserID, authors [
 // Hidden returns those of some authors who hide what they publish from a viewer, in one statement; an absent author is shown.
 func (s *Store) Hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	return hidden(ctx, s.DB.Runner, viewer, authors)
-}
-
-// VisiblePost reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction ends.
-// NOT_FOUND when there is none, when it is hidden from the viewer, and when it is deleted.
-func (tx *Tx) VisiblePost(ctx context.Context, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
-	post, err := tx.PostForShare(ctx, id)
-	name := services.GlobalID(services.PostType, id.String())
-	if err = tx.Visible(ctx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
-		err = services.Errorf(services.NotFound, "%s: %s is deleted", argument, name)
-	}
-	return post, err
-}
-
-// OwnPost returns the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND
-// when there is none, and when it is hidden from the actor; FORBIDDEN for another author's post.
-func (tx *Tx) OwnPost(ctx context.Context, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
-	return tx.Own(ctx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
 
 // Own returns the error of an act that only the author of some content may do; err is the error of reading it, argument and name

@@ -22,14 +22,14 @@ var errMine = errors.New("mine")
 // put publishes a post with an id.
 func put(ctx context.Context, id services.PostID) func(tx *store.Tx) error {
 	return func(tx *store.Tx) error {
-		return tx.InsertPost(ctx, services.Post{ID: id, Author: 1, Kind: services.PostKindPost, Body: "b"})
+		return putPost(ctx, tx, 1, id, "b")
 	}
 }
 
 // published lists the posts that stand, the newest first.
 func (b *bundle) published() []services.PostID {
 	b.t.Helper()
-	return must(b.AuthorPosts(b.ctx, 1, 1000))(b.t)
+	return must(postsOf(b.ctx, b.Store))(b.t)
 }
 
 func TestWrite(t *testing.T) {

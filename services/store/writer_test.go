@@ -231,7 +231,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	big := func(id services.PostID) func(*store.Tx) error {
 		return func(tx *store.Tx) error {
-			return tx.InsertPost(b.ctx, services.Post{ID: id, Author: 1, Kind: services.PostKindPost, Body: strings.Repeat("x", 1<<20)})
+			return putPost(b.ctx, tx, 1, id, strings.Repeat("x", 1<<20))
 		}
 	}
 	limit(pages)
@@ -284,7 +284,7 @@ func TestReaderSeesNothingOfAnInFlightWrite(t *testing.T) {
 			if err := put(b.ctx, 1)(tx); err != nil {
 				return err
 			}
-			seen, err := b.AuthorPosts(b.ctx, 1, 10)
+			seen, err := postsOf(b.ctx, b.Store)
 			if len(seen) > 0 {
 				b.t.Errorf("a reader sees %v", seen)
 			}

@@ -17,6 +17,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/node"
+	"tidings/services/posts"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/tests/world"
@@ -63,7 +64,7 @@ func (c *crowd) facts() map[string]any {
 	numbers, err := c.Store.UserIDs(ctx, crowdMembers)
 	put("numbers", numbers, err)
 	for key, number := range numbers {
-		feed, err := c.Store.HomeFeed(ctx, number, services.MaxPostID, 10)
+		feed, err := posts.HomeFeed(ctx, c.Store.DB, number, services.MaxPostID, 10)
 		put("feed of "+key, feed, err)
 		seen, err := c.Store.Position(ctx, number, store.HomePage, "")
 		put("mark of "+key, seen, err)

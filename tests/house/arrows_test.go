@@ -50,13 +50,14 @@ var lines = map[string]int{
 	"services/push":          6,
 	"services/mirror":        7,
 	"services/ratelimit":     7,
-	"services/store":         8,
-	"services/jobs":          9,
-	"services/changelog":     10,
-	"services/rdb":           10,
-	"services/redis":         11,
-	"services/sql":           11,
-	"services":               12,
+	"services/posts":         8,
+	"services/store":         9,
+	"services/jobs":          10,
+	"services/changelog":     11,
+	"services/rdb":           11,
+	"services/redis":         12,
+	"services/sql":           12,
+	"services":               13,
 }
 
 // testHelpers are packages that only tests import. Each belongs to its parent, and may import it.

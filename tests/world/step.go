@@ -18,6 +18,7 @@ import (
 	"tidings/services/feed"
 	"tidings/services/live"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -111,7 +112,7 @@ func (n *Node) MakeHuge(keys ...string) {
 	err := n.Store.Write(n.TB.Context(), func(tx *store.Tx) error {
 		for _, number := range numbers {
 			huge := services.AuthorHuge
-			if _, err := tx.PutAuthor(n.TB.Context(), services.Author{Number: number, Mode: huge, Pinned: &huge}); err != nil {
+			if _, err := posts.PutAuthor(n.TB.Context(), tx.Tx, services.Author{Number: number, Mode: huge, Pinned: &huge}); err != nil {
 				return err
 			}
 		}

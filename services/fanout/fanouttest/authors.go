@@ -7,17 +7,18 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/store"
 )
 
 // insert publishes a post in its author's mode.
 func insert(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) error {
-	mode, err := tx.AuthorMode(ctx, author)
+	mode, err := posts.ModeOf(ctx, tx.Runner, author)
 	if err != nil {
 		return err
 	}
 	post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body", Pull: mode == services.AuthorHuge}
-	if err := tx.InsertPost(ctx, post); err != nil || !post.Pull {
+	if err := posts.Insert(ctx, tx.Tx, post); err != nil || !post.Pull {
 		return err
 	}
 	_, err = mirror.PullChange{Author: author, Post: id}.Append(ctx, tx)
@@ -28,12 +29,12 @@ func insert(ctx context.Context, tx *store.Tx, author services.UserID, id servic
 func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		known, err := tx.AuthorForUpdate(ctx, author)
+		known, err := posts.LockAuthor(ctx, tx.Tx, author)
 		if err != nil {
 			return err
 		}
 		known.Mode = mode
-		if _, err := tx.PutAuthor(ctx, known); err != nil {
+		if _, err := posts.PutAuthor(ctx, tx.Tx, known); err != nil {
 			return err
 		}
 		_, err = mirror.PullChange{Author: author}.Append(ctx, tx)

@@ -20,6 +20,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
@@ -217,7 +218,7 @@ func (w *World) Posts(author services.UserID, count int) []services.PostID {
 func (w *World) Delete(id services.PostID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		post, _, err := tx.DeletePost(ctx, id)
+		post, _, err := posts.Delete(ctx, tx.Tx, id)
 		if err == nil && post.Pull {
 			_, err = mirror.PullChange{Author: post.Author, Post: id, Deleted: true}.Append(ctx, tx)
 		}
@@ -308,14 +309,14 @@ func (w *World) Difference(user services.UserID) string {
 	ctx := w.TB.Context()
 	document := w.Document(user)
 	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
-	entries, err := w.Store.InboxFeed(ctx, user, services.MaxPostID, services.Retention)
+	entries, err := posts.InboxFeed(ctx, w.Store.DB, user, services.MaxPostID, services.Retention)
 	w.Must(err)
 	seen, err := w.Store.Position(ctx, user, store.HomePage, "")
 	w.Must(err)
-	count, err := w.Store.CountPushed(ctx, user, seen, services.Retention+1)
+	count, err := posts.CountPushed(ctx, w.Store.DB, user, seen, services.Retention+1)
 	w.Must(err)
 	want := shown{Ready: true, Entries: slices.Clip(entries), Count: min(count, services.Retention), More: count > services.Retention}
-	pulled, err := w.Store.PulledBy(ctx, user)
+	pulled, err := posts.PulledBy(ctx, w.Store.DB, user)
 	w.Must(err)
 	for _, edge := range pulled {
 		want.Pulled = append(want.Pulled, services.FollowedAuthor{Author: edge.Followee, Since: edge.Since})

@@ -10,6 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/notifications"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -62,7 +63,7 @@ func Subjects(w *fanouttest.World, user services.UserID, category services.Categ
 func Like(w *fanouttest.World, post services.PostID, author, liker services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
+		if _, err := posts.InsertLike(ctx, tx.Tx, post, liker, tx.Now); err != nil {
 			return err
 		}
 		job, err := notifications.Job(notifications.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})

@@ -99,18 +99,31 @@ func (b *Bundle) MakeFollows(edges ...services.Edge) {
 	})
 }
 
-// MakePosts writes an author's posts.
-func (b *Bundle) MakePosts(author services.UserID, ids ...services.PostID) {
+// Restrict makes a restriction, and says whether it is new and which follows it ended.
+func (b *Bundle) Restrict(r services.Restriction) (created bool, ended []services.Edge) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error {
-		for _, id := range ids {
-			post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body of " + id.String()}
-			if err := tx.InsertPost(b.Ctx, post); err != nil {
-				return err
-			}
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		if err = tx.LockRestrictions(b.Ctx, r.Owner, r.Other); err != nil {
+			return err
 		}
-		return nil
+		put, err := tx.Restrict(b.Ctx, r)
+		created, ended = put.Created, put.Ended
+		return err
 	})
+	return created, ended
+}
+
+// Unrestrict ends a restriction, and says whether there was one.
+func (b *Bundle) Unrestrict(r services.Restriction) (ended bool) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		if err = tx.LockRestrictions(b.Ctx, r.Owner, r.Other); err != nil {
+			return err
+		}
+		ended, err = tx.Unrestrict(b.Ctx, r)
+		return err
+	})
+	return ended
 }
 
 var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)

@@ -1,4 +1,4 @@
-package store_test
+package posts
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 )
 
@@ -84,23 +85,23 @@ func (b *bundle) do(tx *store.Tx, step deed) error {
 	var err error
 	switch step.kind {
 	case "like":
-		_, err = tx.InsertLike(b.ctx, step.post, step.user, tx.Now)
+		_, err = InsertLike(b.Ctx, tx.Tx, step.post, step.user, tx.Now)
 	case "unlike":
-		_, err = tx.DeleteLike(b.ctx, step.post, step.user)
+		_, err = DeleteLike(b.Ctx, tx.Tx, step.post, step.user)
 	case "answer":
-		err = tx.InsertPost(b.ctx, post)
+		err = Insert(b.Ctx, tx.Tx, post)
 	case "import":
 		var inserted int
-		if inserted, err = tx.ImportPosts(b.ctx, []store.ImportedPost{{Post: post}}); err == nil && inserted == 0 {
+		if inserted, err = Import(b.Ctx, tx.Tx, []Imported{{Post: post}}); err == nil && inserted == 0 {
 			err = services.Errorf(services.Conflict, "taken")
 		}
 	case "delete":
-		if _, _, err = tx.DeletePost(b.ctx, step.answer); services.CodeOf(err) == services.NotFound {
+		if _, _, err = Delete(b.Ctx, tx.Tx, step.answer); services.CodeOf(err) == services.NotFound {
 			err = nil
 		}
 	case "edit":
-		if _, err = tx.PostForUpdate(b.ctx, step.answer); err == nil {
-			_, err = tx.EditPost(b.ctx, step.answer, "edited", nil)
+		if _, err = Lock(b.Ctx, tx.Tx, step.answer); err == nil {
+			_, err = Edit(b.Ctx, tx.Tx, step.answer, "edited", nil)
 		} else if services.CodeOf(err) == services.NotFound {
 			err = nil
 		}
@@ -122,7 +123,7 @@ func (b *bundle) doPart(tx *store.Tx, p part) error {
 		}
 	}
 	if len(p.attempts) > 0 {
-		_, err := tx.Attempt(b.ctx, func() error {
+		_, err := tx.Attempt(b.Ctx, func() error {
 			for _, step := range p.attempts {
 				if err := b.do(tx, step); err != nil {
 					return err
@@ -145,9 +146,9 @@ func (b *bundle) doPart(tx *store.Tx, p part) error {
 // of the facts agrees.
 func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 	histories.Fewer(t, 4)
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *bundle) {
 		history := services.PostID(0)
-		rapid.Check(b.t, func(t *rapid.T) {
+		rapid.Check(b.T, func(t *rapid.T) {
 			history++
 			posts := []services.PostID{history << 20, history<<20 + 1, history<<20 + 2}
 			model := &deeds{map[[2]uint64]bool{}, map[services.PostID]services.PostID{}, map[services.PostID]bool{}}
@@ -166,7 +167,7 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 				for i, p := range parts {
 					fns[i] = func(tx *store.Tx) error { return b.doPart(tx, p) }
 				}
-				errs := b.WriteAll(b.ctx, fns)
+				errs := b.WriteAll(b.Ctx, fns)
 				for i, p := range parts {
 					after := model.clone()
 					refused := slices.ContainsFunc(p.steps, after.apply)
@@ -185,24 +186,24 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 
 func (b *bundle) countsAre(t *rapid.T, model *deeds, posts []services.PostID) {
 	for viewer := range services.UserID(4) {
-		got := must(b.Engagements(b.ctx, viewer, posts))(t)
+		got := storetest.Must(Engagements(b.Ctx, b.DB, viewer, posts))(t)
 		for _, post := range posts {
 			if want := model.engagement(post, viewer); got[post] != want {
 				t.Fatalf("user %d is told %+v of post %d, want %+v", viewer, got[post], post, want)
 			}
 		}
 	}
-	for _, c := range must(b.RecountPosts(b.ctx, posts))(t) {
+	for _, c := range storetest.Must(Recounts(b.Ctx, b.DB, posts))(t) {
 		if !c.Right() {
 			t.Fatalf("post %d has the counts %+v, the facts are %+v", c.Post, c.Kept, c.Facts)
 		}
 	}
 }
 
-// TestCountsHoldAtEachMoment lets many transactions race for a few posts. Every snapshot that is read meanwhile has the counts
+// TestCountsHoldAtEachMoment lets many transactions race for a few  Every snapshot that is read meanwhile has the counts
 // of its facts.
 func TestCountsHoldAtEachMoment(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *bundle) {
 		posts := []services.PostID{1, 2, 3}
 		var writing atomic.Int64
 		var group sync.WaitGroup
@@ -224,9 +225,9 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 						}
 						fns = append(fns, func(tx *store.Tx) error { return b.doPart(tx, p) })
 					}
-					for _, err := range b.WriteAll(b.ctx, fns) {
+					for _, err := range b.WriteAll(b.Ctx, fns) {
 						if err != nil && !errors.Is(err, errUndone) && services.CodeOf(err) != services.Conflict {
-							b.t.Errorf("a write failed: %v", err)
+							b.T.Errorf("a write failed: %v", err)
 						}
 					}
 				}
@@ -234,13 +235,13 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 		}
 		for last := false; !last; {
 			last = writing.Load() == 0 // then once more
-			list, err := b.RecountPosts(b.ctx, posts)
+			list, err := Recounts(b.Ctx, b.DB, posts)
 			if err != nil {
-				b.t.Fatal(err)
+				b.T.Fatal(err)
 			}
 			for _, c := range list {
 				if !c.Right() {
-					b.t.Errorf("post %d has the counts %+v, the facts are %+v", c.Post, c.Kept, c.Facts)
+					b.T.Errorf("post %d has the counts %+v, the facts are %+v", c.Post, c.Kept, c.Facts)
 				}
 			}
 		}
@@ -250,35 +251,35 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 
 // TestWrongCountsAreMendedWhileOthersAdd has two nodes mend one post while others like it.
 func TestWrongCountsAreMendedWhileOthersAdd(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *bundle) {
 		b.post(1, 5, 6)
-		b.write(func(tx *store.Tx) error {
-			_, err := tx.InsertLike(b.ctx, 5, 2, tx.Now)
+		b.MustWrite(func(tx *store.Tx) error {
+			_, err := InsertLike(b.Ctx, tx.Tx, 5, 2, tx.Now)
 			return err
 		})
-		b.write(func(tx *store.Tx) error {
-			_, err := tx.Lines(b.ctx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
+		b.MustWrite(func(tx *store.Tx) error {
+			_, err := tx.Lines(b.Ctx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
 			return err
 		})
-		equal(b.t, must(b.NewestPosts(b.ctx, []services.UserID{1, 9}, 10))(b.t), map[services.PostID]services.Engagement{5: {Likes: 7, Comments: -2}, 6: {}})
-		equal(b.t, must(b.NewestPosts(b.ctx, []services.UserID{1, 9}, 1))(b.t), map[services.PostID]services.Engagement{6: {}})
-		equal(b.t, must(b.RecountPosts(b.ctx, []services.PostID{5}))(b.t), []store.Recount{{Post: 5, Kept: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
+		storetest.Equal(b.T, storetest.Must(NewestCounts(b.Ctx, b.DB, []services.UserID{1, 9}, 10))(b.T), map[services.PostID]services.Engagement{5: {Likes: 7, Comments: -2}, 6: {}})
+		storetest.Equal(b.T, storetest.Must(NewestCounts(b.Ctx, b.DB, []services.UserID{1, 9}, 1))(b.T), map[services.PostID]services.Engagement{6: {}})
+		storetest.Equal(b.T, storetest.Must(Recounts(b.Ctx, b.DB, []services.PostID{5}))(b.T), []Recount{{Post: 5, Kept: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
 		var group sync.WaitGroup
 		for i := range 6 {
 			group.Go(func() {
-				err := b.Write(context.WithoutCancel(b.ctx), func(tx *store.Tx) error {
+				err := b.Write(context.WithoutCancel(b.Ctx), func(tx *store.Tx) error {
 					if i < 2 {
-						return tx.MendCounts(b.ctx, 5)
+						return MendCounts(b.Ctx, tx.Tx, 5)
 					}
-					_, err := tx.InsertLike(b.ctx, 5, services.UserID(10+i), tx.Now)
+					_, err := InsertLike(b.Ctx, tx.Tx, 5, services.UserID(10+i), tx.Now)
 					return err
 				})
 				if err != nil {
-					b.t.Error(err)
+					b.T.Error(err)
 				}
 			})
 		}
 		group.Wait()
-		equal(b.t, must(b.Engagements(b.ctx, 12, []services.PostID{5, 99}))(b.t), map[services.PostID]services.Engagement{5: {Likes: 5, Liked: true}, 99: {}})
+		storetest.Equal(b.T, storetest.Must(Engagements(b.Ctx, b.DB, 12, []services.PostID{5, 99}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 5, Liked: true}, 99: {}})
 	})
 }

@@ -1,4 +1,4 @@
-package store
+package posts
 
 import (
 	"context"
@@ -47,22 +47,16 @@ var (
 // thresholdsOfAuthors names the one row.
 const thresholdsOfAuthors = "authors"
 
-// AuthorMode is how an author's posts reach followers now. It costs one look-up, however many the followers.
-func (tx *Tx) AuthorMode(ctx context.Context, author services.UserID) (mode services.AuthorMode, err error) {
-	_, err = tx.One(ctx, authorMode, []any{author}, &mode)
-	return mode, err
-}
-
-// AuthorMode is how an author's posts reach followers now.
-func (s *Store) AuthorMode(ctx context.Context, author services.UserID) (mode services.AuthorMode, err error) {
-	_, err = s.One(ctx, authorMode, []any{author}, &mode)
+// ModeOf is how an author's posts reach followers now. It costs one look-up, however many the followers.
+func ModeOf(ctx context.Context, r sql.Runner, author services.UserID) (mode services.AuthorMode, err error) {
+	_, err = r.One(ctx, authorMode, []any{author}, &mode)
 	return mode, err
 }
 
 // Authors reads authors by user ID. An author who is small and has always been small is absent.
-func (s *Store) Authors(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.Author, error) {
+func Authors(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[services.UserID]services.Author, error) {
 	authors := make(map[services.UserID]services.Author, len(numbers))
-	err := s.Each(ctx, authorsByNumber, []any{numbers}, func(scan func(...any) error) error {
+	err := r.Each(ctx, authorsByNumber, []any{numbers}, func(scan func(...any) error) error {
 		author, err := scanAuthor(scan)
 		authors[author.Number] = author
 		return err
@@ -70,8 +64,8 @@ func (s *Store) Authors(ctx context.Context, numbers []services.UserID) (map[ser
 	return authors, err
 }
 
-// AuthorForUpdate reads an author and locks the row until this transaction ends. An author without a row gets one.
-func (tx *Tx) AuthorForUpdate(ctx context.Context, number services.UserID) (author services.Author, err error) {
+// LockAuthor reads an author and locks the row until this transaction ends. An author without a row gets one.
+func LockAuthor(ctx context.Context, tx *sql.Tx, number services.UserID) (author services.Author, err error) {
 	if _, err := tx.Run(ctx, ensureAuthor, number); err != nil {
 		return author, err
 	}
@@ -97,7 +91,7 @@ func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 }
 
 // PutAuthor writes an author's row and returns its new version. A huge author has Pull set.
-func (tx *Tx) PutAuthor(ctx context.Context, author services.Author) (version uint64, err error) {
+func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version uint64, err error) {
 	var pinned sql.NullInt64
 	if author.Pinned != nil {
 		pinned = sql.NullInt64{Int64: int64(*author.Pinned), Valid: true}
@@ -113,7 +107,7 @@ func (tx *Tx) PutAuthor(ctx context.Context, author services.Author) (version ui
 
 // EndAuthorChunk notes that one more chunk of an author's followers is done: their documents list the author. last is true for
 // the last chunk.
-func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserID) (last bool, err error) {
+func EndAuthorChunk(ctx context.Context, tx *sql.Tx, author services.UserID) (last bool, err error) {
 	var left int
 	found, err := tx.One(ctx, lowerUnnamed, []any{author}, &left)
 	return found && left == 0, err
@@ -121,33 +115,33 @@ func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserID) (last 
 
 // AuthorsToLookAt lists authors in order of user ID, those greater than after, at most limit: the authors with a row and, when
 // followers is above 0, those with at least so many followers. It reads the whole table of follows.
-func (s *Store) AuthorsToLookAt(ctx context.Context, followers int, after services.UserID, limit int) ([]services.UserID, error) {
+func AuthorsToLookAt(ctx context.Context, db *sql.DB, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
-		return sql.Column[services.UserID](ctx, s, authorsOfMany, after, followers, limit)
+		return sql.Column[services.UserID](ctx, db, authorsOfMany, after, followers, limit)
 	}
-	return sql.Column[services.UserID](ctx, s, authorsAfter, after, limit)
+	return sql.Column[services.UserID](ctx, db, authorsAfter, after, limit)
 }
 
 // PullAuthors lists the authors that are listed in their followers' documents, in order of user ID, those greater than after,
 // at most limit. No other author has pulled posts.
-func (s *Store) PullAuthors(ctx context.Context, after services.UserID, limit int) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, s, pullAuthors, after, limit)
+func PullAuthors(ctx context.Context, db *sql.DB, after services.UserID, limit int) ([]services.UserID, error) {
+	return sql.Column[services.UserID](ctx, db, pullAuthors, after, limit)
 }
 
 // CountFollowers counts the followers of an author, up to limit.
-func (s *Store) CountFollowers(ctx context.Context, author services.UserID, limit int) (count int, err error) {
-	_, err = s.One(ctx, countFollowers, []any{author, limit}, &count)
+func CountFollowers(ctx context.Context, db *sql.DB, author services.UserID, limit int) (count int, err error) {
+	_, err = db.One(ctx, countFollowers, []any{author, limit}, &count)
 	return count, err
 }
 
-// Thresholds are the thresholds that an admin has set; set is false when no admin has set any.
-func (s *Store) Thresholds(ctx context.Context) (thresholds services.Thresholds, set bool, err error) {
-	set, err = s.One(ctx, readThresholds, []any{thresholdsOfAuthors}, &thresholds.Big, &thresholds.Huge)
+// ReadThresholds reads the thresholds that an admin has set; set is false when no admin has set any.
+func ReadThresholds(ctx context.Context, db *sql.DB) (thresholds services.Thresholds, set bool, err error) {
+	set, err = db.One(ctx, readThresholds, []any{thresholdsOfAuthors}, &thresholds.Big, &thresholds.Huge)
 	return thresholds, set, err
 }
 
 // SetThresholds sets the thresholds for all nodes.
-func (tx *Tx) SetThresholds(ctx context.Context, thresholds services.Thresholds) error {
+func SetThresholds(ctx context.Context, tx *sql.Tx, thresholds services.Thresholds) error {
 	_, err := tx.Run(ctx, setThresholds, thresholdsOfAuthors, thresholds.Big, thresholds.Huge)
 	return err
 }

@@ -1,4 +1,4 @@
-package store
+package posts
 
 import (
 	"context"
@@ -18,22 +18,14 @@ var (
 	importedPosts = sql.NewStatement("imported posts", `SELECT import_key, id, author, kind, deleted_at IS NOT NULL FROM posts
 		WHERE {in import_key $1 TEXT} AND import_key <> ''`)
 
-	newestPost = sql.NewStatement("the newest post", `SELECT COALESCE(max(id), 0) FROM posts`)
-
 	newestPostsAt = sql.NewStatement("the newest posts of moments", `SELECT moment,
 		(SELECT max(id) FROM posts WHERE id >= moment AND id < moment + $2) FROM {rows $1 moment BIGINT} AS moments
 		WHERE EXISTS (SELECT 1 FROM posts WHERE id >= moment AND id < moment + $2)`)
 )
 
-// ImportedPost is a post with the host application's own key for it, "" when it has none.
-type ImportedPost struct {
-	services.Post
-	ImportKey string
-}
-
-// ImportPosts inserts posts and returns how many. A post whose id or key is taken is left out: then the caller undoes the
+// Import inserts posts and returns how many. A post whose id or key is taken is left out: then the caller undoes the
 // others and assigns new ids.
-func (tx *Tx) ImportPosts(ctx context.Context, posts []ImportedPost) (inserted int, err error) {
+func Import(ctx context.Context, tx *sql.Tx, posts []Imported) (inserted int, err error) {
 	plain, answers := make([][]any, 0, len(posts)), [][]any(nil)
 	for _, post := range posts {
 		row := []any{post.ID, post.Author, post.Kind, post.OffFeed, post.Body, post.UpdatedAt, post.ImportKey}
@@ -57,13 +49,13 @@ func (tx *Tx) ImportPosts(ctx context.Context, posts []ImportedPost) (inserted i
 	return inserted + more, err
 }
 
-// ImportedPosts finds posts by import key: id, author, kind, and whether they are deleted. An unknown key is absent.
-func (s *Store) ImportedPosts(ctx context.Context, keys []string) (map[string]services.Post, error) {
+// ByImportKey finds posts by import key: id, author, kind, and whether they are deleted. An unknown key is absent.
+func ByImportKey(ctx context.Context, r sql.Reader, keys []string) (map[string]services.Post, error) {
 	posts := make(map[string]services.Post, len(keys))
 	if len(keys) == 0 {
 		return posts, nil
 	}
-	err := s.Each(ctx, importedPosts, []any{keys}, func(scan func(...any) error) error {
+	err := r.Each(ctx, importedPosts, []any{keys}, func(scan func(...any) error) error {
 		var key string
 		var post services.Post
 		err := scan(&key, &post.ID, &post.Author, &post.Kind, &post.Deleted)
@@ -73,15 +65,9 @@ func (s *Store) ImportedPosts(ctx context.Context, keys []string) (map[string]se
 	return posts, err
 }
 
-// NewestPost is the greatest id of a post, 0 when there is none.
-func (s *Store) NewestPost(ctx context.Context) (newest services.PostID, err error) {
-	_, err = s.One(ctx, newestPost, nil, &newest)
-	return newest, err
-}
-
-// NewestPostsAt returns, for each of some milliseconds (see services.PostIDAt), the greatest id of a post in it. A millisecond
+// NewestAt returns, for each of some milliseconds (see services.PostIDAt), the greatest id of a post in it. A millisecond
 // without posts is absent.
-func (s *Store) NewestPostsAt(ctx context.Context, moments []services.PostID) (map[services.PostID]services.PostID, error) {
+func NewestAt(ctx context.Context, r sql.Reader, moments []services.PostID) (map[services.PostID]services.PostID, error) {
 	newest := make(map[services.PostID]services.PostID, len(moments))
 	if len(moments) == 0 {
 		return newest, nil
@@ -90,7 +76,7 @@ func (s *Store) NewestPostsAt(ctx context.Context, moments []services.PostID) (m
 	for i, moment := range moments {
 		asked[i] = []any{moment}
 	}
-	err := s.Each(ctx, newestPostsAt, []any{asked, int64(services.PostsAMillisecond)}, func(scan func(...any) error) error {
+	err := r.Each(ctx, newestPostsAt, []any{asked, int64(services.PostsAMillisecond)}, func(scan func(...any) error) error {
 		var moment, id services.PostID
 		err := scan(&moment, &id)
 		newest[moment] = id

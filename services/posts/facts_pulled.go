@@ -1,4 +1,4 @@
-package store
+package posts
 
 import (
 	"context"
@@ -29,29 +29,22 @@ ORDER BY 1, 2`)
 	authorPulls = sql.NewStatement("whether an author is a pull author", `SELECT pull FROM authors WHERE author = $1`)
 )
 
-// PulledPosts are an author's newest pulled posts.
-type PulledPosts struct {
-	Posts   []services.PostID // the oldest first
-	Floor   services.PostID   // the newest that is older than these, 0 when there is none
-	Version uint64            // of the log, of the last change; 0: there was none
-}
-
 // SetPulledVersion records the version of the log at which an author's pulled posts last changed. The caller has appended it in
 // this transaction, so that versions only rise.
-func (tx *Tx) SetPulledVersion(ctx context.Context, author services.UserID, version uint64) error {
+func SetPulledVersion(ctx context.Context, tx *sql.Tx, author services.UserID, version uint64) error {
 	_, err := tx.Run(ctx, setPulledVersion, author, int64(version))
 	return err
 }
 
-// PulledPosts reads the newest pulled posts of authors, at most limit of each. An author who was never more than small is
+// Pulled reads the newest pulled posts of authors, at most limit of each. An author who was never more than small is
 // absent.
-func (s *Store) PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
+func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
 	list := make(sql.Rows, len(authors))
 	for i, author := range authors {
 		list[i] = []any{author}
 	}
 	found := make(map[services.UserID]PulledPosts)
-	err := s.Each(ctx, pulledPosts, []any{list, limit, authors}, func(scan func(...any) error) error {
+	err := db.Each(ctx, pulledPosts, []any{list, limit, authors}, func(scan func(...any) error) error {
 		var author services.UserID
 		var post services.PostID
 		var version uint64
@@ -76,9 +69,9 @@ func (s *Store) PulledPosts(ctx context.Context, authors []services.UserID, limi
 
 // PulledBy lists the pull authors whom a reader follows and whose posts they see, in order of user ID. The reader's document
 // lists these authors.
-func (s *Store) PulledBy(ctx context.Context, reader services.UserID) ([]services.Edge, error) {
+func PulledBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.Edge, error) {
 	var edges []services.Edge
-	err := s.Each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
+	err := db.Each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
 		edge := services.Edge{Follower: reader}
 		err := scan(&edge.Followee, &edge.Since)
 		edges = append(edges, edge)
@@ -88,15 +81,9 @@ func (s *Store) PulledBy(ctx context.Context, reader services.UserID) ([]service
 }
 
 // Pulls reports whether an author is listed in their followers' documents.
-func (s *Store) Pulls(ctx context.Context, author services.UserID) (pulls bool, err error) {
-	_, err = s.One(ctx, authorPulls, []any{author}, &pulls)
+func Pulls(ctx context.Context, db *sql.DB, author services.UserID) (pulls bool, err error) {
+	_, err = db.One(ctx, authorPulls, []any{author}, &pulls)
 	return pulls, err
-}
-
-// InFlightFanout is a fan-out of a post in more than one chunk that is not done.
-type InFlightFanout struct {
-	Post   services.PostID `json:"post"`
-	Author services.UserID `json:"author"`
 }
 
 var (
@@ -117,14 +104,14 @@ var (
 )
 
 // BeginFanout records that a post's fan-out has begun, in so many chunks. Repeated, it changes nothing.
-func (tx *Tx) BeginFanout(ctx context.Context, fanout InFlightFanout, chunks int) error {
+func BeginFanout(ctx context.Context, tx *sql.Tx, fanout InFlightFanout, chunks int) error {
 	_, err := tx.Run(ctx, insertFanout, fanout.Post, fanout.Author, chunks, tx.Now)
 	return err
 }
 
 // EndChunk records that a chunk of a fan-out is done, and returns how many are left. With the last one the fan-out is deleted;
 // -1 when it had been deleted before.
-func (tx *Tx) EndChunk(ctx context.Context, post services.PostID) (left int, err error) {
+func EndChunk(ctx context.Context, tx *sql.Tx, post services.PostID) (left int, err error) {
 	found, err := tx.One(ctx, lowerFanout, []any{post}, &left)
 	if err != nil || !found {
 		return -1, err
@@ -136,15 +123,15 @@ func (tx *Tx) EndChunk(ctx context.Context, post services.PostID) (left int, err
 }
 
 // ResizeFanout sets how many chunks of a fan-out are left. A deleted one stays deleted.
-func (tx *Tx) ResizeFanout(ctx context.Context, post services.PostID, chunks int) error {
+func ResizeFanout(ctx context.Context, tx *sql.Tx, post services.PostID, chunks int) error {
 	_, err := tx.Run(ctx, resizeFanout, post, chunks)
 	return err
 }
 
 // InFlightFanouts lists the fan-outs in more than one chunk that are not done, the oldest first.
-func (s *Store) InFlightFanouts(ctx context.Context) ([]InFlightFanout, error) {
+func InFlightFanouts(ctx context.Context, db *sql.DB) ([]InFlightFanout, error) {
 	var list []InFlightFanout
-	err := s.Each(ctx, inFlightFanouts, nil, func(scan func(...any) error) error {
+	err := db.Each(ctx, inFlightFanouts, nil, func(scan func(...any) error) error {
 		var one InFlightFanout
 		err := scan(&one.Post, &one.Author)
 		list = append(list, one)
@@ -154,8 +141,8 @@ func (s *Store) InFlightFanouts(ctx context.Context) ([]InFlightFanout, error) {
 }
 
 // ForgetFanouts deletes fan-outs that began before a time and returns how many: a chunk of theirs is a dead job.
-func (s *Store) ForgetFanouts(ctx context.Context, before time.Time) (forgotten int, err error) {
-	err = s.Write(ctx, func(tx *Tx) error {
+func ForgetFanouts(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, forgetFanouts, before)
 		return err
 	})
@@ -163,9 +150,9 @@ func (s *Store) ForgetFanouts(ctx context.Context, before time.Time) (forgotten 
 }
 
 // OldestFanout is when the oldest of InFlightFanouts began; the zero time when there is none.
-func (s *Store) OldestFanout(ctx context.Context) (began time.Time, err error) {
+func OldestFanout(ctx context.Context, db *sql.DB) (began time.Time, err error) {
 	var at sql.NullInt64
-	if _, err = s.One(ctx, oldestFanout, nil, &at); err == nil && at.Valid {
+	if _, err = db.One(ctx, oldestFanout, nil, &at); err == nil && at.Valid {
 		began = sql.FromMicros(at.Int64)
 	}
 	return began, err

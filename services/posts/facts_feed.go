@@ -1,4 +1,4 @@
-package store
+package posts
 
 import (
 	"context"
@@ -91,33 +91,33 @@ SELECT COALESCE(max(newest), 0) FROM (
 // HomeFeed lists the newest posts of the followed authors whom the reader may see, and the reader's own posts: those before one
 // id, the newest first, at most limit. Own posts and posts from before the follow are listed but do not count. The cost grows
 // with the number of followed authors and with limit, not with how much the authors have written.
-func (s *Store) HomeFeed(ctx context.Context, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
-	return s.feed(ctx, homeFeed, limit, reader, before)
+func HomeFeed(ctx context.Context, db *sql.DB, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
+	return feed(ctx, db, homeFeed, limit, reader, before)
 }
 
 // NewestOfFeed is the newest post that HomeFeed lists now, 0 when the feed is empty.
-func (tx *Tx) NewestOfFeed(ctx context.Context, reader services.UserID) (newest services.PostID, err error) {
+func NewestOfFeed(ctx context.Context, tx *sql.Tx, reader services.UserID) (newest services.PostID, err error) {
 	_, err = tx.One(ctx, newestOfFeed, []any{reader}, &newest)
 	return newest, err
 }
 
 // InboxFeed lists the part of HomeFeed that is in the reader's inbox: pushed posts, and the reader's own posts in either mode.
-func (s *Store) InboxFeed(ctx context.Context, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
-	return s.feed(ctx, inboxFeed, limit, reader, before)
+func InboxFeed(ctx context.Context, db *sql.DB, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
+	return feed(ctx, db, inboxFeed, limit, reader, before)
 }
 
 // UnreadFeed lists the posts that CountNew counts, the newest first, at most limit.
-func (s *Store) UnreadFeed(ctx context.Context, reader services.UserID, seen services.PostID, limit int) ([]services.FeedEntry, error) {
-	return s.feed(ctx, unreadFeed, limit, reader, services.MaxPostID, seen)
+func UnreadFeed(ctx context.Context, db *sql.DB, reader services.UserID, seen services.PostID, limit int) ([]services.FeedEntry, error) {
+	return feed(ctx, db, unreadFeed, limit, reader, services.MaxPostID, seen)
 }
 
 // feed reads entries with a statement whose third parameter is the limit; more are the parameters after it.
-func (s *Store) feed(ctx context.Context, st sql.Statement, limit int, reader services.UserID, before services.PostID, more ...any) ([]services.FeedEntry, error) {
+func feed(ctx context.Context, db *sql.DB, st sql.Statement, limit int, reader services.UserID, before services.PostID, more ...any) ([]services.FeedEntry, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
 	var entries []services.FeedEntry
-	err := s.Each(ctx, st, append([]any{reader, before, limit}, more...), func(scan func(...any) error) error {
+	err := db.Each(ctx, st, append([]any{reader, before, limit}, more...), func(scan func(...any) error) error {
 		var entry services.FeedEntry
 		err := scan(&entry.Post, &entry.Author, &entry.Counts)
 		entries = append(entries, entry)
@@ -128,22 +128,22 @@ func (s *Store) feed(ctx context.Context, st sql.Statement, limit int, reader se
 
 // NewestCounting is the newest pushed post, up to and with an id, that counts for the reader: by a followed author, published
 // after the follow, not deleted. 0 when there is none.
-func (s *Store) NewestCounting(ctx context.Context, reader services.UserID, upTo services.PostID) (services.PostID, error) {
+func NewestCounting(ctx context.Context, db *sql.DB, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	var newest services.PostID
-	_, err := s.One(ctx, newestCounting, []any{reader, upTo}, &newest)
+	_, err := db.One(ctx, newestCounting, []any{reader, upTo}, &newest)
 	return newest, err
 }
 
 // CountPushed counts the posts of CountNew that are in the reader's inbox: the pushed ones.
-func (s *Store) CountPushed(ctx context.Context, reader services.UserID, seen services.PostID, limit int) (int, error) {
+func CountPushed(ctx context.Context, db *sql.DB, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
-	_, err := s.One(ctx, countPushed, []any{reader, seen, limit}, &count)
+	_, err := db.One(ctx, countPushed, []any{reader, seen, limit}, &count)
 	return count, err
 }
 
 // CountNew counts the posts after seen that count for the reader, up to limit.
-func (s *Store) CountNew(ctx context.Context, reader services.UserID, seen services.PostID, limit int) (int, error) {
+func CountNew(ctx context.Context, db *sql.DB, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
-	_, err := s.One(ctx, countNew, []any{reader, seen, limit}, &count)
+	_, err := db.One(ctx, countNew, []any{reader, seen, limit}, &count)
 	return count, err
 }

@@ -1,4 +1,4 @@
-package store_test
+package posts
 
 import (
 	"testing"
@@ -6,24 +6,25 @@ import (
 
 	"tidings/services"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 // TestPagesPassOverSomeHiddenUsersAndEndAtMany has a post whose newest answers and likes are of users who hide from the viewer: of
 // a few the page is full all the same, of more than one page looks at it is empty and says that others follow.
 func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *bundle) {
 		const viewer, hider, shown, post = 1, 2, 3, services.PostID(1000)
-		b.users("viewer", "hider", "shown")
+		b.MakeUsers("viewer", "hider", "shown")
 		b.post(shown, post)
-		b.write(func(tx *store.Tx) error {
-			_, err := tx.Lines(b.ctx, `INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`)
+		b.MustWrite(func(tx *store.Tx) error {
+			_, err := tx.Lines(b.Ctx, `INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`)
 			return err
 		})
 		add := func(by services.UserID, from, count int) {
-			b.write(func(tx *store.Tx) error {
+			b.MustWrite(func(tx *store.Tx) error {
 				for i := from; i < from+count; i++ {
 					answer := services.Post{ID: post + services.PostID(i), Author: by, Kind: services.PostKindComment, Parent: post, OffFeed: true, Body: "b"}
-					if err := tx.InsertPost(b.ctx, answer); err != nil {
+					if err := Insert(b.Ctx, tx.Tx, answer); err != nil {
 						return err
 					}
 				}
@@ -31,14 +32,14 @@ func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
 			})
 		}
 		like := func(by services.UserID, from, count int) {
-			b.write(func(tx *store.Tx) error {
+			b.MustWrite(func(tx *store.Tx) error {
 				for i := from; i < from+count; i++ {
 					liker := by + services.UserID(100*i)
-					if _, err := tx.InsertLike(b.ctx, post, liker, time.UnixMicro(int64(1000+i/2))); err != nil {
+					if _, err := InsertLike(b.Ctx, tx.Tx, post, liker, time.UnixMicro(int64(1000+i/2))); err != nil {
 						return err
 					}
 					if by == hider {
-						if _, err := tx.Lines(b.ctx, `INSERT INTO blocks (blocker, blocked, made) VALUES (?1, 1, ?2)`, liker, i); err != nil {
+						if _, err := tx.Lines(b.Ctx, `INSERT INTO blocks (blocker, blocked, made) VALUES (?1, 1, ?2)`, liker, i); err != nil {
 							return err
 						}
 					}
@@ -50,33 +51,33 @@ func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
 			like = nil // SQLite's parameters; the answers show the same
 		}
 		walk := func() (answers, likes []int) {
-			before, after := services.MaxPostID, store.FirstLike
+			before, after := services.MaxPostID, FirstLike
 			for more := true; more; {
-				page := store.AnswersPage{Post: post, Before: before, Size: 2}
-				list := must(b.Answers(b.ctx, viewer, []store.AnswersPage{page}))(b.t)[page]
-				answers, before, more = append(answers, len(list.Answers)), list.Next, list.More
+				page := AnswersPage{Post: post, After: before, Size: 2}
+				list := storetest.Must(Answers(b.Ctx, b.DB, viewer, []AnswersPage{page}))(b.T)[page]
+				answers, before, more = append(answers, len(list.Items)), list.Next, list.More
 			}
 			for more := true; more; {
-				page := store.LikesPage{Post: post, After: after, Size: 2}
-				list := must(b.Likes(b.ctx, viewer, []store.LikesPage{page}))(b.t)[page]
-				likes, after, more = append(likes, len(list.Likes)), list.Next, list.More
+				page := LikesPage{Post: post, After: after, Size: 2}
+				list := storetest.Must(Likes(b.Ctx, b.DB, viewer, []LikesPage{page}))(b.T)[page]
+				likes, after, more = append(likes, len(list.Items)), list.Next, list.More
 			}
 			return answers, likes
 		}
 		add(shown, 1, 3)
 		add(hider, 10, 200)
 		answers, _ := walk()
-		equal(b.t, answers, []int{2, 1})
+		storetest.Equal(b.T, answers, []int{2, 1})
 		add(hider, 300, 400)
 		add(shown, 900, 1)
 		answers, _ = walk()
-		equal(b.t, answers, []int{1, 2, 1})
+		storetest.Equal(b.T, answers, []int{1, 2, 1})
 		if like == nil {
 			return
 		}
 		like(shown, 1, 3)
 		like(hider, 10, 700)
 		_, likes := walk()
-		equal(b.t, likes, []int{0, 0, 2, 1})
+		storetest.Equal(b.T, likes, []int{0, 0, 2, 1})
 	})
 }

@@ -1,4 +1,4 @@
-package store_test
+package posts
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 // feedModel is a home feed by the plainest means: everything that was ever posted, looked through.
@@ -77,21 +78,21 @@ func (m *feedModel) newestCounting(upTo services.PostID) services.PostID {
 // TestFeedAgainstModel follows, posts and deletes at random and compares everything that is read of a feed. Each
 // history has people and ids of its own, so that one database serves them all.
 func TestFeedAgainstModel(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *bundle) {
 		var histories atomic.Int64
 		var lastID services.PostID = 100
-		rapid.Check(b.t, func(t *rapid.T) {
+		rapid.Check(b.T, func(t *rapid.T) {
 			history := histories.Add(1)
 			var keys []string
 			for n := range rapid.IntRange(1, 12).Draw(t, "authors") + 1 {
 				keys = append(keys, fmt.Sprintf("h%d-%d", history, n))
 			}
-			people := b.users(keys...)
+			people := b.MakeUsers(keys...)
 			m := &feedModel{reader: people[0], since: map[services.UserID]services.PostID{}, deleted: map[services.PostID]bool{},
 				muted: map[services.UserID]bool{}, hidden: map[services.UserID]bool{}}
 			first := lastID
 			steps := rapid.SliceOfN(rapid.IntRange(-2, 9), 1, 60).Draw(t, "steps")
-			b.write(func(tx *store.Tx) error {
+			b.MustWrite(func(tx *store.Tx) error {
 				for _, step := range steps {
 					if err := m.step(b, t, tx, step, people, &lastID); err != nil {
 						return err
@@ -103,20 +104,20 @@ func TestFeedAgainstModel(t *testing.T) {
 			limit := rapid.IntRange(1, 15).Draw(t, "limit")
 			before, seen := services.PostID(place.Draw(t, "before")), services.PostID(place.Draw(t, "seen"))
 			for _, before := range []services.PostID{before, services.MaxPostID} {
-				equal(t, must(b.HomeFeed(b.ctx, m.reader, before, limit))(t), m.page(before, limit))
+				storetest.Equal(t, storetest.Must(HomeFeed(b.Ctx, b.DB, m.reader, before, limit))(t), m.page(before, limit))
 			}
-			equal(t, must(b.CountNew(b.ctx, m.reader, seen, limit))(t), m.countNew(seen, limit))
-			equal(t, must(b.CountNew(b.ctx, m.reader, 0, 1000))(t), m.countNew(0, 1000))
-			equal(t, must(b.UnreadFeed(b.ctx, m.reader, seen, limit))(t), m.unread(seen, limit))
-			equal(t, must(b.UnreadFeed(b.ctx, m.reader, 0, 1000))(t), m.unread(0, 1000))
+			storetest.Equal(t, storetest.Must(CountNew(b.Ctx, b.DB, m.reader, seen, limit))(t), m.countNew(seen, limit))
+			storetest.Equal(t, storetest.Must(CountNew(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+			storetest.Equal(t, storetest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.unread(seen, limit))
+			storetest.Equal(t, storetest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.unread(0, 1000))
 			m.checkNewest(b, t)
 			m.inbox = true
 			for _, before := range []services.PostID{before, services.MaxPostID} {
-				equal(t, must(b.InboxFeed(b.ctx, m.reader, before, limit))(t), m.page(before, limit))
-				equal(t, must(b.NewestCounting(b.ctx, m.reader, before))(t), m.newestCounting(before))
+				storetest.Equal(t, storetest.Must(InboxFeed(b.Ctx, b.DB, m.reader, before, limit))(t), m.page(before, limit))
+				storetest.Equal(t, storetest.Must(NewestCounting(b.Ctx, b.DB, m.reader, before))(t), m.newestCounting(before))
 			}
-			equal(t, must(b.CountPushed(b.ctx, m.reader, seen, limit))(t), m.countNew(seen, limit))
-			equal(t, must(b.CountPushed(b.ctx, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+			storetest.Equal(t, storetest.Must(CountPushed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.countNew(seen, limit))
+			storetest.Equal(t, storetest.Must(CountPushed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.countNew(0, 1000))
 			m.checkPulled(b, t, people, limit)
 		})
 	})
@@ -128,16 +129,16 @@ func (m *feedModel) checkNewest(b *bundle, t *rapid.T) {
 	for _, entry := range m.page(services.MaxPostID, 1) {
 		want = entry.Post
 	}
-	b.write(func(tx *store.Tx) error {
-		newest, err := tx.NewestOfFeed(b.ctx, m.reader)
-		equal(t, newest, want)
+	b.MustWrite(func(tx *store.Tx) error {
+		newest, err := NewestOfFeed(b.Ctx, tx.Tx, m.reader)
+		storetest.Equal(t, newest, want)
 		return err
 	})
 }
 
-// checkPulled compares what nodes keep of the authors' pulled posts.
+// checkPulled compares what nodes keep of the authors' pulled
 func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserID, limit int) {
-	want := map[services.UserID]store.PulledPosts{}
+	want := map[services.UserID]PulledPosts{}
 	for _, post := range m.posts {
 		known := want[post.Author]
 		if !post.Pull || m.deleted[post.ID] {
@@ -148,11 +149,11 @@ func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserID,
 		}
 		want[post.Author] = known
 	}
-	got := must(b.PulledPosts(b.ctx, people, limit))(t)
-	maps.DeleteFunc(got, func(_ services.UserID, known store.PulledPosts) bool { return len(known.Posts) == 0 })
-	equal(t, got, want)
+	got := storetest.Must(Pulled(b.Ctx, b.DB, people, limit))(t)
+	maps.DeleteFunc(got, func(_ services.UserID, known PulledPosts) bool { return len(known.Posts) == 0 })
+	storetest.Equal(t, got, want)
 	for author := range want {
-		if !must(b.Pulls(b.ctx, author))(t) {
+		if !storetest.Must(Pulls(b.Ctx, b.DB, author))(t) {
 			t.Fatalf("author %d has pulled posts and is no pull author", author)
 		}
 	}
@@ -170,38 +171,38 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people [
 		}
 		*lastID++
 		if is[author] = !is[author]; is[author] {
-			_, err := tx.Restrict(b.ctx, r)
+			_, err := tx.Restrict(b.Ctx, r)
 			return err
 		}
-		_, err := tx.Unrestrict(b.ctx, r)
+		_, err := tx.Unrestrict(b.Ctx, r)
 		return err
 	case step == 0: // unfollow
 		author := someone.Draw(t, "author")
 		delete(m.since, author)
-		_, err := tx.DeleteFollow(b.ctx, m.reader, author)
+		_, err := tx.DeleteFollow(b.Ctx, m.reader, author)
 		return err
 	case step <= 2: // follow, from some post on
 		author := someone.Draw(t, "author")
 		since := services.PostID(rapid.Uint64Range(0, uint64(*lastID)+3).Draw(t, "since"))
 		if _, follows := m.since[author]; !follows && author != m.reader {
 			m.since[author] = since
-			_, err := tx.InsertFollow(b.ctx, services.Edge{Follower: m.reader, Followee: author, Since: since})
+			_, err := tx.InsertFollow(b.Ctx, services.Edge{Follower: m.reader, Followee: author, Since: since})
 			return err
 		}
 		return nil
 	case step == 3 && len(m.posts) > 0: // delete
 		post := rapid.SampledFrom(m.posts).Draw(t, "post")
 		m.deleted[post.ID] = true
-		_, _, err := tx.DeletePost(b.ctx, post.ID)
+		_, _, err := Delete(b.Ctx, tx.Tx, post.ID)
 		return err
 	case step == 4: // change the mode of an author, or of the reader
 		author := services.Author{Number: someone.Draw(t, "author"), Mode: services.AuthorMode(rapid.IntRange(0, 2).Draw(t, "mode"))}
-		known, err := tx.AuthorForUpdate(b.ctx, author.Number)
+		known, err := LockAuthor(b.Ctx, tx.Tx, author.Number)
 		if err != nil {
 			return err
 		}
 		author.Pull = known.Pull
-		_, err = tx.PutAuthor(b.ctx, author)
+		_, err = PutAuthor(b.Ctx, tx.Tx, author)
 		return err
 	default: // one author posts more than the others
 		author := people[len(people)-1]
@@ -209,26 +210,26 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people [
 			author = someone.Draw(t, "author")
 		}
 		*lastID++
-		mode, err := tx.AuthorMode(b.ctx, author)
+		mode, err := ModeOf(b.Ctx, tx.Runner, author)
 		if err != nil {
 			return err
 		}
 		post := services.Post{ID: *lastID, Author: author, Kind: services.PostKindPost, Body: "b", Pull: mode == services.AuthorHuge}
 		m.posts = append(m.posts, post)
-		return tx.InsertPost(b.ctx, post)
+		return Insert(b.Ctx, tx.Tx, post)
 	}
 }
 
 func TestHomeFeedOfManyAuthors(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *bundle) {
 		m := &feedModel{reader: 1, since: map[services.UserID]services.PostID{}}
 		var edges []services.Edge
 		for n := services.UserID(2); n <= 400; n++ {
 			m.since[n] = services.PostID(n * 7)
 			edges = append(edges, services.Edge{Follower: 1, Followee: n, Since: m.since[n]})
 		}
-		b.follow(edges...)
-		b.write(func(tx *store.Tx) error {
+		b.MakeFollows(edges...)
+		b.MustWrite(func(tx *store.Tx) error {
 			m.posts = nil
 			for id := services.PostID(1); id <= 3000; id++ {
 				author := services.UserID(1 + id*id%400)
@@ -236,7 +237,7 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 					author = 77 // an author with very many posts
 				}
 				m.posts = append(m.posts, services.Post{ID: id, Author: author})
-				if err := tx.InsertPost(b.ctx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "b"}); err != nil {
+				if err := Insert(b.Ctx, tx.Tx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "b"}); err != nil {
 					return err
 				}
 			}
@@ -244,23 +245,23 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 		})
 		for _, limit := range []int{1, 20, 300, 5000} {
 			for _, before := range []services.PostID{0, 1, 50, 1500, services.MaxPostID} {
-				equal(b.t, must(b.HomeFeed(b.ctx, 1, before, limit))(b.t), m.page(before, limit))
+				storetest.Equal(b.T, storetest.Must(HomeFeed(b.Ctx, b.DB, 1, before, limit))(b.T), m.page(before, limit))
 			}
 		}
-		equal(b.t, must(b.CountNew(b.ctx, 1, 0, 301))(b.t), m.countNew(0, 301))
-		equal(b.t, must(b.CountNew(b.ctx, 1, 0, 10000))(b.t), m.countNew(0, 10000))
-		equal(b.t, len(must(b.HomeFeed(b.ctx, 1, services.MaxPostID, 0))(b.t)), 0)
-		equal(b.t, len(must(b.HomeFeed(b.ctx, 999, services.MaxPostID, 20))(b.t)), 0)
+		storetest.Equal(b.T, storetest.Must(CountNew(b.Ctx, b.DB, 1, 0, 301))(b.T), m.countNew(0, 301))
+		storetest.Equal(b.T, storetest.Must(CountNew(b.Ctx, b.DB, 1, 0, 10000))(b.T), m.countNew(0, 10000))
+		storetest.Equal(b.T, len(storetest.Must(HomeFeed(b.Ctx, b.DB, 1, services.MaxPostID, 0))(b.T)), 0)
+		storetest.Equal(b.T, len(storetest.Must(HomeFeed(b.Ctx, b.DB, 999, services.MaxPostID, 20))(b.T)), 0)
 	})
 }
 
 // A self-follow, which an import may contain, changes nothing: own posts are listed once and never count.
 func TestFollowingOneself(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.follow(services.Edge{Follower: 1, Followee: 1})
+	eachStore(t, func(b *bundle) {
+		b.MakeFollows(services.Edge{Follower: 1, Followee: 1})
 		b.post(1, 5, 6)
-		equal(b.t, must(b.HomeFeed(b.ctx, 1, services.MaxPostID, 10))(b.t), []services.FeedEntry{{Post: 6, Author: 1}, {Post: 5, Author: 1}})
-		equal(b.t, must(b.CountNew(b.ctx, 1, 0, 10))(b.t), 0)
-		equal(b.t, must(b.NewestCounting(b.ctx, 1, services.MaxPostID))(b.t), services.PostID(0))
+		storetest.Equal(b.T, storetest.Must(HomeFeed(b.Ctx, b.DB, 1, services.MaxPostID, 10))(b.T), []services.FeedEntry{{Post: 6, Author: 1}, {Post: 5, Author: 1}})
+		storetest.Equal(b.T, storetest.Must(CountNew(b.Ctx, b.DB, 1, 0, 10))(b.T), 0)
+		storetest.Equal(b.T, storetest.Must(NewestCounting(b.Ctx, b.DB, 1, services.MaxPostID))(b.T), services.PostID(0))
 	})
 }

@@ -1,9 +1,10 @@
-package store
+package posts
 
 import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"tidings/services"
 	"tidings/services/sql"
@@ -19,6 +20,10 @@ var (
 INSERT INTO post_counts AS n (post, part, likes, comments)
 SELECT post, part, likes, comments FROM {rows $1 post BIGINT, part BIGINT, likes BIGINT, comments BIGINT} AS c WHERE TRUE ORDER BY post
 ON CONFLICT (post, part) DO UPDATE SET likes = n.likes + excluded.likes, comments = n.comments + excluded.comments`)
+
+	insertLike = sql.NewStatement("insert a like", `INSERT INTO likes (post, liker, liked_at) VALUES ($1, $2, $3) ON CONFLICT (post, liker) DO NOTHING`)
+
+	deleteLike = sql.NewStatement("delete a like", `DELETE FROM likes WHERE post = $1 AND liker = $2`)
 
 	engagementOf = sql.NewStatement("engagement of posts", `
 SELECT t.post, t.likes, t.comments, (SELECT count(*) FROM likes l WHERE l.post = t.post AND l.liker = $2)
@@ -46,15 +51,6 @@ SELECT p.id, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post 
 FROM bounds a CROSS JOIN posts p WHERE p.author = a.author AND p.deleted_at IS NULL AND NOT p.off_feed AND p.id >= a.bound`)
 )
 
-// Recount is the counts of a post as they are kept, and as the facts have them at the same moment.
-type Recount struct {
-	Post        services.PostID
-	Kept, Facts services.Engagement // without Liked
-}
-
-// Right says whether the counts are those of the facts.
-func (r Recount) Right() bool { return r.Kept == r.Facts }
-
 func recount(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (list []Recount, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		var c Recount
@@ -65,23 +61,23 @@ func recount(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (
 	return list, err
 }
 
-// RecountPosts recounts posts from the facts. The cost grows with their likes and answers.
-func (s *Store) RecountPosts(ctx context.Context, posts []services.PostID) ([]Recount, error) {
+// Recounts recounts posts from the facts. The cost grows with their likes and answers.
+func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]Recount, error) {
 	asked := make(sql.Rows, len(posts))
 	for i, post := range posts {
 		asked[i] = []any{post}
 	}
-	return recount(ctx, s.DB.Runner, recountPosts, asked)
+	return recount(ctx, db.Runner, recountPosts, asked)
 }
 
-// NewestPosts lists the newest posts of authors that feeds list, of each at most limit, with their counts as they are kept.
-func (s *Store) NewestPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.PostID]services.Engagement, error) {
+// NewestCounts lists the newest posts of authors that feeds list, of each at most limit, with their counts as they are kept.
+func NewestCounts(ctx context.Context, db *sql.DB, authors []services.UserID, limit int) (map[services.PostID]services.Engagement, error) {
 	asked := make(sql.Rows, len(authors))
 	for i, author := range authors {
 		asked[i] = []any{author}
 	}
 	found := map[services.PostID]services.Engagement{}
-	err := s.Each(ctx, newestPostsOf, []any{asked, limit}, func(scan func(...any) error) error {
+	err := db.Each(ctx, newestPostsOf, []any{asked, limit}, func(scan func(...any) error) error {
 		var post services.PostID
 		var of services.Engagement
 		err := scan(&post, &of.Likes, &of.Comments)
@@ -92,13 +88,13 @@ func (s *Store) NewestPosts(ctx context.Context, authors []services.UserID, limi
 }
 
 // MendCounts sets the counts of a post to those of the facts.
-func (tx *Tx) MendCounts(ctx context.Context, post services.PostID) error {
+func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 	// Of two that mend at once, the second waits here, and then finds nothing to mend. Others may add meanwhile: they change
 	// the facts and the counts alike.
 	if _, err := tx.Run(ctx, addPostCounts, sql.Rows{{post, 0, 0, 0}}); err != nil {
 		return err
 	}
-	found, err := recount(ctx, tx.Tx.Runner, recountPosts, sql.Rows{{post}})
+	found, err := recount(ctx, tx.Runner, recountPosts, sql.Rows{{post}})
 	if err != nil {
 		return err
 	}
@@ -144,15 +140,34 @@ var postCounts = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, changes []any)
 	return err
 })
 
+// InsertLike adds a user's like of a post, at a time; false when it exists already. It does not check that the post exists: see
+// Hold.
+func InsertLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID, at time.Time) (bool, error) {
+	changed, err := tx.Run(ctx, insertLike, post, liker, at)
+	if changed > 0 {
+		tx.Keep(postCounts, countChange{post: post, likes: 1})
+	}
+	return changed > 0, err
+}
+
+// DeleteLike removes a like; false when there was none.
+func DeleteLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID) (bool, error) {
+	changed, err := tx.Run(ctx, deleteLike, post, liker)
+	if changed > 0 {
+		tx.Keep(postCounts, countChange{post: post, likes: -1})
+	}
+	return changed > 0, err
+}
+
 // Engagements reads what a viewer is told of posts: how many likes and answers each has, and whether the viewer likes it. Every
 // post is in the result.
-func (s *Store) Engagements(ctx context.Context, viewer services.UserID, posts []services.PostID) (map[services.PostID]services.Engagement, error) {
+func Engagements(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]services.Engagement, error) {
 	found := make(map[services.PostID]services.Engagement, len(posts))
 	asked := make(sql.Rows, len(posts))
 	for i, post := range posts {
 		asked[i] = []any{post}
 	}
-	err := s.Each(ctx, engagementOf, []any{asked, viewer}, func(scan func(...any) error) error {
+	err := db.Each(ctx, engagementOf, []any{asked, viewer}, func(scan func(...any) error) error {
 		var post services.PostID
 		var of services.Engagement
 		err := scan(&post, &of.Likes, &of.Comments, &of.Liked)

@@ -1,0 +1,199 @@
+package posts
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/store"
+)
+
+const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, edited_at, deleted_at FROM posts `
+
+// feedPost selects the posts that home feeds list and count. Every statement about them has it, and posts_by_author holds
+// nothing else.
+const feedPost = `deleted_at IS NULL AND NOT off_feed`
+
+var (
+	insertPost = sql.NewStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
+
+	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2,
+		updated_at = CASE WHEN updated_at < $2 THEN $2 ELSE updated_at + 1 END WHERE id = $1 AND deleted_at IS NULL`)
+
+	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
+
+	// The time of the last change orders copies in caches, so each change gets a later one, and so does the time that is shown.
+	editPost = sql.NewStatement("edit a post", `UPDATE posts SET body = $2,
+		edited_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END,
+		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
+
+	lockPost = sql.NewStatement("lock a post", postColumns+`WHERE id = $1 {for share}`)
+
+	postByID = sql.NewStatement("a post", postColumns+`WHERE id = $1`)
+
+	postsByID = sql.NewStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
+
+	greatestPost = sql.NewStatement("greatest post", `SELECT COALESCE(max(id), 0) FROM posts`)
+
+	authorPosts = sql.NewStatement("an author's posts", `SELECT id FROM posts
+		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
+
+	insertPostMentions = sql.NewInsertion("insert mentions in a post", "mentions", "post BIGINT, mentioned BIGINT", "")
+
+	deletePostMentions = sql.NewStatement("forget who is mentioned in a post", `DELETE FROM mentions WHERE post = $1`)
+
+	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
+)
+
+// Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. CONFLICT when a post
+// of another node has the id: make a new id. A post is pulled while its author is huge, see services.AuthorMode.
+func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
+	updated := post.UpdatedAt
+	if updated.IsZero() {
+		updated = tx.Now
+	}
+	parent := sql.NullInt64{Int64: int64(post.Parent), Valid: post.Parent != 0}
+	inserted, err := tx.Run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pull, post.Body, updated)
+	if err == nil && inserted == 0 {
+		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
+	}
+	if err == nil && post.Parent != 0 {
+		tx.Keep(postCounts, countChange{post: post.Parent, comments: 1})
+	}
+	return err
+}
+
+// NewID makes an id that is greater than those of all posts, whatever the clocks say. A post with a lesser id would
+// be older than posts that users have seen already, and would not count.
+func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
+	var greatest services.PostID
+	if _, err := tx.One(ctx, greatestPost, nil, &greatest); err != nil {
+		return 0, err
+	}
+	ids.Observe(greatest)
+	return tx.NewID(ids), nil
+}
+
+// Newest is the greatest id of all posts, 0 when there is none.
+func Newest(ctx context.Context, r sql.Reader) (newest services.PostID, err error) {
+	err = r.Each(ctx, greatestPost, nil, func(scan func(...any) error) error { return scan(&newest) })
+	return newest, err
+}
+
+// Delete deletes a post; its row stays. It returns the post as it is now. deleted is false when it was deleted before;
+// NOT_FOUND when there never was one.
+func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.Post, deleted bool, err error) {
+	changed, err := tx.Run(ctx, deletePost, id, tx.Now)
+	if err != nil {
+		return post, false, err
+	}
+	if post, err = read(ctx, tx, postByID, id); err == nil && changed > 0 && post.Parent != 0 {
+		tx.Keep(postCounts, countChange{post: post.Parent, comments: -1})
+	}
+	return post, changed > 0, err
+}
+
+// Lock reads a post and locks it until this transaction ends. It may be deleted: see Deleted. NOT_FOUND when there
+// never was one.
+func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
+	return read(ctx, tx, editedPost, id)
+}
+
+// Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now.
+func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, mentioned []services.UserID) (services.Post, error) {
+	if _, err := tx.Run(ctx, editPost, id, body, tx.Now); err != nil {
+		return services.Post{}, err
+	}
+	if _, err := tx.Run(ctx, deletePostMentions, id); err != nil {
+		return services.Post{}, err
+	}
+	if err := InsertMentions(ctx, tx, id, mentioned); err != nil {
+		return services.Post{}, err
+	}
+	return read(ctx, tx, postByID, id)
+}
+
+// Hold reads a post and keeps others from deleting it until this transaction ends. It may be deleted already: see
+// Deleted. NOT_FOUND when there never was one.
+func Hold(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
+	return read(ctx, tx, lockPost, id)
+}
+
+// Read reads a post, which may be deleted: see Deleted. NOT_FOUND when there never was one.
+func Read(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
+	return read(ctx, tx, postByID, id)
+}
+
+func read(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID) (post services.Post, err error) {
+	found := false
+	err = tx.Each(ctx, st, []any{id}, func(scan func(...any) error) error {
+		found = true
+		post, err = scanPost(scan)
+		return err
+	})
+	if err == nil && !found {
+		err = services.Errorf(services.NotFound, "there is no post %s", id)
+	}
+	return post, err
+}
+
+// ByID reads posts, the deleted ones too. An unknown ID is absent.
+func ByID(ctx context.Context, r sql.Reader, ids []services.PostID) (map[services.PostID]services.Post, error) {
+	posts := make(map[services.PostID]services.Post, len(ids))
+	err := r.Each(ctx, postsByID, []any{ids}, func(scan func(...any) error) error {
+		post, err := scanPost(scan)
+		posts[post.ID] = post
+		return err
+	})
+	return posts, err
+}
+
+// scanPost reads a row of postColumns.
+func scanPost(scan func(...any) error) (post services.Post, err error) {
+	var updated int64
+	var parent, edited, deleted sql.NullInt64
+	err = scan(&post.ID, &post.Author, &post.Kind, &parent, &post.OffFeed, &post.Pull, &post.Body, &updated, &edited, &deleted)
+	post.Parent, post.UpdatedAt, post.Deleted = services.PostID(parent.Int64), sql.FromMicros(updated), deleted.Valid
+	if edited.Valid {
+		post.EditedAt = sql.FromMicros(edited.Int64)
+	}
+	return post, err
+}
+
+// OfAuthor lists the author's posts that are pushed into followers' inboxes, the newest first, at most limit.
+func OfAuthor(ctx context.Context, db *sql.DB, author services.UserID, limit int) ([]services.PostID, error) {
+	return sql.Column[services.PostID](ctx, db, authorPosts, author, limit)
+}
+
+// Visible reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction ends.
+// NOT_FOUND when there is none, when it is hidden from the viewer, and when it is deleted.
+func Visible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
+	post, err := Hold(ctx, tx, id)
+	name := services.GlobalID(services.PostType, id.String())
+	if err = store.In(tx).Visible(ctx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
+		err = services.Errorf(services.NotFound, "%s: %s is deleted", argument, name)
+	}
+	return post, err
+}
+
+// Own is the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND when there
+// is none, and when it is hidden from the actor; FORBIDDEN for another author's post.
+func Own(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
+	return store.In(tx).Own(ctx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
+}
+
+// InsertMentions stores the users whom a new post mentions, each once.
+func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentioned []services.UserID) error {
+	all := make([][]any, len(mentioned))
+	for i, user := range mentioned {
+		all[i] = []any{post, user}
+	}
+	_, err := tx.Insert(ctx, insertPostMentions, all)
+	return err
+}
+
+// Mentions lists the users whom a post mentions, in order of user ID.
+func Mentions(ctx context.Context, r sql.Reader, post services.PostID) ([]services.UserID, error) {
+	return sql.Column[services.UserID](ctx, r, postMentions, post)
+}

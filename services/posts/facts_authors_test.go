@@ -1,0 +1,164 @@
+package posts
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+func (b *bundle) author(author services.Author) (version uint64) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		version, err = PutAuthor(b.Ctx, tx.Tx, author)
+		return err
+	})
+	return version
+}
+
+func TestAuthors(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		storetest.Equal(b.T, storetest.Must(ModeOf(b.Ctx, b.DB.Runner, 7))(b.T), services.AuthorSmall)
+		storetest.Equal(b.T, storetest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8}))(b.T), map[services.UserID]services.Author{})
+		b.MustWrite(func(tx *store.Tx) error {
+			author, err := LockAuthor(b.Ctx, tx.Tx, 7)
+			storetest.Equal(b.T, author, services.Author{Number: 7})
+			return err
+		})
+		pinned := services.AuthorBig
+		big := services.Author{Number: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned, Unnamed: 2, CountedAt: b.Clock.Now()}
+		storetest.Equal(b.T, b.author(big), uint64(1))
+		storetest.Equal(b.T, b.author(big), uint64(2))
+		big.Version = 2
+		huge := services.Author{Number: 1<<32 - 1, Followers: 1_000_000, Mode: services.AuthorHuge}
+		b.author(huge)
+		huge.Pull, huge.Version = true, 1 // a huge author is listed in their followers' documents
+		storetest.Equal(b.T, storetest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8, huge.Number}))(b.T), map[services.UserID]services.Author{7: big, huge.Number: huge})
+		b.MustWrite(func(tx *store.Tx) error {
+			author, err := LockAuthor(b.Ctx, tx.Tx, huge.Number)
+			storetest.Equal(b.T, author, huge)
+			mode, err2 := ModeOf(b.Ctx, tx.Runner, huge.Number)
+			storetest.Equal(b.T, mode, services.AuthorHuge)
+			if err == nil {
+				err = err2
+			}
+			return err
+		})
+		big.Pinned = nil
+		b.author(big)
+		storetest.Equal(b.T, storetest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7].Pinned, (*services.AuthorMode)(nil))
+	})
+}
+
+func TestPullAuthorsOfAReader(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		b.MakeFollows(services.Edge{Follower: 1, Followee: 2, Since: 20}, services.Edge{Follower: 1, Followee: 3, Since: 30},
+			services.Edge{Follower: 1, Followee: 4, Since: 40}, services.Edge{Follower: 1, Followee: 1, Since: 10}, services.Edge{Follower: 9, Followee: 4, Since: 90})
+		for _, author := range []services.Author{
+			{Number: 1, Mode: services.AuthorHuge}, {Number: 2, Mode: services.AuthorHuge}, {Number: 3, Mode: services.AuthorBig},
+			{Number: 4, Mode: services.AuthorSmall, Pull: true}, {Number: 5, Mode: services.AuthorHuge},
+		} {
+			b.author(author)
+		}
+		storetest.Equal(b.T, storetest.Must(PulledBy(b.Ctx, b.DB, 1))(b.T), []services.Edge{{Follower: 1, Followee: 2, Since: 20}, {Follower: 1, Followee: 4, Since: 40}})
+		storetest.Equal(b.T, len(storetest.Must(PulledBy(b.Ctx, b.DB, 3))(b.T)), 0)
+		storetest.Equal(b.T, storetest.Must(PullAuthors(b.Ctx, b.DB, 0, 10))(b.T), []services.UserID{1, 2, 4, 5})
+		storetest.Equal(b.T, storetest.Must(PullAuthors(b.Ctx, b.DB, 1, 2))(b.T), []services.UserID{2, 4})
+		storetest.Equal(b.T, storetest.Must(Pulls(b.Ctx, b.DB, 4))(b.T), true)
+		storetest.Equal(b.T, storetest.Must(Pulls(b.Ctx, b.DB, 3))(b.T), false)
+		storetest.Equal(b.T, storetest.Must(Pulls(b.Ctx, b.DB, 77))(b.T), false)
+	})
+}
+
+func TestCountFollowers(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		for follower := services.UserID(1); follower <= 9; follower++ {
+			b.MakeFollows(services.Edge{Follower: follower, Followee: 100})
+		}
+		for limit, want := range map[int]int{5: 5, 9: 9, 10: 9, 1_000_000: 9} {
+			storetest.Equal(b.T, storetest.Must(CountFollowers(b.Ctx, b.DB, 100, limit))(b.T), want)
+		}
+		storetest.Equal(b.T, storetest.Must(CountFollowers(b.Ctx, b.DB, 1, 10))(b.T), 0)
+	})
+}
+
+func TestThresholds(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		_, set, err := ReadThresholds(b.Ctx, b.DB)
+		if set || err != nil {
+			b.T.Fatalf("thresholds stand before anybody set them: %v", err)
+		}
+		for _, thresholds := range []services.Thresholds{{Big: 5, Huge: 10}, {Big: services.MaxThreshold, Huge: services.MaxThreshold}} {
+			b.MustWrite(func(tx *store.Tx) error { return SetThresholds(b.Ctx, tx.Tx, thresholds) })
+			got, set, err := ReadThresholds(b.Ctx, b.DB)
+			if !set || err != nil || got != thresholds {
+				b.T.Errorf("the thresholds are %v (%v, %v), want %v", got, set, err, thresholds)
+			}
+		}
+	})
+}
+
+func TestInFlightFanouts(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		first, second := InFlightFanout{Post: 5, Author: 1}, InFlightFanout{Post: 6, Author: 2}
+		begin := func(fanout InFlightFanout, chunks int) {
+			b.MustWrite(func(tx *store.Tx) error { return BeginFanout(b.Ctx, tx.Tx, fanout, chunks) })
+		}
+		end := func(post services.PostID) (left int) {
+			b.MustWrite(func(tx *store.Tx) (err error) {
+				left, err = EndChunk(b.Ctx, tx.Tx, post)
+				return err
+			})
+			return left
+		}
+		begin(second, 1)
+		b.Clock.Advance(time.Minute)
+		begin(first, 2)
+		begin(first, 9) // changes nothing
+		storetest.Equal(b.T, storetest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{first, second})
+		b.MustWrite(func(tx *store.Tx) error {
+			return errors.Join(ResizeFanout(b.Ctx, tx.Tx, 5, 3), ResizeFanout(b.Ctx, tx.Tx, 77, 3))
+		})
+		storetest.Equal(b.T, []int{end(5), end(5), end(5), end(5), end(77)}, []int{2, 1, 0, -1, -1})
+		storetest.Equal(b.T, storetest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{second})
+		begin(first, 2)
+		storetest.Equal(b.T, storetest.Must(ForgetFanouts(b.Ctx, b.DB, b.Clock.Now()))(b.T), 1)
+		storetest.Equal(b.T, storetest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{first})
+	})
+}
+
+func TestTheLastChunkOfAnAuthor(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		b.author(services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Unnamed: 2})
+		end := func() (last bool) {
+			b.MustWrite(func(tx *store.Tx) (err error) {
+				last, err = EndAuthorChunk(b.Ctx, tx.Tx, 7)
+				return err
+			})
+			return last
+		}
+		storetest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false}) // said once too often it changes nothing
+		got := storetest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7]
+		storetest.Equal(b.T, got, services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Version: 3})
+	})
+}
+
+func TestAuthorsToLookAt(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		for follower := services.UserID(1); follower <= 5; follower++ {
+			for followee := services.UserID(100); followee < 100+follower; followee++ {
+				b.MakeFollows(services.Edge{Follower: follower, Followee: followee}) // 100 has 5, 101 has 4, ..., 104 has 1
+			}
+		}
+		b.author(services.Author{Number: 104})
+		b.author(services.Author{Number: 7})
+		storetest.Equal(b.T, storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 0, 10))(b.T), []services.UserID{100, 101, 102})
+		storetest.Equal(b.T, storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 100, 1))(b.T), []services.UserID{101})
+		storetest.Equal(b.T, len(storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 6, 0, 10))(b.T)), 0)
+		storetest.Equal(b.T, storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 0, 0, 10))(b.T), []services.UserID{7, 104})
+		storetest.Equal(b.T, storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 0, 7, 10))(b.T), []services.UserID{104})
+	})
+}

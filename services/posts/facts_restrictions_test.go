@@ -1,0 +1,78 @@
+package posts
+
+import (
+	"testing"
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+	"time"
+)
+
+// shown asks every statement that reads follows for feeds whether one is shown another's posts. They are of one mind.
+func (b *bundle) shown(reader, author services.UserID) bool {
+	b.T.Helper()
+	_, edge, err := b.Edge(b.Ctx, reader, author)
+	edges := storetest.Must(b.Edges(b.Ctx, []services.UserID{reader}, author))(b.T)
+	followers := storetest.Must(b.Followers(b.Ctx, author, 0, 10, time.Time{}))(b.T)
+	listed := storetest.Must(HomeFeed(b.Ctx, b.DB, reader, services.MaxPostID, 10))(b.T)
+	count := storetest.Must(CountNew(b.Ctx, b.DB, reader, 0, 10))(b.T)
+	newest := storetest.Must(NewestCounting(b.Ctx, b.DB, reader, services.MaxPostID))(b.T)
+	storetest.Equal(b.T, storetest.Must([]bool{len(edges) > 0, len(followers) > 0, len(listed) > 0, count > 0, newest > 0}, err)(b.T), []bool{edge, edge, edge, edge, edge})
+	return edge
+}
+
+// Each restriction alone keeps an author out of a feed, and only when the last is removed do the author's posts return, with
+// the since of the follow. Restrictions from before the follow apply to it too.
+func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		b.MakeUsers("reader", "author")
+		b.post(2, 50)
+		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: 60}
+		hide := services.Restriction{Kind: services.Hide, Owner: 2, Other: 1, Made: 61}
+		for _, before := range []bool{false, true} {
+			if !before {
+				b.MakeFollows(services.Edge{Follower: 1, Followee: 2, Since: 40})
+				storetest.Equal(b.T, b.shown(1, 2), true)
+			}
+			b.Restrict(mute)
+			b.Restrict(hide)
+			if before {
+				b.MakeFollows(services.Edge{Follower: 1, Followee: 2, Since: 40})
+			}
+			storetest.Equal(b.T, b.shown(1, 2), false)
+			b.MustWrite(func(tx *store.Tx) error {
+				edges := storetest.Must(tx.Lines(b.Ctx, "SELECT follower, followee FROM follows ORDER BY follower"))(b.T)
+				storetest.Equal(b.T, edges, []string{"1 2"})
+				return nil
+			})
+			storetest.Equal(b.T, b.Unrestrict(mute), true)
+			storetest.Equal(b.T, b.shown(1, 2), false)
+			storetest.Equal(b.T, b.Unrestrict(hide), true)
+			storetest.Equal(b.T, b.shown(1, 2), true)
+			storetest.Equal(b.T, b.Unrestrict(hide), false)
+			edge, _, err := b.Edge(b.Ctx, 1, 2)
+			storetest.Equal(b.T, storetest.Must(edge, err)(b.T).Since, services.PostID(40))
+			b.MustWrite(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.Ctx, 1, 2); return err })
+		}
+	})
+}
+
+// A mute by the followee, a hide by the followee from a third user, and the follower's own hide from the followee do not affect
+// this follow.
+func TestOthersRestrictionsLeaveAFollowAlone(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		b.MakeUsers("reader", "author", "other")
+		b.MakeFollows(services.Edge{Follower: 1, Followee: 2})
+		b.post(2, 50)
+		for _, r := range []services.Restriction{
+			{Kind: services.Mute, Owner: 2, Other: 1, Made: 1}, {Kind: services.Mute, Owner: 1, Other: 3, Made: 2}, {Kind: services.Mute, Owner: 3, Other: 2, Made: 3},
+			{Kind: services.Hide, Owner: 1, Other: 2, Made: 4}, {Kind: services.Hide, Owner: 2, Other: 3, Made: 5}, {Kind: services.Hide, Owner: 3, Other: 1, Made: 6},
+			{Kind: services.Block, Owner: 1, Other: 3, Made: 7}, {Kind: services.Block, Owner: 3, Other: 2, Made: 8},
+		} {
+			created, ended := b.Restrict(r)
+			storetest.Equal(b.T, created, true)
+			storetest.Equal(b.T, len(ended), 0)
+			storetest.Equal(b.T, b.shown(1, 2), true)
+		}
+	})
+}

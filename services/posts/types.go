@@ -1,0 +1,88 @@
+package posts
+
+import (
+	"math"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// Shown is a post with its author and what a viewer is told of it.
+type Shown struct {
+	services.Post
+	By services.User
+	services.Engagement
+}
+
+// ListPage asks for a page of a list of what users did with a post, the newest first: what comes after a position.
+type ListPage[P comparable] struct {
+	Post  services.PostID
+	After P
+	Size  int
+}
+
+// List is a page of such a list. With More, the next page is after Next.
+type List[P comparable, T any] struct {
+	Items []T
+	More  bool
+	Next  P
+}
+
+// Answers are listed by their id: an older answer comes after a newer one. services.MaxPostID is before all.
+type (
+	AnswersPage = ListPage[services.PostID]
+	AnswerList  = List[services.PostID, Shown]
+)
+
+// Likes are listed by their place.
+type (
+	LikesPage = ListPage[LikePlace]
+	LikeList  = List[LikePlace, Like]
+)
+
+// Like is a user's like of a post.
+type Like struct {
+	By services.User
+	At time.Time
+}
+
+// Place is the position of the like in its list.
+func (l Like) Place() LikePlace { return LikePlace{l.At, l.By.Number} }
+
+// LikePlace is the position of a like in the list of a post: its time, and then the user.
+type LikePlace struct {
+	At    time.Time
+	Liker services.UserID
+}
+
+// FirstLike is before every like.
+var FirstLike = LikePlace{At: sql.FromMicros(math.MaxInt64)}
+
+// Recount is the counts of a post as they are kept, and as the facts have them at the same moment.
+type Recount struct {
+	Post        services.PostID
+	Kept, Facts services.Engagement // without Liked
+}
+
+// Right says whether the counts are those of the facts.
+func (r Recount) Right() bool { return r.Kept == r.Facts }
+
+// Imported is a post with the host application's own key for it, "" when it has none.
+type Imported struct {
+	services.Post
+	ImportKey string
+}
+
+// PulledPosts are an author's newest pulled posts.
+type PulledPosts struct {
+	Posts   []services.PostID // the oldest first
+	Floor   services.PostID   // the newest that is older than these, 0 when there is none
+	Version uint64            // of the log, of the last change; 0: there was none
+}
+
+// InFlightFanout is a fan-out of a post in more than one chunk that is not done.
+type InFlightFanout struct {
+	Post   services.PostID `json:"post"`
+	Author services.UserID `json:"author"`
+}
