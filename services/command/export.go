@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"tidings/services"
+	"tidings/services/export"
+	"tidings/services/node"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -40,7 +42,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	}
 	write := func(out io.Writer) error {
 		buffered := bufio.NewWriterSize(out, 64<<10)
-		err := db.Export(ctx, user, func(line []byte) error {
+		err := export.Write(ctx, db.DB, user, node.Exports, func(line []byte) error {
 			_, err := buffered.Write(line)
 			return err
 		})

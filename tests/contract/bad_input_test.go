@@ -13,10 +13,12 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/export"
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/node"
+	"tidings/services/notifications"
 	"tidings/services/posts"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
@@ -71,7 +73,7 @@ func (c *crowd) facts() map[string]any {
 		users, err := c.Store.Users(ctx, []services.UserID{number})
 		put("profile of "+key, users, err)
 		var kept []string
-		err = c.Store.Export(ctx, number, func(line []byte) error {
+		err = export.Write(ctx, c.Store.DB, number, slices.Concat(live.Exports, notifications.Exports), func(line []byte) error {
 			for _, kind := range []string{`"show"`, `"reminder"`, `"notification"`, `"notificationMark"`} {
 				if strings.HasPrefix(string(line), `{"type":`+kind) {
 					kept = append(kept, string(line))

@@ -53,6 +53,7 @@ var lines = map[string]int{
 	"services/posts":         8,
 	"services/store":         9,
 	"services/jobs":          10,
+	"services/export":        10,
 	"services/changelog":     11,
 	"services/rdb":           11,
 	"services/redis":         12,

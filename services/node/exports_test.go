@@ -1,4 +1,4 @@
-package store_test
+package node_test
 
 import (
 	"encoding/json"
@@ -10,8 +10,12 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/export"
+	"tidings/services/node"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 // life is something of everything that a user can have: ann's number is 1, bob's 2. Times are microseconds.
@@ -87,56 +91,70 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"device","conversation":"conversation:5","device":"phone","insideUntil":"1970-01-01T00:00:01Z"}
 `
 
-func (b *bundle) export(user services.UserID) string {
-	b.t.Helper()
+// makePosts makes posts of the first user.
+func makePosts(b *storetest.Bundle, ids ...services.PostID) {
+	b.T.Helper()
+	b.MustWrite(func(tx *store.Tx) error {
+		for _, id := range ids {
+			err := exec(b.Ctx, tx, fmt.Sprintf("INSERT INTO posts (id, author, kind, body, updated_at) VALUES (%d, 1, 'POST', 'b', %d)", id, id))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func exported(b *storetest.Bundle, user services.UserID) string {
+	b.T.Helper()
 	var text strings.Builder
-	err := b.Export(b.ctx, user, func(line []byte) error {
+	err := export.Write(b.Ctx, b.DB, user, node.Exports, func(line []byte) error {
 		if !json.Valid(line) {
-			b.t.Errorf("not JSON: %s", line)
+			b.T.Errorf("not JSON: %s", line)
 		}
 		text.Write(line)
 		return nil
 	})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return text.String()
 }
 
 // The export of a user has everything of that user, the same on both engines, and nothing that other users did.
 func TestExport(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("ann", "bob")
-		b.write(func(tx *store.Tx) error {
+	storetest.EachBundle(t, func(b *storetest.Bundle) {
+		b.MakeUsers("ann", "bob")
+		b.MustWrite(func(tx *store.Tx) error {
 			for _, statement := range life {
-				if _, err := tx.Lines(b.ctx, statement); err != nil {
+				if _, err := tx.Lines(b.Ctx, statement); err != nil {
 					return fmt.Errorf("%.60s: %w", statement, err)
 				}
 			}
 			return nil
 		})
-		equal(b.t, strings.Split(b.export(1), "\n"), strings.Split(exportedLife, "\n"))
-		if text := b.export(2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
-			b.t.Errorf("of bob:\n%s", text)
+		storetest.Equal(b.T, strings.Split(exported(b, 1), "\n"), strings.Split(exportedLife, "\n"))
+		if text := exported(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
+			b.T.Errorf("of bob:\n%s", text)
 		}
 	})
 }
 
 // An error of emit stops the reading.
 func TestExportEndsWhenItIsRefused(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("ann")
-		b.post(1, 1, 2, 3)
+	storetest.EachBundle(t, func(b *storetest.Bundle) {
+		b.MakeUsers("ann")
+		makePosts(b, 1, 2, 3)
 		full := errors.New("the disk is full")
 		lines := 0
-		err := b.Export(b.ctx, 1, func([]byte) error {
+		err := export.Write(b.Ctx, b.DB, 1, node.Exports, func([]byte) error {
 			if lines++; lines == 4 {
 				return full
 			}
 			return nil
 		})
 		if err != full || lines != 4 {
-			b.t.Errorf("%d lines, %v", lines, err)
+			b.T.Errorf("%d lines, %v", lines, err)
 		}
 	})
 }
@@ -151,17 +169,20 @@ var notExported = map[string]string{
 
 // Every table is either exported or listed as not exported, so that each new table needs a decision.
 func TestEveryTableIsExportedOrNot(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
+	b := storetest.NewBundle(t, sqltest.SQLite(t))
 	var tables []string
-	b.write(func(tx *store.Tx) (err error) {
-		tables, err = tx.Lines(b.ctx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
+	b.MustWrite(func(tx *store.Tx) (err error) {
+		tables, err = tx.Lines(b.Ctx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
 		return err
 	})
-	texts := store.ExportTexts()
+	var texts string
+	for _, kind := range node.Exports {
+		texts += kind.Statement.Text(sql.SQLite) + "\n"
+	}
 	for _, table := range tables {
 		_, left := notExported[table]
 		if read := regexp.MustCompile(`\b` + table + `\b`).MatchString(texts); read == left {
-			t.Errorf("the table %s: read by an export %v, left out %v: it is to be in user_export.go, or in this test with the reason", table, read, left)
+			t.Errorf("the table %s: read by an export %v, left out %v: it is to be in the Exports of its feature, or in this test with the reason", table, read, left)
 		}
 	}
 	if len(tables) < 30 {
@@ -171,22 +192,22 @@ func TestEveryTableIsExportedOrNot(t *testing.T) {
 
 // What an export holds in memory does not grow with what it writes: a line is given before the next is read.
 func TestExportStreams(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("ann")
+	storetest.EachBundle(t, func(b *storetest.Bundle) {
+		b.MakeUsers("ann")
 		var ids []services.PostID
 		for i := range 3000 {
 			ids = append(ids, services.PostIDAt(time.UnixMilli(int64(i+1))))
 		}
-		b.post(1, ids...)
+		makePosts(b, ids...)
 		lines := 0
-		err := b.Export(b.ctx, 1, func(line []byte) error {
+		err := export.Write(b.Ctx, b.DB, 1, node.Exports, func(line []byte) error {
 			if strings.HasPrefix(string(line), `{"type":"post"`) {
 				lines++
 			}
 			return nil
 		})
 		if err != nil || lines != 3000 {
-			b.t.Errorf("%d posts, %v", lines, err)
+			b.T.Errorf("%d posts, %v", lines, err)
 		}
 	})
 }

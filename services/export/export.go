@@ -1,0 +1,165 @@
+// Package export writes everything that SQL holds of a user, one JSON object in a line each.
+//
+// Each feature lists its kinds of lines, and services/node lists the features; a test there finds a table that no feature exports.
+// Each kind of lines is one snapshot, and memory use does not grow with their number.
+package export
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// Kind is one kind of lines. Each row of its statement is one line; the user is the parameter $1, and other users are given by
+// their keys.
+type Kind struct {
+	name      string
+	fields    string // NAME FORM, NAME FORM for the columns, in their order; see forms
+	Statement sql.Statement
+	enums     map[string][]string // further forms: the texts of numbers from 0 on
+}
+
+// NewKind declares a kind of lines. fields are "NAME FORM, NAME FORM" for the columns, in their order. It is for package
+// variables.
+func NewKind(name, fields, text string) Kind {
+	return Kind{name: name, fields: fields, Statement: sql.NewStatement("export "+name, text)}
+}
+
+// WithEnum adds a form: the texts of the numbers from 0 on.
+func (k Kind) WithEnum(form string, texts []string) Kind {
+	k.enums = map[string][]string{form: texts}
+	return k
+}
+
+// forms define how a column is written. An empty value (null, no id, no time) is written as null.
+var forms = map[string]func(value int64, text string) any{
+	"text":   func(_ int64, text string) any { return text },
+	"user":   func(_ int64, text string) any { return orNull(services.GlobalID(services.UserType, text), text == "") },
+	"number": func(value int64, _ string) any { return value },
+	"digits": func(value int64, _ string) any { return fmt.Sprint(value) },
+	"bool":   func(value int64, _ string) any { return value != 0 },
+	"time": func(value int64, _ string) any {
+		return orNull(sql.FromMicros(value).Format(time.RFC3339Nano), value == 0)
+	},
+	"moment": func(value int64, _ string) any {
+		return orNull(services.PostID(value).Time().Format(time.RFC3339Nano), value == 0)
+	},
+	"post":         placeForm(services.PostType),
+	"show":         placeForm(services.ShowType),
+	"notification": placeForm(services.NotificationType),
+	"upTo": func(value int64, _ string) any {
+		return orNull(services.UpToText(services.PostID(value)), value == 0)
+	},
+	"siteMessage": placeForm(services.SiteMessageType),
+	"conversation": func(value int64, _ string) any {
+		return services.GlobalID(services.ConversationType, fmt.Sprint(value))
+	},
+	"sources": func(value int64, _ string) any {
+		names := []services.Source{}
+		for source, has := range services.UnpackSources(uint64(value)) {
+			if has {
+				names = append(names, source)
+			}
+		}
+		slices.Sort(names)
+		return names
+	},
+}
+
+func placeForm(kind string) func(int64, string) any {
+	return func(value int64, _ string) any {
+		return orNull(services.GlobalID(kind, services.PostID(value).String()), value == 0)
+	}
+}
+
+func orNull(text string, nothing bool) any {
+	if nothing {
+		return nil
+	}
+	return text
+}
+
+// Write passes everything that the kinds hold of a user to emit, a line each, in the order of the kinds. An error of emit ends
+// it. It has the keys and ids of others where the user did something with them, and nothing of what the others did.
+func Write(ctx context.Context, db *sql.DB, user services.UserID, kinds []Kind, emit func(line []byte) error) error {
+	for _, kind := range kinds {
+		var refused error
+		err := db.Each(ctx, kind.Statement, []any{user}, func(scan func(...any) error) error {
+			line, err := kind.line(scan)
+			if err == nil {
+				err = emit(line)
+				refused = err
+			}
+			return err
+		})
+		if refused != nil {
+			return refused
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line prints a row: its type first, then the fields in their order.
+func (k Kind) line(scan func(...any) error) ([]byte, error) {
+	fields := strings.Split(k.fields, ", ")
+	values, into := make([]any, len(fields)), make([]any, len(fields))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	if err := scan(into...); err != nil {
+		return nil, err
+	}
+	var line bytes.Buffer
+	fmt.Fprintf(&line, `{"type":%q`, k.name)
+	for i, field := range fields {
+		name, form, _ := strings.Cut(field, " ")
+		var shown any
+		if values[i] != nil {
+			number, text := columnValue(values[i])
+			shown = k.shown(form, number, text)
+		}
+		printed, err := json.Marshal(shown)
+		if err != nil {
+			return nil, fmt.Errorf("%s of %s: %w", name, k.name, err)
+		}
+		fmt.Fprintf(&line, ",%q:%s", name, printed)
+	}
+	line.WriteString("}\n")
+	return line.Bytes(), nil
+}
+
+// shown is a column in a form.
+func (k Kind) shown(form string, number int64, text string) any {
+	if texts, found := k.enums[form]; found {
+		return texts[number]
+	}
+	return forms[form](number, text)
+}
+
+// columnValue is a column in the form in which the engines' drivers return it: a number or a text.
+func columnValue(value any) (number int64, text string) {
+	switch value := value.(type) {
+	case int64:
+		return value, ""
+	case bool:
+		if value {
+			return 1, ""
+		}
+		return 0, ""
+	case []byte:
+		return 0, string(value)
+	case string:
+		return 0, value
+	}
+	return 0, fmt.Sprint(value)
+}

@@ -1,0 +1,22 @@
+package live
+
+import (
+	"tidings/services"
+	"tidings/services/export"
+)
+
+// statusTexts are the statuses, in the order of their numbers in SQL.
+var statusTexts = func() (texts []string) {
+	for _, status := range services.ShowStatuses {
+		texts = append(texts, string(status))
+	}
+	return texts
+}()
+
+// Exports are the kinds of lines of an export of a user.
+var Exports = []export.Kind{
+	export.NewKind("show", "id show, key text, title text, coverUrl text, replayUrl text, status showStatus, plannedAt time, startedAt time, endedAt time, cancelledAt time, updatedAt time",
+		`SELECT id, import_key, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, updated_at FROM shows
+		WHERE host = $1 ORDER BY id`).WithEnum("showStatus", statusTexts),
+	export.NewKind("reminder", "show show, at time", `SELECT show, made FROM reminders WHERE user_number = $1 ORDER BY show`),
+}
