@@ -20,14 +20,7 @@ func TestMain(m *testing.M) {
 // connect opens the projections for a test and closes them with the test.
 func connect(t *testing.T, options redis.Options, shape ...Shape) *Projections {
 	t.Helper()
-	c, err := Open(t.Context(), clienttest.Defaults(t, options), append(shape, Shape{})[0])
-	if err != nil {
-		t.Fatalf("Open(%q): %v", options.URL, err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+	return clienttest.OpenBy(t, options, func(options redis.Options) (*Projections, error) {
+		return Open(t.Context(), options, append(shape, Shape{})[0])
 	})
-	return c
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -52,10 +53,12 @@ func connect(t *testing.T, options Options) *Client {
 	if options.DataDir == "" {
 		options.DataDir = t.TempDir()
 	}
-	c, err := Open(t.Context(), options)
-	if err != nil {
-		t.Fatalf("Open(%q): %v", options.URL, err)
-	}
+	var c *Client
+	// A busy machine may miss a short ReadTimeout.
+	redistest.Eventually(t, 20*time.Second, "open "+options.URL, func() (err error) {
+		c, err = Open(t.Context(), options)
+		return err
+	})
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -14,16 +14,9 @@ import (
 // Open opens projections that the test's end closes.
 func Open(tb testing.TB, options redis.Options, shape rdb.Shape) *rdb.Projections {
 	tb.Helper()
-	c, err := rdb.Open(tb.Context(), clienttest.Defaults(tb, options), shape)
-	if err != nil {
-		tb.Fatalf("Open(%q): %v", options.URL, err)
-	}
-	tb.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			tb.Errorf("Close: %v", err)
-		}
+	return clienttest.OpenBy(tb, options, func(options redis.Options) (*rdb.Projections, error) {
+		return rdb.Open(tb.Context(), options, shape)
 	})
-	return c
 }
 
 // Each runs a test with an empty Redis of each kind: embedded, one server, and a cluster.

@@ -3,6 +3,7 @@
 package clienttest
 
 import (
+	"io"
 	"io/fs"
 	"log/slog"
 	"path"
@@ -17,8 +18,25 @@ import (
 // Patience is a read timeout that no loaded machine exceeds.
 const Patience = 10 * time.Second
 
-// Defaults completes the options of a test: a log that is discarded, and a data folder that goes with the test.
-func Defaults(tb testing.TB, options redis.Options) redis.Options {
+// OpenBy opens a Client, or what stands above one, that the test's end closes. It tries for long: a busy machine may miss a short
+// ReadTimeout.
+func OpenBy[C io.Closer](tb testing.TB, options redis.Options, open func(redis.Options) (C, error)) (c C) {
+	tb.Helper()
+	options = withDefaults(tb, options)
+	redistest.Eventually(tb, Patience, "open "+options.URL, func() (err error) {
+		c, err = open(options)
+		return err
+	})
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// withDefaults completes the options of a test: a log that is discarded, and a data folder that goes with the test.
+func withDefaults(tb testing.TB, options redis.Options) redis.Options {
 	tb.Helper()
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -32,16 +50,7 @@ func Defaults(tb testing.TB, options redis.Options) redis.Options {
 // Open opens a Client that the test's end closes.
 func Open(tb testing.TB, options redis.Options) *redis.Client {
 	tb.Helper()
-	c, err := redis.Open(tb.Context(), Defaults(tb, options))
-	if err != nil {
-		tb.Fatalf("Open(%q): %v", options.URL, err)
-	}
-	tb.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			tb.Errorf("Close: %v", err)
-		}
-	})
-	return c
+	return OpenBy(tb, options, func(options redis.Options) (*redis.Client, error) { return redis.Open(tb.Context(), options) })
 }
 
 // Each runs a test with an empty Redis of each kind: embedded, one server, and a cluster.

@@ -10,7 +10,7 @@ import (
 
 // Eventually waits until a condition holds, and fails the test with the condition's last error if it does not hold within the
 // limit.
-func Eventually(t *testing.T, limit time.Duration, what string, holds func() error) {
+func Eventually(t testing.TB, limit time.Duration, what string, holds func() error) {
 	t.Helper()
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
