@@ -64,7 +64,7 @@ schema: ## write the golden schema, when graphql-eslint finds nothing; a change 
 	cp "$$new" testdata/schema.graphql
 
 web: ## make the pages' assets again from their npm packages (needs node and npm)
-	cd web && npm ci && node build.mjs
+	cd web && npm ci --ignore-scripts && (cd demo && npm ci --ignore-scripts) && node build.mjs && node demo/build.mjs
 
 clients: ## build @tidings/client and prove it with Apollo, urql, Relay and React against a real server (needs node and npm)
 	cd web/client && npm ci --ignore-scripts && npm test

@@ -1,4 +1,5 @@
-// Copies GraphiQL and React from node_modules into assets/vendor, compressed, and writes assets/LICENSES.txt.
+// Copies GraphiQL and React from node_modules into assets/vendor, compressed, and writes assets/LICENSES.txt, also for what
+// demo/build.mjs puts into the demo page. npm ci must have run in demo too.
 //
 // Guarantees: the same package-lock.json gives the same files, byte for byte, whatever the version of Node: a
 // compressed file is written anew only when its content differs, since two versions of zlib may compress the same
@@ -13,6 +14,7 @@ import { constants, gunzipSync, gzipSync } from 'node:zlib';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const modules = join(here, 'node_modules');
+const demoModules = join(here, 'demo', 'node_modules');
 const vendor = join(here, 'assets', 'vendor');
 
 // Served name -> file of a package.
@@ -25,6 +27,9 @@ const copied = {
 
 // Not in the source map: fonts are in the style sheet, React is beside the bundle.
 const alsoShipped = ['@fontsource/fira-code', '@fontsource/roboto', 'react', 'react-dom', 'graphiql'];
+
+// In the demo page, beside graphql-ws.
+const inDemo = ['preact'];
 
 // Packages that ship no licence text of their own, or that newer versions of their users no longer install: the
 // package of the same repository that carries it.
@@ -81,7 +86,7 @@ function licences() {
 // The packages whose code is in the bundle, read from its source map; its own repository's parts have relative paths.
 function bundledPackages() {
   const { sources } = JSON.parse(readFileSync(join(modules, 'graphiql/graphiql.min.js.map'), 'utf8'));
-  const names = new Set(alsoShipped);
+  const names = new Set([...alsoShipped, ...inDemo]);
   for (const source of sources) {
     const external = source.match(/.*node_modules\/((?:@[^/]+\/)?[^/]+)\//);
     const own = source.match(/^\.\.\/\.\.\/([^/.]+)\//);
@@ -94,14 +99,14 @@ function bundledPackages() {
 
 function licenceFor(name) {
   if (licenceText[name]) return licenceText[name](packageOf(name));
-  const folder = join(modules, licenceOf[name] ?? name);
+  const folder = join(inDemo.includes(name) ? demoModules : modules, licenceOf[name] ?? name);
   const file = existsSync(folder) && readdirSync(folder).sort().find((entry) => /^licen[cs]e/i.test(entry));
   if (!file) throw new Error(`build.mjs finds no licence text for ${name}: name one in licenceOf`);
   return readFileSync(join(folder, file), 'utf8').replace(/\r\n/g, '\n').replace(/[ \t]+$/gm, '').trim();
 }
 
 function packageOf(name) {
-  return JSON.parse(readFileSync(join(modules, name, 'package.json'), 'utf8'));
+  return JSON.parse(readFileSync(join(inDemo.includes(name) ? demoModules : modules, name, 'package.json'), 'utf8'));
 }
 
 function mit(author) {

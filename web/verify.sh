@@ -3,8 +3,10 @@
 set -eu
 cd "$(dirname "$0")"
 npm ci --ignore-scripts
+(cd demo && npm ci --ignore-scripts)
 node build.mjs
-changed=$(git status --porcelain -- assets package-lock.json)
+node demo/build.mjs
+changed=$(git status --porcelain -- assets package-lock.json demo/package-lock.json)
 if [ -n "$changed" ]; then
 	echo "web/verify.sh: the build differs from what is committed:" >&2
 	echo "$changed" >&2

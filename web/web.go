@@ -1,9 +1,9 @@
 // Package web is GraphiQL and a demo page, embedded.
 //
-// It guarantees that GraphiQL works without any network but the way to this server: every file that the page needs is
-// in the binary, and the page's content security policy lets it ask nobody else. Files have addresses that hold their
-// hash and may be kept for ever; the page itself is asked for again each time. Nothing here reads or keeps a token: in
-// development mode the page offers "dev:" tokens, elsewhere the Headers editor of GraphiQL takes one.
+// It guarantees that both pages work without any network but the way to this server: every file that they need is
+// in the binary, and their content security policies let them ask nobody else. Files have addresses that hold their
+// hash and may be kept for ever; a page itself is asked for again each time. Nothing here reads or keeps a token: in
+// development mode the pages offer "dev:" tokens, elsewhere the visitor gives one.
 //
 // On failure there is little to fail: the embedded files are read once, when the first handler is made, and a file that
 // cannot be read is a fault of the build, so that GraphiQL panics. A request for what is not there gets 404.
@@ -65,44 +65,52 @@ var contentSecurityPolicy = strings.Join([]string{
 	"frame-ancestors 'none'",
 }, "; ")
 
-// GraphiQL serves the GraphiQL page at /graphiql and its files under /graphiql/assets/. Register it for "/graphiql" and
-// for "/graphiql/". It answers GET and HEAD, and is safe for concurrent use.
+// GraphiQL serves the GraphiQL page at /graphiql, and the files of both pages under /graphiql/assets/. Register it for "/graphiql"
+// and for "/graphiql/". It answers GET and HEAD, and is safe for concurrent use.
 func GraphiQL(cfg GraphiQLConfig) http.Handler {
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = "/graphql"
 	}
 	assets := embedded()
-	page, err := newPage(cfg, assets)
-	if err != nil {
-		panic(fmt.Errorf("web: the GraphiQL page: %w", err))
-	}
+	page := mustPage("graphiql.html", cfg)
 	byPath := make(map[string]*asset, len(assets))
 	for _, a := range assets {
 		byPath[a.path()] = a
 	}
+	return readOnly(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == pagePath:
+			servePage(w, r, page, contentSecurityPolicy)
+		case r.URL.Path == pagePath+"/":
+			http.Redirect(w, r, pagePath+withQuery(r), http.StatusMovedPermanently)
+		case byPath[r.URL.Path] != nil:
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+			byPath[r.URL.Path].serve(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// readOnly answers GET and HEAD, for pages and their files.
+func readOnly(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "no-referrer")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			header.Set("Allow", "GET, HEAD")
-			http.Error(w, "GraphiQL answers GET and HEAD", http.StatusMethodNotAllowed)
+			http.Error(w, "this page answers GET and HEAD", http.StatusMethodNotAllowed)
 			return
 		}
-		switch {
-		case r.URL.Path == pagePath:
-			header.Set("Content-Security-Policy", contentSecurityPolicy)
-			header.Set("Cache-Control", "no-cache")
-			page.serve(w, r)
-		case r.URL.Path == pagePath+"/":
-			http.Redirect(w, r, pagePath+withQuery(r), http.StatusMovedPermanently)
-		case byPath[r.URL.Path] != nil:
-			header.Set("Cache-Control", "public, max-age=31536000, immutable")
-			byPath[r.URL.Path].serve(w, r)
-		default:
-			http.NotFound(w, r)
-		}
+		serve(w, r)
 	})
+}
+
+func servePage(w http.ResponseWriter, r *http.Request, page *asset, policy string) {
+	w.Header().Set("Content-Security-Policy", policy)
+	w.Header().Set("Cache-Control", "no-cache")
+	page.serve(w, r)
 }
 
 func withQuery(r *http.Request) string {
@@ -112,9 +120,17 @@ func withQuery(r *http.Request) string {
 	return "?" + r.URL.RawQuery
 }
 
-// newPage renders the page, which is the same for everybody.
-func newPage(cfg GraphiQLConfig, assets map[string]*asset) (*asset, error) {
-	source, err := files.ReadFile("assets/graphiql.html")
+// mustPage renders a page, which is the same for everybody.
+func mustPage(name string, cfg any) *asset {
+	page, err := newPage(name, cfg, embedded())
+	if err != nil {
+		panic(fmt.Errorf("web: the page %s: %w", name, err))
+	}
+	return page
+}
+
+func newPage(name string, cfg any, assets map[string]*asset) (*asset, error) {
+	source, err := files.ReadFile("assets/" + name)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +140,7 @@ func newPage(cfg GraphiQLConfig, assets map[string]*asset) (*asset, error) {
 		}
 		return assets[name].path(), nil
 	}
-	tmpl, err := template.New("graphiql.html").Funcs(template.FuncMap{"asset": address}).Parse(string(source))
+	tmpl, err := template.New(name).Funcs(template.FuncMap{"asset": address}).Parse(string(source))
 	if err != nil {
 		return nil, err
 	}
@@ -132,5 +148,5 @@ func newPage(cfg GraphiQLConfig, assets map[string]*asset) (*asset, error) {
 	if err := tmpl.Execute(&html, cfg); err != nil {
 		return nil, err
 	}
-	return newAsset("graphiql.html", html.Bytes())
+	return newAsset(name, html.Bytes())
 }

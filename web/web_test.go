@@ -110,8 +110,8 @@ func TestPageEscapesItsConfiguration(t *testing.T) {
 
 func TestAssets(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
-	names := []string{"LICENSES.txt", "favicon.svg", "graphiql-page.css", "graphiql-page.js", "graphiql.min.css",
-		"graphiql.min.js", "operations.json", "react-dom.production.min.js", "react.production.min.js"}
+	names := []string{"LICENSES.txt", "demo.css", "demo.js", "favicon.svg", "graphiql-page.css", "graphiql-page.js",
+		"graphiql.min.css", "graphiql.min.js", "operations.json", "react-dom.production.min.js", "react.production.min.js"}
 	if len(embedded()) != len(names) {
 		t.Errorf("%d files are embedded, the test knows %d", len(embedded()), len(names))
 	}
@@ -286,7 +286,7 @@ func brokenGzip(t *testing.T) []byte {
 }
 
 func TestNewPageRefusesAFileThatIsNotThere(t *testing.T) {
-	if _, err := newPage(GraphiQLConfig{}, map[string]*asset{}); err == nil || !strings.Contains(err.Error(), `"favicon.svg", which is not embedded`) {
+	if _, err := newPage("graphiql.html", GraphiQLConfig{}, map[string]*asset{}); err == nil || !strings.Contains(err.Error(), `"favicon.svg", which is not embedded`) {
 		t.Errorf("the error is %v", err)
 	}
 }

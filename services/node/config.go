@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/web"
 )
 
 // Config is every setting of the server. A field's tags are its documentation, and --help prints them. The flag of
@@ -99,6 +100,17 @@ type Config struct {
 
 // Development says that no key for tokens is configured: the node accepts dev: tokens, and serves only loopback.
 func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey == "" && c.JWKS == "" }
+
+// pageMode is what the demo page may do here.
+func (c Config) pageMode() web.DemoMode {
+	switch {
+	case c.Demo:
+		return web.WithWorld
+	case c.Development():
+		return web.Development
+	}
+	return web.Production
+}
 
 // AllowIntrospection says whether clients may ask for the schema.
 func (c Config) AllowIntrospection() bool {

@@ -60,7 +60,7 @@ func (at Listeners) text(cfg Config) string {
 }
 
 // routes is the handler of a listener. /graphql takes the same tokens and has the same limits on both. In production only
-// operators get /metrics and GraphiQL, because these show the inside of the node.
+// operators get /metrics and the pages, because these show the inside of the node.
 func (s *Server) routes(graphql http.Handler, operational bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", graphql)
@@ -71,7 +71,7 @@ func (s *Server) routes(graphql http.Handler, operational bool) http.Handler {
 		mux.Handle("/graphiql", page)
 		mux.Handle("/graphiql/", page)
 		mux.Handle("GET /metrics", s.metrics())
-		mux.Handle("GET /{$}", http.RedirectHandler("/graphiql", http.StatusFound))
+		mux.Handle("/{$}", web.Demo(web.DemoConfig{Mode: s.Config.pageMode(), Version: Version()}))
 	}
 	if s.Config.Demo {
 		mux.HandleFunc("POST "+flushPath, s.flushDemo)

@@ -20,15 +20,20 @@
   const bar = document.getElementById('identity');
   let person = bar && firstPerson();
 
-  // The user of the address (?as=bob), else the user before a reload, else alice. The parameter is then removed from the
-  // address, so that a reload keeps a user who was chosen later.
-  function firstPerson() {
+  // A parameter of the address, which is then removed from it, so that a reload keeps what was chosen later.
+  function takeParameter(name) {
     const url = new URL(location.href);
-    const asked = url.searchParams.get('as');
-    if (asked !== null) {
-      url.searchParams.delete('as');
+    const value = url.searchParams.get(name);
+    if (value !== null) {
+      url.searchParams.delete(name);
       history.replaceState(null, '', url);
     }
+    return value;
+  }
+
+  // The user of the address (?as=bob), else the user before a reload, else alice.
+  function firstPerson() {
+    const asked = takeParameter('as');
     return [asked, sessionStorage.getItem(PERSON_KEY)].find((one) => PERSON.test(one ?? '')) ?? 'alice';
   }
 
@@ -168,13 +173,23 @@
     return (await response.json()).map(dated);
   }
 
+  // The operation of the address (?query=...&variables=...), as a page that links to one writes it; null without one.
+  function linked() {
+    const query = takeParameter('query');
+    const variables = takeParameter('variables');
+    return query && { query, variables: variables ?? undefined };
+  }
+
   async function start() {
     startBar();
+    const link = linked();
+    const ready = await readyMade();
     const logo = createElement(GraphiQL.Logo, null, createElement('span', { className: 'tidings-logo' },
       'Tidings ', createElement('small', null, version)));
     ReactDOM.createRoot(document.getElementById('graphiql')).render(createElement(GraphiQL, {
       defaultEditorToolsVisibility: true,
-      defaultTabs: await readyMade(),
+      defaultTabs: link ? [link, ...ready] : ready,
+      ...link, // a tab that has tabs already gets one more
       fetcher,
       shouldPersistHeaders: false,
       storage,

@@ -1,0 +1,142 @@
+package contract
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+// answerOf sends a request and returns the body of its answer.
+func answerOf(t *testing.T, request *http.Request) string {
+	t.Helper()
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The server is killed under the page and comes back: the page is right again without a reload.
+func TestTheDemoPageOutlivesItsServer(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "world")
+	server := startDemo(t, "--data", folder)
+	p := openDemo(t, server.URL, 1280, 720)
+	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+	before := p.value("home")
+	server.Kill()
+	p.wait("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
+	if number := p.value("home"); number != before {
+		t.Errorf("without its server the page shows %d, before it was %d", number, before)
+	}
+	p.picture("gone")
+	if found := browsertest.Inaccessible(p.tab, t); len(found) > 0 {
+		t.Errorf("axe finds %s", strings.Join(found, "\n"))
+	}
+	startDemo(t, "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
+	if err := world.Ask(server.URL, "ben", `mutation { publishPost(input: {body: "Back again"}) { post { id } } }`, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.shows("home", fmt.Sprint(before+1))
+	p.wait("the words are gone", `document.querySelector('.gone').innerText === ''`)
+	p.wait("the feed has the post", `document.querySelector('.left .post p')?.innerText === 'Back again'`)
+	// What the browser says about a server that is gone is true; nothing else is wrong.
+	complaints := slices.DeleteFunc(browsertest.Complaints(p.tab), func(one string) bool {
+		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "WebSocket connection to")
+	})
+	if len(complaints) > 0 {
+		t.Errorf("the browser complained: %q", complaints)
+	}
+}
+
+// Without the demo world the page makes the first post, and cannot empty Redis.
+func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
+	server := world.StartProcess(t, "", "--data", t.TempDir())
+	p := openDemo(t, server.URL, 390, 844)
+	p.wait("the empty feed offers a first post", `document.querySelector('.left .empty button')`)
+	p.clean("empty")
+	if !browsertest.Evaluate[bool](p.tab, t, `document.querySelector('[data-lever=flush]').disabled`) {
+		t.Error("the page offers to empty a Redis that is not a demo's")
+	}
+	p.click(".left .empty button")
+	p.shows("home", "1")
+	for lever, tab := range map[string]string{"live": "live", "say": "chat", "likes": "bell", "announce": "you"} {
+		p.pull(lever)
+		p.shows(tab, "1")
+	}
+	p.clean("no longer empty")
+}
+
+// In production the page asks for a token, says why one that is refused is refused, and then shows the user's phones.
+func TestTheDemoPageInProduction(t *testing.T) {
+	const secret = "a secret of a test, 32 bytes long"
+	folder := t.TempDir()
+	server := world.StartProcess(t, "", "--data", folder, "--jwt-secret", secret, "--operations-listen", "127.0.0.1:0")
+	_, rest, _ := strings.Cut(server.Output.String(), "operations: ")
+	operations, _, _ := strings.Cut(rest, ",")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := answerOf(t, request); strings.Contains(text, "<html") {
+		t.Error("the public address serves the page in production")
+	}
+	p := openDemo(t, operations, 1280, 720)
+	p.wait("the page asks for a token", `document.querySelector('.door input')`)
+	p.clean("door")
+	give := func(token string) {
+		browsertest.Evaluate[bool](p.tab, t, `(() => { const field = document.querySelector('.door input'); field.value = '`+token+`'; field.dispatchEvent(new Event('input', {bubbles: true})); return true; })()`)
+		p.wait("the token is taken", `document.querySelector('.door input').value !== ''`)
+		p.click(".door button")
+	}
+	give("dev:mia")
+	p.wait("the refusal is told", `document.querySelector('.door [role=alert]')?.innerText`)
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "zoe", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	give(signed)
+	p.wait("the phones are connected", `[...document.querySelectorAll('.device')].every((device) => device.dataset.state === 'online')`)
+	if levers := browsertest.Evaluate[int](p.tab, t, `document.querySelectorAll('.lever').length`); levers != 1 {
+		t.Errorf("in production the page has %d levers, and only the network is the page's own", levers)
+	}
+	if stored := browsertest.Evaluate[string](p.tab, t, `JSON.stringify({...localStorage}) + JSON.stringify({...sessionStorage})`); strings.Contains(stored, signed) {
+		t.Errorf("the token is in storage: %s", stored)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) == 0 {
+		t.Errorf("the server wrote nothing: %v", err)
+	}
+}
+
+// Without JavaScript, or before it has arrived, the page says so and what to do.
+func TestTheDemoPageWithoutJavaScript(t *testing.T) {
+	server := startDemo(t)
+	tab := browsertest.New(t)
+	browsertest.Scripts(tab, t, false)
+	browsertest.Navigate(tab, t, server.URL+"/")
+	browsertest.Scripts(tab, t, true) // for the test's own questions
+	text := browsertest.Evaluate[string](tab, t, `document.body.innerText`)
+	for _, words := range []string{"need JavaScript", "curl -N", "Open GraphiQL"} {
+		if !strings.Contains(text, words) {
+			t.Errorf("the page does not say %q: %s", words, text)
+		}
+	}
+	if found := browsertest.Inaccessible(tab, t); len(found) > 0 {
+		t.Errorf("axe finds %s", strings.Join(found, "\n"))
+	}
+}

@@ -1,0 +1,343 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+// demoPage is the demo page in a browser.
+type demoPage struct {
+	t   *testing.T
+	tab context.Context
+	url string
+}
+
+// openDemo opens the page of a server and waits for the first badges.
+func openDemo(t *testing.T, url string, width, height int64) *demoPage {
+	t.Helper()
+	p := &demoPage{t, browsertest.New(t), url}
+	browsertest.Size(p.tab, t, width, height)
+	browsertest.Navigate(p.tab, t, url+"/?lang=en")
+	return p
+}
+
+func (p *demoPage) wait(what, expression string) {
+	p.t.Helper()
+	browsertest.WaitFor(p.tab, p.t, what, expression)
+}
+
+func (p *demoPage) click(selector string) {
+	p.t.Helper()
+	browsertest.Click(p.tab, p.t, selector)
+}
+
+func (p *demoPage) pull(lever string) { p.t.Helper(); p.click(`[data-lever=` + lever + `]`) }
+
+func (p *demoPage) text(selector string) string {
+	p.t.Helper()
+	return browsertest.Evaluate[string](p.tab, p.t, fmt.Sprintf(`document.querySelector(%q)?.innerText ?? ''`, selector))
+}
+
+// number is an expression for the number on a tab of a phone, or on its icon: "" if there is none.
+func number(side, tab string) string {
+	where := "#" + side + "-" + tab + "-tab"
+	if tab == "icon" {
+		where = "." + side + " .app"
+	}
+	return fmt.Sprintf(`(document.querySelector(%q)?.querySelector('.badge')?.dataset.value ?? '')`, where)
+}
+
+// shows waits until both phones show the number.
+func (p *demoPage) shows(tab, want string) {
+	p.t.Helper()
+	for _, side := range []string{"left", "right"} {
+		p.wait(fmt.Sprintf("the %s phone shows %q on %s", side, want, tab), fmt.Sprintf(`%s === %q`, number(side, tab), want))
+	}
+}
+
+// value is the number on both phones, which agree.
+func (p *demoPage) value(tab string) int {
+	p.t.Helper()
+	p.wait("the phones agree on "+tab, number("left", tab)+" === "+number("right", tab))
+	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+number("left", tab)+`)`)
+}
+
+// clean wants no fault of accessibility, in both themes, no complaint of the browser and no request elsewhere.
+func (p *demoPage) clean(state string) {
+	p.t.Helper()
+	for _, dark := range []bool{false, true} {
+		browsertest.Dark(p.tab, p.t, dark)
+		if found := browsertest.Inaccessible(p.tab, p.t); len(found) > 0 {
+			p.t.Errorf("%s, dark %t: axe finds %s", state, dark, strings.Join(found, "\n"))
+		}
+	}
+	if found := browsertest.Foreign(p.tab, p.url); len(found) > 0 {
+		p.t.Errorf("%s: the page asked elsewhere: %v", state, found)
+	}
+	if found := browsertest.Complaints(p.tab); len(found) > 0 {
+		p.t.Errorf("%s: the browser complained: %q", state, found)
+	}
+	if wide := browsertest.Evaluate[bool](p.tab, p.t, `document.documentElement.scrollWidth > innerWidth`); wide {
+		p.t.Errorf("%s: the page is wider than its window", state)
+	}
+	p.picture(state)
+}
+
+// picture writes a screenshot into the folder that TIDINGS_TEST_PICTURES names, if it does.
+func (p *demoPage) picture(name string) {
+	if folder := os.Getenv("TIDINGS_TEST_PICTURES"); folder != "" {
+		width := browsertest.Evaluate[int](p.tab, p.t, `innerWidth`)
+		browsertest.Screenshot(p.tab, p.t, filepath.Join(folder, fmt.Sprintf("%d %s.png", width, name)))
+	}
+}
+
+// startDemo starts a demo whose people stand still, so that only the page changes numbers.
+func startDemo(t *testing.T, arguments ...string) *world.Process {
+	t.Helper()
+	return world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0"}, arguments...)...)
+}
+
+func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
+	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			server := startDemo(t)
+			p := openDemo(t, server.URL, size[0], size[1])
+			p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+			p.wait("the board is there", `document.querySelector('.right .show.live') && document.querySelector('.right .show.upcoming')`)
+			p.clean("start")
+			p.inTheTitle()
+			p.homeFeed()
+			p.liveBoard()
+			p.bell()
+			p.chat()
+			p.forEverybody()
+			p.policy()
+			p.why()
+			p.cut()
+			p.flush()
+			p.drawer()
+			p.languages()
+			p.wait("the pushes have a 99th percentile", `/[1-9]\d* ms/.test(document.querySelector('[data-foot=p99]').textContent)`)
+			p.wait("the server's drift is 0", `document.querySelector('[data-foot=drift]').textContent === '0'`)
+			p.wait("the server pushes", `Number(document.querySelector('[data-foot=pushes]').textContent) >= 0`)
+			p.clean("end")
+		})
+	}
+}
+
+func (p *demoPage) inTheTitle() {
+	p.t.Helper()
+	total := p.value("icon")
+	if total == 0 {
+		p.t.Error("a visitor finds nothing new")
+	}
+	p.wait("the total is in the title", fmt.Sprintf(`document.title === '(%d) Tidings'`, total))
+	p.wait("the total is in the icon", `document.querySelector('link[rel=icon]').href.startsWith('data:image/png')`)
+	for _, side := range []string{"left", "right"} {
+		sum := 0
+		for _, tab := range []string{"home", "live", "bell", "chat", "you"} {
+			sum += browsertest.Evaluate[int](p.tab, p.t, `Number(`+number(side, tab)+`)`)
+		}
+		if sum != total {
+			p.t.Errorf("the tabs of the %s phone add up to %d, its icon has %d", side, sum, total)
+		}
+	}
+}
+
+// homeFeed: the pill says what is new and who wrote it; a mark on one phone is on the other.
+func (p *demoPage) homeFeed() {
+	p.t.Helper()
+	before := p.value("home")
+	p.pull("post")
+	p.shows("home", fmt.Sprint(before+1))
+	p.wait("the push has its time on both sides", `['left', 'right'].every((side) => /^\d+ ms$/.test(document.querySelector('.ms[data-side=' + side + ']')?.textContent))`)
+	p.wait("the pill tells", fmt.Sprintf(`document.querySelector('.left .pill')?.innerText.includes('%d new posts')`, before+1))
+	p.wait("the pill has faces", `document.querySelectorAll('.left .pill .avatar').length > 0`)
+	p.click(".left .pill")
+	p.shows("home", "")
+	p.wait("the new post is on top", `document.querySelector('.left .post b')?.textContent === 'Ben'`)
+	p.click(".left .post .like")
+	p.wait("the like is counted", `document.querySelector('.left .post .like').innerText.trim() === '1' && document.querySelector('.left .post .like').ariaPressed === 'true'`)
+	p.click(".left .post .like")
+	p.wait("the like is taken back", `document.querySelector('.left .post .like').innerText.trim() === ''`)
+}
+
+// liveBoard: three states; a show that goes live slides to the top, unless a finger holds the board.
+func (p *demoPage) liveBoard() {
+	p.t.Helper()
+	before := p.value("live")
+	p.pull("live")
+	p.wait("Ben's show is on top of the board", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && document.querySelector('.right .show p').innerText.startsWith('Ben')`)
+	p.shows("live", fmt.Sprint(before+1))
+	order := `[...document.querySelectorAll('.right .show')].map((show) => show.dataset.show).join()`
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .board').dispatchEvent(new PointerEvent('pointerdown', {bubbles: true})), true)`)
+	held := browsertest.Evaluate[string](p.tab, p.t, order)
+	p.pull("live")
+	p.shows("live", fmt.Sprint(before+1)) // the first show of Ben has ended
+	p.wait("the held board says what is above", `document.querySelector('#right-live .pill')?.innerText === '1 new above'`)
+	p.wait("the show that ended is a replay in its place", `document.querySelector('.right .show')?.dataset.status === 'REPLAY'`)
+	if now := browsertest.Evaluate[string](p.tab, p.t, order); now != held {
+		p.t.Errorf("the board moved under the finger: %s, now %s", held, now)
+	}
+	p.clean("held board")
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .board').scrollTo({top: 0, behavior: 'instant'}), dispatchEvent(new PointerEvent('pointerup')), true)`)
+	p.wait("the board follows once it is let go", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && !document.querySelector('#right-live .pill')`)
+	p.wait("all three states are on the board", `['live', 'upcoming', 'replay'].every((state) => document.querySelector('.right .show.' + state))`)
+	p.click("#right-live-tab")
+	p.shows("live", "")
+}
+
+// bell: five hundred likes are one row and one number.
+func (p *demoPage) bell() {
+	p.t.Helper()
+	before := p.value("bell")
+	p.pull("likes")
+	p.wait("the likes are told", `document.querySelector('.said').textContent.startsWith('500 likes in')`)
+	p.shows("bell", fmt.Sprint(before+1))
+	p.click("#right-bell-tab")
+	p.shows("bell", "")
+	p.wait("they are one row", `document.querySelector('#right-bell .row')?.innerText.includes('and 498 others liked your post')`)
+	p.click("#right-bell .row.unread")
+	p.wait("a row is read", `!document.querySelector('#right-bell .row').classList.contains('unread')`)
+	p.clean("bell")
+}
+
+// chat: a message counts, and while somebody is inside nothing does.
+func (p *demoPage) chat() {
+	p.t.Helper()
+	before := p.value("chat")
+	p.pull("say")
+	p.shows("chat", fmt.Sprint(before+1))
+	p.click("#left-chat-tab")
+	p.clean("conversations")
+	unread := browsertest.Evaluate[int](p.tab, p.t, `Number(document.querySelector('#left-chat .row .badge').dataset.value)`)
+	p.click("#left-chat .row")
+	after := ""
+	if before+1-unread > 0 {
+		after = fmt.Sprint(before + 1 - unread)
+	}
+	p.shows("chat", after)
+	messages := browsertest.Evaluate[int](p.tab, p.t, `document.querySelectorAll('.left .bubble').length`)
+	p.pull("say")
+	p.wait("the message is there", fmt.Sprintf(`document.querySelectorAll('.left .bubble').length > %d`, messages))
+	p.shows("chat", after)
+	browsertest.Evaluate[bool](p.tab, p.t, `(() => { const field = document.querySelector('.left .say input'); field.value = 'I am in'; field.dispatchEvent(new Event('input', {bubbles: true})); return true; })()`)
+	p.wait("the text is taken", `document.querySelector('.left .say input').value === 'I am in'`)
+	p.click(".left .say button")
+	p.wait("one's own message is there", `[...document.querySelectorAll('.left .bubble.own')].some((bubble) => bubble.innerText.includes('I am in'))`)
+	p.clean("conversation")
+	p.click(".left .talk header button")
+	p.wait("the list is back", `document.querySelector('#left-chat .rows')`)
+}
+
+// forEverybody: announcements count, dots shine.
+func (p *demoPage) forEverybody() {
+	p.t.Helper()
+	before := p.value("you")
+	p.pull("announce")
+	p.shows("you", fmt.Sprint(before+1))
+	p.pull("dot")
+	p.click("#right-you-tab")
+	p.wait("the dot is lit", `document.querySelector('#right-you .chip')?.innerText.includes('whats-new')`)
+	p.clean("announcements")
+	p.click("#right-you .notice.unread button")
+	p.shows("you", "dot") // the dot shines where no number is
+	p.click("#right-you .chip")
+	p.shows("you", "")
+}
+
+// policy: a source can be out of the total, and a dot instead of a number, on every phone.
+func (p *demoPage) policy() {
+	p.t.Helper()
+	chats, total := p.value("chat"), p.value("icon")
+	if chats == 0 {
+		p.t.Fatal("there are no unread messages: this test shows nothing")
+	}
+	row := `[...document.querySelectorAll('#right-you tbody tr')].find((row) => row.innerText.startsWith('Chat'))`
+	press := func(column int) {
+		p.wait("the policy is there", row)
+		browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelectorAll('input')[%d].click(), true)`, row, column))
+	}
+	text := func(number int) string {
+		if number == 0 {
+			return ""
+		}
+		return fmt.Sprint(number)
+	}
+	press(0)
+	p.shows("icon", text(total-chats))
+	press(0)
+	p.shows("icon", text(total))
+	press(1)
+	p.shows("chat", "dot")
+	press(1)
+	p.shows("chat", text(chats))
+	p.click("#right-you .switch input")
+	p.shows("icon", "")
+	p.wait("the title is quiet", `document.title === 'Tidings'`)
+	p.click("#right-you .switch input")
+	p.shows("icon", text(total))
+}
+
+// why: the rows of a number add up to it, and each can be cleared.
+func (p *demoPage) why() {
+	p.t.Helper()
+	p.pull("post")
+	p.shows("home", "1")
+	p.pull("post")
+	p.shows("home", "2")
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-home-tab').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
+	p.wait("the rows are listed", `document.querySelector('.left .why')?.innerText.includes('Why 2?') && document.querySelectorAll('.left .why .reasons li button').length === 2`)
+	p.wait("a row tells what it is", `document.querySelector('.left .why .reasons li').innerText.startsWith('Ben ')`)
+	p.clean("why")
+	browsertest.Evaluate[bool](p.tab, p.t, `([...document.querySelectorAll('.left .why .reasons button')].at(-1).click(), true)`)
+	p.shows("home", "1")
+	p.wait("the row is gone", `document.querySelectorAll('.left .why .reasons li button').length === 1`)
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.left .why').dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true})), true)`)
+	p.wait("Escape closes it", `!document.querySelector('.left .why')`)
+	p.click(".left .app")
+	total := p.value("icon")
+	p.wait("the total's rows add up to it", fmt.Sprintf(`[...document.querySelectorAll('.left .why .sum')].reduce((sum, part) => sum + Number(part.textContent), 0) === %d`, total))
+	p.click(".left .why header button")
+	// By finger: the tab is held for half a second.
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-chat-tab').dispatchEvent(new PointerEvent('pointerdown', {bubbles: true})), true)`)
+	p.wait("a long press asks too", `document.querySelector('.left .why')`)
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-chat-tab').dispatchEvent(new PointerEvent('pointerup', {bubbles: true})), true)`)
+	p.click(".left .why header button")
+}
+
+// cut: without a network a phone keeps its numbers, and is right again at once with one event.
+func (p *demoPage) cut() {
+	p.t.Helper()
+	before := p.value("home")
+	p.pull("cut")
+	p.wait("the right phone has no network", `document.querySelector('.device.right').dataset.state === 'cut'`)
+	for i := range 3 {
+		p.pull("post")
+		p.wait("the number piles up on the left", fmt.Sprintf(`%s === '%d'`, number("left", "home"), before+i+1))
+	}
+	p.wait("the right phone knows nothing of it", fmt.Sprintf(`%s === '%d'`, number("right", "home"), before))
+	p.clean("cut")
+	p.pull("cut")
+	p.shows("home", fmt.Sprint(before+3))
+	p.wait("it came in one event", `document.querySelector('.ms[data-side=right]')?.textContent === 'caught up'`)
+}
+
+// flush: Redis loses everything, and every number comes back equal.
+func (p *demoPage) flush() {
+	p.t.Helper()
+	total := p.value("icon")
+	browsertest.Evaluate[bool](p.tab, p.t, `(new MutationObserver(() => { if (document.querySelector('.stage.shaken')) window.seenShaken = true; }).observe(document.querySelector('.stage'), {attributes: true}), true)`)
+	p.pull("flush")
+	p.wait("the numbers are equal", fmt.Sprintf(`document.querySelector('.said').textContent.startsWith('Every number is back and equal: %d before, %d after')`, total, total))
+	p.wait("the numbers shimmered", `window.seenShaken`)
+	p.shows("icon", fmt.Sprint(total))
+	p.picture("flushed")
+}

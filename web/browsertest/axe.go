@@ -1,0 +1,74 @@
+package browsertest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	_ "embed"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// axe is axe-core 4.14.1 (Mozilla Public License 2.0), which looks for faults of accessibility.
+//
+//go:embed testdata/axe.min.js.gz
+var axe []byte
+
+var axeSource = sync.OnceValue(func() string {
+	r, err := gzip.NewReader(bytes.NewReader(axe))
+	if err != nil {
+		panic(err)
+	}
+	source, err := io.ReadAll(r)
+	if err != nil {
+		panic(err)
+	}
+	return string(source)
+})
+
+// Inaccessible lists what axe finds wrong with the page as it is now, each rule with the elements that break it.
+func Inaccessible(ctx context.Context, tb testing.TB) []string {
+	tb.Helper()
+	if !Evaluate[bool](ctx, tb, `Boolean(window.axe)`) {
+		Evaluate[bool](ctx, tb, `(() => { `+axeSource()+`; return true; })()`)
+	}
+	// Half-way through an animation a text can be too faint to read: what counts is how it ends.
+	Evaluate[bool](ctx, tb, `(document.getAnimations().forEach((one) => { if (one.effect.getTiming().iterations !== Infinity) one.finish(); }), true)`)
+	Evaluate[bool](ctx, tb, `(window.axeFound = undefined, axe.run(document, {resultTypes: ['violations']}).then((found) => {
+		window.axeFound = found.violations.map(({id, impact, nodes}) => id + ' (' + impact + '): ' + nodes.slice(0, 4).map(({html, any}) => html.slice(0, 160) + ' ' + (any[0]?.message ?? '')).join(' | '));
+	}, (error) => { window.axeFound = [String(error)]; }), true)`)
+	WaitFor(ctx, tb, "axe is done", `window.axeFound`)
+	return Evaluate[[]string](ctx, tb, `window.axeFound`)
+}
+
+// Size makes the page of a tab so large, in CSS pixels.
+func Size(ctx context.Context, tb testing.TB, width, height int64) {
+	tb.Helper()
+	do(ctx, tb, "change the size", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+			Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600,
+		})
+		return err
+	}))
+}
+
+// Scripts permits or forbids JavaScript to the pages that the tab loads from now on.
+func Scripts(ctx context.Context, tb testing.TB, permitted bool) {
+	tb.Helper()
+	do(ctx, tb, "switch JavaScript", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !permitted})
+		return err
+	}))
+}
+
+// Click clicks the first element of a selector, when it is there.
+func Click(ctx context.Context, tb testing.TB, selector string) {
+	tb.Helper()
+	WaitFor(ctx, tb, selector+" is there", `document.querySelector(`+quote(selector)+`)`)
+	Evaluate[bool](ctx, tb, `(document.querySelector(`+quote(selector)+`).click(), true)`)
+}

@@ -1,0 +1,124 @@
+import { useEffect, useState } from 'preact/hooks';
+import type { BadgeCount, Badges } from '@tidings/client';
+import { TidingsProvider, useBadges } from '@tidings/client/react';
+import { Bell } from './bell.tsx';
+import { Chat } from './chat.tsx';
+import { Home } from './home.tsx';
+import type { Phone as Device } from './link.ts';
+import { Live } from './live.tsx';
+import { Badge, Icon, useHold, type IconName } from './parts.tsx';
+import { page } from './page.ts';
+import { useCell } from './store.ts';
+import { Why } from './why.tsx';
+import { useWords } from './words.ts';
+import { You } from './you.tsx';
+
+/** What a tab of a phone is given. */
+export interface View {
+  /** The number of the connection: with each new one a list is read again. */
+  readonly connection: number;
+  /** How often the visitor has opened the tab. */
+  readonly opened: number;
+  /** Whether the tab is on the screen. */
+  readonly shown: boolean;
+  readonly tell: (reason: unknown) => void;
+}
+
+type Tab = 'home' | 'live' | 'bell' | 'chat' | 'you';
+const tabs: readonly Tab[] = ['home', 'live', 'bell', 'chat', 'you'];
+const views = { home: Home, live: Live, bell: Bell, chat: Chat, you: You };
+const sources: Record<Tab, string> = { home: 'HOME_FEED', live: 'LIVE_BOARD', bell: 'NOTIFICATIONS', chat: 'CONVERSATIONS', you: 'ANNOUNCEMENTS' };
+
+function countOf(badges: Badges | undefined, tab: Tab): BadgeCount | undefined {
+  if (!badges) return undefined;
+  return { home: badges.homeFeed, live: badges.liveBoard, bell: badges.notifications.total, chat: badges.conversations.total, you: badges.announcements }[tab];
+}
+
+/** Phone is one phone with its app icon. */
+export function Phone({ device, dark, first }: { device: Device; dark: boolean; first: Tab }) {
+  return (
+    <TidingsProvider tidings={device.tidings}>
+      <Body device={device} dark={dark} first={first} />
+    </TidingsProvider>
+  );
+}
+
+function Body({ device, dark, first }: { device: Device; dark: boolean; first: Tab }) {
+  const words = useWords();
+  const badges = useBadges();
+  const state = useCell(device.state);
+  const connection = useCell(device.connections);
+  const [tab, setTab] = useState<Tab>(first);
+  const [opened, setOpened] = useState<Partial<Record<Tab, number>>>({});
+  const [why, setWhy] = useState<{ source?: string }>();
+  const [trouble, setTrouble] = useState('');
+  const tell = (reason: unknown) => {
+    if (state === 'online') setTrouble(words.refused(reason instanceof Error ? reason.message : String(reason)));
+  };
+  useEffect(() => {
+    const gone = setTimeout(() => setTrouble(''), 5000);
+    return () => clearTimeout(gone);
+  }, [trouble]);
+  const open = (next: Tab) => {
+    setTab(next);
+    setWhy(undefined);
+    setOpened({ ...opened, [next]: (opened[next] ?? 0) + 1 });
+  };
+  const total = badges?.total.display ?? '';
+  const waits = total !== '' && total !== '0';
+  const title = page.mode === 'production' ? words.phoneProduction : device.side === 'left' ? words.phoneLeft : words.phoneRight;
+  return (
+    <section class={`device ${device.side}`} aria-label={title} data-state={state}>
+      <div class="desk">
+        <button type="button" class="app" aria-label={waits ? words.unread(total) : words.nothing} onClick={() => setWhy(why ? undefined : {})}>
+          <img src="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 48'%3E%3Crect width='48' height='48' rx='12' fill='%232f5d8c'/%3E%3Cpath d='M9 27q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-width='4' stroke-linecap='round'/%3E%3Cpath d='M9 18q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-opacity='.5' stroke-width='4' stroke-linecap='round'/%3E%3C/svg%3E" alt="" width="48" height="48" />
+          <Badge count={badges?.total} spoken={false} />
+        </button>
+        <div>
+          <h2>{title}</h2>
+          <p class={`state ${state}`} role="status">{words.state[state]}</p>
+        </div>
+      </div>
+      <div class={`phone ${dark ? 'dark' : 'light'}`}>
+        <div class="island" aria-hidden="true" />
+        {tabs.map((name) => {
+          const Screen = views[name];
+          return (
+            <div key={name} class="screen" id={`${device.side}-${name}`} role="tabpanel" aria-labelledby={`${device.side}-${name}-tab`} hidden={tab !== name}>
+              <Screen connection={connection} opened={opened[name] ?? 0} shown={tab === name} tell={tell} />
+            </div>
+          );
+        })}
+        {why && <Why source={why.source} count={why.source ? countOf(badges, tabs.find((name) => sources[name] === why.source)!) : undefined} close={() => setWhy(undefined)} tell={tell} />}
+        {trouble && <p class="trouble" role="alert">{trouble}</p>}
+        <div class="tabs" role="tablist" aria-label={title}>
+          {tabs.map((name) => (
+            <TabButton key={name} name={name} side={device.side} selected={tab === name} count={countOf(badges, name)} lit={name === 'you' && !!badges?.dots.some((dot) => dot.lit)} open={open} explain={() => setWhy({ source: sources[name] })} />
+          ))}
+        </div>
+      </div>
+    </section>
+  );
+}
+
+function TabButton({ name, side, selected, count, lit, open, explain }: { name: Tab; side: string; selected: boolean; count: BadgeCount | undefined; lit: boolean; open: (tab: Tab) => void; explain: () => void }) {
+  const words = useWords();
+  const { held, ...hold } = useHold(explain);
+  const step = (event: KeyboardEvent) => {
+    const to = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (event.key === '?') explain();
+    if (!to) return;
+    event.preventDefault();
+    const next = tabs[(tabs.indexOf(name) + to + tabs.length) % tabs.length]!;
+    document.getElementById(`${side}-${next}-tab`)?.focus();
+  };
+  const display = count?.display ?? '';
+  return (
+    <button type="button" role="tab" id={`${side}-${name}-tab`} aria-controls={`${side}-${name}`} aria-selected={selected}
+      title={words.whyHint} onClick={() => held() || open(name)} onKeyDown={step} {...hold}>
+      <span class="name">{words[name]}</span>
+      {display && display !== '0' && <span class="sr">{words.unread(display)}</span>}
+      <span class="symbol"><Icon name={name as IconName} /><Badge count={count} lit={lit} spoken={false} /></span>
+    </button>
+  );
+}
