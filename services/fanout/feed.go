@@ -6,7 +6,6 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
-	"tidings/services/posts"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -19,7 +18,6 @@ const (
 	jobOnline = "post.online" // the followers of a chunk who are online; payload: span
 	jobRemove = "post.remove" // key: post id. A deleted post from all followers
 	jobDrop   = "post.drop"   // a chunk of them; payload: span
-	jobCopy   = "post.copy"   // key: post id. An edited post
 	jobFollow = "follow"      // key: reader/author. The edge changed
 	jobSeen   = "feed.seen"   // key: user. The mark of their feed moved
 	jobRefill = "refill"      // key: user. Their inbox has room for older posts
@@ -34,7 +32,6 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 		{Name: jobPush, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
 		{Name: jobOnline, Class: jobs.Urgent, Each: f.runOnline, Changes: everyFeed},
 		{Name: jobDrop, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
-		{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(f.runCopy), Changes: jobs.NoCounts()},
 		{Name: jobFollow, Class: jobs.Short, Each: jobs.OfPair(f.Reconcile), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed, services.SourceLiveBoard)},
 		{Name: jobSeen, Class: jobs.Short, Each: jobs.OfUser(f.ProjectSeen), Changes: ownFeed},
 		{Name: jobRefill, Class: jobs.Short, Each: jobs.OfUser(f.Refill), Changes: ownFeed},
@@ -46,9 +43,6 @@ func FanOutJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobFanOut, 
 
 // RemoveJob takes a deleted post out of all followers' feeds.
 func RemoveJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobRemove, post.String()) }
-
-// CopyJob brings an edited post into its copy.
-func CopyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 
 // FollowJob brings a reader's feed in line with whether they follow the author.
 func FollowJob(reader, author services.UserID) jobs.NewJob {
@@ -72,17 +66,4 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	}
 	f.Hint(ctx, []services.UserID{user}, []redis.Result{result})
 	return nil
-}
-
-func (f *Fanout) runCopy(ctx context.Context, _ jobs.Job, post services.PostID) error {
-	return f.ProjectCopy(ctx, post)
-}
-
-// ProjectCopy brings a post into its copy in Redis.
-func (f *Fanout) ProjectCopy(ctx context.Context, id services.PostID) error {
-	found, err := posts.ByID(ctx, f.store.DB, []services.PostID{id})
-	if err != nil {
-		return err
-	}
-	return f.redis.PutCopies(ctx, []services.Post{found[id]}, nil)
 }

@@ -6,7 +6,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/notifications"
@@ -50,14 +49,14 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if err != nil {
 				return nil, err
 			}
-			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, append(queued, fanout.CopyJob(id))...)
+			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, append(queued, copyJob(id))...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			if post.ID == 0 {
 				return nil // answered from the idempotency key
 			}
 			s.posts.Keep(post.ID, post)
-			return s.fanout.ProjectCopy(ctx, id)
+			return s.projectCopy(ctx, id)
 		},
 	}, nil
 }

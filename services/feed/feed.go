@@ -22,6 +22,7 @@ import (
 
 // Config is what the service needs.
 type Config struct {
+	Jobs     *jobs.Engine // New registers the kinds of jobs in it
 	Store    *store.Store
 	Redis    *rdb.Projections
 	Posts    *mirror.Posts
@@ -49,12 +50,12 @@ type Service struct {
 	fanout   *fanout.Fanout
 	ids      *services.IDClock
 	clock    services.Clock
-	kinds    []services.PostKind
+	inFeeds  []services.PostKind // the kinds of posts that enter feeds
 
 	buildWait time.Duration
 }
 
-// New makes the service.
+// New makes the service, and registers the kinds of its jobs.
 func New(cfg Config) *Service {
 	if cfg.Kinds == nil {
 		cfg.Kinds = []services.PostKind{services.PostKindPost}
@@ -62,10 +63,12 @@ func New(cfg Config) *Service {
 	if cfg.BuildWait == 0 {
 		cfg.BuildWait = 500 * time.Millisecond
 	}
-	return &Service{
+	s := &Service{
 		buildWait: cfg.BuildWait,
-		store:     cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, kinds: cfg.Kinds,
+		store:     cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, inFeeds: cfg.Kinds,
 	}
+	cfg.Jobs.Register(s.kinds()...)
+	return s
 }
 
 // maxSkew is how far ahead of this node's time a place may lie: other nodes' clocks differ.

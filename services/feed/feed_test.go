@@ -29,7 +29,7 @@ type node struct {
 
 func newNode(w *fanouttest.World) node {
 	notificationstest.New(w)
-	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout}
+	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout}
 }
 
 func served(t *testing.T) node {

@@ -73,7 +73,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if post.Parent != 0 {
 				post.Kind = parent.Kind.AnswerKind()
 			}
-			post.OffFeed = !slices.Contains(s.kinds, post.Kind)
+			post.OffFeed = !slices.Contains(s.inFeeds, post.Kind)
 			if pulled, err = insert(ctx, tx, &post); err != nil {
 				return nil, err
 			}

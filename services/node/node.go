@@ -253,7 +253,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
 		}),
 		Feed: feed.New(feed.Config{
-			Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
+			Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 		}),
 		Messages: letters,
 		Views:    views.New(views.Config{DB: s.Store.DB, Redis: s.Redis.Client, Jobs: s.Jobs, IDs: ids, Log: s.Log}),

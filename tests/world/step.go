@@ -16,6 +16,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/feed"
+	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/posts"
@@ -262,7 +263,8 @@ func (n *Node) NumbersOf(keys ...string) []services.UserID {
 // cold is the feed service of a node with empty memory.
 func (n *Node) cold() *feed.Service {
 	memory := mirror.New(mirror.Config{Facts: mirror.SQL{Store: n.Store}, Redis: n.Redis, Log: n.Log})
-	return feed.New(feed.Config{Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
+	unused := jobs.New(jobs.Config{DB: n.Store.DB, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
+	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }
 
 // RoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis.

@@ -1,0 +1,31 @@
+package feed
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/posts"
+)
+
+const jobCopy = "post.copy" // key: post id. An edited post
+
+func (s *Service) kinds() []jobs.Kind {
+	return []jobs.Kind{{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(s.runCopy), Changes: jobs.NoCounts()}}
+}
+
+// copyJob brings an edited post into its copy.
+func copyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
+
+func (s *Service) runCopy(ctx context.Context, _ jobs.Job, post services.PostID) error {
+	return s.projectCopy(ctx, post)
+}
+
+// projectCopy brings a post into its copy in Redis.
+func (s *Service) projectCopy(ctx context.Context, id services.PostID) error {
+	found, err := posts.ByID(ctx, s.store.DB, []services.PostID{id})
+	if err != nil {
+		return err
+	}
+	return s.redis.PutCopies(ctx, []services.Post{found[id]}, nil)
+}
