@@ -88,19 +88,6 @@ func putPost(ctx context.Context, tx *store.Tx, author services.UserID, id servi
 	return err
 }
 
-// post writes an author's posts.
-func (b *bundle) post(author services.UserID, ids ...services.PostID) {
-	b.t.Helper()
-	b.write(func(tx *store.Tx) error {
-		for _, id := range ids {
-			if err := putPost(b.ctx, tx, author, id, "body of "+id.String()); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // postsOf lists the posts of the first author, the newest first.
 func postsOf(ctx context.Context, s *store.Store) ([]services.PostID, error) {
 	return sql.Column[services.PostID](ctx, s, sql.AdHoc("an author's posts", "SELECT id FROM posts WHERE author = 1 ORDER BY id DESC"))

@@ -25,7 +25,7 @@ func insert(ctx context.Context, tx *store.Tx, author services.UserID, id servic
 	return err
 }
 
-// SetMode writes an author's mode, as if the documents of their followers named them where that is needed; see PutAuthor.
+// SetMode writes an author's mode, as if the documents of their followers named them where that is needed; see posts.PutAuthor.
 func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
