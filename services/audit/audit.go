@@ -2,7 +2,7 @@
 //
 // It guarantees that every active user's view is compared with the facts at least once in each period, on whatever nodes, and
 // that a difference that a waiting job explains is left alone. What fails is tried again in the next turn or the next lap:
-// an audit changes nothing but views, which can always be made anew.
+// an audit changes nothing but views and the counts of posts, which can always be made anew from the facts.
 package audit
 
 import (
@@ -43,12 +43,14 @@ type Config struct {
 	Every  time.Duration // the time in which every active user is visited at least once
 }
 
-// Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares what Redis shows them with the facts. A difference is lag as long as
-// anything changes or an earlier job waits. A difference that remains after that, with the same document and the same facts,
-// is drift: the view is made anew from the facts, pushed and counted. The counts of the users' posts are recounted, see recount. Several nodes may run one audit each: they take turns.
+// Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares what Redis
+// shows them with the facts. A difference is lag as long as anything changes or an earlier job waits. A difference that remains
+// after that, with the same document and the same facts, is drift: the view is made anew from the facts, pushed and counted. Each turn
+// also recounts posts. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	Config
 	suspects []suspect
+	below    services.PostID // the posts below it are recounted next
 
 	visited, mended, drifted atomic.Uint64
 	miscounted               atomic.Uint64
@@ -74,7 +76,7 @@ type Stats struct {
 }
 
 // New makes this node's audit.
-func New(cfg Config) *Audit { return &Audit{Config: cfg} }
+func New(cfg Config) *Audit { return &Audit{Config: cfg, below: services.MaxPostID} }
 
 // Stats reads the counters of the audit.
 func (a *Audit) Stats() Stats {
@@ -128,7 +130,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err := a.visit(ctx, turn.Users); err != nil {
 		return false, err
 	}
-	if err := a.recount(ctx, turn.Users); err != nil {
+	if err := a.recount(ctx); err != nil {
 		return false, err
 	}
 	return true, a.Store.PassAuditTurn(ctx, turn)

@@ -6,28 +6,42 @@ import (
 
 	"tidings/services"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 const (
-	// postsPerUser is how many of a user's newest posts are recounted in each lap.
-	postsPerUser = 20
-	// dearPosts is how many likes and answers make a recount dear, about 10 ms: such a post is recounted in one lap of many.
-	dearPosts, dearLaps = 100_000, 100
+	// postsPerTurn is how many posts a turn looks at.
+	postsPerTurn = 200
+	// expensivePost is how many likes and answers make a recount expensive, about 10 ms: such a post is recounted in one lap of
+	// expensiveLaps.
+	expensivePost, expensiveLaps = 100_000, 100
+	// recountsPerTurn is how many likes and answers a turn recounts, about a second's work.
+	recountsPerTurn = 10 * expensivePost
 )
 
-// recount compares the counts of the newest posts of some users with the facts, and mends those that differ. Both are of one
-// moment, and are changed by the same transactions: any difference is a fault.
-func (a *Audit) recount(ctx context.Context, users []services.UserID) error {
-	kept, err := posts.NewestCounts(ctx, a.Store.DB, users, postsPerUser)
+// recount compares the counts of some posts with the facts, and mends those that differ. It walks from the newest post of any kind to
+// the oldest, and then again: while nodes are upgraded, one of the version before may not have counted what it wrote. Counts and
+// facts are of one moment, and are changed by the same transactions, so that any other difference is a fault.
+func (a *Audit) recount(ctx context.Context) error {
+	page, err := posts.CountsBelow(ctx, a.Store.DB, a.below, postsPerTurn)
 	if err != nil {
 		return err
 	}
+	next, left := services.MaxPostID, recountsPerTurn
+	if len(page) == postsPerTurn {
+		next = page[len(page)-1].Post
+	}
 	var due []services.PostID
-	for post, of := range kept {
-		if of.Likes+of.Comments < dearPosts || rand.IntN(dearLaps) == 0 {
-			due = append(due, post)
+	for _, of := range page {
+		size := max(of.Likes, 0) + max(of.Comments, 0)
+		if size >= expensivePost && rand.IntN(expensiveLaps) != 0 {
+			continue
 		}
+		if left -= size; left < 0 && len(due) > 0 {
+			next = of.Post + 1 // it is the first of the next turn
+			break
+		}
+		due = append(due, of.Post)
 	}
 	recounts, err := posts.Recounts(ctx, a.Store.DB, due)
 	if err != nil {
@@ -40,9 +54,10 @@ func (a *Audit) recount(ctx context.Context, users []services.UserID) error {
 		a.miscounted.Add(1)
 		a.Log.Error("the counts of a post differed from the facts and are mended", "post", found.Post.String(),
 			"likes", found.Kept.Likes, "counted", found.Facts.Likes, "comments", found.Kept.Comments, "countedComments", found.Facts.Comments)
-		if err := a.Store.Write(ctx, func(tx *store.Tx) error { return posts.MendCounts(ctx, tx.Tx, found.Post) }); err != nil {
+		if err := a.Store.DB.Write(ctx, func(tx *sql.Tx) error { return posts.MendCounts(ctx, tx, found.Post) }); err != nil {
 			return err
 		}
 	}
+	a.below = next
 	return nil
 }

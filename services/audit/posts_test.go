@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 
 	"tidings/services"
@@ -14,9 +15,17 @@ func TestWrongCountsOfAPostAreFoundAndMended(t *testing.T) {
 	user, author := litUser(w)
 	a := newAudit(w, auditEvery)
 	post := w.Post(user)
+	comment := services.Post{ID: w.IDs.Next(), Author: author, Kind: services.PostKindComment, Parent: post, OffFeed: true, Body: "well"}
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, err := posts.InsertLike(ctx, tx.Tx, post, author, tx.Now)
-		return err
+		if err := posts.Insert(ctx, tx.Tx, comment); err != nil {
+			return err
+		}
+		for _, liked := range []services.PostID{post, comment.ID} {
+			if _, err := posts.InsertLike(ctx, tx.Tx, liked, author, tx.Now); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	w.Quiet(w.Fanout)
 	lapOf(w, a)
@@ -28,10 +37,11 @@ func TestWrongCountsOfAPostAreFoundAndMended(t *testing.T) {
 		return err
 	})
 	lapOf(w, a)
-	got, err := posts.Engagements(t.Context(), w.Store.DB, author, []services.PostID{post})
+	got, err := posts.Engagements(t.Context(), w.Store.DB, author, []services.PostID{post, comment.ID})
 	w.Must(err)
-	if want := (services.Engagement{Likes: 1, Liked: true}); got[post] != want || a.Stats().Posts == 0 {
-		t.Errorf("the post has the counts %+v, want %+v; %d were found wrong", got[post], want, a.Stats().Posts)
+	want := map[services.PostID]services.Engagement{post: {Likes: 1, Comments: 1, Liked: true}, comment.ID: {Likes: 1, Liked: true}}
+	if !maps.Equal(got, want) || a.Stats().Posts < 2 {
+		t.Errorf("the post and its answer have the counts %+v, want %+v; %d were found wrong", got, want, a.Stats().Posts)
 	}
 	found := a.Stats().Posts
 	lapOf(w, a)

@@ -40,15 +40,10 @@ const bothCounts = `SELECT c.post, COALESCE(CAST((SELECT sum(n.likes) FROM post_
 var (
 	recountPosts = sql.NewStatement("recount posts", bothCounts+`{rows $1 post BIGINT} AS c`)
 
-	newestPostsOf = sql.NewStatement("counts of the newest posts of authors", `
-WITH bounds AS MATERIALIZED (
-	SELECT a.author, COALESCE((SELECT p.id FROM posts p WHERE p.author = a.author AND p.deleted_at IS NULL AND NOT p.off_feed
-		ORDER BY p.id DESC LIMIT 1 OFFSET $2 - 1), 0) AS bound
-	FROM {rows $1 author BIGINT} AS a
-)
+	countsBelow = sql.NewStatement("counts of posts below a position", `
 SELECT p.id, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0),
 	COALESCE(CAST((SELECT sum(n.comments) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0)
-FROM bounds a CROSS JOIN posts p WHERE p.author = a.author AND p.deleted_at IS NULL AND NOT p.off_feed AND p.id >= a.bound`)
+FROM posts p WHERE p.id < $1 AND p.deleted_at IS NULL ORDER BY p.id DESC LIMIT $2`)
 )
 
 func recount(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (list []Recount, err error) {
@@ -70,21 +65,21 @@ func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]Recou
 	return recount(ctx, db.Runner, recountPosts, asked)
 }
 
-// NewestCounts lists the newest posts of authors that feeds list, of each at most limit, with their counts as they are kept.
-func NewestCounts(ctx context.Context, db *sql.DB, authors []services.UserID, limit int) (map[services.PostID]services.Engagement, error) {
-	asked := make(sql.Rows, len(authors))
-	for i, author := range authors {
-		asked[i] = []any{author}
-	}
-	found := map[services.PostID]services.Engagement{}
-	err := db.Each(ctx, newestPostsOf, []any{asked, limit}, func(scan func(...any) error) error {
-		var post services.PostID
-		var of services.Engagement
-		err := scan(&post, &of.Likes, &of.Comments)
-		found[post] = of
+// Counted is a post with its counts as they are kept.
+type Counted struct {
+	Post            services.PostID
+	Likes, Comments int
+}
+
+// CountsBelow lists the newest posts below a position, of every kind, at most limit, the newest first.
+func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) (list []Counted, err error) {
+	err = db.Each(ctx, countsBelow, []any{below, limit}, func(scan func(...any) error) error {
+		var of Counted
+		err := scan(&of.Post, &of.Likes, &of.Comments)
+		list = append(list, of)
 		return err
 	})
-	return found, err
+	return list, err
 }
 
 // MendCounts sets the counts of a post to those of the facts.
@@ -171,6 +166,7 @@ func Engagements(ctx context.Context, db *sql.DB, viewer services.UserID, posts 
 		var post services.PostID
 		var of services.Engagement
 		err := scan(&post, &of.Likes, &of.Comments, &of.Liked)
+		of.Likes, of.Comments = max(of.Likes, 0), max(of.Comments, 0) // until the audit has mended what a node of an older version missed
 		found[post] = of
 		return err
 	})

@@ -261,8 +261,13 @@ func TestWrongCountsAreMendedWhileOthersAdd(t *testing.T) {
 			_, err := tx.Lines(b.Ctx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
 			return err
 		})
-		storetest.Equal(b.T, storetest.Must(NewestCounts(b.Ctx, b.DB, []services.UserID{1, 9}, 10))(b.T), map[services.PostID]services.Engagement{5: {Likes: 7, Comments: -2}, 6: {}})
-		storetest.Equal(b.T, storetest.Must(NewestCounts(b.Ctx, b.DB, []services.UserID{1, 9}, 1))(b.T), map[services.PostID]services.Engagement{6: {}})
+		below := func(below services.PostID, limit int) []Counted {
+			return storetest.Must(CountsBelow(b.Ctx, b.DB, below, limit))(b.T)
+		}
+		storetest.Equal(b.T, below(services.MaxPostID, 10), []Counted{{Post: 6}, {Post: 5, Likes: 7, Comments: -2}})
+		storetest.Equal(b.T, below(services.MaxPostID, 1), []Counted{{Post: 6}})
+		storetest.Equal(b.T, below(6, 1), []Counted{{Post: 5, Likes: 7, Comments: -2}})
+		storetest.Equal(b.T, storetest.Must(Engagements(b.Ctx, b.DB, 2, []services.PostID{5}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 7, Liked: true}})
 		storetest.Equal(b.T, storetest.Must(Recounts(b.Ctx, b.DB, []services.PostID{5}))(b.T), []Recount{{Post: 5, Kept: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
 		var group sync.WaitGroup
 		for i := range 6 {
