@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -308,7 +309,7 @@ func TestVendoredFiles(t *testing.T) {
 		t.Errorf("the style sheet loads %s", remote)
 	}
 	licences := content("LICENSES.txt")
-	for _, name := range []string{"graphiql", "react", "react-dom", "graphql-ws", "codemirror", "@fontsource/roboto"} {
+	for _, name := range []string{"graphiql", "react", "react-dom", "graphql-ws", "codemirror", "@fontsource/roboto", "preact"} {
 		if !strings.Contains(licences, "\n"+name+"\n") {
 			t.Errorf("LICENSES.txt does not cover %s", name)
 		}
@@ -316,33 +317,44 @@ func TestVendoredFiles(t *testing.T) {
 }
 
 func TestPackagesArePinned(t *testing.T) {
-	var wanted struct{ Dependencies map[string]string }
+	for _, folder := range []string{".", "demo"} {
+		checkPinned(t, folder)
+	}
+}
+
+// checkPinned holds that a folder's packages are locked at the versions of its package.json, each with its digest.
+func checkPinned(t *testing.T, folder string) {
+	t.Helper()
+	type packages struct{ Dependencies, DevDependencies map[string]string }
+	var wanted packages
 	var locked struct {
 		Packages map[string]struct {
+			packages
 			Version, Resolved, Integrity string
-			Dependencies                 map[string]string
 		}
 	}
 	for name, into := range map[string]any{"package.json": &wanted, "package-lock.json": &locked} {
-		text, err := os.ReadFile(name)
+		text, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal(text, into); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s/%s: %v", folder, name, err)
 		}
 	}
-	if diff := cmp.Diff(wanted.Dependencies, locked.Packages[""].Dependencies); diff != "" {
-		t.Errorf("the lock is not of package.json (-package.json +lock):\n%s", diff)
+	if diff := cmp.Diff(wanted, locked.Packages[""].packages); diff != "" {
+		t.Errorf("the lock of %s is not of its package.json (-package.json +lock):\n%s", folder, diff)
 	}
-	for name, version := range wanted.Dependencies {
-		if got := locked.Packages["node_modules/"+name].Version; got != version {
-			t.Errorf("%s is locked at %q, package.json says %q", name, got, version)
+	for _, group := range []map[string]string{wanted.Dependencies, wanted.DevDependencies} {
+		for name, version := range group {
+			if got := locked.Packages["node_modules/"+name].Version; got != version {
+				t.Errorf("%s: %s is locked at %q, package.json says %q", folder, name, got, version)
+			}
 		}
 	}
 	for name, pkg := range locked.Packages {
 		if name != "" && (pkg.Integrity == "" || pkg.Resolved != "") {
-			t.Errorf("%s: integrity %q, resolved %q; want a digest and no address", name, pkg.Integrity, pkg.Resolved)
+			t.Errorf("%s: %s: integrity %q, resolved %q; want a digest and no address", folder, name, pkg.Integrity, pkg.Resolved)
 		}
 	}
 }

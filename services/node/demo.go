@@ -79,6 +79,10 @@ func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the header "+flushHeader+" is required", http.StatusForbidden)
 		return
 	}
+	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
+		http.Error(w, "only the page of this server may do this", http.StatusForbidden)
+		return
+	}
 	s.world.Hold(flushSettle + flushHold)
 	select {
 	case <-time.After(flushSettle):

@@ -135,6 +135,9 @@ func TestOnlyTheDemoCanBeFlushed(t *testing.T) {
 	if status := flush(demo, map[string]string{"Tidings-Demo": "flush", "X-Forwarded-For": "1.2.3.4"}); status != http.StatusForbidden {
 		t.Errorf("through a proxy a flush answers %d", status)
 	}
+	if status := flush(demo, map[string]string{"Tidings-Demo": "flush", "Origin": "http://127.0.0.1:1"}); status != http.StatusForbidden {
+		t.Errorf("from another page a flush answers %d", status)
+	}
 	if status := flush(demo, asked); status != http.StatusOK {
 		t.Errorf("a flush answers %d", status)
 	}

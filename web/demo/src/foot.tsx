@@ -53,9 +53,9 @@ export function Foot() {
   return (
     <footer class="foot">
       <dl>
-        <div><dt>{words.pushes}</dt><dd class="tabular" data-foot="pushes">{measured ? measured.pushes.toFixed(1) : '0.0'}</dd></div>
-        <div><dt>{words.p99}</dt><dd class="tabular" data-foot="p99">{p99 === undefined ? '0 ms' : `${Math.round(p99)} ms`}</dd></div>
-        <div><dt>{words.drift}</dt><dd class="tabular" data-foot="drift">{measured?.drift ?? 0}</dd></div>
+        <div><dt>{words.pushes}</dt><dd class="tabular" data-foot="pushes">{measured ? measured.pushes.toFixed(1) : '–'}</dd></div>
+        <div><dt>{words.p99}</dt><dd class="tabular" data-foot="p99">{p99 === undefined ? '–' : `${Math.round(p99)} ms`}</dd></div>
+        <div><dt>{words.drift}</dt><dd class="tabular" data-foot="drift">{measured?.drift ?? '–'}</dd></div>
       </dl>
       <p>
         Tidings {page.version} · <a href="/graphiql">GraphiQL</a> · <a href="/metrics">{words.metrics}</a>

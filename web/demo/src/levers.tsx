@@ -74,17 +74,28 @@ export async function postAsBen(): Promise<void> {
 
 const fans = 500;
 const batches = 10; // a tenth of a second each
+const firstNames = 'Ada Bao Clara Diego Elif Femi Greta Hugo Ines Jin Kaya Lars Mei Nils Olga Paul Quinn Rosa Sven Tara Uma Vera Wei Yara Zoe'.split(' ');
+let fansNamed = false;
+
+/** fan is one of those who like. The first time they like something, they are given a name too. */
+function fan(number: number, postId: string): Event[] {
+  const as = user(`fan-${number + 1}`);
+  const name = `${firstNames[number % firstNames.length]} ${String.fromCharCode(65 + Math.floor(number / firstNames.length))}.`;
+  const like = { as, do: { likePost: { postId } } };
+  return fansNamed ? [like] : [{ as, do: { setProfile: { name } } }, like];
+}
 
 async function likes(words: Words): Promise<void> {
   const [post] = await tellServer([{ as: viewer, do: { publishPost: { body: 'My first loaf of bread.' } } }], true);
   const began = performance.now();
   clicked();
   for (let batch = 0; batch < batches; batch++) {
-    const events = Array.from({ length: fans / batches }, (_, i) => ({ as: user(`fan-${batch * (fans / batches) + i + 1}`), do: { likePost: { postId: post!.id! } } }));
-    await tellServer(events, batch > 0);
+    const size = fans / batches;
+    await tellServer(Array.from({ length: size }, (_, i) => fan(batch * size + i, post!.id!)).flat(), batch > 0);
     const due = began + ((batch + 1) * 1000) / batches;
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, due - performance.now())));
   }
+  fansNamed = true;
   said.set({ text: words.stormed(fans, Math.round(performance.now() - began)) });
 }
 
@@ -132,7 +143,8 @@ export async function act(lever: () => Promise<void>): Promise<void> {
     await cast();
     await lever();
   } catch (reason) {
-    group = onAir = made = undefined; // the server can be another one by now
+    group = onAir = made = undefined;
+    fansNamed = false; // the server can be another one by now
     said.set({ text: reason instanceof Error ? reason.message : String(reason), bad: true });
   }
 }
