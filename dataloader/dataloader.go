@@ -14,6 +14,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/chat"
+	"tidings/services/live"
 )
 
 // PostSource reads posts with their authors, and people, in as few round trips as that takes.
@@ -23,7 +24,7 @@ type PostSource interface {
 
 // ShowSource reads shows as they are now.
 type ShowSource interface {
-	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error)
+	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error)
 }
 
 // Sources are the readers of a loader: this node's caches.
@@ -44,7 +45,7 @@ type Loader struct {
 type memory struct {
 	posts  Batch[services.PostID, services.Post]
 	users  Batch[services.UserID, services.User]
-	shows  Batch[services.PostID, services.Show]
+	shows  Batch[services.PostID, live.Show]
 	shared Batch[any, any]
 
 	messages Batch[services.MessageID, chat.Message]
@@ -170,7 +171,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 }
 
 // Shows reads shows; unknown ones are left out.
-func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	m := l.memory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
 	m.meet(slices.Collect(maps.Keys(shows)))
@@ -178,7 +179,7 @@ func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services
 }
 
 // KeepShows adds shows that were read elsewhere.
-func (l *Loader) KeepShows(shows []services.Show) {
+func (l *Loader) KeepShows(shows []live.Show) {
 	m := l.memory()
 	for _, show := range shows {
 		m.shows.Keep(show.ID, show)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/live"
 )
 
 // source counts how often each key is read.
@@ -45,14 +46,14 @@ func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, use
 }
 
 // Shows knows shows below 100. Show n is of user n+1.
-func (s *source) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+func (s *source) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
-	found := map[services.PostID]services.Show{}
+	found := map[services.PostID]live.Show{}
 	for _, id := range ids {
 		if id < 100 {
-			found[id] = services.Show{ID: id, Host: services.UserID(id) + 1}
+			found[id] = live.Show{ID: id, Host: services.UserID(id) + 1}
 		}
 	}
 	return found, s.err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/live"
 )
 
 func TestShowsAreReadOnce(t *testing.T) {
@@ -17,7 +18,7 @@ func TestShowsAreReadOnce(t *testing.T) {
 	if err != nil || len(shows) != 2 || shows[2].Host != 3 {
 		t.Fatalf("got %v, %v", shows, err)
 	}
-	l.KeepShows([]services.Show{{ID: 3, Host: 2}})
+	l.KeepShows([]live.Show{{ID: 3, Host: 2}})
 	if _, err := l.Shows(t.Context(), []services.PostID{1, 2, 3, 500}); err != nil || s.calls != 1 {
 		t.Errorf("what is known is read again: %d reads, %v", s.calls, err)
 	}

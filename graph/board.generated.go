@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"tidings/services"
+	"tidings/services/live"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -623,8 +624,8 @@ func (ec *executionContext) _LiveBoardEdge_status(ctx context.Context, field gra
 			return obj.Status, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.ShowStatus) graphql.Marshaler {
-			return ec.marshalNShowStatus2tidingsᚋservicesᚐShowStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v live.ShowStatus) graphql.Marshaler {
+			return ec.marshalNShowStatus2tidingsᚋservicesᚋliveᚐShowStatus(ctx, selections, v)
 		},
 		true,
 		true,

@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/chat"
+	"tidings/services/live"
 	"tidings/services/notifications"
 )
 
@@ -101,7 +102,7 @@ type Show struct {
 	Host        User
 	Title       string
 	CoverURL    *string
-	Status      services.ShowStatus
+	Status      live.ShowStatus
 	PlannedAt   time.Time
 	StartedAt   time.Time
 	EndedAt     time.Time
@@ -120,7 +121,7 @@ func (Show) IsNode() {}
 // is zero is null.
 type LiveBoardEdge struct {
 	Cursor    string
-	Status    services.ShowStatus
+	Status    live.ShowStatus
 	PlannedAt time.Time
 	StartedAt time.Time
 	EndedAt   time.Time

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"tidings/services"
+	"tidings/services/live"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -952,8 +953,8 @@ func (ec *executionContext) _Show_status(ctx context.Context, field graphql.Coll
 			return obj.Status, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.ShowStatus) graphql.Marshaler {
-			return ec.marshalNShowStatus2tidingsᚋservicesᚐShowStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v live.ShowStatus) graphql.Marshaler {
+			return ec.marshalNShowStatus2tidingsᚋservicesᚋliveᚐShowStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2218,13 +2219,13 @@ func (ec *executionContext) marshalNShow2ᚕtidingsᚋgraphᚐShowᚄ(ctx contex
 	return ret
 }
 
-func (ec *executionContext) unmarshalNShowStatus2tidingsᚋservicesᚐShowStatus(ctx context.Context, v any) (services.ShowStatus, error) {
+func (ec *executionContext) unmarshalNShowStatus2tidingsᚋservicesᚋliveᚐShowStatus(ctx context.Context, v any) (live.ShowStatus, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := services.ShowStatus(tmp)
+	res := live.ShowStatus(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNShowStatus2tidingsᚋservicesᚐShowStatus(ctx context.Context, sel ast.SelectionSet, v services.ShowStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNShowStatus2tidingsᚋservicesᚋliveᚐShowStatus(ctx context.Context, sel ast.SelectionSet, v live.ShowStatus) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {

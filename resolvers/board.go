@@ -69,7 +69,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 
 // liveBoardChange reads the hosts of an event, with a loader of its own.
 func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.Change) (*graph.LiveBoardChange, error) {
-	lists := [][]services.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
+	lists := [][]live.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserID
 	var ids []services.PostID
 	for _, list := range lists {

@@ -22,15 +22,15 @@ func drawBoard(t *rapid.T) shownBoard {
 	board := shownBoard{relations: drawRelations(t), at: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
 	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), Made: drawPost(t, "made"), Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
 	for range rapid.IntRange(0, 4).Draw(t, "shows") {
-		show := services.Show{
-			ID: drawPost(t, "id"), Title: drawText(t, "title"), Status: rapid.SampledFrom(services.ShowStatuses).Draw(t, "status"),
+		show := live.Show{
+			ID: drawPost(t, "id"), Title: drawText(t, "title"), Status: rapid.SampledFrom(live.ShowStatuses).Draw(t, "status"),
 			CoverURL: rapid.SampledFrom([]string{"", "https://example.com/a.png?x=1&y=\"<>"}).Draw(t, "cover"), ReplayURL: drawText(t, "replay"),
 			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "planned")).UTC(), StartedAt: drawMoment(t, "started"),
 			EndedAt: drawMoment(t, "ended"), CancelledAt: drawMoment(t, "cancelled"),
 		}
 		item := live.Item{Place: show.Place(), Show: show, Host: services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}}
 		item.Frozen = live.Frozen{
-			Status:    rapid.SampledFrom(services.ShowStatuses).Draw(t, "frozen status"),
+			Status:    rapid.SampledFrom(live.ShowStatuses).Draw(t, "frozen status"),
 			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "frozen plan")).UTC(), StartedAt: drawMoment(t, "frozen start"), EndedAt: drawMoment(t, "frozen end"),
 		}
 		item.Place.Replay = rapid.Bool().Draw(t, "is a replay")

@@ -12,6 +12,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/announcements"
+	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/notifications"
 )
@@ -89,7 +90,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 		case services.SiteMessageType:
 			err = parseInto(n.siteMessages, id, messages.ParseID)
 		case services.ShowType:
-			err = parseInto(n.shows, id, services.ParseShowID)
+			err = parseInto(n.shows, id, live.ParseShowID)
 		case services.ConversationType:
 			n.askers[id] = append(n.askers[id], field)
 			err = parseInto(n.conversations, id, services.ParseConversationID)

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/messages"
 )
 
@@ -214,7 +215,7 @@ func (c *call) postID(id string) (services.PostID, error) {
 
 func (c *call) showID(id string) (services.PostID, error) {
 	c.subject = id
-	return services.ParseShowID("showId", id)
+	return live.ParseShowID("showId", id)
 }
 
 func (c *call) announcementID(id string) (services.PostID, error) {

@@ -7,13 +7,14 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/live"
 )
 
 var scheduleShow = &operation[graph.ScheduleShowInput]{
 	name: "scheduleShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
 		in.CoverURL = orNull(orEmpty(in.CoverURL))
-		draft := services.ShowDraft{Title: in.Title, PlannedAt: in.PlannedAt, CoverURL: orEmpty(in.CoverURL)}
+		draft := live.ShowDraft{Title: in.Title, PlannedAt: in.PlannedAt, CoverURL: orEmpty(in.CoverURL)}
 		return c.r.Live.Schedule(c.actor, draft), nil
 	},
 }
@@ -25,7 +26,7 @@ var rescheduleShow = &operation[graph.RescheduleShowInput]{
 		if err != nil {
 			return nil, err
 		}
-		edit := services.ShowEdit{CoverURL: orCleared(in.CoverURL)}
+		edit := live.ShowEdit{CoverURL: orCleared(in.CoverURL)}
 		if edit.PlannedAt, err = notNull("plannedAt", in.PlannedAt); err != nil {
 			return nil, err
 		}

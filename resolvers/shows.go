@@ -6,9 +6,10 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/live"
 )
 
-func (r *Resolver) graphShow(show services.Show, host services.User) graph.Show {
+func (r *Resolver) graphShow(show live.Show, host services.User) graph.Show {
 	return graph.Show{
 		ID: show.GlobalID(), Key: show.ID, Host: graphUser(host), Title: show.Title, CoverURL: orNull(show.CoverURL), ReplayURL: orNull(show.ReplayURL),
 		Status: show.Status, PlannedAt: show.PlannedAt, StartedAt: show.StartedAt, EndedAt: show.OverAt(), CancelledAt: show.CancelledAt,
@@ -27,7 +28,7 @@ func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I)
 
 // showAfter reads the show of an operation for its payload.
 func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error) {
-	id, err := services.ParseShowID("showId", done.id)
+	id, err := live.ParseShowID("showId", done.id)
 	if err != nil {
 		return graph.Show{}, err
 	}
@@ -36,7 +37,7 @@ func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error
 	if err != nil {
 		return graph.Show{}, err
 	}
-	dataloader.From(ctx).KeepShows([]services.Show{shows[id]})
+	dataloader.From(ctx).KeepShows([]live.Show{shows[id]})
 	seen, err := r.visible(ctx, done.call.actor, visibleKeys{shows: []services.PostID{id}})
 	show, ok := seen.shows[id]
 	if err == nil && !ok {

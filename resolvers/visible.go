@@ -7,6 +7,7 @@ import (
 
 	"tidings/dataloader"
 	"tidings/services"
+	"tidings/services/live"
 )
 
 // Every path from the ID of a post or a show to the object goes through this file. It leaves out content that its author hides
@@ -22,7 +23,7 @@ type visibleKeys struct {
 // visible is the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are absent.
 type visible struct {
 	posts  map[services.PostID]services.Post
-	shows  map[services.PostID]services.Show
+	shows  map[services.PostID]live.Show
 	people map[services.UserID]services.User
 	hidden map[services.UserID]bool // authors, hosts and actors who hide from the viewer or block them
 }
@@ -51,7 +52,7 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 		return seen, err
 	}
 	maps.DeleteFunc(seen.posts, func(_ services.PostID, post services.Post) bool { return seen.hidden[post.Author] })
-	maps.DeleteFunc(seen.shows, func(_ services.PostID, show services.Show) bool { return seen.hidden[show.Host] })
+	maps.DeleteFunc(seen.shows, func(_ services.PostID, show live.Show) bool { return seen.hidden[show.Host] })
 	return seen, nil
 }
 

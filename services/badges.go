@@ -183,3 +183,11 @@ func CheckVersion(field, text string) error {
 	}
 	return nil
 }
+
+// LiveCount is how many running shows of followed hosts went live since the viewer's last look at the board, as the node knows
+// at rendering.
+type LiveCount struct {
+	New      int
+	Sequence uint64 // the sum of the hosts' versions: it rises with each change of which shows are live
+	Behind   bool   // the node cache has no shows yet
+}

@@ -14,6 +14,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/live"
 	"tidings/services/live/livetest"
 	"tidings/services/messages"
 	"tidings/services/notifications/notificationstest"
@@ -33,7 +34,7 @@ type node struct {
 func newNode(w *fanouttest.World) node {
 	notificationstest.New(w)
 	messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
-	livetest.New(w, services.ShowLimits{})
+	livetest.New(w, live.ShowLimits{})
 	return node{w, announcements.New(announcements.Config{
 		DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 	}), chat.New(chat.Config{

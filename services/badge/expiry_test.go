@@ -10,6 +10,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/live"
 	"tidings/services/live/livetest"
 	"tidings/services/messages"
 	"tidings/services/redis"
@@ -43,7 +44,7 @@ func expiring(ages services.SourceExpiry) func(*fanout.Config) {
 
 // longLived is a node on which shows without further reports run on.
 func longLived(w *fanouttest.World) node {
-	return newNodeWith(w, nil, services.ShowLimits{LateAfter: longShow, Longest: longShow})
+	return newNodeWith(w, nil, live.ShowLimits{LateAfter: longShow, Longest: longShow})
 }
 
 func newAgingModel(n node, ages services.SourceExpiry) *agingModel {

@@ -38,10 +38,10 @@ type node struct {
 	notified  *notifications.Service
 }
 
-func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, services.ShowLimits{}) }
+func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, live.ShowLimits{}) }
 
 // newNodeWith is newNode with other facts of the last sequences of conversations, and other limits of shows.
-func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits services.ShowLimits) node {
+func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.ShowLimits) node {
 	n := node{
 		World:    w,
 		notified: notificationstest.New(w),

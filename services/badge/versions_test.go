@@ -77,7 +77,7 @@ func (n node) learner() *learner {
 	g := &gate{SQL: mirror.SQL{Store: n.Store}}
 	w := n.World.AnotherNode()
 	w.Memory = mirror.New(mirror.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
-	l := &learner{node: newNodeWith(w, g, services.ShowLimits{}), gate: g}
+	l := &learner{node: newNodeWith(w, g, live.ShowLimits{}), gate: g}
 	l.learn("")
 	return l
 }

@@ -190,15 +190,15 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []live.Im
 	goLive := map[services.UserID]bool{}
 	for i := range planned {
 		show := &planned[i]
-		show.Pull = show.Status == services.ShowReplay && authors[show.Host].Mode == services.AuthorHuge
-		if show.Status == services.ShowLive {
+		show.Pull = show.Status == live.ShowReplay && authors[show.Host].Mode == services.AuthorHuge
+		if show.Status == live.ShowLive {
 			show.LiveStamp = show.ID
 		}
-		if unnamed[show.Host] || show.Status == services.ShowCancelled {
+		if unnamed[show.Host] || show.Status == live.ShowCancelled {
 			continue
 		}
 		show.Version = version
-		if show.Status == services.ShowLive {
+		if show.Status == live.ShowLive {
 			show.LiveVersion = version
 			goLive[show.Host] = true
 		}
@@ -222,9 +222,9 @@ func showJobs(planned []live.ImportedShow, unnamed map[services.UserID]bool) ([]
 	over := map[services.UserID]bool{} // hosts with replays to put into lists
 	for _, show := range planned {
 		switch {
-		case show.Status == services.ShowUpcoming || show.Status == services.ShowLive:
+		case show.Status == live.ShowUpcoming || show.Status == live.ShowLive:
 			queued = append(queued, live.CloseJob(show.ID, time.Time{})) // which looks when that is
-		case show.Status == services.ShowReplay && show.Version > 0 && !show.Pull:
+		case show.Status == live.ShowReplay && show.Version > 0 && !show.Pull:
 			over[show.Host] = true
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 // ShowService schedules, starts, ends and cancels shows, as their hosts do.
 type ShowService interface {
-	Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command
+	Schedule(host services.UserID, draft live.ShowDraft) *jobs.Command
 	Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command
 	End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command
 	Cancel(host services.UserID, id services.PostID) *jobs.Command
@@ -258,7 +258,7 @@ func (re *showReplay) note(ctx context.Context, tx *store.Tx, number int64) erro
 	return tx.SetImportProgress(ctx, re.source.identity, number)
 }
 
-func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, row showRow, show services.Show) error {
+func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, row showRow, show live.Show) error {
 	if event.step != stepSchedule {
 		cmd := re.service.Cancel(show.Host, show.ID)
 		switch event.step {
@@ -280,11 +280,11 @@ func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, 
 	if soonest := tx.Now.Add(time.Second); plan.Before(soonest) {
 		plan = soonest
 	}
-	ids, err := re.service.Schedule(numbers[key], services.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan}).Apply(ctx, tx.Tx)
+	ids, err := re.service.Schedule(numbers[key], live.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan}).Apply(ctx, tx.Tx)
 	if err != nil {
 		return err
 	}
-	id, err := services.ParseShowID("id", ids[0])
+	id, err := live.ParseShowID("id", ids[0])
 	if err != nil {
 		return err
 	}

@@ -11,12 +11,13 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/live"
 	"tidings/services/live/livetest"
 )
 
 // withShows gives a world the service of shows.
 func withShows(w *fanouttest.World) *fanouttest.World {
-	livetest.New(w, services.ShowLimits{})
+	livetest.New(w, live.ShowLimits{})
 	return w
 }
 
@@ -83,7 +84,7 @@ func TestReplayedShows(t *testing.T) {
 		near("the start of the second", shows["e2"].StartedAt, "2026-01-30T19:29:00Z")
 		near("the plan of the third", shows["e3"].PlannedAt, "2026-01-30T21:00:00Z")
 		near("the end of the fourth", shows["e4"].CancelledAt, "2026-01-30T20:30:00Z")
-		for key, want := range map[string]services.ShowStatus{"e1": services.ShowReplay, "e2": services.ShowLive, "e3": services.ShowUpcoming, "e4": services.ShowCancelled} {
+		for key, want := range map[string]live.ShowStatus{"e1": live.ShowReplay, "e2": live.ShowLive, "e3": live.ShowUpcoming, "e4": live.ShowCancelled} {
 			if shows[key].Status != want {
 				t.Errorf("%s is %s, want %s", key, shows[key].Status, want)
 			}
@@ -123,12 +124,12 @@ func TestABrokenReplayGoesOn(t *testing.T) {
 		if err != nil || first.New+second.New != 4 || waits > 0 != strings.Contains(r.out.String(), "continuing after event "+humanize.Comma(int64(waits))) {
 			t.Errorf("after %d events: %+v and %+v, %v\n%s", waits, first, second, err, r.out.String())
 		}
-		var statuses []services.ShowStatus
+		var statuses []live.ShowStatus
 		_, shows := r.imported("e1", "e2", "e3", "e4")
 		for _, key := range []string{"e1", "e2", "e3", "e4"} {
 			statuses = append(statuses, shows[key].Status)
 		}
-		if want := []services.ShowStatus{services.ShowReplay, services.ShowLive, services.ShowUpcoming, services.ShowCancelled}; !slices.Equal(statuses, want) {
+		if want := []live.ShowStatus{live.ShowReplay, live.ShowLive, live.ShowUpcoming, live.ShowCancelled}; !slices.Equal(statuses, want) {
 			t.Errorf("after %d events they are %v, want %v", waits, statuses, want)
 		}
 	}
@@ -146,7 +147,7 @@ func TestAReplayBesideOthers(t *testing.T) {
 	livetest.Apply(w, livetest.Service(w).Cancel(shows["e1"].Host, shows["e1"].ID))
 	r.out.Reset()
 	report, err := r.again(file, 100)
-	if _, shows = r.imported("e1", "e2"); err != nil || shows["e1"].Status != services.ShowCancelled || shows["e2"].Status != services.ShowLive {
+	if _, shows = r.imported("e1", "e2"); err != nil || shows["e1"].Status != live.ShowCancelled || shows["e2"].Status != live.ShowLive {
 		t.Errorf("%+v, %v: %+v", report, err, shows)
 	}
 	if !strings.Contains(r.out.String(), "line 1: showId: ") {

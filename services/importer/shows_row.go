@@ -67,7 +67,7 @@ func readShow(line []byte, keys *keyTable, now time.Time) (row showRow, err erro
 	if err := keys.check([]byte(row.Host)); err != nil {
 		return row, services.Errorf(services.Invalid, "host: %s", err)
 	}
-	if err := services.CheckFilled("title", row.Title, services.MaxShowTitle); err != nil {
+	if err := services.CheckFilled("title", row.Title, live.MaxShowTitle); err != nil {
 		return row, err
 	}
 	for field, url := range map[string]string{"coverUrl": row.CoverURL, "replayUrl": row.ReplayURL} {
@@ -83,8 +83,8 @@ func (r showRow) checkTimes(now time.Time) error {
 	switch first := time.UnixMilli(1); {
 	case r.PlannedAt.IsZero():
 		return services.Errorf(services.Invalid, "plannedAt is needed")
-	case r.PlannedAt.Before(first) || r.PlannedAt.After(now.Add(services.MaxShowAhead)):
-		return services.Errorf(services.Invalid, "plannedAt is %s: it is before 1970 or more than %d days ahead", text(r.PlannedAt), services.MaxShowAhead/(24*time.Hour))
+	case r.PlannedAt.Before(first) || r.PlannedAt.After(now.Add(live.MaxShowAhead)):
+		return services.Errorf(services.Invalid, "plannedAt is %s: it is before 1970 or more than %d days ahead", text(r.PlannedAt), live.MaxShowAhead/(24*time.Hour))
 	case r.Cancelled && (!r.StartedAt.IsZero() || !r.EndedAt.IsZero()):
 		return services.Errorf(services.Conflict, "cancelled: a show that has started or ended cannot be cancelled")
 	case !r.EndedAt.IsZero() && r.StartedAt.IsZero():
@@ -106,20 +106,20 @@ func (r showRow) moved(host string) error {
 
 // show makes the show of a row, all but its host.
 func (r showRow) show(id services.PostID, now time.Time) live.ImportedShow {
-	show := live.ImportedShow{ImportKey: r.Key, Show: services.Show{
-		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: services.ShowUpcoming,
+	show := live.ImportedShow{ImportKey: r.Key, Show: live.Show{
+		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: live.ShowUpcoming,
 		PlannedAt: r.PlannedAt.Time, StartedAt: r.StartedAt.Time, EndedAt: r.EndedAt.Time, UpdatedAt: now,
 	}}
 	switch {
 	case r.Cancelled:
-		show.Status, show.CancelledAt = services.ShowCancelled, r.PlannedAt.Time
+		show.Status, show.CancelledAt = live.ShowCancelled, r.PlannedAt.Time
 		if now = now.Truncate(time.Millisecond); now.Before(show.CancelledAt) {
 			show.CancelledAt = now
 		}
 	case !r.EndedAt.IsZero():
-		show.Status = services.ShowReplay
+		show.Status = live.ShowReplay
 	case !r.StartedAt.IsZero():
-		show.Status = services.ShowLive
+		show.Status = live.ShowLive
 	}
 	return show
 }

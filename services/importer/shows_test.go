@@ -39,7 +39,7 @@ func (im *importer) mustShows(opts Options) Report {
 }
 
 // told is a show in a line: key, status and times, and whether a board has it.
-func told(key string, show services.Show) string {
+func told(key string, show live.Show) string {
 	at := func(name string, t time.Time) string {
 		if t.IsZero() {
 			return ""
@@ -50,7 +50,7 @@ func told(key string, show services.Show) string {
 }
 
 // imported reads shows back by their keys.
-func (im *importer) imported(keys ...string) (lines []string, shows map[string]services.Show) {
+func (im *importer) imported(keys ...string) (lines []string, shows map[string]live.Show) {
 	im.t.Helper()
 	shows, err := live.ImportedShows(im.t.Context(), im.db, keys)
 	if err != nil {
@@ -72,7 +72,7 @@ const season = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T2
 `
 
 // board is what a follower's board has now, by the keys of the shows.
-func board(w *fanouttest.World, reader services.UserID, shows map[string]services.Show) (keys []string) {
+func board(w *fanouttest.World, reader services.UserID, shows map[string]live.Show) (keys []string) {
 	w.TB.Helper()
 	_, err := w.Memory.Log.RunOnce(w.TB.Context())
 	w.Must(err)

@@ -21,15 +21,15 @@ type Ask struct {
 
 // Item is one line of a board: a show, and what the session froze of it.
 type Item struct {
-	Place  services.ShowPlace
+	Place  ShowPlace
 	Frozen Frozen
-	Show   services.Show // as it is now
+	Show   Show // as it is now
 	Host   services.User
 }
 
 // Frozen is what a session keeps of a show while the show changes. A time is zero when it was not reached then.
 type Frozen struct {
-	Status                        services.ShowStatus
+	Status                        ShowStatus
 	PlannedAt, StartedAt, EndedAt time.Time
 }
 
@@ -47,7 +47,7 @@ type Board struct {
 type place struct {
 	field   string  // the argument that names the session
 	session Session // Made 0: a new one
-	after   services.ShowPlace
+	after   ShowPlace
 	last    services.PostID // the show after whose position in the session the page starts; 0: none
 }
 
@@ -69,7 +69,7 @@ func (a Ask) place(viewer services.UserID) (p place, err error) {
 	if p.session, err = ParseSession("sessionId", viewer, *a.Session); err != nil || a.LastID == nil {
 		return p, err
 	}
-	p.last, err = services.ParseShowID("lastId", *a.LastID)
+	p.last, err = ParseShowID("lastId", *a.LastID)
 	return p, err
 }
 
@@ -84,7 +84,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	if err := s.reach(ctx, start.field, start.session); err != nil {
 		return Board{}, err
 	}
-	var shown services.Show
+	var shown Show
 	if start.last != 0 {
 		if shown, err = s.shown(ctx, start.session, start.last); err != nil {
 			return Board{}, err
@@ -130,7 +130,7 @@ func (s *Service) freeze(former Session, hosts []services.FollowedAuthor) Sessio
 }
 
 // fill makes a page and reads the data that it shows.
-func (s *Service) fill(ctx context.Context, board Board, session Session, view view, after services.ShowPlace, first int) (Board, error) {
+func (s *Service) fill(ctx context.Context, board Board, session Session, view view, after ShowPlace, first int) (Board, error) {
 	page, building, err := s.cut(ctx, session, view, after, first)
 	if err != nil {
 		return Board{}, err
@@ -156,9 +156,9 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, view v
 // of now. The others are in the cache for as long as a session that has them lives.
 func (s *Service) present(ctx context.Context, items []Item) error {
 	var missing []services.PostID
-	s.Memory.Now(func(now func(services.PostID) (services.Show, bool)) {
+	s.Memory.Now(func(now func(services.PostID) (Show, bool)) {
 		for i := range items {
-			if items[i].Frozen.Status == services.ShowReplay {
+			if items[i].Frozen.Status == ShowReplay {
 				continue
 			}
 			if show, cached := now(items[i].Show.ID); cached {
@@ -181,12 +181,12 @@ func (s *Service) present(ctx context.Context, items []Item) error {
 }
 
 // cut makes a page from the node cache and the viewer's replays.
-func (s *Service) cut(ctx context.Context, session Session, view view, after services.ShowPlace, first int) (page cut, building bool, err error) {
+func (s *Service) cut(ctx context.Context, session Session, view view, after ShowPlace, first int) (page cut, building bool, err error) {
 	hosts := session.hosts(view.hosts)
 	var p part
 	if !after.Replay {
 		p.Active, p.More = s.Memory.ActiveAt(hosts, session.Version, after, first+1)
-		after = services.ShowPlace{}
+		after = ShowPlace{}
 	}
 	if p.More || len(p.Active) > first || len(hosts) == 0 {
 		return p.page(first), false, nil
@@ -223,9 +223,9 @@ const allReplays = 2 * services.Retention
 
 // known are the cached replays after a position. The cache has as many of the newest pulled ones as a list has; paging past
 // those ends the list.
-func (s *Service) known(session Session, hosts []services.FollowedAuthor, after services.ShowPlace, first int) (known replayList) {
+func (s *Service) known(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
-		all, _ := s.Memory.ReplaysAt(hosts, session.Version, services.ShowPlace{}, services.Retention+1)
+		all, _ := s.Memory.ReplaysAt(hosts, session.Version, ShowPlace{}, services.Retention+1)
 		if len(all) > services.Retention {
 			known.Floor = all[services.Retention].Place()
 		}
@@ -275,7 +275,7 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 		}
 	}
 	list.Lines = slices.DeleteFunc(lines, func(one line) bool {
-		return one.Show.Status != services.ShowReplay || one.Show.Version > session.Version
+		return one.Show.Status != ShowReplay || one.Show.Version > session.Version
 	})
 	return list, nil
 }

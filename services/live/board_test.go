@@ -199,7 +199,7 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 		starts := newHall(w.AnotherNode(), nil)
 		for _, node := range []hall{behind, starts} {
 			next := node.page(viewer, goOn(first, true))
-			if got := shown(next); !slices.Equal(got, []services.PostID{one}) || next.Items[0].Frozen.Status != services.ShowUpcoming || next.Items[0].Show.Status != services.ShowLive {
+			if got := shown(next); !slices.Equal(got, []services.PostID{one}) || next.Items[0].Frozen.Status != ShowUpcoming || next.Items[0].Show.Status != ShowLive {
 				t.Errorf("the second page is %v", next.Items)
 			}
 		}

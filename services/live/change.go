@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"tidings/services"
 )
 
 // MaxChanged bounds each list of a change.
@@ -14,7 +12,7 @@ const MaxChanged = 100
 // Difference is how a board now differs from what a session froze. The shows are as they are now, each list in the order of the
 // present board; cancelled shows have no position on it and are in order of id.
 type Difference struct {
-	WentLive, Ended, Scheduled, Rescheduled, Cancelled []services.Show
+	WentLive, Ended, Scheduled, Rescheduled, Cancelled []Show
 
 	More bool // some are left out: no list has more than MaxChanged
 }
@@ -22,24 +20,24 @@ type Difference struct {
 // difference sorts the moves since a session into the lists of a Difference.
 func difference(moves []Move) (d Difference) {
 	for _, move := range moves {
-		was, is := services.ShowStatus(""), move.Is.Status
+		was, is := ShowStatus(""), move.Is.Status
 		if move.Was.ID != 0 {
 			was = move.Was.Status
 		}
 		switch {
-		case is == services.ShowLive && was != services.ShowLive:
+		case is == ShowLive && was != ShowLive:
 			d.WentLive = append(d.WentLive, move.Is)
-		case is == services.ShowReplay && was != services.ShowReplay:
+		case is == ShowReplay && was != ShowReplay:
 			d.Ended = append(d.Ended, move.Is)
-		case is == services.ShowUpcoming && was == "":
+		case is == ShowUpcoming && was == "":
 			d.Scheduled = append(d.Scheduled, planned(move.Is))
-		case is == services.ShowUpcoming && was == services.ShowUpcoming && !move.Is.PlannedAt.Equal(move.Was.PlannedAt):
+		case is == ShowUpcoming && was == ShowUpcoming && !move.Is.PlannedAt.Equal(move.Was.PlannedAt):
 			d.Rescheduled = append(d.Rescheduled, planned(move.Is))
-		case is == services.ShowCancelled && was == services.ShowUpcoming:
+		case is == ShowCancelled && was == ShowUpcoming:
 			d.Cancelled = append(d.Cancelled, move.Is)
 		}
 	}
-	for _, list := range []*[]services.Show{&d.WentLive, &d.Ended, &d.Scheduled, &d.Rescheduled, &d.Cancelled} {
+	for _, list := range []*[]Show{&d.WentLive, &d.Ended, &d.Scheduled, &d.Rescheduled, &d.Cancelled} {
 		slices.SortFunc(*list, byPlace)
 		if len(*list) > MaxChanged {
 			*list, d.More = (*list)[:MaxChanged], true
@@ -49,14 +47,14 @@ func difference(moves []Move) (d Difference) {
 }
 
 // planned is an upcoming show as boards have it: an end that was reported before the start is left out.
-func planned(show services.Show) services.Show {
+func planned(show Show) Show {
 	show.EndedAt = time.Time{}
 	return show
 }
 
-func byPlace(a, b services.Show) int {
+func byPlace(a, b Show) int {
 	switch from, to := a.Place(), b.Place(); {
-	case a.Status == services.ShowCancelled:
+	case a.Status == ShowCancelled:
 		return cmp.Compare(b.ID, a.ID)
 	case from.Before(to):
 		return -1
@@ -68,8 +66,8 @@ func byPlace(a, b services.Show) int {
 
 // same reports whether two differences show the same.
 func (d Difference) same(other Difference) bool {
-	equal := func(a, b []services.Show) bool {
-		return slices.EqualFunc(a, b, func(a, b services.Show) bool {
+	equal := func(a, b []Show) bool {
+		return slices.EqualFunc(a, b, func(a, b Show) bool {
 			a.UpdatedAt = b.UpdatedAt // what is not shown may have changed
 			return a == b
 		})
@@ -84,7 +82,7 @@ func (d Difference) empty() bool {
 }
 
 // newAbove counts the moved shows that now are above a position; the zero position: all that have a position.
-func newAbove(top services.ShowPlace, moves []Move) (count int) {
+func newAbove(top ShowPlace, moves []Move) (count int) {
 	for _, move := range moves {
 		if place := move.Is.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {
 			count++

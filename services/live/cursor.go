@@ -13,12 +13,12 @@ const (
 
 // CursorText formats a position on the board of a session for clients. The text is enough to continue from there, also when the
 // show has moved since, and when the session is over.
-func CursorText(session Session, place services.ShowPlace) string {
+func CursorText(session Session, place ShowPlace) string {
 	return string(AppendCursor(nil, session, place))
 }
 
 // AppendCursor appends the output of CursorText, which needs no escaping in JSON.
-func AppendCursor(to []byte, session Session, place services.ShowPlace) []byte {
+func AppendCursor(to []byte, session Session, place ShowPlace) []byte {
 	var buffer [cursorBytes]byte
 	section := byte(0)
 	if place.Replay {
@@ -31,11 +31,11 @@ func AppendCursor(to []byte, session Session, place services.ShowPlace) []byte {
 }
 
 // ParseCursor parses the output of CursorText. INVALID for anything else, and for another user's cursor.
-func ParseCursor(viewer services.UserID, text string) (session Session, place services.ShowPlace, err error) {
+func ParseCursor(viewer services.UserID, text string) (session Session, place ShowPlace, err error) {
 	bytes, err := sessionText.DecodeString(text)
 	ok := err == nil && len(bytes) == cursorBytes && bytes[0] == cursorForm && bytes[1] <= 1
 	if ok {
-		place = services.ShowPlace{
+		place = ShowPlace{
 			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.PostID(binary.BigEndian.Uint64(bytes[10:])),
 		}
 		session, ok = sessionOf(bytes[18:])
@@ -43,9 +43,9 @@ func ParseCursor(viewer services.UserID, text string) (session Session, place se
 	}
 	switch {
 	case !ok:
-		return Session{}, services.ShowPlace{}, services.Errorf(services.Invalid, "after: %s is not a cursor of a live board", services.Quote(text))
+		return Session{}, ShowPlace{}, services.Errorf(services.Invalid, "after: %s is not a cursor of a live board", services.Quote(text))
 	case session.Viewer != viewer:
-		return Session{}, services.ShowPlace{}, services.Errorf(services.Invalid, "after: the cursor is another user's")
+		return Session{}, ShowPlace{}, services.Errorf(services.Invalid, "after: the cursor is another user's")
 	}
 	return session, place, nil
 }

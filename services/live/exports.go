@@ -1,13 +1,10 @@
 package live
 
-import (
-	"tidings/services"
-	"tidings/services/export"
-)
+import "tidings/services/export"
 
 // statusTexts are the statuses, in the order of their numbers in SQL.
 var statusTexts = func() (texts []string) {
-	for _, status := range services.ShowStatuses {
+	for _, status := range ShowStatuses {
 		texts = append(texts, string(status))
 	}
 	return texts

@@ -66,7 +66,7 @@ type Former struct {
 	Version uint64    // from this version on
 	Until   uint64    // before this one
 	UntilAt time.Time // when that was
-	Status  services.ShowStatus
+	Status  ShowStatus
 	Score   int64 // its score at that position
 }
 
@@ -78,13 +78,13 @@ type HostVersion struct {
 }
 
 // numberOf is the code of a status in SQL.
-func numberOf(status services.ShowStatus) int64 {
-	return int64(slices.Index(services.ShowStatuses, status))
+func numberOf(status ShowStatus) int64 {
+	return int64(slices.Index(ShowStatuses, status))
 }
 
 // insert inserts a show. importKey is the key that an import gives it, "" for none. CONFLICT when the id or the key is
 // taken.
-func insert(ctx context.Context, tx *sql.Tx, show services.Show, importKey string) error {
+func insert(ctx context.Context, tx *sql.Tx, show Show, importKey string) error {
 	inserted, err := tx.Run(ctx, insertShow, show.ID, importKey, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
@@ -96,7 +96,7 @@ func insert(ctx context.Context, tx *sql.Tx, show services.Show, importKey strin
 
 // update writes every field of a show but its id and its host. former is its position until now, which ends at the version
 // that the show has from now on; nil when it has not moved on any board.
-func update(ctx context.Context, tx *sql.Tx, show services.Show, former *Former) error {
+func update(ctx context.Context, tx *sql.Tx, show Show, former *Former) error {
 	_, err := tx.Run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
@@ -118,27 +118,27 @@ func orNoTime(t time.Time) sql.NullInt64 {
 
 // lockShow reads a show and locks it until this transaction ends. Lock the log of shows before: see lockLog. NOT_FOUND
 // when there is none.
-func lockShow(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Show, error) {
+func lockShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
 	return lockedShow(ctx, tx, showForUpdate, id)
 }
 
 // holdShow reads a show and keeps others from changing it until this transaction ends. NOT_FOUND when there is none.
-func holdShow(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Show, error) {
+func holdShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
 	return lockedShow(ctx, tx, showForShare, id)
 }
 
-func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID) (services.Show, error) {
+func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID) (Show, error) {
 	found, err := selectShows(ctx, tx.Runner, st, id)
 	if err == nil && len(found) == 0 {
 		err = services.Errorf(services.NotFound, "there is no %s", services.GlobalID(services.ShowType, id.String()))
 	}
 	if err != nil {
-		return services.Show{}, err
+		return Show{}, err
 	}
 	return found[0], nil
 }
 
-func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (shows []services.Show, err error) {
+func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (shows []Show, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		show, err := scanShow(scan)
 		shows = append(shows, show)
@@ -148,7 +148,7 @@ func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...an
 }
 
 // scanShow reads a row of showColumns.
-func scanShow(scan func(...any) error) (show services.Show, err error) {
+func scanShow(scan func(...any) error) (show Show, err error) {
 	var status, planned, updated int64
 	var started, ended, cancelled sql.NullInt64
 	err = scan(&show.ID, &show.Host, &show.Title, &show.CoverURL, &show.ReplayURL, &status, &planned, &started, &ended, &cancelled,
@@ -156,7 +156,7 @@ func scanShow(scan func(...any) error) (show services.Show, err error) {
 	if err != nil {
 		return show, err
 	}
-	show.Status, show.PlannedAt, show.UpdatedAt = services.ShowStatuses[status], sql.FromMicros(planned), sql.FromMicros(updated)
+	show.Status, show.PlannedAt, show.UpdatedAt = ShowStatuses[status], sql.FromMicros(planned), sql.FromMicros(updated)
 	show.StartedAt, show.EndedAt, show.CancelledAt = timeOrNone(started), timeOrNone(ended), timeOrNone(cancelled)
 	return show, nil
 }
@@ -169,9 +169,9 @@ func timeOrNone(us sql.NullInt64) time.Time {
 }
 
 // readShows reads shows by ID, in any status. An unknown ID is absent.
-func readShows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]services.Show, error) {
+func readShows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]Show, error) {
 	list, err := selectShows(ctx, r, showsByID, ids)
-	found := make(map[services.PostID]services.Show, len(list))
+	found := make(map[services.PostID]Show, len(list))
 	for _, show := range list {
 		found[show.ID] = show
 	}
@@ -186,7 +186,7 @@ func countUpcoming(ctx context.Context, tx *sql.Tx, host services.UserID, limit 
 
 // ActiveShows lists the upcoming and live shows that are on boards, of the next hosts after one in order of user ID, at most
 // limit hosts. The shows of one host are together, in order of ID. An empty answer means that none are left.
-func (d database) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]services.Show, error) {
+func (d database) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error) {
 	return selectShows(ctx, d.Runner, activeShows, after, limit)
 }
 
@@ -199,7 +199,7 @@ func (d database) ShowHistory(ctx context.Context, since time.Time) ([]Former, e
 		if err := scan(&former.Show, &former.Host, &former.Version, &former.Until, &until, &status, &former.Score); err != nil {
 			return err
 		}
-		former.UntilAt, former.Status = sql.FromMicros(until), services.ShowStatuses[status]
+		former.UntilAt, former.Status = sql.FromMicros(until), ShowStatuses[status]
 		list = append(list, former)
 		return nil
 	})
@@ -210,7 +210,7 @@ func (d database) ShowHistory(ctx context.Context, since time.Time) ([]Former, e
 }
 
 // EndedShows lists the replays and cancelled shows of ShowHistory as they are now, in order of ID.
-func (d database) EndedShows(ctx context.Context, since time.Time) ([]services.Show, error) {
+func (d database) EndedShows(ctx context.Context, since time.Time) ([]Show, error) {
 	return selectShows(ctx, d.Runner, endedShows, since)
 }
 
@@ -229,7 +229,7 @@ func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time)
 
 // visibleShow reads the show that a viewer names in an argument, and keeps others from changing it until this transaction ends.
 // NOT_FOUND when there is none, and when it is hidden from the viewer.
-func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Show, error) {
+func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (Show, error) {
 	show, err := holdShow(ctx, tx, id)
 	return show, store.In(tx).Visible(ctx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
 }

@@ -94,7 +94,7 @@ func endHostChunk(ctx context.Context, tx *sql.Tx, host services.UserID) (last b
 
 // publish notes that all documents list a host, and returns the host's shows that are on no board yet and were not
 // cancelled, in order of ID. The caller has locked the log of shows, and puts them onto boards in this transaction.
-func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]services.Show, error) {
+func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, error) {
 	if _, err := tx.Run(ctx, nameHost, host); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 		var host services.UserID
 		var status int64
 		err := scan(&host, &status)
-		if status == numberOf(services.ShowLive) {
+		if status == numberOf(ShowLive) {
 			live = append(live, host)
 		}
 		return err

@@ -37,14 +37,14 @@ func TestAHostIsNamedAndThenPublished(t *testing.T) {
 			return nil
 		})
 		storetest.Equal(b.T, is(7), [2]bool{true, false})
-		unpublished := func(id services.PostID, status services.ShowStatus) services.Show {
+		unpublished := func(id services.PostID, status ShowStatus) Show {
 			show := aShow(id, 7, status, 1)
 			show.Version, show.LiveVersion = 0, 0
 			return show
 		}
-		waiting := []services.Show{unpublished(2, services.ShowReplay), unpublished(3, services.ShowUpcoming), unpublished(5, services.ShowLive)}
+		waiting := []Show{unpublished(2, ShowReplay), unpublished(3, ShowUpcoming), unpublished(5, ShowLive)}
 		b.show(waiting...)
-		b.show(unpublished(4, services.ShowCancelled))
+		b.show(unpublished(4, ShowCancelled))
 		b.MustWrite(func(tx *store.Tx) error {
 			storetest.Equal(b.T, storetest.Must(beginHostChunks(b.Ctx, tx.Tx, 7, 2))(b.T), true)
 			storetest.Equal(b.T, storetest.Must(beginHostChunks(b.Ctx, tx.Tx, 7, 3))(b.T), false)
@@ -85,9 +85,9 @@ func TestVersionsOfHosts(t *testing.T) {
 		b.MustWrite(func(tx *store.Tx) error { return SetHostVersion(b.Ctx, tx.Tx, 7, 3) })
 		b.MustWrite(func(tx *store.Tx) error { return SetHostVersion(b.Ctx, tx.Tx, 8, 4) })
 		b.MustWrite(func(tx *store.Tx) error { return SetHostVersion(b.Ctx, tx.Tx, 7, 5) })
-		pulled := aShow(5, 9, services.ShowReplay, 1)
+		pulled := aShow(5, 9, ShowReplay, 1)
 		pulled.Pull = true
-		b.show(pulled, aShow(6, 8, services.ShowReplay, 1))
+		b.show(pulled, aShow(6, 8, ShowReplay, 1))
 		want := []HostVersion{{Host: 7, Version: 5}, {Host: 8, Version: 4}, {Host: 9, Pulls: true}}
 		storetest.Equal(b.T, storetest.Must(database{b.DB}.HostVersions(b.Ctx, 0, 10))(b.T), want)
 		storetest.Equal(b.T, storetest.Must(database{b.DB}.HostVersions(b.Ctx, 7, 1))(b.T), want[1:2])
@@ -151,7 +151,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 
 func TestReminders(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		b.show(aShow(5, 1, services.ShowUpcoming, 1), aShow(6, 1, services.ShowUpcoming, 1), aShow(7, 1, services.ShowLive, 1))
+		b.show(aShow(5, 1, ShowUpcoming, 1), aShow(6, 1, ShowUpcoming, 1), aShow(7, 1, ShowLive, 1))
 		add := func(show services.PostID, user services.UserID) (added bool) {
 			b.MustWrite(func(tx *store.Tx) (err error) { added, err = putReminder(b.Ctx, tx.Tx, show, user); return err })
 			return added
@@ -170,9 +170,9 @@ func TestReminders(t *testing.T) {
 			return nil
 		})
 		// Past reminders are not scanned: a count reads a bounded number of the newest reminders.
-		var newer []services.Show
+		var newer []Show
 		for id := services.PostID(8); id < 8+4*remindersLooked; id++ {
-			newer = append(newer, aShow(id, 1, services.ShowLive, 1))
+			newer = append(newer, aShow(id, 1, ShowLive, 1))
 		}
 		b.show(newer...)
 		b.MustWrite(func(tx *store.Tx) error {

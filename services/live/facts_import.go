@@ -13,11 +13,11 @@ const importedShow = `id BIGINT, import_key TEXT, host BIGINT, title TEXT, cover
 
 // One statement for each status, because a list of times cannot hold null.
 var (
-	importShows = map[services.ShowStatus]sql.Insertion{
-		services.ShowUpcoming:  sql.NewInsertion("import upcoming shows", "shows", importedShow, "ON CONFLICT DO NOTHING"),
-		services.ShowLive:      sql.NewInsertion("import live shows", "shows", importedShow+", started_at BIGINT", "ON CONFLICT DO NOTHING"),
-		services.ShowReplay:    sql.NewInsertion("import replays", "shows", importedShow+", started_at BIGINT, ended_at BIGINT", "ON CONFLICT DO NOTHING"),
-		services.ShowCancelled: sql.NewInsertion("import cancelled shows", "shows", importedShow+", cancelled_at BIGINT", "ON CONFLICT DO NOTHING"),
+	importShows = map[ShowStatus]sql.Insertion{
+		ShowUpcoming:  sql.NewInsertion("import upcoming shows", "shows", importedShow, "ON CONFLICT DO NOTHING"),
+		ShowLive:      sql.NewInsertion("import live shows", "shows", importedShow+", started_at BIGINT", "ON CONFLICT DO NOTHING"),
+		ShowReplay:    sql.NewInsertion("import replays", "shows", importedShow+", started_at BIGINT, ended_at BIGINT", "ON CONFLICT DO NOTHING"),
+		ShowCancelled: sql.NewInsertion("import cancelled shows", "shows", importedShow+", cancelled_at BIGINT", "ON CONFLICT DO NOTHING"),
 	}
 
 	importFormers = sql.NewInsertion("note that imported shows stood nowhere", "show_history",
@@ -34,7 +34,7 @@ var (
 
 // ImportedShow is a show with the host application's own key for it.
 type ImportedShow struct {
-	services.Show
+	Show
 	ImportKey string
 }
 
@@ -61,7 +61,7 @@ func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unna
 // ImportShows inserts shows and returns how many. A show whose id or key is taken is left out: then the caller undoes the
 // others. A show with a version was on no board before that version.
 func ImportShows(ctx context.Context, tx *sql.Tx, shows []ImportedShow) (inserted int, err error) {
-	byStatus := map[services.ShowStatus][][]any{}
+	byStatus := map[ShowStatus][][]any{}
 	var formers [][]any
 	for _, show := range shows {
 		row := []any{
@@ -69,19 +69,19 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []ImportedShow) (inserte
 			int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt,
 		}
 		switch show.Status {
-		case services.ShowLive:
+		case ShowLive:
 			row = append(row, show.StartedAt)
-		case services.ShowReplay:
+		case ShowReplay:
 			row = append(row, show.StartedAt, show.EndedAt)
-		case services.ShowCancelled:
+		case ShowCancelled:
 			row = append(row, show.CancelledAt)
 		}
 		byStatus[show.Status] = append(byStatus[show.Status], row)
-		if show.Status == services.ShowReplay && show.Version > 0 {
+		if show.Status == ShowReplay && show.Version > 0 {
 			formers = append(formers, stoodNowhere(show.ID, show.Host, show.Version, tx.Now))
 		}
 	}
-	for _, status := range services.ShowStatuses {
+	for _, status := range ShowStatuses {
 		more, err := tx.Insert(ctx, importShows[status], byStatus[status])
 		if inserted += more; err != nil {
 			return inserted, err
@@ -93,7 +93,7 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []ImportedShow) (inserte
 
 // stoodNowhere is a row of the history: the show was on no board until a version.
 func stoodNowhere(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
-	return []any{show, int64(0), int64(until), at, host, numberOf(services.ShowCancelled), int64(0)}
+	return []any{show, int64(0), int64(until), at, host, numberOf(ShowCancelled), int64(0)}
 }
 
 // NameImportedShow gives a show its import key.
@@ -103,8 +103,8 @@ func NameImportedShow(ctx context.Context, tx *sql.Tx, id services.PostID, impor
 }
 
 // ImportedShows finds shows by import key. An unknown key is absent.
-func ImportedShows(ctx context.Context, from sql.Reader, keys []string) (map[string]services.Show, error) {
-	shows := make(map[string]services.Show, len(keys))
+func ImportedShows(ctx context.Context, from sql.Reader, keys []string) (map[string]Show, error) {
+	shows := make(map[string]Show, len(keys))
 	if len(keys) == 0 {
 		return shows, nil
 	}

@@ -13,7 +13,7 @@ import (
 func TestImportedShows(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		var shows []ImportedShow
-		for i, status := range services.ShowStatuses {
+		for i, status := range ShowStatuses {
 			for _, host := range []services.UserID{3, 9} {
 				show := aShow(services.PostID(10*i)+services.PostID(host), host, status, i)
 				show.Version = map[services.UserID]uint64{3: 7}[host]
@@ -31,7 +31,7 @@ func TestImportedShows(t *testing.T) {
 			return nil
 		})
 		keys := []string{"none"}
-		want := map[string]services.Show{}
+		want := map[string]Show{}
 		for _, show := range shows {
 			keys = append(keys, show.ImportKey)
 			want[show.ImportKey] = show.Show
@@ -39,12 +39,12 @@ func TestImportedShows(t *testing.T) {
 		storetest.Equal(b.T, storetest.Must(ImportedShows(b.Ctx, b.DB, keys))(b.T), want)
 		storetest.Equal(b.T, len(storetest.Must(ImportedShows(b.Ctx, b.DB, nil))(b.T)), 0)
 		// The replay was on no board before its version. The shows of the unlisted host are on no board yet.
-		storetest.Equal(b.T, storetest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []Former{{Show: 23, Host: 3, Until: 7, UntilAt: now, Status: services.ShowCancelled}})
+		storetest.Equal(b.T, storetest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []Former{{Show: 23, Host: 3, Until: 7, UntilAt: now, Status: ShowCancelled}})
 		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T)), []services.PostID{3, 13})
 
-		scheduled := aShow(99, 3, services.ShowUpcoming, 1)
+		scheduled := aShow(99, 3, ShowUpcoming, 1)
 		b.show(scheduled)
 		b.MustWrite(func(tx *store.Tx) error { return NameImportedShow(b.Ctx, tx.Tx, 99, "k99") })
-		storetest.Equal(b.T, storetest.Must(ImportedShows(b.Ctx, b.DB, []string{"k99"}))(b.T), map[string]services.Show{"k99": scheduled})
+		storetest.Equal(b.T, storetest.Must(ImportedShows(b.Ctx, b.DB, []string{"k99"}))(b.T), map[string]Show{"k99": scheduled})
 	})
 }

@@ -48,13 +48,13 @@ ORDER BY s.ended_at DESC, s.id DESC LIMIT $4`)
 )
 
 // newestOf lists the replays of a host that are pushed into followers' lists, the newest end first, at most limit.
-func newestOf(ctx context.Context, db *sql.DB, host services.UserID, limit int) ([]services.Show, error) {
+func newestOf(ctx context.Context, db *sql.DB, host services.UserID, limit int) ([]Show, error) {
 	return selectShows(ctx, db.Runner, hostReplays, host, limit)
 }
 
 // PulledReplays lists the newest replays of hosts that are in no list, at most limit of each host: by host, the newest end
 // first.
-func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error) {
+func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error) {
 	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host}
@@ -74,7 +74,7 @@ func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, li
 
 // replaysFeed lists the newest pushed replays of the followed hosts whose shows a reader may see: those after a position of a
 // board, the zero value for its top, at most limit. The cost grows with the number of followed hosts and with limit.
-func replaysFeed(ctx context.Context, db *sql.DB, reader services.UserID, before services.ShowPlace, limit int) ([]services.Show, error) {
+func replaysFeed(ctx context.Context, db *sql.DB, reader services.UserID, before ShowPlace, limit int) ([]Show, error) {
 	if limit <= 0 {
 		return nil, nil
 	}

@@ -42,22 +42,22 @@ func showTime(second int) time.Time {
 }
 
 // aShow is a show that boards have, of a status, with all its times made of one number.
-func aShow(id services.PostID, host services.UserID, status services.ShowStatus, second int) services.Show {
-	show := services.Show{
+func aShow(id services.PostID, host services.UserID, status ShowStatus, second int) Show {
+	show := Show{
 		ID: id, Host: host, Title: fmt.Sprint("show ", id), Status: status, PlannedAt: showTime(second), UpdatedAt: showTime(second), Version: uint64(id),
 	}
 	switch status {
-	case services.ShowLive:
+	case ShowLive:
 		show.StartedAt, show.LiveVersion, show.LiveStamp = showTime(second), uint64(id), id
-	case services.ShowReplay:
+	case ShowReplay:
 		show.StartedAt, show.EndedAt = showTime(second-5), showTime(second)
-	case services.ShowCancelled:
+	case ShowCancelled:
 		show.CancelledAt = showTime(second)
 	}
 	return show
 }
 
-func (b *bundle) show(shows ...services.Show) {
+func (b *bundle) show(shows ...Show) {
 	b.T.Helper()
 	b.MustWrite(func(tx *store.Tx) error {
 		for _, show := range shows {
@@ -72,7 +72,7 @@ func (b *bundle) show(shows ...services.Show) {
 	})
 }
 
-func idsOf(shows []services.Show) []services.PostID {
+func idsOf(shows []Show) []services.PostID {
 	ids := make([]services.PostID, len(shows))
 	for i, show := range shows {
 		ids[i] = show.ID
@@ -83,20 +83,20 @@ func idsOf(shows []services.Show) []services.PostID {
 func TestAShowIsKeptAsItIs(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		at := showTime(0).Add(123 * time.Millisecond)
-		show := services.Show{
-			ID: services.MaxPostID, Host: 1<<32 - 1, Title: "„Jazz“ 😀", CoverURL: "https://example.com/c", Status: services.ShowUpcoming,
+		show := Show{
+			ID: services.MaxPostID, Host: 1<<32 - 1, Title: "„Jazz“ 😀", CoverURL: "https://example.com/c", Status: ShowUpcoming,
 			PlannedAt: at, UpdatedAt: at.Add(time.Microsecond),
 		}
 		b.show(show)
-		read := func() services.Show {
+		read := func() Show {
 			return storetest.Must(readShows(b.Ctx, b.Store.DB.Runner, []services.PostID{show.ID, 5}))(b.T)[show.ID]
 		}
 		storetest.Equal(b.T, read(), show)
-		show.Title, show.CoverURL, show.ReplayURL, show.Status = "a", "", "https://example.com/r", services.ShowReplay
+		show.Title, show.CoverURL, show.ReplayURL, show.Status = "a", "", "https://example.com/r", ShowReplay
 		show.PlannedAt, show.StartedAt, show.EndedAt, show.UpdatedAt = at.Add(time.Hour), at, at.Add(time.Second), at.Add(time.Minute)
 		show.Version, show.LiveVersion, show.LiveStamp, show.Pull = 1<<62, 1<<61, services.MaxPostID, true
 		former := Former{
-			Show: show.ID, Host: show.Host, Version: 7, Until: 1 << 62, UntilAt: b.Clock.Now().UTC().Truncate(time.Microsecond), Status: services.ShowUpcoming, Score: -at.UnixMilli(),
+			Show: show.ID, Host: show.Host, Version: 7, Until: 1 << 62, UntilAt: b.Clock.Now().UTC().Truncate(time.Microsecond), Status: ShowUpcoming, Score: -at.UnixMilli(),
 		}
 		b.MustWrite(func(tx *store.Tx) error { return update(b.Ctx, tx.Tx, show, &former) })
 		storetest.Equal(b.T, read(), show)
@@ -115,7 +115,7 @@ func TestAShowIsKeptAsItIs(t *testing.T) {
 			err := b.Store.Write(b.Ctx, func(tx *store.Tx) error { return insert(b.Ctx, tx.Tx, show, key) })
 			storetest.Coded(b.T, err, services.Conflict)
 		}
-		other := aShow(9, 1, services.ShowUpcoming, 0)
+		other := aShow(9, 1, ShowUpcoming, 0)
 		b.MustWrite(func(tx *store.Tx) error { return insert(b.Ctx, tx.Tx, other, "k") })
 		other.ID = 10
 		storetest.Coded(b.T, b.Store.Write(b.Ctx, func(tx *store.Tx) error { return insert(b.Ctx, tx.Tx, other, "k") }), services.Conflict)
@@ -124,7 +124,7 @@ func TestAShowIsKeptAsItIs(t *testing.T) {
 
 func TestShowsAreLocked(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		show := aShow(9, 1, services.ShowLive, 0)
+		show := aShow(9, 1, ShowLive, 0)
 		b.show(show)
 		b.MustWrite(func(tx *store.Tx) error {
 			head, err := changelog.LockLog(b.Ctx, tx.Tx, LogKind)
@@ -149,15 +149,15 @@ func TestShowsAreLocked(t *testing.T) {
 
 func TestActiveShows(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		unpublished := aShow(90, 2, services.ShowUpcoming, 1)
+		unpublished := aShow(90, 2, ShowUpcoming, 1)
 		unpublished.Version = 0
-		alone := aShow(91, 3, services.ShowUpcoming, 1)
+		alone := aShow(91, 3, ShowUpcoming, 1)
 		alone.Version = 0
-		shows := []services.Show{
-			aShow(1, 2, services.ShowUpcoming, 9), aShow(4, 2, services.ShowLive, 3), aShow(2, 5, services.ShowUpcoming, 9), aShow(3, 7, services.ShowLive, 9),
+		shows := []Show{
+			aShow(1, 2, ShowUpcoming, 9), aShow(4, 2, ShowLive, 3), aShow(2, 5, ShowUpcoming, 9), aShow(3, 7, ShowLive, 9),
 		}
 		b.show(shows...)
-		b.show(unpublished, alone, aShow(5, 2, services.ShowReplay, 9), aShow(6, 2, services.ShowCancelled, 9), aShow(7, 4, services.ShowReplay, 9))
+		b.show(unpublished, alone, aShow(5, 2, ShowReplay, 9), aShow(6, 2, ShowCancelled, 9), aShow(7, 4, ShowReplay, 9))
 		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T), shows)
 		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 1))(b.T), shows[:2])
 		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 1))(b.T), shows[2:3])
@@ -175,15 +175,15 @@ func TestActiveShows(t *testing.T) {
 
 func TestReplaysOfHosts(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		pulled := func(show services.Show) services.Show {
+		pulled := func(show Show) Show {
 			show.Pull = true
 			return show
 		}
-		unpublished := aShow(99, 2, services.ShowReplay, 9)
+		unpublished := aShow(99, 2, ShowReplay, 9)
 		unpublished.Version = 0
-		b.show(aShow(1, 2, services.ShowReplay, 5), aShow(2, 2, services.ShowReplay, 5), aShow(3, 2, services.ShowReplay, 4), unpublished,
-			pulled(aShow(4, 2, services.ShowReplay, 9)), pulled(aShow(5, 2, services.ShowReplay, 8)), pulled(aShow(6, 2, services.ShowReplay, 8)),
-			pulled(aShow(7, 3, services.ShowReplay, 1)), aShow(8, 2, services.ShowLive, 7))
+		b.show(aShow(1, 2, ShowReplay, 5), aShow(2, 2, ShowReplay, 5), aShow(3, 2, ShowReplay, 4), unpublished,
+			pulled(aShow(4, 2, ShowReplay, 9)), pulled(aShow(5, 2, ShowReplay, 8)), pulled(aShow(6, 2, ShowReplay, 8)),
+			pulled(aShow(7, 3, ShowReplay, 1)), aShow(8, 2, ShowLive, 7))
 		storetest.Equal(b.T, idsOf(storetest.Must(newestOf(b.Ctx, b.DB, 2, 10))(b.T)), []services.PostID{2, 1, 3})
 		storetest.Equal(b.T, idsOf(storetest.Must(newestOf(b.Ctx, b.DB, 2, 2))(b.T)), []services.PostID{2, 1})
 		storetest.Equal(b.T, len(storetest.Must(newestOf(b.Ctx, b.DB, 3, 2))(b.T)), 0)
@@ -202,14 +202,14 @@ func TestReplaysFeedIsASortedList(t *testing.T) {
 		histories.Fewer(b.T, 5)
 		rapid.Check(b.T, func(t *rapid.T) {
 			reader += 10
-			var want []services.Show
+			var want []Show
 			hosts := services.UserID(rapid.IntRange(0, 5).Draw(t, "hosts"))
 			for host := reader + 1; host <= reader+hosts; host++ {
 				shown := rapid.IntRange(0, 4).Draw(t, "shown") > 0
-				var shows []services.Show
+				var shows []Show
 				for range rapid.IntRange(0, 12).Draw(t, "shows") {
 					next++
-					show := aShow(next, host, services.ShowReplay, rapid.IntRange(0, 9).Draw(t, "second"))
+					show := aShow(next, host, ShowReplay, rapid.IntRange(0, 9).Draw(t, "second"))
 					if rapid.IntRange(0, 5).Draw(t, "other") == 0 {
 						show.Pull = true
 					}
@@ -227,11 +227,11 @@ func TestReplaysFeedIsASortedList(t *testing.T) {
 					return err
 				})
 			}
-			slices.SortFunc(want, func(x, y services.Show) int {
+			slices.SortFunc(want, func(x, y Show) int {
 				return cmp.Or(y.EndedAt.Compare(x.EndedAt), cmp.Compare(y.ID, x.ID))
 			})
 			size := rapid.IntRange(1, 9).Draw(t, "size")
-			place, got := services.ShowPlace{Score: 5}, []services.Show{} // a position among the live: all replays are after it
+			place, got := ShowPlace{Score: 5}, []Show{} // a position among the live: all replays are after it
 			for {
 				page, err := replaysFeed(b.Ctx, b.DB, reader, place, size)
 				if err != nil || len(page) > size {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/sql/sqltest"
@@ -20,7 +21,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	errMine := errors.New("mine")
 	host := b.MakeUsers("host")[0]
 	for i := range shows {
-		b.show(aShow(services.PostID(i+1), host, services.ShowUpcoming, 1))
+		b.show(aShow(services.PostID(i+1), host, ShowUpcoming, 1))
 	}
 	fns := make([]func(*store.Tx) error, changes)
 	for i := range fns {

@@ -53,18 +53,18 @@ func (r reminding) job() jobs.NewJob {
 
 // addShow writes a new show down, and its host if it is their first show. Boards have it at once if all documents name the
 // host, else as soon as they do. The caller's transaction has locked the log of shows before.
-func (s *Service) addShow(ctx context.Context, tx *store.Tx, show services.Show) (services.Show, error) {
+func (s *Service) addShow(ctx context.Context, tx *store.Tx, show Show) (Show, error) {
 	first, err := putHost(ctx, tx.Tx, show.Host)
 	if err != nil {
 		return show, err
 	}
-	if show, _, err = s.tell(ctx, tx, services.Show{}, show); err != nil {
+	if show, _, err = s.tell(ctx, tx, Show{}, show); err != nil {
 		return show, err
 	}
 	if err := insert(ctx, tx.Tx, show, ""); err != nil {
 		return show, err
 	}
-	queued := s.showJobs(services.Show{}, show)
+	queued := s.showJobs(Show{}, show)
 	if first {
 		queued = append(queued, hostJob(show.Host))
 	}
@@ -74,15 +74,15 @@ func (s *Service) addShow(ctx context.Context, tx *store.Tx, show services.Show)
 // changeShow writes down a show that a transition has changed, its former state, the log entry for the nodes, and the jobs
 // that project its effects. It answers the show with its new version. The caller's transaction locked the log of shows
 // before it read the show.
-func (s *Service) changeShow(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, error) {
-	if after.Status == services.ShowReplay && before.Status != services.ShowReplay {
+func (s *Service) changeShow(ctx context.Context, tx *store.Tx, before, after Show) (Show, error) {
+	if after.Status == ShowReplay && before.Status != ShowReplay {
 		mode, err := posts.ModeOf(ctx, tx.Runner, after.Host)
 		if err != nil {
 			return after, err
 		}
 		after.Pull = mode == services.AuthorHuge
 	}
-	if after.Status == services.ShowLive && before.Status != services.ShowLive {
+	if after.Status == ShowLive && before.Status != ShowLive {
 		after.LiveStamp = tx.NewID(s.ids)
 	}
 	after, former, err := s.tell(ctx, tx, before, after)
@@ -97,7 +97,7 @@ func (s *Service) changeShow(ctx context.Context, tx *store.Tx, before, after se
 
 // tell appends a change of a show to the log if boards have its host's shows. It answers the show with its version, and its
 // former state on boards: nil when that did not change or there was none.
-func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, *Former, error) {
+func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after Show) (Show, *Former, error) {
 	_, named, err := readHost(ctx, tx.Tx.Runner, after.Host)
 	if err != nil || !named {
 		return after, nil, err
@@ -106,7 +106,7 @@ func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after services
 		change := LogChange{Show: after}
 		return after, nil, change.AppendTexts(ctx, tx)
 	}
-	change := LogChange{Show: after, Live: (after.Status == services.ShowLive) != (before.Status == services.ShowLive)}
+	change := LogChange{Show: after, Live: (after.Status == ShowLive) != (before.Status == ShowLive)}
 	version, err := change.Append(ctx, tx)
 	if err == nil && change.Live {
 		err = SetHostVersion(ctx, tx.Tx, after.Host, version)
@@ -121,14 +121,14 @@ func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after services
 }
 
 // showJobs are the jobs that project the effects of a change of a show.
-func (s *Service) showJobs(before, after services.Show) (queued []jobs.NewJob) {
+func (s *Service) showJobs(before, after Show) (queued []jobs.NewJob) {
 	if at := s.limits.ClosesAt(after); !at.IsZero() && !at.Equal(s.limits.ClosesAt(before)) {
 		queued = append(queued, CloseJob(after.ID, at))
 	}
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
 		queued = append(queued, remindJob(after.ID))
 	}
-	if after.Status == services.ShowReplay && before.Status != services.ShowReplay && after.Version > 0 && !after.Pull {
+	if after.Status == ShowReplay && before.Status != ShowReplay && after.Version > 0 && !after.Pull {
 		queued = append(queued, endJob(after.ID))
 	}
 	return queued
@@ -199,7 +199,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 		if err != nil {
 			return err
 		}
-		var after services.Show
+		var after Show
 		if after, changed = s.limits.Close(before, tx.Now); changed {
 			_, err = s.changeShow(ctx, tx, before, after)
 			return err

@@ -243,13 +243,13 @@ func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.
 	}
 	spreads := false
 	for _, show := range shows {
-		if show, _, err = s.tell(ctx, tx, services.Show{}, show); err != nil {
+		if show, _, err = s.tell(ctx, tx, Show{}, show); err != nil {
 			return err
 		}
 		var nowhere *Former
-		if show.Status == services.ShowReplay {
+		if show.Status == ShowReplay {
 			// Without this row, older sessions could not know that a show that is over was on no board before.
-			nowhere = &Former{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: services.ShowCancelled}
+			nowhere = &Former{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: ShowCancelled}
 		}
 		if err := update(ctx, tx.Tx, show, nowhere); err != nil {
 			return err

@@ -54,7 +54,7 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 		upcoming, live, cancelled, over := plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour)
 		start(w, live, over)
 		finish(w, over)
-		moveShows(w, []services.PostID{cancelled}, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Cancel(now) })
+		moveShows(w, []services.PostID{cancelled}, func(show Show, now time.Time) (Show, bool, error) { return show.Cancel(now) })
 		if n := runJobs(w, "host.name", 9); n != 1 {
 			t.Fatalf("a host with four shows is named by %d jobs", n)
 		}
@@ -194,7 +194,7 @@ func TestTheAuditKnowsBoards(t *testing.T) {
 		_, err = serviceOf(w).redis.mergeReplays(t.Context(), []replayMerge{{Reader: reader, Stamp: stamp, Entries: []replayEntry{entry}}})
 		w.Must(err)
 	}
-	merge(replayEntry{Place: services.ShowPlace{Replay: true, Score: 1, ID: 1}, Host: users[3]})
+	merge(replayEntry{Place: ShowPlace{Replay: true, Score: 1, ID: 1}, Host: users[3]})
 	differed("a replay too many", "live board: replays")
 	w.Server.Do("ZREMRANGEBYRANK", key("r"), "1", "1")
 	differed("one too few", "live board: replays")

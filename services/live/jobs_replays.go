@@ -41,11 +41,11 @@ func ReplaysJob(host services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobReplays, host)
 }
 
-func entryOf(show services.Show) replayEntry {
+func entryOf(show Show) replayEntry {
 	return replayEntry{Place: show.Place(), Host: show.Host}
 }
 
-func entriesOf(shows []services.Show) []replayEntry {
+func entriesOf(shows []Show) []replayEntry {
 	entries := make([]replayEntry, len(shows))
 	for i, show := range shows {
 		entries[i] = entryOf(show)
@@ -54,8 +54,8 @@ func entriesOf(shows []services.Show) []replayEntry {
 }
 
 // inLists reports whether a show belongs in lists of replays.
-func inLists(show services.Show) bool {
-	return show.Status == services.ShowReplay && show.Version > 0 && !show.Pull
+func inLists(show Show) bool {
+	return show.Status == ShowReplay && show.Version > 0 && !show.Pull
 }
 
 // fanOutReplay brings a replay to the followers.
@@ -109,7 +109,7 @@ func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job) error {
 	return s.pushReplays(ctx, chunk)
 }
 
-func (s *Service) show(ctx context.Context, id services.PostID) (services.Show, error) {
+func (s *Service) show(ctx context.Context, id services.PostID) (Show, error) {
 	shows, err := readShows(ctx, s.store.DB.Runner, []services.PostID{id})
 	if err == nil && shows[id].ID == 0 {
 		err = fmt.Errorf("show %s is not there", id)
@@ -118,7 +118,7 @@ func (s *Service) show(ctx context.Context, id services.PostID) (services.Show, 
 }
 
 // replaysOf are the shows of a chunk that belong in lists.
-func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]services.Show, error) {
+func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, error) {
 	if chunk.Show == 0 {
 		return newestOf(ctx, s.store.DB, chunk.Author, fanout.RebuildEntries+1) // one more, to know whether older ones exist
 	}
@@ -126,7 +126,7 @@ func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]services.
 	if err != nil || !inLists(show) {
 		return nil, err
 	}
-	return []services.Show{show}, nil
+	return []Show{show}, nil
 }
 
 // pushReplays serves one chunk of followers, as SQL has them when it runs. A follower without a list needs none yet: it is
@@ -243,7 +243,7 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
 	facts = replayMerge{Reader: user, Whole: true}
-	shows, err := replaysFeed(ctx, s.store.DB, user, services.ShowPlace{}, fanout.RebuildEntries+1)
+	shows, err := replaysFeed(ctx, s.store.DB, user, ShowPlace{}, fanout.RebuildEntries+1)
 	if len(shows) > fanout.RebuildEntries {
 		facts.Floor, shows = shows[fanout.RebuildEntries].Place(), shows[:fanout.RebuildEntries]
 	}

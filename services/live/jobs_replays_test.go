@@ -302,7 +302,7 @@ func TestWhatIsRefusedIsReadAgain(t *testing.T) {
 		})
 		shows, err := readShows(t.Context(), w.Store.DB.Runner, []services.PostID{second})
 		w.Must(err)
-		w.Must(serviceOf(w).pushEntries(t.Context(), stamp, entriesOf([]services.Show{shows[second]}), edges))
+		w.Must(serviceOf(w).pushEntries(t.Context(), stamp, entriesOf([]Show{shows[second]}), edges))
 		for i, want := range [][]services.PostID{nil, {second}, {second, first}} {
 			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) {
 				t.Errorf("follower %d has the replays %v, want %v", i, got, want)

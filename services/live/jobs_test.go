@@ -31,7 +31,7 @@ func reminded(w *fanouttest.World, user services.UserID) []services.PostID {
 	return notificationstest.Subjects(w, user, services.CategoryReminder)
 }
 
-func present(w *fanouttest.World, id services.PostID) services.Show {
+func present(w *fanouttest.World, id services.PostID) Show {
 	w.TB.Helper()
 	shows, err := readShows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{id})
 	w.Must(err)
@@ -56,12 +56,12 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 			}
 			return nil
 		})
-		later := func(show services.Show, now time.Time) (services.Show, bool, error) {
+		later := func(show Show, now time.Time) (Show, bool, error) {
 			plan := now.Add(3 * time.Hour)
-			return show.Reschedule(services.ShowEdit{PlannedAt: &plan}, now)
+			return show.Reschedule(ShowEdit{PlannedAt: &plan}, now)
 		}
 		moveShows(w, []services.PostID{show}, later)
-		moveShows(w, []services.PostID{cancelled}, services.Show.Cancel)
+		moveShows(w, []services.PostID{cancelled}, Show.Cancel)
 		w.Quiet(w.Fanout)
 		for _, user := range users {
 			if got := reminded(w, user); len(got) != 0 {
@@ -114,16 +114,16 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 		late, put, ended, live, over := plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour), plan(w, host, time.Hour)
 		remind(w, late, fan)
 		w.Quiet(w.Fanout)
-		moveShows(w, []services.PostID{put}, func(show services.Show, now time.Time) (services.Show, bool, error) {
+		moveShows(w, []services.PostID{put}, func(show Show, now time.Time) (Show, bool, error) {
 			plan := now.Add(3 * time.Hour)
-			return show.Reschedule(services.ShowEdit{PlannedAt: &plan}, now)
+			return show.Reschedule(ShowEdit{PlannedAt: &plan}, now)
 		})
 		finish(w, ended)
 		start(w, live, over)
 		finish(w, over)
 		planned, started := present(w, late).PlannedAt, present(w, live).StartedAt
 		was := present(w, over)
-		stands := func(at time.Time, want map[services.PostID]services.ShowStatus) {
+		stands := func(at time.Time, want map[services.PostID]ShowStatus) {
 			t.Helper()
 			w.Clock.Advance(at.Sub(w.Clock.Now()))
 			w.Work(w.Fanout)
@@ -133,11 +133,11 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 				}
 			}
 		}
-		const upcoming, running, replay, cancelled = services.ShowUpcoming, services.ShowLive, services.ShowReplay, services.ShowCancelled
-		stands(planned.Add(6*time.Hour-time.Millisecond), map[services.PostID]services.ShowStatus{late: upcoming, put: upcoming, ended: upcoming, live: running})
-		stands(planned.Add(6*time.Hour), map[services.PostID]services.ShowStatus{late: cancelled, put: upcoming, ended: replay, live: running})
-		stands(started.Add(12*time.Hour-time.Millisecond), map[services.PostID]services.ShowStatus{put: cancelled, live: running})
-		stands(started.Add(20*time.Hour), map[services.PostID]services.ShowStatus{live: replay})
+		const upcoming, running, replay, cancelled = ShowUpcoming, ShowLive, ShowReplay, ShowCancelled
+		stands(planned.Add(6*time.Hour-time.Millisecond), map[services.PostID]ShowStatus{late: upcoming, put: upcoming, ended: upcoming, live: running})
+		stands(planned.Add(6*time.Hour), map[services.PostID]ShowStatus{late: cancelled, put: upcoming, ended: replay, live: running})
+		stands(started.Add(12*time.Hour-time.Millisecond), map[services.PostID]ShowStatus{put: cancelled, live: running})
+		stands(started.Add(20*time.Hour), map[services.PostID]ShowStatus{live: replay})
 		if got := present(w, live); !got.EndedAt.Equal(started.Add(12 * time.Hour)) {
 			t.Errorf("the live one ended %s after its start", got.EndedAt.Sub(started))
 		}
@@ -167,13 +167,13 @@ func TestClosingByLongerTimes(t *testing.T) {
 	show := plan(w, w.Users(1)[0], time.Hour)
 	w.Quiet(w.Fanout)
 	other := w.AnotherNode()
-	newStageWith(other, func(cfg *Config) { cfg.Limits = services.ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour} })
+	newStageWith(other, func(cfg *Config) { cfg.Limits = ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour} })
 	patient := other.Fanout
 	planned := present(w, show).PlannedAt
 	for _, step := range []struct {
 		after  time.Duration
-		status services.ShowStatus
-	}{{6 * time.Hour, services.ShowUpcoming}, {24*time.Hour - time.Millisecond, services.ShowUpcoming}, {24 * time.Hour, services.ShowCancelled}} {
+		status ShowStatus
+	}{{6 * time.Hour, ShowUpcoming}, {24*time.Hour - time.Millisecond, ShowUpcoming}, {24 * time.Hour, ShowCancelled}} {
 		w.Clock.Advance(planned.Add(step.after).Sub(w.Clock.Now()))
 		w.Work(patient)
 		if got := present(w, show).Status; got != step.status {

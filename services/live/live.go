@@ -35,7 +35,7 @@ type Config struct {
 	IDs    *services.IDClock
 	Clock  services.Clock
 
-	Limits services.ShowLimits // when shows without further reports are closed; zero means 6 h and 12 h
+	Limits ShowLimits // when shows without further reports are closed; zero means 6 h and 12 h
 
 	Sessions Scope // for how many sessions there is room at once; "" means PerRequest
 	// BuildWait is how long a page waits for a rebuild before it is read from SQL; 0 means 500 ms.
@@ -56,7 +56,7 @@ type Service struct {
 	clock  services.Clock
 	ages   services.SourceExpiry
 
-	limits        services.ShowLimits
+	limits        ShowLimits
 	sessions      Scope
 	idle, longest time.Duration
 	buildWait     time.Duration
@@ -70,8 +70,8 @@ func New(cfg Config) *Service {
 	if cfg.Sessions == "" {
 		cfg.Sessions = PerRequest
 	}
-	if cfg.Limits == (services.ShowLimits{}) {
-		cfg.Limits = services.ShowLimits{LateAfter: 6 * time.Hour, Longest: 12 * time.Hour}
+	if cfg.Limits == (ShowLimits{}) {
+		cfg.Limits = ShowLimits{LateAfter: 6 * time.Hour, Longest: 12 * time.Hour}
 	}
 	if cfg.SessionFor == 0 {
 		cfg.SessionFor = 30 * time.Minute

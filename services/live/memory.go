@@ -16,16 +16,16 @@ import (
 // memoryFacts reads shows for a node's cache.
 type memoryFacts interface {
 	// Shows reads shows in any state.
-	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error)
+	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]Show, error)
 	// ActiveShows lists the upcoming and live shows on boards, of up to limit hosts after one, grouped by host.
-	ActiveShows(ctx context.Context, after services.UserID, limit int) ([]services.Show, error)
+	ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error)
 	// EndedShows lists the shows that are over or cancelled and have a row in ShowHistory.
-	EndedShows(ctx context.Context, since time.Time) ([]services.Show, error)
+	EndedShows(ctx context.Context, since time.Time) ([]Show, error)
 	// ShowHistory lists the former positions of shows that moved since a time. A show that was over when it was put on boards
 	// has a row without a position from version 0 on.
 	ShowHistory(ctx context.Context, since time.Time) ([]Former, error)
 	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
-	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error)
+	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error)
 	// HostVersions lists the hosts after one, in order of user ID.
 	HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error)
 }
@@ -34,7 +34,7 @@ type memoryFacts interface {
 type database struct{ *sql.DB }
 
 // Shows reads shows in any state.
-func (d database) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+func (d database) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
 	return readShows(ctx, d.Runner, ids)
 }
 
@@ -49,7 +49,7 @@ type Memory struct {
 	clock   services.Clock
 	log     *slog.Logger
 	horizon time.Duration
-	read    *changelog.Cache[services.PostID, services.Show] // shows that this cache does not keep
+	read    *changelog.Cache[services.PostID, Show] // shows that this cache does not keep
 
 	following *changelog.Following
 	mu        sync.RWMutex
@@ -74,7 +74,7 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 	clock := log.Clock()
 	m := &Memory{
 		facts: facts, clock: clock, log: log.Logger(), horizon: horizon, state: newShowState(),
-		read:    changelog.NewCache[services.PostID](capacity, func(one services.Show) time.Time { return one.UpdatedAt }),
+		read:    changelog.NewCache[services.PostID](capacity, func(one Show) time.Time { return one.UpdatedAt }),
 		readers: newAudience(clock, log.NotifyMoved), boards: newAudience(clock, wakeBoards),
 	}
 	m.following = log.Register(changelog.Kind{Name: LogKind, Load: m.load, Apply: m.apply, Followed: m.followed})
@@ -240,7 +240,7 @@ func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 }
 
 // fill adds the ended shows and the former positions to the active shows. Only the history says when a move can be forgotten.
-func (s *showState) fill(ended []services.Show, history []Former) {
+func (s *showState) fill(ended []Show, history []Former) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)
 	}
@@ -252,7 +252,7 @@ func (s *showState) fill(ended []services.Show, history []Former) {
 		s.stood(former)
 	}
 	for _, one := range s.byID {
-		if over := one.is(services.ShowReplay) && !one.pull || one.is(services.ShowCancelled); over && one.settled {
+		if over := one.is(ShowReplay) && !one.pull || one.is(ShowCancelled); over && one.settled {
 			// It was over when it was put on boards.
 			one.settled = false
 			s.passing = append(s.passing, passing{one.updated / 1000, one.id, one.version})

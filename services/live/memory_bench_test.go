@@ -29,16 +29,16 @@ func fullMemory(tb testing.TB) (m *cache, version uint64) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range benchShows {
 		version++
-		one := services.Show{
-			ID: services.PostID(i + 1), Host: services.UserID(random.IntN(benchHosts)*3 + 1), Version: version, Status: services.ShowUpcoming,
+		one := Show{
+			ID: services.PostID(i + 1), Host: services.UserID(random.IntN(benchHosts)*3 + 1), Version: version, Status: ShowUpcoming,
 			Title: fmt.Sprintf("An evening with the host of show %d", i), CoverURL: "https://cdn.example.org/covers/" + strings.Repeat("c", 16) + ".jpg",
 			PlannedAt: noon.Add(time.Duration(random.IntN(7*24*12)) * 5 * time.Minute), UpdatedAt: noon,
 		}
 		if i < benchLive {
-			one.Status, one.StartedAt, one.LiveVersion, one.LiveStamp = services.ShowLive, noon.Add(-time.Duration(random.IntN(7200))*time.Second), one.Version, 1
+			one.Status, one.StartedAt, one.LiveVersion, one.LiveStamp = ShowLive, noon.Add(-time.Duration(random.IntN(7200))*time.Second), one.Version, 1
 			state.raise(one.Host, uint64(noon.UnixMicro()))
 		}
-		if state.put(one, noon); i%10 == 0 && one.Status == services.ShowUpcoming {
+		if state.put(one, noon); i%10 == 0 && one.Status == ShowUpcoming {
 			version++
 			one.Version, one.PlannedAt = version, one.PlannedAt.Add(time.Hour)
 			state.put(one, noon)
@@ -71,7 +71,7 @@ func BenchmarkBoard(b *testing.B) {
 			read func(hosts []services.FollowedAuthor)
 		}{
 			{"page", func(hosts []services.FollowedAuthor) {
-				m.Shows.ActiveAt(hosts, version, services.ShowPlace{}, benchPage)
+				m.Shows.ActiveAt(hosts, version, ShowPlace{}, benchPage)
 			}},
 			{"count", func(hosts []services.FollowedAuthor) { m.Shows.CountLive(hosts, 0) }},
 			{"page/of heads", func(hosts []services.FollowedAuthor) { pageOfHeads(m.Shows.state, hosts, version) }},
@@ -136,7 +136,7 @@ func (h *headsOfHosts) Pop() any {
 	return last
 }
 
-func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint64) (page []services.Show) {
+func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint64) (page []Show) {
 	heads := make(headsOfHosts, 0, len(hosts))
 	for _, followed := range hosts {
 		if known := state.hosts.one(followed.Author).shows; known != nil && len(known.active) > 0 {
@@ -167,7 +167,7 @@ func allSpans(state *showState) (all []span) {
 	return all
 }
 
-func pageOfAll(all []span, hosts []services.FollowedAuthor, version uint64) (page []services.Show) {
+func pageOfAll(all []span, hosts []services.FollowedAuthor, version uint64) (page []Show) {
 	mine := make(map[services.UserID]struct{}, len(hosts))
 	for _, followed := range hosts {
 		mine[followed.Author] = struct{}{}

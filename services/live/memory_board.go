@@ -18,7 +18,7 @@ func (m *Memory) Loaded() bool { return m.following.Loaded() }
 // ActiveAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a position
 // (the zero value: from the top), at most limit, and whether there are more. Each has the status and the times of that version
 // and its present texts. Versions older than the horizon are incomplete.
-func (m *Memory) ActiveAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
+func (m *Memory) ActiveAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if after.Replay {
 		return nil, false
 	}
@@ -27,9 +27,9 @@ func (m *Memory) ActiveAt(hosts []services.FollowedAuthor, version uint64, after
 
 // ReplaysAt lists the hosts' cached replays, as ActiveAt does: all that ended within the horizon, at this version or before,
 // and the newest ones of hosts whose replays are pulled.
-func (m *Memory) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
+func (m *Memory) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if !after.Replay {
-		after = services.ShowPlace{}
+		after = ShowPlace{}
 	}
 	return m.board(hosts, version, after, limit, true)
 }
@@ -55,7 +55,7 @@ var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 // board reads a page. First it finds the highest score among the shows of each host, which the table has. The hosts with the
 // highest scores fill the page, or nearly; the others are skipped unless they reach above its end. Two alternatives are slower:
 // a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's host (BenchmarkBoard).
-func (m *Memory) board(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int, replays bool) ([]services.Show, bool) {
+func (m *Memory) board(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer boardPages.Put(page)
 	m.mu.RLock()
@@ -63,14 +63,14 @@ func (m *Memory) board(hosts []services.FollowedAuthor, version uint64, after se
 	page.look(m.state.hosts, hosts, after, limit+1, replays)
 	page.fill(version, after, limit+1)
 	more := len(page.best) > limit
-	shows := make([]services.Show, min(len(page.best), limit))
+	shows := make([]Show, min(len(page.best), limit))
 	for i := range shows {
 		shows[i] = page.best[i].frozen()
 	}
 	return shows, more
 }
 
-func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, after services.ShowPlace, count int, replays bool) {
+func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
 	p.looks, p.highest = p.looks[:0], p.highest[:0]
 	for _, followed := range hosts {
 		known := table.one(followed.Author)
@@ -85,7 +85,7 @@ func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, afte
 			continue
 		}
 		p.looks = append(p.looks, one)
-		if after != (services.ShowPlace{}) && one.highest >= after.Score {
+		if after != (ShowPlace{}) && one.highest >= after.Score {
 			continue // all of them may be on former pages
 		}
 		at, _ := slices.BinarySearch(p.highest, one.highest)
@@ -100,7 +100,7 @@ func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, afte
 }
 
 // fill finds the first spans of a page, and keeps at most count of them.
-func (p *boardPage) fill(version uint64, after services.ShowPlace, count int) {
+func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	high := int64(math.MinInt64)
 	if len(p.highest) == count {
 		high = p.highest[0]
@@ -118,12 +118,12 @@ func (p *boardPage) fill(version uint64, after services.ShowPlace, count int) {
 }
 
 // take adds those of a host's spans that may be on the page.
-func (p *boardPage) take(spans []span, version uint64, after services.ShowPlace, count int) {
+func (p *boardPage) take(spans []span, version uint64, after ShowPlace, count int) {
 	for _, one := range spans {
 		if p.full && bySpan(one, p.worst) >= 0 {
 			return
 		}
-		if !one.holdsAt(version) || after != (services.ShowPlace{}) && !one.below(after) {
+		if !one.holdsAt(version) || after != (ShowPlace{}) && !one.below(after) {
 			continue
 		}
 		if p.best = append(p.best, one); len(p.best) >= 2*count {
@@ -139,38 +139,38 @@ func (p *boardPage) prune(count int) {
 	}
 }
 
-func (s span) below(after services.ShowPlace) bool {
+func (s span) below(after ShowPlace) bool {
 	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
 
 // frozen is the show as it was in the span. An end that was reported before the start is left out.
-func (s span) frozen() services.Show {
+func (s span) frozen() Show {
 	whole := s.show.whole()
-	if s.from == whole.Version && whole.Status != services.ShowUpcoming {
+	if s.from == whole.Version && whole.Status != ShowUpcoming {
 		return whole
 	}
 	whole.Version, whole.EndedAt, whole.CancelledAt = s.from, moment(0), moment(0)
 	if s.score > 0 {
-		whole.Status, whole.StartedAt = services.ShowLive, moment(s.score)
+		whole.Status, whole.StartedAt = ShowLive, moment(s.score)
 		return whole
 	}
-	whole.Status, whole.PlannedAt, whole.StartedAt = services.ShowUpcoming, moment(-s.score), moment(0)
+	whole.Status, whole.PlannedAt, whole.StartedAt = ShowUpcoming, moment(-s.score), moment(0)
 	whole.LiveVersion, whole.LiveStamp = 0, 0
 	return whole
 }
 
 // ShowAt is a show as it was at a version. known is false for a show that is not cached: it does not exist, is on no board, or
 // was over before the horizon. there is false when it was on no board at that version: not yet, or cancelled.
-func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen services.Show, known, there bool) {
+func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known, there bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	one := m.state.byID[id]
 	if one == nil {
-		return services.Show{}, false, false
+		return Show{}, false, false
 	}
 	of := m.state.hosts.one(one.host).shows
 	if of == nil {
-		return services.Show{}, true, false
+		return Show{}, true, false
 	}
 	for _, list := range [][]span{of.active, of.replays} {
 		for _, s := range list {
@@ -179,7 +179,7 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen services.Sho
 			}
 		}
 	}
-	return services.Show{}, true, false
+	return Show{}, true, false
 }
 
 // CountLive counts the running shows of hosts that went live after the viewer last looked and after the viewer followed the
@@ -207,8 +207,8 @@ func (m *Memory) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, af
 }
 
 // LiveSince lists the shows of CountLive, in the order of boards.
-func (m *Memory) LiveSince(hosts []services.FollowedAuthor, seen uint64) []services.Show {
-	var shows []services.Show
+func (m *Memory) LiveSince(hosts []services.FollowedAuthor, seen uint64) []Show {
+	var shows []Show
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
@@ -216,7 +216,7 @@ func (m *Memory) LiveSince(hosts []services.FollowedAuthor, seen uint64) []servi
 			known.shows.live(followed, seen, func(one *cachedShow) { shows = append(shows, one.whole()) })
 		}
 	}
-	slices.SortFunc(shows, func(a, b services.Show) int {
+	slices.SortFunc(shows, func(a, b Show) int {
 		if a.Place().Before(b.Place()) {
 			return -1
 		}
@@ -238,10 +238,10 @@ func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found fu
 }
 
 // Now lets read look up shows as they are now, as far as they are cached. read must not keep its argument, nor wait.
-func (m *Memory) Now(read func(now func(services.PostID) (services.Show, bool))) {
+func (m *Memory) Now(read func(now func(services.PostID) (Show, bool))) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	read(func(id services.PostID) (show services.Show, cached bool) {
+	read(func(id services.PostID) (show Show, cached bool) {
 		known := m.state.byID[id]
 		if known == nil {
 			return show, false
@@ -252,8 +252,8 @@ func (m *Memory) Now(read func(now func(services.PostID) (services.Show, bool)))
 
 // Shows reads whole shows as they are now: from the cache, from recently read ones, and the missing ones from SQL. Unknown ids
 // are absent. A show that is on no board is read each time, since the log does not have its changes.
-func (m *Memory) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
-	found := make(map[services.PostID]services.Show, len(ids))
+func (m *Memory) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
+	found := make(map[services.PostID]Show, len(ids))
 	var others []services.PostID
 	m.mu.RLock()
 	for _, id := range ids {

@@ -27,7 +27,7 @@ type hosting struct {
 func (h *hosting) Now() time.Time { return h.now }
 
 // change writes a show in a transaction, with its log entry and its former position, and returns it.
-func (h *hosting) change(before, after services.Show) services.Show {
+func (h *hosting) change(before, after Show) Show {
 	h.Helper()
 	ctx := h.Context()
 	h.now = h.now.Add(time.Minute)
@@ -40,7 +40,7 @@ func (h *hosting) change(before, after services.Show) services.Show {
 			return err
 		}
 		change := LogChange{Show: after}
-		if (after.Status == services.ShowLive) != (before.Status == services.ShowLive) {
+		if (after.Status == ShowLive) != (before.Status == ShowLive) {
 			change.Show.LiveStamp = services.PostIDAt(h.now)
 			change.Live = true
 		}
@@ -68,14 +68,14 @@ func (h *hosting) change(before, after services.Show) services.Show {
 }
 
 type boardAt struct {
-	Active, Replays []services.Show
+	Active, Replays []Show
 	More            bool
 }
 
 func boardsAt(m *Memory, version uint64) (all boardAt) {
 	hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
-	all.Active, all.More = m.ActiveAt(hosts, version, services.ShowPlace{}, 100)
-	all.Replays, _ = m.ReplaysAt(hosts, version, services.ShowPlace{}, 100)
+	all.Active, all.More = m.ActiveAt(hosts, version, ShowPlace{}, 100)
+	all.Replays, _ = m.ReplaysAt(hosts, version, ShowPlace{}, 100)
 	return all
 }
 
@@ -96,25 +96,25 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 			}
 		}
 		catchUp(early, 0)
-		var shows []services.Show
+		var shows []Show
 		for i := range 12 {
-			shows = append(shows, h.change(services.Show{}, services.Show{
+			shows = append(shows, h.change(Show{}, Show{
 				ID: services.PostID(1000 + i), Host: services.UserID(7 + i%4), Title: "Ночь", CoverURL: "https://example.org/c",
-				Status: services.ShowUpcoming, PlannedAt: h.now.Add(time.Duration(30+7*(i%5)) * time.Minute),
+				Status: ShowUpcoming, PlannedAt: h.now.Add(time.Duration(30+7*(i%5)) * time.Minute),
 			}))
 		}
 		for round := range 4 {
 			for i, one := range shows {
 				next := one
 				switch {
-				case one.Status == services.ShowUpcoming && (i+round)%4 == 0:
+				case one.Status == ShowUpcoming && (i+round)%4 == 0:
 					next.PlannedAt = next.PlannedAt.Add(time.Duration(i) * time.Minute)
-				case one.Status == services.ShowUpcoming && i == 11:
-					next.Status, next.CancelledAt = services.ShowCancelled, h.now
-				case one.Status == services.ShowUpcoming && (i+round)%2 == 0:
-					next.Status, next.StartedAt = services.ShowLive, h.now
-				case one.Status == services.ShowLive:
-					next.Status, next.EndedAt, next.Pull = services.ShowReplay, h.now, one.Host == 9
+				case one.Status == ShowUpcoming && i == 11:
+					next.Status, next.CancelledAt = ShowCancelled, h.now
+				case one.Status == ShowUpcoming && (i+round)%2 == 0:
+					next.Status, next.StartedAt = ShowLive, h.now
+				case one.Status == ShowLive:
+					next.Status, next.EndedAt, next.Pull = ShowReplay, h.now, one.Host == 9
 				default:
 					continue
 				}

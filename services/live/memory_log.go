@@ -14,7 +14,7 @@ const LogKind = "show"
 
 // LogChange is an entry of the log of shows: the whole show after the change.
 type LogChange struct {
-	Show services.Show
+	Show Show
 	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see HostVersion
 }
 
@@ -30,7 +30,7 @@ type logEntry struct {
 // is the entry's. A live show without a LiveVersion gets this version as the one at which it went live. The transaction has
 // locked the log before any show: see lockLog.
 func (c *LogChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
-	wentLive := c.Show.Status == services.ShowLive && c.Show.LiveVersion == 0
+	wentLive := c.Show.Status == ShowLive && c.Show.LiveVersion == 0
 	if version, err = c.append(ctx, tx, logEntry{LogChange: *c, Moved: true, WentLive: wentLive}); err != nil {
 		return 0, err
 	}
@@ -80,9 +80,9 @@ func (s *Service) lockLog(ctx context.Context, tx *store.Tx) error {
 }
 
 // lockAndRead locks the log and then a show until the transaction ends, and reads the show. NOT_FOUND when there is none.
-func (s *Service) lockAndRead(ctx context.Context, tx *store.Tx, id services.PostID) (services.Show, error) {
+func (s *Service) lockAndRead(ctx context.Context, tx *store.Tx, id services.PostID) (Show, error) {
 	if err := s.lockLog(ctx, tx); err != nil {
-		return services.Show{}, err
+		return Show{}, err
 	}
 	return lockShow(ctx, tx.Tx, id)
 }

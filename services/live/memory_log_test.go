@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -17,14 +16,14 @@ import (
 // Every node reads from the log what was written into it of shows, with the entry's version unless nothing moved.
 func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 	at := time.Date(2026, 3, 29, 1, 59, 59, 123_000_000, time.UTC)
-	planned := services.Show{
+	planned := Show{
 		ID: 1<<63 - 1, Host: 1<<32 - 1, Title: "„Jazz“ <live> & more\u2028", CoverURL: "https://example.org/c?a=1&b=2",
-		Status: services.ShowUpcoming, PlannedAt: at, UpdatedAt: at.Add(time.Microsecond),
+		Status: ShowUpcoming, PlannedAt: at, UpdatedAt: at.Add(time.Microsecond),
 	}
 	live, again, over := planned, planned, planned
-	live.Status, live.StartedAt, live.LiveStamp, live.Version = services.ShowLive, at, 77, 1
+	live.Status, live.StartedAt, live.LiveStamp, live.Version = ShowLive, at, 77, 1
 	again.Title, again.Version = "another", 2
-	over.Status, over.EndedAt, over.ReplayURL, over.Pull, over.Version = services.ShowReplay, at, "https://example.org/r", true, 2
+	over.Status, over.EndedAt, over.ReplayURL, over.Pull, over.Version = ShowReplay, at, "https://example.org/r", true, 2
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
 		s := storetest.Open(t, sql.Config{URL: url})

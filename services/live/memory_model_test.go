@@ -17,15 +17,15 @@ import (
 type history struct {
 	r      *rapid.T
 	s      *showSQL
-	states []services.Show // in the order of their versions
-	times  []time.Time     // when each version of the log was written, from version 1 on
+	states []Show      // in the order of their versions
+	times  []time.Time // when each version of the log was written, from version 1 on
 	nextID services.PostID
 	client map[services.UserID]services.LiveCount // a client that asks all nodes, and drops what is not newer
 }
 
 const modelHosts = services.UserID(4)
 
-func (h *history) committed(one services.Show) {
+func (h *history) committed(one Show) {
 	if one.Version == h.s.head {
 		h.states = append(h.states, one)
 	}
@@ -47,24 +47,24 @@ func (h *history) write() {
 		h.nextID++
 		host := services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(r, "host"))
 		plan := s.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute).Truncate(time.Minute)
-		status := services.ShowUpcoming
+		status := ShowUpcoming
 		if what == 0 && rapid.IntRange(0, 9).Draw(r, "direct") == 0 {
-			status = services.ShowReplay // its host was new, so it was over when it was put on boards
+			status = ShowReplay // its host was new, so it was over when it was put on boards
 		}
-		h.committed(s.move(services.Show{ID: h.nextID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
+		h.committed(s.move(Show{ID: h.nextID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
 		return
 	}
 	one := s.shows[services.PostID(rapid.IntRange(1, int(h.nextID)).Draw(r, "show"))]
 	minute := s.now.Truncate(time.Minute) // many are equal
-	switch upcoming, live := one.Status == services.ShowUpcoming, one.Status == services.ShowLive; {
+	switch upcoming, live := one.Status == ShowUpcoming, one.Status == ShowLive; {
 	case what == 2 && upcoming:
 		one.PlannedAt = minute.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute)
 	case what <= 4 && upcoming:
-		one.Status, one.StartedAt = services.ShowLive, minute
+		one.Status, one.StartedAt = ShowLive, minute
 	case what <= 6 && live, what == 5 && upcoming:
-		one.Status, one.EndedAt = services.ShowReplay, minute
+		one.Status, one.EndedAt = ShowReplay, minute
 	case what == 6 && upcoming:
-		one.Status, one.CancelledAt = services.ShowCancelled, minute
+		one.Status, one.CancelledAt = ShowCancelled, minute
 	case what == 7:
 		one.Title += "b"
 		s.text(one)
@@ -83,19 +83,19 @@ func (h *history) imported() {
 	s.log = append(s.log, changelog.Entry{Kind: LogKind, Version: s.head, At: s.now})
 	for range rapid.IntRange(0, 3).Draw(h.r, "imported") {
 		h.nextID++
-		one := services.Show{
+		one := Show{
 			ID: h.nextID, Host: services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(h.r, "host")), Version: s.head, UpdatedAt: s.now,
-			Status: rapid.SampledFrom(services.ShowStatuses[:3]).Draw(h.r, "status"), PlannedAt: s.now.Truncate(time.Minute),
+			Status: rapid.SampledFrom(ShowStatuses[:3]).Draw(h.r, "status"), PlannedAt: s.now.Truncate(time.Minute),
 		}
 		one.Pull = one.Host == 1
-		if one.Status != services.ShowUpcoming {
+		if one.Status != ShowUpcoming {
 			one.StartedAt = one.PlannedAt
 		}
 		switch one.Status {
-		case services.ShowLive:
+		case ShowLive:
 			one.LiveVersion, one.LiveStamp = s.head, services.PostIDAt(s.now)
 			s.versions[one.Host] = s.head
-		case services.ShowReplay:
+		case ShowReplay:
 			one.EndedAt = one.PlannedAt
 			s.history = append(s.history, Former{Show: one.ID, Host: one.Host, Until: s.head, UntilAt: s.now, Status: one.Status})
 		}
@@ -117,8 +117,8 @@ func (h *history) again(m *cache, after uint64) {
 }
 
 // at returns every show as it was at a version.
-func (h *history) at(version uint64) map[services.PostID]services.Show {
-	stood := map[services.PostID]services.Show{}
+func (h *history) at(version uint64) map[services.PostID]Show {
+	stood := map[services.PostID]Show{}
 	for _, one := range h.states {
 		if one.Version <= version {
 			stood[one.ID] = one
@@ -127,9 +127,9 @@ func (h *history) at(version uint64) map[services.PostID]services.Show {
 	return stood
 }
 
-func board(stood map[services.PostID]services.Show, replays bool, hosts []services.FollowedAuthor) (list []shownLine) {
+func board(stood map[services.PostID]Show, replays bool, hosts []services.FollowedAuthor) (list []shownLine) {
 	for _, one := range stood {
-		if place := one.Place(); place != (services.ShowPlace{}) && place.Replay == replays &&
+		if place := one.Place(); place != (ShowPlace{}) && place.Replay == replays &&
 			slices.ContainsFunc(hosts, func(host services.FollowedAuthor) bool { return host.Author == one.Host }) {
 			list = append(list, shownLine{one.ID, one.Status, place})
 		}
@@ -152,15 +152,15 @@ func (h *history) check(m *cache) {
 			continue // a reader of this version saw the next one before the horizon
 		}
 		stood := h.at(version)
-		shows, more := m.Shows.ActiveAt(hosts, version, services.ShowPlace{}, 1000)
+		shows, more := m.Shows.ActiveAt(hosts, version, ShowPlace{}, 1000)
 		if want := board(stood, false, hosts); !slices.Equal(shownLines(shows), want) || more {
 			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.Shows.Version(), shownLines(shows), want)
 		}
-		replays, _ := m.Shows.ReplaysAt(hosts, version, services.ShowPlace{}, 1000)
+		replays, _ := m.Shows.ReplaysAt(hosts, version, ShowPlace{}, 1000)
 		h.checkReplays(version, shownLines(replays), board(stood, true, hosts), cut)
 		for id, want := range stood {
 			got, known, there := m.Shows.ShowAt(id, version)
-			if on := want.Place() != (services.ShowPlace{}); known && (there != on || on && (got.Status != want.Status || got.Place() != want.Place())) {
+			if on := want.Place() != (ShowPlace{}); known && (there != on || on && (got.Status != want.Status || got.Place() != want.Place())) {
 				r.Fatalf("the show %d at %d: %+v, %t; want %+v", id, version, got, there, want)
 			}
 		}
@@ -191,7 +191,7 @@ func (h *history) checkCounts(m *cache) {
 		want := 0
 		all := 0
 		for _, one := range stood {
-			if one.Host == host && one.Status == services.ShowLive {
+			if one.Host == host && one.Status == ShowLive {
 				all++
 				if one.LiveVersion > seen && one.LiveStamp > since {
 					want++
@@ -280,7 +280,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 func (h *history) checkForgotten(m *cache) {
 	want := 0
 	for _, one := range h.s.shows {
-		if one.Status == services.ShowUpcoming || one.Status == services.ShowLive || one.Status == services.ShowReplay && one.Pull {
+		if one.Status == ShowUpcoming || one.Status == ShowLive || one.Status == ShowReplay && one.Pull {
 			want++
 		}
 	}

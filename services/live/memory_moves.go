@@ -8,8 +8,8 @@ import (
 
 // Move is a show whose position is not the one that it had at a version.
 type Move struct {
-	Was services.Show // as it was then; without an id: it was on no board
-	Is  services.Show // as it is now
+	Was Show // as it was then; without an id: it was on no board
+	Is  Show // as it is now
 }
 
 // MovedSince lists the shows of hosts that moved after a version, in no order. Shows that were put on boards since and are on

@@ -16,16 +16,16 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newShowSQL()
 		m := s.cache()
-		snapshots := []map[services.PostID]services.Show{{}}
+		snapshots := []map[services.PostID]Show{{}}
 		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			id := services.PostID(rapid.IntRange(1, 6).Draw(t, "show"))
 			one := s.shows[id]
 			switch minutes := rapid.IntRange(1, 50).Draw(t, "minutes"); {
 			case one.ID == 0:
 				s.planned(id, services.UserID(id%3+1), minutes)
-			case one.Status == services.ShowLive:
+			case one.Status == ShowLive:
 				s.end(id, minutes)
-			case one.Status != services.ShowUpcoming:
+			case one.Status != ShowUpcoming:
 				continue
 			default:
 				switch rapid.IntRange(0, 2).Draw(t, "move") {
@@ -35,7 +35,7 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 					one.PlannedAt = afterNoon(minutes)
 					s.move(one)
 				case 2:
-					one.Status, one.CancelledAt = services.ShowCancelled, afterNoon(minutes)
+					one.Status, one.CancelledAt = ShowCancelled, afterNoon(minutes)
 					s.move(one)
 				}
 			}
@@ -56,8 +56,8 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 				if is.Host == 2 || is.Version <= uint64(version) {
 					continue
 				}
-				onBoard := was.ID != 0 && was.Status != services.ShowCancelled
-				if onBoard || is.Status != services.ShowCancelled {
+				onBoard := was.ID != 0 && was.Status != ShowCancelled
+				if onBoard || is.Status != ShowCancelled {
 					want = append(want, fmt.Sprint(id, was.Status, was.Place(), is.Status, is.Place()))
 				}
 			}

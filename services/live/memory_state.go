@@ -20,7 +20,7 @@ type showState struct {
 	passing []passing // the oldest first
 }
 
-// cachedShow is a compact services.Show: a node keeps all active ones.
+// cachedShow is a compact Show: a node keeps all active ones.
 type cachedShow struct {
 	id                                 services.PostID
 	version, liveVersion               uint64
@@ -30,7 +30,7 @@ type cachedShow struct {
 	text                               string
 	host                               services.UserID
 	titleLetters, coverLetters         uint32 // of text, which is title, cover URL and replay URL
-	status                             uint8  // the index in services.ShowStatuses
+	status                             uint8  // the index in ShowStatuses
 	pull                               bool
 	settled                            bool // its last move is older than any running session
 }
@@ -101,7 +101,7 @@ func (s *showState) raise(number services.UserID, version uint64) bool {
 
 // put sets a show to its state at its version. A state that is not newer than the cached one changes nothing, so that a change
 // may come twice. at is when it moved. It reports whether a board shows the difference.
-func (s *showState) put(next services.Show, at time.Time) (changed bool) {
+func (s *showState) put(next Show, at time.Time) (changed bool) {
 	known := s.byID[next.ID]
 	if known == nil {
 		known = &cachedShow{id: next.ID, host: next.Host}
@@ -144,7 +144,7 @@ func (s *showState) enter(known *cachedShow) {
 	place := known.place()
 	one := span{score: place.Score, id: known.id, show: known, from: known.version}
 	switch {
-	case place == (services.ShowPlace{}): // cancelled
+	case place == (ShowPlace{}): // cancelled
 	case place.Replay:
 		shows.replays, _ = addSpan(shows.replays, one)
 	default:
@@ -162,7 +162,7 @@ func (s *showState) stood(former Former) {
 	if former.Until == known.version {
 		known.settled = false
 	}
-	if former.Version > 0 && (former.Status == services.ShowUpcoming || former.Status == services.ShowLive) {
+	if former.Version > 0 && (former.Status == ShowUpcoming || former.Status == ShowLive) {
 		shows, at := s.of(known.host), 0
 		shows.active, at = addSpan(shows.active, span{score: former.Score, id: known.id, show: known, from: former.Version})
 		shows.active[at].until = former.Until
@@ -195,13 +195,13 @@ func (s *showState) forget(until int64) {
 func (s *showState) settle(known *cachedShow) {
 	known.settled = true
 	switch {
-	case known.is(services.ShowReplay) && known.pull:
+	case known.is(ShowReplay) && known.pull:
 		s.trim(known.host)
-	case known.is(services.ShowReplay):
+	case known.is(ShowReplay):
 		shows := s.of(known.host)
 		shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool { return one.show == known })
 		delete(s.byID, known.id)
-	case known.is(services.ShowCancelled):
+	case known.is(ShowCancelled):
 		delete(s.byID, known.id)
 	}
 }
@@ -223,25 +223,25 @@ func (s *showState) trim(number services.UserID) {
 	})
 }
 
-func (k *cachedShow) is(status services.ShowStatus) bool {
-	return services.ShowStatuses[k.status] == status
+func (k *cachedShow) is(status ShowStatus) bool {
+	return ShowStatuses[k.status] == status
 }
 
-func (k *cachedShow) place() services.ShowPlace {
-	return services.Show{
-		ID: k.id, Status: services.ShowStatuses[k.status], PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended),
+func (k *cachedShow) place() ShowPlace {
+	return Show{
+		ID: k.id, Status: ShowStatuses[k.status], PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended),
 	}.Place()
 }
 
-func (k *cachedShow) move(next services.Show) {
-	k.status = uint8(max(0, slices.Index(services.ShowStatuses, next.Status)))
+func (k *cachedShow) move(next Show) {
+	k.status = uint8(max(0, slices.Index(ShowStatuses, next.Status)))
 	k.version, k.liveVersion, k.liveStamp, k.pull, k.settled = next.Version, next.LiveVersion, next.LiveStamp, next.Pull, false
 	k.planned, k.started = millis(next.PlannedAt), millis(next.StartedAt)
 	k.ended, k.cancelled = millis(next.EndedAt), millis(next.CancelledAt)
 }
 
 // write copies the texts of a show.
-func (k *cachedShow) write(next services.Show) {
+func (k *cachedShow) write(next Show) {
 	k.updated = next.UpdatedAt.UnixMicro()
 	if title, cover, replay := k.texts(); title == next.Title && cover == next.CoverURL && replay == next.ReplayURL {
 		return
@@ -255,10 +255,10 @@ func (k *cachedShow) texts() (title, cover, replay string) {
 }
 
 // whole is the show as it is now.
-func (k *cachedShow) whole() services.Show {
+func (k *cachedShow) whole() Show {
 	title, cover, replay := k.texts()
-	return services.Show{
-		ID: k.id, Host: k.host, Title: title, CoverURL: cover, ReplayURL: replay, Status: services.ShowStatuses[k.status],
+	return Show{
+		ID: k.id, Host: k.host, Title: title, CoverURL: cover, ReplayURL: replay, Status: ShowStatuses[k.status],
 		PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended), CancelledAt: moment(k.cancelled),
 		UpdatedAt: time.UnixMicro(k.updated).UTC(), Version: k.version, LiveVersion: k.liveVersion, LiveStamp: k.liveStamp, Pull: k.pull,
 	}

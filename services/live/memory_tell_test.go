@@ -19,10 +19,10 @@ func TestWholeShows(t *testing.T) {
 	s.planned(2, 7, 1)
 	s.start(2, 1)
 	s.end(2, 2)
-	s.shows[3] = services.Show{ID: 3, Host: 8, Title: "of a host who is new", PlannedAt: noon, UpdatedAt: noon, Status: services.ShowUpcoming}
+	s.shows[3] = Show{ID: 3, Host: 8, Title: "of a host who is new", PlannedAt: noon, UpdatedAt: noon, Status: ShowUpcoming}
 	s.now = noon.Add(3 * time.Hour) // the second is beyond the horizon
 	turn(t, m)
-	read := func(wantSQL int, ids ...services.PostID) map[services.PostID]services.Show {
+	read := func(wantSQL int, ids ...services.PostID) map[services.PostID]Show {
 		t.Helper()
 		before := s.sqlShows
 		found, err := m.Shows.Shows(t.Context(), ids)
@@ -46,7 +46,7 @@ func TestWholeShows(t *testing.T) {
 	if got := read(0, 1, 2); got[2].ReplayURL != over.ReplayURL || got[1] != s.shows[1] {
 		t.Errorf("after a change of texts: %+v", got)
 	}
-	board, _ := m.Shows.ActiveAt(of(7), m.Shows.Version(), services.ShowPlace{}, 5)
+	board, _ := m.Shows.ActiveAt(of(7), m.Shows.Version(), ShowPlace{}, 5)
 	if board[0].Title != "ночь" || !board[0].EndedAt.IsZero() || board[0].Version != 1 {
 		t.Errorf("the board has %+v: its texts are the present ones, and it did not move", board[0])
 	}
@@ -259,7 +259,7 @@ func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 	kept := func(m *cache, want int) {
 		t.Helper()
 		turn(t, m)
-		replays, more := m.Shows.ReplaysAt(of(7), s.head, services.ShowPlace{}, many+1)
+		replays, more := m.Shows.ReplaysAt(of(7), s.head, ShowPlace{}, many+1)
 		if len(replays) != want || more || len(m.Shows.state.byID) != want {
 			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.Shows.state.byID), want)
 		}
@@ -316,7 +316,7 @@ func TestBoardsAreReadWhileTheLogIs(t *testing.T) {
 					t.Error(err)
 				}
 				m.Shows.CountLive(of(1, 2, 3), version)
-				if shows, _ := m.Shows.ActiveAt(of(1, 2, 3, 4, 5), version, services.ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
+				if shows, _ := m.Shows.ActiveAt(of(1, 2, 3, 4, 5), version, ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
 					t.Errorf("at %d there are %d shows", version, len(shows))
 				}
 				if found, err := m.Shows.Shows(t.Context(), []services.PostID{1, 150}); len(found) != 2 || err != nil {

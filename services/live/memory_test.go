@@ -20,7 +20,7 @@ import (
 type showSQL struct {
 	log      []changelog.Entry
 	sqlDown  error
-	shows    map[services.PostID]services.Show
+	shows    map[services.PostID]Show
 	history  []Former
 	versions map[services.UserID]uint64
 	head     uint64
@@ -33,7 +33,7 @@ type showSQL struct {
 
 func newShowSQL() *showSQL {
 	return &showSQL{
-		shows: map[services.PostID]services.Show{}, versions: map[services.UserID]uint64{},
+		shows: map[services.PostID]Show{}, versions: map[services.UserID]uint64{},
 		now: noon, between: func(string) {},
 	}
 }
@@ -52,20 +52,20 @@ func (s *showSQL) cache() *cache {
 }
 
 // move commits a show with another status or position, and returns it with its version.
-func (s *showSQL) move(next services.Show) services.Show {
+func (s *showSQL) move(next Show) Show {
 	former, known := s.shows[next.ID]
 	next.Version, next.UpdatedAt = s.head+1, s.now
 	entry := logEntry{LogChange: LogChange{Show: next}, Moved: true}
 	entry.Show.Version = former.Version
-	if next.Status == services.ShowLive && next.LiveVersion == 0 {
+	if next.Status == ShowLive && next.LiveVersion == 0 {
 		next.LiveVersion, next.LiveStamp, entry.WentLive = next.Version, services.PostIDAt(s.now), true
 		entry.Show.LiveStamp = next.LiveStamp
 	}
-	if next.Status == services.ShowLive || former.Status == services.ShowLive {
+	if next.Status == ShowLive || former.Status == ShowLive {
 		s.versions[next.Host], entry.Live = next.Version, true
 	}
 	s.append(next.ID.String(), entry)
-	if known || next.Status == services.ShowReplay {
+	if known || next.Status == ShowReplay {
 		s.history = append(s.history, Former{
 			Show: next.ID, Host: next.Host, Version: former.Version, Until: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Place().Score,
 		})
@@ -75,7 +75,7 @@ func (s *showSQL) move(next services.Show) services.Show {
 }
 
 // text commits a show with other texts only.
-func (s *showSQL) text(next services.Show) services.Show {
+func (s *showSQL) text(next Show) Show {
 	s.now = s.now.Add(time.Microsecond)
 	next.UpdatedAt = s.now
 	s.append(next.ID.String(), logEntry{LogChange: LogChange{Show: next}})
@@ -115,9 +115,9 @@ func (s *showSQL) LogAfter(_ context.Context, kind string, version uint64, limit
 	return after, s.sqlDown
 }
 
-func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
 	s.sqlShows += len(ids)
-	found := map[services.PostID]services.Show{}
+	found := map[services.PostID]Show{}
 	for _, id := range ids {
 		if show, known := s.shows[id]; known {
 			found[id] = show
@@ -126,24 +126,24 @@ func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.
 	return found, s.sqlDown
 }
 
-func (s *showSQL) all(of func(services.Show) bool) (list []services.Show) {
+func (s *showSQL) all(of func(Show) bool) (list []Show) {
 	for _, one := range s.shows {
 		if of(one) {
 			list = append(list, one)
 		}
 	}
-	slices.SortFunc(list, func(a, b services.Show) int {
+	slices.SortFunc(list, func(a, b Show) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(b.EndedAt.UnixMilli(), a.EndedAt.UnixMilli()))
 	})
 	return list
 }
 
-func (s *showSQL) ActiveShows(_ context.Context, after services.UserID, limit int) ([]services.Show, error) {
+func (s *showSQL) ActiveShows(_ context.Context, after services.UserID, limit int) ([]Show, error) {
 	s.between("active")
 	hosts := map[services.UserID]bool{}
-	var list []services.Show
-	for _, one := range s.all(func(one services.Show) bool {
-		return one.Version > 0 && one.Host > after && (one.Status == services.ShowUpcoming || one.Status == services.ShowLive)
+	var list []Show
+	for _, one := range s.all(func(one Show) bool {
+		return one.Version > 0 && one.Host > after && (one.Status == ShowUpcoming || one.Status == ShowLive)
 	}) {
 		if hosts[one.Host] = true; len(hosts) > min(limit, 2) {
 			break
@@ -153,10 +153,10 @@ func (s *showSQL) ActiveShows(_ context.Context, after services.UserID, limit in
 	return list, s.sqlDown
 }
 
-func (s *showSQL) EndedShows(_ context.Context, since time.Time) ([]services.Show, error) {
+func (s *showSQL) EndedShows(_ context.Context, since time.Time) ([]Show, error) {
 	s.between("ended")
-	return s.all(func(one services.Show) bool {
-		return (one.Status == services.ShowReplay || one.Status == services.ShowCancelled) &&
+	return s.all(func(one Show) bool {
+		return (one.Status == ShowReplay || one.Status == ShowCancelled) &&
 			slices.ContainsFunc(s.history, func(f Former) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
 	}), s.sqlDown
 }
@@ -171,10 +171,10 @@ func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []Former
 	return list, s.sqlDown
 }
 
-func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limit int) (list []services.Show, err error) {
+func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limit int) (list []Show, err error) {
 	s.between("pulled")
 	for _, host := range hosts {
-		of := s.all(func(one services.Show) bool { return one.Host == host && one.Pull && one.Status == services.ShowReplay })
+		of := s.all(func(one Show) bool { return one.Host == host && one.Pull && one.Status == ShowReplay })
 		list = append(list, of[:min(limit, len(of))]...)
 	}
 	return list, s.sqlDown
@@ -195,19 +195,19 @@ func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit i
 }
 
 // planned is a show of a host, planned so many minutes after noon.
-func (s *showSQL) planned(id services.PostID, host services.UserID, minutes int) services.Show {
-	return s.move(services.Show{ID: id, Host: host, Title: "title", Status: services.ShowUpcoming, PlannedAt: afterNoon(minutes)})
+func (s *showSQL) planned(id services.PostID, host services.UserID, minutes int) Show {
+	return s.move(Show{ID: id, Host: host, Title: "title", Status: ShowUpcoming, PlannedAt: afterNoon(minutes)})
 }
 
-func (s *showSQL) start(id services.PostID, minutes int) services.Show {
+func (s *showSQL) start(id services.PostID, minutes int) Show {
 	one := s.shows[id]
-	one.Status, one.StartedAt = services.ShowLive, afterNoon(minutes)
+	one.Status, one.StartedAt = ShowLive, afterNoon(minutes)
 	return s.move(one)
 }
 
-func (s *showSQL) end(id services.PostID, minutes int) services.Show {
+func (s *showSQL) end(id services.PostID, minutes int) Show {
 	one := s.shows[id]
-	one.Status, one.EndedAt = services.ShowReplay, afterNoon(minutes)
+	one.Status, one.EndedAt = ShowReplay, afterNoon(minutes)
 	return s.move(one)
 }
 
@@ -218,18 +218,18 @@ func afterNoon(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute
 // shownLine is what a board shows of a show.
 type shownLine struct {
 	id     services.PostID
-	status services.ShowStatus
-	place  services.ShowPlace
+	status ShowStatus
+	place  ShowPlace
 }
 
-func shownLines(shows []services.Show) (list []shownLine) {
+func shownLines(shows []Show) (list []shownLine) {
 	for _, one := range shows {
 		list = append(list, shownLine{one.ID, one.Status, one.Place()})
 	}
 	return list
 }
 
-func showIDs(shows []services.Show) (list []services.PostID) {
+func showIDs(shows []Show) (list []services.PostID) {
 	for _, one := range shows {
 		list = append(list, one.ID)
 	}
@@ -254,7 +254,7 @@ func turn(t testing.TB, m *cache) {
 }
 
 func active(m *cache, version uint64, hosts ...services.UserID) []services.PostID {
-	shows, _ := m.Shows.ActiveAt(of(hosts...), version, services.ShowPlace{}, 100)
+	shows, _ := m.Shows.ActiveAt(of(hosts...), version, ShowPlace{}, 100)
 	return showIDs(shows)
 }
 
@@ -284,14 +284,14 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 		if got := active(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{5, 1, 2, 4}) {
 			t.Errorf("the second board is %v", got)
 		}
-		if replays, more := m.Shows.ReplaysAt(of(1, 4), second, services.ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
+		if replays, more := m.Shows.ReplaysAt(of(1, 4), second, ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
 			t.Errorf("replays are %v, %t", replays, more)
 		}
-		if replays, _ := m.Shows.ReplaysAt(of(1, 4), first, services.ShowPlace{}, 10); len(replays) > 0 {
+		if replays, _ := m.Shows.ReplaysAt(of(1, 4), first, ShowPlace{}, 10); len(replays) > 0 {
 			t.Errorf("replays were %v", replays)
 		}
 		frozen, known, there := m.Shows.ShowAt(3, first)
-		if !known || !there || frozen.Status != services.ShowLive || frozen.StartedAt != afterNoon(5) || !frozen.EndedAt.IsZero() || frozen.Version != first {
+		if !known || !there || frozen.Status != ShowLive || frozen.StartedAt != afterNoon(5) || !frozen.EndedAt.IsZero() || frozen.Version != first {
 			t.Errorf("the show stood at %+v", frozen)
 		}
 		if _, known, there := m.Shows.ShowAt(3, 0); !known || there {
@@ -318,7 +318,7 @@ func TestPagesOfABoard(t *testing.T) {
 	}
 	turn(t, m)
 	hosts = slices.Compact(slices.Sorted(slices.Values(hosts)))
-	whole, more := m.Shows.ActiveAt(of(hosts...), s.head, services.ShowPlace{}, many)
+	whole, more := m.Shows.ActiveAt(of(hosts...), s.head, ShowPlace{}, many)
 	if len(whole) != many || more {
 		t.Fatalf("%d shows, more %t", len(whole), more)
 	}
@@ -332,7 +332,7 @@ func TestPagesOfABoard(t *testing.T) {
 			}
 		}
 	}
-	if page, more := m.Shows.ActiveAt(of(hosts...), s.head, services.ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
+	if page, more := m.Shows.ActiveAt(of(hosts...), s.head, ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
 		t.Error("among the replays there are active shows")
 	}
 }

@@ -4,25 +4,25 @@ import "tidings/services"
 
 // line is one line of a board: a show at its position in the session.
 type line struct {
-	Place services.ShowPlace
+	Place ShowPlace
 	Host  services.UserID
-	Show  services.Show // as the session froze it; without an id while only its position is known
+	Show  Show // as the session froze it; without an id while only its position is known
 }
 
-func lineOf(show services.Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
+func lineOf(show Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
 
 // replayList is a part of the replays of a board, in its order and from one position on.
 type replayList struct {
 	Lines []line
 	More  bool // others follow that were not read
 	// Floor is the position of the newest replay that the list has dropped; the zero position: it has all.
-	Floor services.ShowPlace
+	Floor ShowPlace
 }
 
 // part is the part of a board after a position.
 type part struct {
-	Active []services.Show // live and upcoming
-	More   bool            // other active ones follow that were not read
+	Active []Show // live and upcoming
+	More   bool   // other active ones follow that were not read
 
 	// Replays are the sources that the replays are merged from. A replay in two of them is listed once.
 	Replays []replayList
@@ -46,7 +46,7 @@ func (p part) page(first int) (page cut) {
 		page.Lines, page.HasNext = page.Lines[:min(first, len(page.Lines))], true
 		return page
 	}
-	var floor services.ShowPlace
+	var floor ShowPlace
 	page.End = services.EndOfFeed
 	heads := make([][]line, len(p.Replays))
 	for i, source := range p.Replays {
@@ -55,7 +55,7 @@ func (p part) page(first int) (page cut) {
 			floor, page.End = source.Floor, services.EndOfRetention
 		}
 	}
-	for last := (services.ShowPlace{}); ; {
+	for last := (ShowPlace{}); ; {
 		at, unread := newest(heads, p.Replays)
 		if unread {
 			page.HasNext, page.End = true, ""

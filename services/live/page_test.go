@@ -14,24 +14,24 @@ import (
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // drawShow is a show of few moments, so that many are equal.
-func drawShow(t *rapid.T, id int) services.Show {
-	show := services.Show{
+func drawShow(t *rapid.T, id int) Show {
+	show := Show{
 		ID: services.PostID(id), Host: services.UserID(rapid.IntRange(1, 3).Draw(t, "host")),
-		Status:    rapid.SampledFrom([]services.ShowStatus{services.ShowUpcoming, services.ShowLive, services.ShowReplay}).Draw(t, "status"),
+		Status:    rapid.SampledFrom([]ShowStatus{ShowUpcoming, ShowLive, ShowReplay}).Draw(t, "status"),
 		PlannedAt: at(rapid.Int64Range(1, 4).Draw(t, "planned")),
 	}
-	if show.Status != services.ShowUpcoming {
+	if show.Status != ShowUpcoming {
 		show.StartedAt = at(rapid.Int64Range(1, 4).Draw(t, "started"))
 	}
-	if show.Status == services.ShowReplay {
+	if show.Status == ShowReplay {
 		show.EndedAt = at(rapid.Int64Range(1, 6).Draw(t, "ended"))
 	}
 	return show
 }
 
 // world is a board as a model has it: a list that is sorted.
-func drawWorld(t *rapid.T) []services.Show {
-	world := make([]services.Show, rapid.IntRange(0, 25).Draw(t, "shows"))
+func drawWorld(t *rapid.T) []Show {
+	world := make([]Show, rapid.IntRange(0, 25).Draw(t, "shows"))
 	for i := range world {
 		world[i] = drawShow(t, i+1)
 	}
@@ -40,7 +40,7 @@ func drawWorld(t *rapid.T) []services.Show {
 }
 
 // after is what of a sorted list stands after a place, the first so many.
-func after(shows []services.Show, place services.ShowPlace, limit int) (part []services.Show, more bool) {
+func after(shows []Show, place ShowPlace, limit int) (part []Show, more bool) {
 	for _, show := range shows {
 		if place.ID != 0 && !place.Before(show.Place()) {
 			continue
@@ -53,7 +53,7 @@ func after(shows []services.Show, place services.ShowPlace, limit int) (part []s
 	return part, false
 }
 
-func ids(shows []services.Show) (list []services.PostID) {
+func ids(shows []Show) (list []services.PostID) {
 	for _, show := range shows {
 		list = append(list, show.ID)
 	}
@@ -65,11 +65,11 @@ func ids(shows []services.Show) (list []services.PostID) {
 func TestPagesAreTheSortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world := drawWorld(t)
-		var active []services.Show
-		sources := make([][]services.Show, 3)
-		floors := make([]services.ShowPlace, 3)
+		var active []Show
+		sources := make([][]Show, 3)
+		floors := make([]ShowPlace, 3)
 		for _, show := range world {
-			if show.Status != services.ShowReplay {
+			if show.Status != ShowReplay {
 				active = append(active, show)
 				continue
 			}
@@ -80,7 +80,7 @@ func TestPagesAreTheSortedList(t *testing.T) {
 				}
 			}
 		}
-		var floor services.ShowPlace
+		var floor ShowPlace
 		for i, shows := range sources {
 			if len(shows) > 0 && rapid.Bool().Draw(t, "has an end") {
 				lost := rapid.IntRange(0, len(shows)-1).Draw(t, "lost")
@@ -90,14 +90,14 @@ func TestPagesAreTheSortedList(t *testing.T) {
 				}
 			}
 		}
-		var want []services.Show
+		var want []Show
 		for _, show := range world {
-			if show.Status != services.ShowReplay || floor.ID == 0 || show.Place().Before(floor) {
+			if show.Status != ShowReplay || floor.ID == 0 || show.Place().Before(floor) {
 				want = append(want, show)
 			}
 		}
-		var got []services.Show
-		for place, turns := (services.ShowPlace{}), 0; ; turns++ {
+		var got []Show
+		for place, turns := (ShowPlace{}), 0; ; turns++ {
 			if turns > len(world)+1 {
 				t.Fatal("the pages do not end")
 			}
@@ -139,7 +139,7 @@ func TestPagesAreTheSortedList(t *testing.T) {
 // A source of which too little was read ends the page early, and nothing is passed over.
 func TestAPageEndsWhereNothingIsKnown(t *testing.T) {
 	replay := func(id int, ended int64) line {
-		return lineOf(services.Show{ID: services.PostID(id), Status: services.ShowReplay, EndedAt: at(ended)})
+		return lineOf(Show{ID: services.PostID(id), Status: ShowReplay, EndedAt: at(ended)})
 	}
 	p := part{Replays: []replayList{{Lines: []line{replay(1, 9)}, More: true}, {Lines: []line{replay(2, 10), replay(3, 3)}}}}
 	page := p.page(5)
@@ -159,26 +159,26 @@ func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
 		for id := range rapid.IntRange(0, 30).Draw(t, "moves") {
 			was, is := drawShow(t, id+1), drawShow(t, id+1)
 			if rapid.IntRange(0, 3).Draw(t, "new") == 0 {
-				was = services.Show{}
+				was = Show{}
 			}
-			if was.Status == services.ShowReplay {
+			if was.Status == ShowReplay {
 				is = was // for good
 			}
-			if was.Status == services.ShowUpcoming && rapid.IntRange(0, 3).Draw(t, "cancelled") == 0 {
-				is.Status = services.ShowCancelled
+			if was.Status == ShowUpcoming && rapid.IntRange(0, 3).Draw(t, "cancelled") == 0 {
+				is.Status = ShowCancelled
 			}
 			moves = append(moves, Move{Was: was, Is: is})
 			kind := map[string]string{
 				"/LIVE": "live", "UPCOMING/LIVE": "live", "/REPLAY": "ended", "UPCOMING/REPLAY": "ended", "LIVE/REPLAY": "ended",
 				"/UPCOMING": "scheduled", "UPCOMING/CANCELLED": "cancelled",
 			}[fmt.Sprintf("%s/%s", was.Status, is.Status)]
-			if was.Status == services.ShowUpcoming && is.Status == services.ShowUpcoming && !was.PlannedAt.Equal(is.PlannedAt) {
+			if was.Status == ShowUpcoming && is.Status == ShowUpcoming && !was.PlannedAt.Equal(is.PlannedAt) {
 				kind = "rescheduled"
 			}
 			want[kind] = append(want[kind], is.ID)
 		}
 		d := difference(moves)
-		for kind, list := range map[string][]services.Show{"live": d.WentLive, "ended": d.Ended, "scheduled": d.Scheduled, "rescheduled": d.Rescheduled, "cancelled": d.Cancelled} {
+		for kind, list := range map[string][]Show{"live": d.WentLive, "ended": d.Ended, "scheduled": d.Scheduled, "rescheduled": d.Rescheduled, "cancelled": d.Cancelled} {
 			got := ids(list)
 			if !slices.IsSortedFunc(list, byPlace) {
 				t.Fatalf("%s is in no order: %v", kind, list)
@@ -197,7 +197,7 @@ func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
 func TestADifferenceIsBounded(t *testing.T) {
 	var moves []Move
 	for id := range MaxChanged + 5 {
-		moves = append(moves, Move{Is: services.Show{ID: services.PostID(id + 1), Status: services.ShowLive, StartedAt: at(int64(id))}})
+		moves = append(moves, Move{Is: Show{ID: services.PostID(id + 1), Status: ShowLive, StartedAt: at(int64(id))}})
 	}
 	d := difference(moves)
 	if len(d.WentLive) != MaxChanged || !d.More || d.WentLive[0].ID != MaxChanged+5 {

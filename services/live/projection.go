@@ -55,12 +55,12 @@ type projection struct{ *rdb.Projections }
 
 // replayEntry is one entry of a list of replays.
 type replayEntry struct {
-	Place services.ShowPlace
+	Place ShowPlace
 	Host  services.UserID
 }
 
 // placeText prints the position of a replay; the zero value prints as the position before all others.
-func placeText(place services.ShowPlace) string {
+func placeText(place ShowPlace) string {
 	var letters [endLength]byte
 	end := min(max(place.Score, 0), maxEnd)
 	for i := endLength - 1; i >= 0; i-- {
@@ -75,7 +75,7 @@ func replayText(entry replayEntry) string {
 }
 
 // parseReplayPlace reads what placeText prints.
-func parseReplayPlace(text string) (place services.ShowPlace, ok bool) {
+func parseReplayPlace(text string) (place ShowPlace, ok bool) {
 	if len(text) != placeLength {
 		return place, false
 	}
@@ -119,7 +119,7 @@ type replayMerge struct {
 	Stamp   redis.Stamp
 	Whole   bool // Entries are the newest of all, and the merge ends a rebuild
 	Entries []replayEntry
-	Floor   services.ShowPlace // with Whole: the newest below Entries; the zero position if there is none
+	Floor   ShowPlace // with Whole: the newest below Entries; the zero position if there is none
 }
 
 // mergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. If anything
@@ -141,10 +141,10 @@ func (p projection) mergeReplays(ctx context.Context, merges []replayMerge) ([]r
 
 // heldReplays are the members of a list of replays.
 type heldReplays struct {
-	listed  bool               // the list exists and is not being built
-	entries []replayEntry      // newest first
-	strays  int                // members that are not entries
-	floor   services.ShowPlace // the newest that it has lost or never had
+	listed  bool          // the list exists and is not being built
+	entries []replayEntry // newest first
+	strays  int           // members that are not entries
+	floor   ShowPlace     // the newest that it has lost or never had
 }
 
 // parseReplays parses all members of a list; without its mark there is no list.

@@ -17,18 +17,18 @@ const sessionSlots = 64
 // boardQuery asks for the part of one live board page that Redis holds.
 type boardQuery struct {
 	Reader services.UserID
-	Before services.ShowPlace // replays below it; the zero position, or the position of a show that is no replay: from the top
-	Limit  int                // at most so many replays; 0: only the document is read, as for the badges
-	Slot   string             // the slot of the session that the page belongs to
+	Before ShowPlace // replays below it; the zero position, or the position of a show that is no replay: from the top
+	Limit  int       // at most so many replays; 0: only the document is read, as for the badges
+	Slot   string    // the slot of the session that the page belongs to
 }
 
 // boardRead is the part of a live board that Redis holds.
 type boardRead struct {
-	rdb.HostsState                    // Ready is false: only Lease is valid
-	Listed         bool               // false: no list of replays, or it is being built; below only Lease is valid
-	Replays        []replayEntry      // newest first, of the newest 300
-	Floor          services.ShowPlace // the newest replay that the list does not have; zero: it has all
-	Lease          string             // the live session of the slot; "" for none
+	rdb.HostsState               // Ready is false: only Lease is valid
+	Listed         bool          // false: no list of replays, or it is being built; below only Lease is valid
+	Replays        []replayEntry // newest first, of the newest 300
+	Floor          ShowPlace     // the newest replay that the list does not have; zero: it has all
+	Lease          string        // the live session of the slot; "" for none
 }
 
 // board reads a page's hosts, replays and lease in one round trip.

@@ -62,7 +62,7 @@ func (w *boardWorld) endShow(host services.UserID) {
 		w.NameTo(rdb.Hosts, host)
 	}
 	id := w.NextID()
-	w.ended[id] = replayEntry{services.ShowPlace{Replay: true, Score: int64(id >> 23), ID: id}, host}
+	w.ended[id] = replayEntry{ShowPlace{Replay: true, Score: int64(id >> 23), ID: id}, host}
 	w.Say("show %d of %d has ended", id, host)
 	w.Enqueue(fmt.Sprintf("replay %d ", id), func(pause func()) error {
 		followers := w.Followers(host, 0)

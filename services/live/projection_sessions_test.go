@@ -104,7 +104,7 @@ func TestBoardsOfBrokenDocuments(t *testing.T) {
 	eachList(t, func(v listView) {
 		v.build(rdb.FeedFacts{Hosts: []services.FollowedAuthor{{Author: listHost, Since: 3}}})
 		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, 9, listHost)})
-		read, err := v.c.board(v.Context(), boardQuery{Reader: listReader, Limit: 2, Before: services.ShowPlace{Score: -5, ID: 3}})
+		read, err := v.c.board(v.Context(), boardQuery{Reader: listReader, Limit: 2, Before: ShowPlace{Score: -5, ID: 3}})
 		v.must(err)
 		if len(read.Replays) != 2 || read.Replays[0] != replay(9, listHost) || len(read.Hosts) != 1 {
 			v.Errorf("from among the upcoming: %+v", read)

@@ -98,7 +98,7 @@ func (v listView) lose(keys ...string) {
 
 // replay is a replay of a show that ended at a millisecond.
 func replay(end int, host services.UserID) replayEntry {
-	return replayEntry{services.ShowPlace{Replay: true, Score: int64(end), ID: services.PostID(end % 7)}, host}
+	return replayEntry{ShowPlace{Replay: true, Score: int64(end), ID: services.PostID(end % 7)}, host}
 }
 
 // replays are those of the shows that ended between two milliseconds, newest first, as boards have them.
@@ -135,7 +135,7 @@ func (v listView) board() boardRead {
 func (v listView) wantReplays(what string, got, want redis.Status, floor int, list []replayEntry) {
 	v.Helper()
 	read := v.board()
-	var place services.ShowPlace
+	var place ShowPlace
 	if floor > 0 {
 		place = replay(floor, 0).Place
 	}
@@ -149,7 +149,7 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 		draw := func(name string) replayEntry {
 			score := rapid.OneOf(rapid.Int64Range(0, 40), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000), rapid.Just(int64(maxEnd))).Draw(t, name)
 			id := rapid.OneOf(rapid.Uint64Range(1, 40), rapid.Uint64Range(1, math.MaxInt64)).Draw(t, name+" id")
-			return replayEntry{services.ShowPlace{Replay: true, Score: score, ID: services.PostID(id)}, services.UserID(rapid.Uint32().Draw(t, name+" host"))}
+			return replayEntry{ShowPlace{Replay: true, Score: score, ID: services.PostID(id)}, services.UserID(rapid.Uint32().Draw(t, name+" host"))}
 		}
 		a, b := draw("a"), draw("b")
 		if got, ok := parseReplay(replayText(a)); !ok || got != a {
@@ -165,7 +165,7 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 			t.Errorf("%q is read as %+v", text, entry)
 		}
 	}
-	if place, ok := parseReplayPlace(placeText(services.ShowPlace{})); !ok || place != (services.ShowPlace{}) {
+	if place, ok := parseReplayPlace(placeText(ShowPlace{})); !ok || place != (ShowPlace{}) {
 		t.Errorf("no place is read as %v, %v", place, ok)
 	}
 }

@@ -41,24 +41,24 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 	}
 }
 
-func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show services.Show) (added bool, err error) {
+func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show Show) (added bool, err error) {
 	if show.Host == user {
 		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
 	}
 	if added, err = putReminder(ctx, tx.Tx, show.ID, user); err != nil || !added {
 		return false, err
 	}
-	if show.Status != services.ShowUpcoming { // a reminder that was set in time returned above, unchanged
+	if show.Status != ShowUpcoming { // a reminder that was set in time returned above, unchanged
 		return false, services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
 	}
-	reminders, err := countReminders(ctx, tx.Tx, user, services.MaxReminders+1) // including this one, which the error rolls back
-	if err == nil && reminders > services.MaxReminders {
-		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", services.MaxReminders)
+	reminders, err := countReminders(ctx, tx.Tx, user, MaxReminders+1) // including this one, which the error rolls back
+	if err == nil && reminders > MaxReminders {
+		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", MaxReminders)
 	}
 	return true, err
 }
 
-func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show services.Show) (dropped bool, err error) {
+func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show Show) (dropped bool, err error) {
 	dropped, err = removeReminder(ctx, tx.Tx, show.ID, user)
 	if err != nil || !dropped || show.StartedAt.IsZero() {
 		return dropped, err
@@ -76,7 +76,7 @@ func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []ser
 }
 
 // Shows reads shows as they are now; with facts from SQL, when memory may not know of a change that was just made.
-func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) (map[services.PostID]services.Show, error) {
+func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) (map[services.PostID]Show, error) {
 	if facts {
 		return readShows(ctx, s.store.DB.Runner, ids)
 	}

@@ -20,8 +20,8 @@ func drawSession(t *rapid.T) Session {
 	}
 }
 
-func drawPlace(t *rapid.T) services.ShowPlace {
-	return services.ShowPlace{
+func drawPlace(t *rapid.T) ShowPlace {
+	return ShowPlace{
 		Replay: rapid.Bool().Draw(t, "replay"), Score: rapid.Int64().Draw(t, "score"),
 		ID: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "id")),
 	}
@@ -68,7 +68,7 @@ func FuzzSession(f *testing.F) {
 
 // The same of what is sent as a cursor.
 func FuzzBoardCursor(f *testing.F) {
-	good := CursorText(aSession, services.ShowPlace{Replay: true, Score: -1, ID: 5})
+	good := CursorText(aSession, ShowPlace{Replay: true, Score: -1, ID: 5})
 	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", aSession.String(), strings.Repeat("A", 63), strings.Repeat("_", 63), "\x00", strings.Repeat("A", 10_000)} {
 		f.Add(uint32(3), seed)
 	}

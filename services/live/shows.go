@@ -12,24 +12,24 @@ import (
 
 // Schedule is the command by which a host announces a show; its one id is the show's. INVALID for a text that does not fit or a
 // plan that is not in the future; CONFLICT when too many shows of the host are upcoming.
-func (s *Service) Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command {
+func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command {
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
 			tx := store.In(in)
-			show, err := services.ScheduleShow(tx.NewID(s.ids), host, draft, s.now(tx))
+			show, err := ScheduleShow(tx.NewID(s.ids), host, draft, s.now(tx))
 			if err != nil {
 				return nil, err
 			}
 			if err := s.lockLog(ctx, tx); err != nil {
 				return nil, err
 			}
-			upcoming, err := countUpcoming(ctx, tx.Tx, host, services.MaxUpcomingShows)
+			upcoming, err := countUpcoming(ctx, tx.Tx, host, MaxUpcomingShows)
 			if err != nil {
 				return nil, err
 			}
-			if upcoming >= services.MaxUpcomingShows {
-				return nil, services.Errorf(services.Conflict, "at most %d shows of one host can be upcoming", services.MaxUpcomingShows)
+			if upcoming >= MaxUpcomingShows {
+				return nil, services.Errorf(services.Conflict, "at most %d shows of one host can be upcoming", MaxUpcomingShows)
 			}
 			show, err = s.addShow(ctx, tx, show)
 			return []string{show.GlobalID()}, err
@@ -45,11 +45,11 @@ const ownShows = "shows"
 // future, or no change at all; CONFLICT when the show was cancelled, or when its plan changes and it is not upcoming. This and
 // all below: NOT_FOUND when there is no such show or it is hidden, FORBIDDEN for another host's show; a change that is in
 // effect already is no error.
-func (s *Service) Reschedule(host services.UserID, id services.PostID, edit services.ShowEdit) (*jobs.Command, error) {
-	if edit == (services.ShowEdit{}) {
+func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {
+	if edit == (ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title and coverUrl: at least one of them is needed")
 	}
-	return s.change("rescheduleShow", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
+	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.Reschedule(edit, now)
 	}), nil
 }
@@ -57,7 +57,7 @@ func (s *Service) Reschedule(host services.UserID, id services.PostID, edit serv
 // Start is the command by which a host's show goes live, at a time; the zero time is now. CONFLICT when it was cancelled,
 // INVALID for a time in the future or before it was scheduled. It notifies the users with a reminder.
 func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command {
-	return s.change("startShow", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
+	return s.change("startShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.Start(at, now)
 	})
 }
@@ -66,20 +66,20 @@ func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) 
 // for none yet. An end that is reported before the start is kept until the start comes. CONFLICT when the show was cancelled,
 // INVALID for a time in the future or before it started.
 func (s *Service) End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command {
-	return s.change("endShow", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
+	return s.change("endShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.End(at, replayURL, now)
 	})
 }
 
 // Cancel is the command by which a host cancels their show. CONFLICT when it is live or over, or its end was reported.
 func (s *Service) Cancel(host services.UserID, id services.PostID) *jobs.Command {
-	return s.change("cancelShow", host, id, services.Show.Cancel)
+	return s.change("cancelShow", host, id, Show.Cancel)
 }
 
 // SetReplay is the command by which a host sets the address of a show's replay; "" removes it. CONFLICT when the show was
 // cancelled.
 func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL string) *jobs.Command {
-	return s.change("setReplay", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
+	return s.change("setReplay", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.SetReplay(replayURL, now)
 	})
 }
@@ -87,7 +87,7 @@ func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL 
 // change is a command that changes one show of a host, or changes nothing when the show is already as requested; its one id is
 // the show's.
 func (s *Service) change(name string, host services.UserID, id services.PostID,
-	transition func(show services.Show, now time.Time) (services.Show, bool, error)) *jobs.Command {
+	transition func(show Show, now time.Time) (Show, bool, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: host,
 		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {

@@ -18,8 +18,8 @@ func TestIdempotencyOfShows(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newStage(w)
 	host := w.Users(1)[0]
-	draft := services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)}
-	schedule := func(draft services.ShowDraft) (*jobs.Command, error) {
+	draft := ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)}
+	schedule := func(draft ShowDraft) (*jobs.Command, error) {
 		cmd := s.Service.Schedule(host, draft)
 		cmd.Key, cmd.Input = "k", draft
 		return cmd, s.do(cmd)
@@ -43,15 +43,15 @@ func TestTooManyUpcomingShows(t *testing.T) {
 	host := w.Users(1)[0]
 	id := s.schedule(host)
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		for range services.MaxUpcomingShows - 1 {
-			show := services.Show{ID: w.IDs.Next(), Host: host, Title: "a", Status: services.ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
+		for range MaxUpcomingShows - 1 {
+			show := Show{ID: w.IDs.Next(), Host: host, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
 			if err := insert(ctx, tx.Tx, show, ""); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	draft := services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)}
+	draft := ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)}
 	if err := s.do(s.Service.Schedule(host, draft)); services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "1000") {
 		t.Errorf("one more: %v", err)
 	}

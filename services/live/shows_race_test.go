@@ -23,7 +23,7 @@ func TestManyTellOfOneShowAtOnce(t *testing.T) {
 		id, logged := s.schedule(host), len(s.logged())
 		at := w.Clock.Now()
 		title := "Late evening"
-		retitled, err := s.Reschedule(host, id, services.ShowEdit{Title: &title})
+		retitled, err := s.Reschedule(host, id, ShowEdit{Title: &title})
 		w.Must(err)
 		cmds := []*jobs.Command{
 			s.Service.Start(host, id, at), s.Service.End(host, id, at, ""), s.Service.Start(host, id, at), s.Service.End(host, id, at, ""),
@@ -41,7 +41,7 @@ func TestManyTellOfOneShowAtOnce(t *testing.T) {
 			}
 		}
 		show := s.show(id)
-		if show.Status != services.ShowReplay || show.ReplayURL == "" || show.Title != title {
+		if show.Status != ShowReplay || show.ReplayURL == "" || show.Title != title {
 			t.Fatalf("%+v", show)
 		}
 		versions := map[uint64]bool{}
@@ -99,8 +99,8 @@ func TestTooManyReminders(t *testing.T) {
 	first, more := s.schedule(host), s.schedule(host)
 	w.Must(s.do(s.Remind(fan, first, true)))
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		for range services.MaxReminders - 1 {
-			show := services.Show{ID: w.IDs.Next(), Host: host + 100, Title: "a", Status: services.ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
+		for range MaxReminders - 1 {
+			show := Show{ID: w.IDs.Next(), Host: host + 100, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
 			if err := insert(ctx, tx.Tx, show, ""); err != nil {
 				return err
 			}

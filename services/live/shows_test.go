@@ -50,15 +50,15 @@ func (s stage) do(cmd *jobs.Command) error {
 // schedule makes a show of a host's, planned an hour ahead, that boards have.
 func (s stage) schedule(host services.UserID) services.PostID {
 	s.TB.Helper()
-	cmd := s.Service.Schedule(host, services.ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})
+	cmd := s.Service.Schedule(host, ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})
 	s.Must(s.do(cmd))
 	s.Work(s.Fanout)
-	id, err := services.ParseShowID("id", cmd.IDs()[0])
+	id, err := ParseShowID("id", cmd.IDs()[0])
 	s.Must(err)
 	return id
 }
 
-func (s stage) show(id services.PostID) services.Show {
+func (s stage) show(id services.PostID) Show {
 	s.TB.Helper()
 	shows, err := readShows(s.TB.Context(), s.Store.DB.Runner, []services.PostID{id})
 	s.Must(err)
@@ -99,30 +99,30 @@ func TestTheLifeOfAShow(t *testing.T) {
 		host := w.Users(1)[0]
 		id := s.schedule(host)
 		planned := s.show(id)
-		if planned.Status != services.ShowUpcoming || planned.Version != 1 || planned.Host != host {
+		if planned.Status != ShowUpcoming || planned.Version != 1 || planned.Host != host {
 			t.Fatalf("scheduled: %+v", planned)
 		}
 		later, title := planned.PlannedAt.Add(time.Hour), "Late evening"
 		for _, step := range []struct {
 			op      func() *jobs.Command
-			status  services.ShowStatus
+			status  ShowStatus
 			version uint64 // 0: it changes nothing
 			moved   bool
 		}{
 			{func() *jobs.Command {
-				cmd, _ := s.Reschedule(host, id, services.ShowEdit{PlannedAt: &later})
+				cmd, _ := s.Reschedule(host, id, ShowEdit{PlannedAt: &later})
 				return cmd
-			}, services.ShowUpcoming, 2, true},
+			}, ShowUpcoming, 2, true},
 			{func() *jobs.Command {
-				cmd, _ := s.Reschedule(host, id, services.ShowEdit{PlannedAt: &later})
+				cmd, _ := s.Reschedule(host, id, ShowEdit{PlannedAt: &later})
 				return cmd
-			}, services.ShowUpcoming, 0, false},
-			{func() *jobs.Command { cmd, _ := s.Reschedule(host, id, services.ShowEdit{Title: &title}); return cmd }, services.ShowUpcoming, 3, false},
-			{func() *jobs.Command { return s.Service.Start(host, id, time.Time{}) }, services.ShowLive, 4, true},
-			{func() *jobs.Command { return s.Service.Start(host, id, time.Time{}) }, services.ShowLive, 0, false},
-			{func() *jobs.Command { return s.Service.End(host, id, time.Time{}, "") }, services.ShowReplay, 5, true},
-			{func() *jobs.Command { return s.Service.End(host, id, time.Time{}, "") }, services.ShowReplay, 0, false},
-			{func() *jobs.Command { return s.SetReplay(host, id, "https://example.com/r") }, services.ShowReplay, 6, false},
+			}, ShowUpcoming, 0, false},
+			{func() *jobs.Command { cmd, _ := s.Reschedule(host, id, ShowEdit{Title: &title}); return cmd }, ShowUpcoming, 3, false},
+			{func() *jobs.Command { return s.Service.Start(host, id, time.Time{}) }, ShowLive, 4, true},
+			{func() *jobs.Command { return s.Service.Start(host, id, time.Time{}) }, ShowLive, 0, false},
+			{func() *jobs.Command { return s.Service.End(host, id, time.Time{}, "") }, ShowReplay, 5, true},
+			{func() *jobs.Command { return s.Service.End(host, id, time.Time{}, "") }, ShowReplay, 0, false},
+			{func() *jobs.Command { return s.SetReplay(host, id, "https://example.com/r") }, ShowReplay, 6, false},
 		} {
 			before, logged := s.show(id), len(s.logged())
 			cmd := step.op()
@@ -157,7 +157,7 @@ func TestTheLifeOfAShow(t *testing.T) {
 }
 
 // wantLife compares what is left of a show's life with what was told: where it stood, and the stamps of its host.
-func (s stage) wantLife(id services.PostID, planned services.Show, later time.Time, title string) {
+func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title string) {
 	t, host := s.TB, planned.Host
 	t.Helper()
 	over := s.show(id)
@@ -170,22 +170,22 @@ func (s stage) wantLife(id services.PostID, planned services.Show, later time.Ti
 		history[i].UntilAt = time.Time{}
 	}
 	want := []Former{
-		{Show: id, Host: host, Version: 1, Until: 2, Status: services.ShowUpcoming, Score: -planned.PlannedAt.UnixMilli()},
-		{Show: id, Host: host, Version: 2, Until: 4, Status: services.ShowUpcoming, Score: -later.UnixMilli()},
-		{Show: id, Host: host, Version: 4, Until: 5, Status: services.ShowLive, Score: over.StartedAt.UnixMilli()},
+		{Show: id, Host: host, Version: 1, Until: 2, Status: ShowUpcoming, Score: -planned.PlannedAt.UnixMilli()},
+		{Show: id, Host: host, Version: 2, Until: 4, Status: ShowUpcoming, Score: -later.UnixMilli()},
+		{Show: id, Host: host, Version: 4, Until: 5, Status: ShowLive, Score: over.StartedAt.UnixMilli()},
 	}
 	if diff := cmp.Diff(want, history); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
 	// The host's version moves with what is live, and with nothing else.
-	var moved []services.ShowStatus
+	var moved []ShowStatus
 	for _, change := range s.logged() {
 		if change.Live {
 			moved = append(moved, change.Show.Status)
 		}
 	}
 	versions, err := database{s.Store.DB}.HostVersions(t.Context(), host-1, 1)
-	if !slices.Equal(moved, []services.ShowStatus{services.ShowLive, services.ShowReplay}) || err != nil || versions[0].Version != 5 {
+	if !slices.Equal(moved, []ShowStatus{ShowLive, ShowReplay}) || err != nil || versions[0].Version != 5 {
 		t.Errorf("it moved with %v to %v, %v", moved, versions, err)
 	}
 }
@@ -197,9 +197,9 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		host := w.Users(1)[0]
 		var ids []services.PostID
 		for range 4 {
-			cmd := s.Service.Schedule(host, services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)})
+			cmd := s.Service.Schedule(host, ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)})
 			w.Must(s.do(cmd))
-			id, _ := services.ParseShowID("id", cmd.IDs()[0])
+			id, _ := ParseShowID("id", cmd.IDs()[0])
 			ids = append(ids, id)
 		}
 		w.Must(s.do(s.Service.Start(host, ids[0], time.Time{})))
@@ -228,7 +228,7 @@ func TestShowsOfANewHostWait(t *testing.T) {
 			t.Errorf("live: %+v", live)
 		}
 		history, _ = database{w.Store.DB}.ShowHistory(t.Context(), time.Time{})
-		if len(history) != 1 || history[0].Show != ids[1] || history[0].Until != 2 || history[0].Status != services.ShowCancelled {
+		if len(history) != 1 || history[0].Show != ids[1] || history[0].Until != 2 || history[0].Status != ShowCancelled {
 			t.Errorf("what was over came from nowhere: %+v", history)
 		}
 		w.Must(serviceOf(w).Memory.Refresh(t.Context()))
@@ -267,7 +267,7 @@ func TestABatchInAnyOrder(t *testing.T) {
 			}
 		}
 		show := s.show(id)
-		if show.Status != services.ShowReplay || !show.StartedAt.Equal(start) || !show.EndedAt.Equal(end) || show.ReplayURL == "" {
+		if show.Status != ShowReplay || !show.StartedAt.Equal(start) || !show.EndedAt.Equal(end) || show.ReplayURL == "" {
 			rt.Fatalf("%+v", show)
 		}
 		if changes := len(s.logged()) - logged; changes != 2 {
@@ -300,7 +300,7 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 		})
 		now := w.Clock.Now()
 		past, future, empty, title := now.Add(-time.Second), now.Add(time.Hour), "", "Title"
-		edit := func(id services.PostID, edit services.ShowEdit) *jobs.Command {
+		edit := func(id services.PostID, edit ShowEdit) *jobs.Command {
 			cmd, err := s.Reschedule(host, id, edit)
 			w.Must(err)
 			return cmd
@@ -313,16 +313,16 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 			code services.Code
 			says string
 		}{
-			{"no title", s.Service.Schedule(host, services.ShowDraft{PlannedAt: future}), services.Invalid, "title: "},
-			{"a plan in the past", s.Service.Schedule(host, services.ShowDraft{Title: "a", PlannedAt: past}), services.Invalid, "plannedAt: "},
-			{"no plan", s.Service.Schedule(host, services.ShowDraft{Title: "a"}), services.Invalid, "plannedAt: "},
-			{"a bad cover", s.Service.Schedule(host, services.ShowDraft{Title: "a", CoverURL: "c", PlannedAt: future}), services.Invalid, "coverUrl: "},
-			{"put into the past", edit(upcoming, services.ShowEdit{PlannedAt: &past}), services.Invalid, "plannedAt: "},
-			{"an empty title", edit(upcoming, services.ShowEdit{Title: &empty}), services.Invalid, "title: "},
-			{"a live one put off", edit(live, services.ShowEdit{PlannedAt: &future}), services.Conflict, "plannedAt: "},
-			{"an ended one put off", edit(ended, services.ShowEdit{PlannedAt: &future}), services.Conflict, "plannedAt: "},
-			{"a cancelled one put off", edit(cancelled, services.ShowEdit{PlannedAt: &future}), services.Conflict, "showId: "},
-			{"a cancelled one's title", edit(cancelled, services.ShowEdit{Title: &title}), services.Conflict, "showId: "},
+			{"no title", s.Service.Schedule(host, ShowDraft{PlannedAt: future}), services.Invalid, "title: "},
+			{"a plan in the past", s.Service.Schedule(host, ShowDraft{Title: "a", PlannedAt: past}), services.Invalid, "plannedAt: "},
+			{"no plan", s.Service.Schedule(host, ShowDraft{Title: "a"}), services.Invalid, "plannedAt: "},
+			{"a bad cover", s.Service.Schedule(host, ShowDraft{Title: "a", CoverURL: "c", PlannedAt: future}), services.Invalid, "coverUrl: "},
+			{"put into the past", edit(upcoming, ShowEdit{PlannedAt: &past}), services.Invalid, "plannedAt: "},
+			{"an empty title", edit(upcoming, ShowEdit{Title: &empty}), services.Invalid, "title: "},
+			{"a live one put off", edit(live, ShowEdit{PlannedAt: &future}), services.Conflict, "plannedAt: "},
+			{"an ended one put off", edit(ended, ShowEdit{PlannedAt: &future}), services.Conflict, "plannedAt: "},
+			{"a cancelled one put off", edit(cancelled, ShowEdit{PlannedAt: &future}), services.Conflict, "showId: "},
+			{"a cancelled one's title", edit(cancelled, ShowEdit{Title: &title}), services.Conflict, "showId: "},
 			{"started before it was scheduled", s.Service.Start(host, upcoming, now.Add(-time.Hour)), services.Invalid, "at: "},
 			{"started in the future", s.Service.Start(host, upcoming, future), services.Invalid, "at: "},
 			{"a cancelled one started", s.Service.Start(host, cancelled, time.Time{}), services.Conflict, "showId: "},
@@ -359,7 +359,7 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 				t.Errorf("%s left %d jobs", c.what, after-jobs)
 			}
 		}
-		if _, err := s.Reschedule(host, upcoming, services.ShowEdit{}); services.CodeOf(err) != services.Invalid {
+		if _, err := s.Reschedule(host, upcoming, ShowEdit{}); services.CodeOf(err) != services.Invalid {
 			t.Errorf("nothing to change: %v", err)
 		}
 	})

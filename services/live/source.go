@@ -86,18 +86,18 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
-	over, err := replaysFeed(ctx, l.s.store.DB, user, services.ShowPlace{}, services.Retention)
+	over, err := replaysFeed(ctx, l.s.store.DB, user, ShowPlace{}, services.Retention)
 	if err != nil {
 		return err
 	}
 	// The node cache has the replays of huge hosts.
-	pulled, _ := l.s.Memory.ReplaysAt(hosts, l.s.Memory.Version(), services.ShowPlace{}, services.Retention)
+	pulled, _ := l.s.Memory.ReplaysAt(hosts, l.s.Memory.Version(), ShowPlace{}, services.Retention)
 	followed := make(map[services.UserID]services.PostID, len(hosts))
 	for _, host := range hosts {
 		followed[host.Author] = host.Since
 	}
 	came := map[services.PostID]bool{}
-	for _, shows := range [][]services.Show{l.s.Memory.LiveSince(hosts, 0), over, pulled} {
+	for _, shows := range [][]Show{l.s.Memory.LiveSince(hosts, 0), over, pulled} {
 		for _, show := range shows {
 			if at, follows := followed[show.Host]; follows && show.LiveStamp > at && !show.StartedAt.Before(since) {
 				came[show.ID] = true

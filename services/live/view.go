@@ -29,7 +29,7 @@ func (s *Service) replaysFor(session Session, first int) int {
 
 // view reads it, with so many replays at most, 0 for the hosts alone: from Redis in one round trip, after a rebuild of what is lost,
 // or else from SQL, as where Redis has missed what the viewer did.
-func (s *Service) view(ctx context.Context, session Session, after services.ShowPlace, replays int) (view, error) {
+func (s *Service) view(ctx context.Context, session Session, after ShowPlace, replays int) (view, error) {
 	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {
 		query.Before = after
@@ -71,7 +71,7 @@ func viewOf(read boardRead, limit int) view {
 
 // listed are the viewer's replays after a position: from their list, rebuilt when it is lost, or from SQL while that takes
 // long.
-func (s *Service) listed(ctx context.Context, session Session, v view, after services.ShowPlace, replays int) (list replayList, building bool, err error) {
+func (s *Service) listed(ctx context.Context, session Session, v view, after ShowPlace, replays int) (list replayList, building bool, err error) {
 	if v.ready {
 		return v.replays, false, nil
 	}
@@ -91,8 +91,8 @@ func (s *Service) listed(ctx context.Context, session Session, v view, after ser
 }
 
 // factual reads the same from SQL.
-func (s *Service) factual(ctx context.Context, viewer services.UserID, after services.ShowPlace) (list replayList, err error) {
-	shows, err := replaysFeed(ctx, s.store.DB, viewer, services.ShowPlace{}, services.Retention+1)
+func (s *Service) factual(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
+	shows, err := replaysFeed(ctx, s.store.DB, viewer, ShowPlace{}, services.Retention+1)
 	if err != nil {
 		return list, err
 	}
@@ -127,7 +127,7 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 }
 
 // shown is a show as the session has it. INVALID for a show that was never in it.
-func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (services.Show, error) {
+func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (Show, error) {
 	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
 	show, known, there := s.Memory.ShowAt(id, session.Version)
 	if !known {
@@ -137,11 +137,11 @@ func (s *Service) shown(ctx context.Context, session Session, id services.PostID
 		}
 		show, there = shows[id]
 		there = there && show.Version > 0 && (show.Version <= session.Version || s.forgotten(session))
-		if there && show.Status == services.ShowCancelled { // where it stood is forgotten: where it last did
-			show.Status = services.ShowUpcoming
+		if there && show.Status == ShowCancelled { // where it stood is forgotten: where it last did
+			show.Status = ShowUpcoming
 		}
 	}
-	if !there || show.Status == services.ShowCancelled {
+	if !there || show.Status == ShowCancelled {
 		return show, never
 	}
 	return show, nil
@@ -154,7 +154,7 @@ func (s *Service) forgotten(session Session) bool {
 
 // checkShown checks that a show's host was on the board of the session: the host is on it now, or the viewer follows them and
 // they are hidden, or the viewer followed them until after the session was made.
-func (s *Service) checkShown(ctx context.Context, session Session, hosts []services.FollowedAuthor, show services.Show) error {
+func (s *Service) checkShown(ctx context.Context, session Session, hosts []services.FollowedAuthor, show Show) error {
 	for _, host := range hosts {
 		if host.Author == show.Host && session.has(host.Since) {
 			return nil

@@ -63,7 +63,7 @@ type watcher struct {
 
 	badges   *services.Badges // the badges at the time when these were read:
 	view     view             // the followed hosts
-	top      services.ShowPlace
+	top      ShowPlace
 	replaced bool // a session that was sent or requested is over
 	guest    bool // another session has the room of this one: it is not renewed, and a request for its pages gets a new session
 	renewed  time.Time
@@ -152,7 +152,7 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	if session.Made == 0 {
 		session = Session{Viewer: w.viewer, Device: w.device}
 	}
-	read, err := s.view(ctx, session, services.ShowPlace{}, s.replaysFor(session, 1))
+	read, err := s.view(ctx, session, ShowPlace{}, s.replaysFor(session, 1))
 	if err != nil {
 		return err
 	}
@@ -165,11 +165,11 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 		session = s.freeze(session, read.hosts)
 		w.replaced, w.renewed = w.replaced || given, time.Time{}
 	}
-	page, _, err := s.cut(ctx, session, read, services.ShowPlace{}, 1)
+	page, _, err := s.cut(ctx, session, read, ShowPlace{}, 1)
 	if err != nil {
 		return err
 	}
-	w.badges, w.view, w.session, w.top = badges, read, session, services.ShowPlace{}
+	w.badges, w.view, w.session, w.top = badges, read, session, ShowPlace{}
 	if len(page.Lines) > 0 {
 		w.top = page.Lines[0].Place
 	}
@@ -189,11 +189,11 @@ func (w *watcher) newHosts() (moves []Move, older int) {
 		return nil, 0
 	}
 	m := w.service.Memory
-	active, _ := m.ActiveAt(since, m.Version(), services.ShowPlace{}, services.Retention)
-	replays, _ := m.ReplaysAt(since, m.Version(), services.ShowPlace{}, services.Retention)
+	active, _ := m.ActiveAt(since, m.Version(), ShowPlace{}, services.Retention)
+	replays, _ := m.ReplaysAt(since, m.Version(), ShowPlace{}, services.Retention)
 	for _, show := range slices.Concat(active, replays) {
 		switch {
-		case show.Status != services.ShowReplay || show.Version > w.session.Version:
+		case show.Status != ShowReplay || show.Version > w.session.Version:
 			moves = append(moves, Move{Is: show})
 		case w.top.ID == 0 || show.Place().Before(w.top):
 			older++

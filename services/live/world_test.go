@@ -23,7 +23,7 @@ func plan(w *fanouttest.World, host services.UserID, in time.Duration) services.
 		if err := serviceOf(w).lockLog(ctx, tx); err != nil {
 			return err
 		}
-		show, err := services.ScheduleShow(id, host, services.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}, w.Clock.Now())
+		show, err := ScheduleShow(id, host, ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}, w.Clock.Now())
 		if err != nil {
 			return err
 		}
@@ -36,13 +36,13 @@ func plan(w *fanouttest.World, host services.UserID, in time.Duration) services.
 // start lets a show run from now on.
 func start(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
-	moveShows(w, ids, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Start(now, now) })
+	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.Start(now, now) })
 }
 
 // finish ends shows, with the jobs that fan out the replays.
 func finish(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
-	moveShows(w, ids, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.End(now, "", now) })
+	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.End(now, "", now) })
 }
 
 // replayed is a show that has started and ended.
@@ -55,7 +55,7 @@ func replayed(w *fanouttest.World, host services.UserID) services.PostID {
 }
 
 // moveShows changes shows in one transaction.
-func moveShows(w *fanouttest.World, ids []services.PostID, move func(show services.Show, now time.Time) (services.Show, bool, error)) {
+func moveShows(w *fanouttest.World, ids []services.PostID, move func(show Show, now time.Time) (Show, bool, error)) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for _, id := range ids {
@@ -136,7 +136,7 @@ func compareBoards(w *fanouttest.World, user services.UserID, document rdb.Docum
 	want := boardShown{Hosts: slices.Clip(hosts), Seen: uint64(seen)}
 	if read := readBoard(w, user); read.Listed {
 		got.Replays, got.Cut = read.Replays, read.Floor.Replay
-		shows, err := replaysFeed(ctx, w.Store.DB, user, services.ShowPlace{}, services.Retention+1)
+		shows, err := replaysFeed(ctx, w.Store.DB, user, ShowPlace{}, services.Retention+1)
 		w.Must(err)
 		want.Replays = entriesOf(shows[:min(len(shows), services.Retention)])
 		want.Cut = len(shows) > services.Retention

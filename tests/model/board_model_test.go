@@ -126,13 +126,13 @@ func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) 
 			want[is.status] = append(want[is.status], is.id)
 		}
 	}
-	for status, got := range map[string][]services.Show{
+	for status, got := range map[string][]live.Show{
 		"LIVE": change.WentLive, "REPLAY": change.Ended, "new": change.Scheduled, "UPCOMING": change.Rescheduled, "CANCELLED": change.Cancelled,
 	} {
 		ids := []string{}
 		for _, show := range got {
 			ids = append(ids, show.GlobalID())
-			if show.Status == services.ShowUpcoming && !show.EndedAt.IsZero() {
+			if show.Status == live.ShowUpcoming && !show.EndedAt.IsZero() {
 				t.Fatalf("%s: the end of %s is shown before its start", s.reader, show.GlobalID())
 			}
 		}

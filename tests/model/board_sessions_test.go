@@ -115,7 +115,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 		top = n.BoardFor(reader, live.Ask{})
 		shows := n.Board("reader", 3, world.BoardPlace{}).Ids()
 		n.OnShow("host", "startShow", shows[2])
-		last, err := services.ParseShowID("id", shows[2])
+		last, err := live.ParseShowID("id", shows[2])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // New makes the shows of a world's node.
-func New(w *fanouttest.World, limits services.ShowLimits) *live.Service {
+func New(w *fanouttest.World, limits live.ShowLimits) *live.Service {
 	s := live.New(live.Config{
 		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 		Limits: limits,
@@ -47,8 +47,8 @@ func Apply(w *fanouttest.World, commands ...*jobs.Command) (ids []string) {
 // Schedule plans a show.
 func Schedule(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
-	made := Apply(w, Service(w).Schedule(host, services.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}))
-	id, err := services.ParseShowID("id", made[0])
+	made := Apply(w, Service(w).Schedule(host, live.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}))
+	id, err := live.ParseShowID("id", made[0])
 	w.Must(err)
 	return id
 }

@@ -1,9 +1,11 @@
-package services
+package live
 
 import (
 	"slices"
 	"testing"
 	"time"
+
+	"tidings/services"
 )
 
 // TestABoardHasOneOrder puts shows of every status, with equal times among them, into the order that a board promises.
@@ -56,7 +58,7 @@ func TestShowIDs(t *testing.T) {
 		t.Errorf("%s is read as %v, %v", show.GlobalID(), id, err)
 	}
 	for _, bad := range []string{"", "show:", "show:1", "post:" + show.ID.String(), show.ID.String()} {
-		if _, err := ParseShowID("showId", bad); CodeOf(err) != Invalid {
+		if _, err := ParseShowID("showId", bad); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -1,6 +1,10 @@
-package services
+package live
 
-import "time"
+import (
+	"time"
+
+	"tidings/services"
+)
 
 // MaxShowAhead bounds how far ahead a show can be planned: a year and a day.
 const MaxShowAhead = 366 * 24 * time.Hour
@@ -23,12 +27,12 @@ type ShowEdit struct {
 }
 
 // ScheduleShow makes an upcoming show. INVALID for a text that does not fit or a plan that is not in the future.
-func ScheduleShow(id PostID, host UserID, draft ShowDraft, now time.Time) (Show, error) {
+func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now time.Time) (Show, error) {
 	show := Show{ID: id, Host: host, Title: draft.Title, CoverURL: draft.CoverURL, Status: ShowUpcoming, PlannedAt: wholeMillis(draft.PlannedAt), UpdatedAt: now}
-	if err := CheckFilled("title", show.Title, MaxShowTitle); err != nil {
+	if err := services.CheckFilled("title", show.Title, MaxShowTitle); err != nil {
 		return Show{}, err
 	}
-	if err := CheckURL("coverUrl", show.CoverURL); err != nil {
+	if err := services.CheckURL("coverUrl", show.CoverURL); err != nil {
 		return Show{}, err
 	}
 	return show, checkPlan(show.PlannedAt, now)
@@ -41,13 +45,13 @@ func (s Show) Reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 	after := s
 	if edit.Title != nil {
 		after.Title = *edit.Title
-		if err := CheckFilled("title", after.Title, MaxShowTitle); err != nil {
+		if err := services.CheckFilled("title", after.Title, MaxShowTitle); err != nil {
 			return s, false, err
 		}
 	}
 	if edit.CoverURL != nil {
 		after.CoverURL = *edit.CoverURL
-		if err := CheckURL("coverUrl", after.CoverURL); err != nil {
+		if err := services.CheckURL("coverUrl", after.CoverURL); err != nil {
 			return s, false, err
 		}
 	}
@@ -60,9 +64,9 @@ func (s Show) Reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 	if !after.PlannedAt.Equal(s.PlannedAt) {
 		switch {
 		case s.Status != ShowUpcoming:
-			return s, false, Errorf(Conflict, "plannedAt: %s is %s: only an upcoming show can be rescheduled", s.GlobalID(), s.Status)
+			return s, false, services.Errorf(services.Conflict, "plannedAt: %s is %s: only an upcoming show can be rescheduled", s.GlobalID(), s.Status)
 		case !s.EndedAt.IsZero():
-			return s, false, Errorf(Conflict, "plannedAt: the end of %s at %s was already reported; only its start can follow", s.GlobalID(), showTime(s.EndedAt))
+			return s, false, services.Errorf(services.Conflict, "plannedAt: the end of %s at %s was already reported; only its start can follow", s.GlobalID(), timeText(s.EndedAt))
 		}
 		if err := checkPlan(after.PlannedAt, now); err != nil {
 			return s, false, err
@@ -105,7 +109,7 @@ func (s Show) over(startedAt time.Time) Show {
 // missing replay URL. CONFLICT if the show was cancelled; INVALID for a time in the future or from before the show started, or
 // was scheduled.
 func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, changed bool, err error) {
-	if err := CheckURL("replayUrl", replayURL); err != nil {
+	if err := services.CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
 	}
 	unsaid := at.IsZero()
@@ -121,7 +125,7 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 			at = s.StartedAt
 		}
 		if at.Before(s.StartedAt) {
-			return s, false, Errorf(Invalid, "at: %s is before %s started, %s", showTime(at), s.GlobalID(), showTime(s.StartedAt))
+			return s, false, services.Errorf(services.Invalid, "at: %s is before %s started, %s", timeText(at), s.GlobalID(), timeText(s.StartedAt))
 		}
 		after.Status, after.EndedAt = ShowReplay, at
 	case ShowUpcoming:
@@ -143,9 +147,9 @@ func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
 	case s.Status == ShowCancelled:
 		return s, false, nil
 	case s.Status != ShowUpcoming:
-		return s, false, Errorf(Conflict, "showId: %s is %s: only an upcoming show can be cancelled", s.GlobalID(), s.Status)
+		return s, false, services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be cancelled", s.GlobalID(), s.Status)
 	case !s.EndedAt.IsZero():
-		return s, false, Errorf(Conflict, "showId: the end of %s at %s was already reported; only its start can follow", s.GlobalID(), showTime(s.EndedAt))
+		return s, false, services.Errorf(services.Conflict, "showId: the end of %s at %s was already reported; only its start can follow", s.GlobalID(), timeText(s.EndedAt))
 	}
 	after.Status, after.CancelledAt = ShowCancelled, wholeMillis(now)
 	return s.changedTo(after, now)
@@ -153,7 +157,7 @@ func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
 
 // SetReplay sets where the replay of a show can be seen; "" removes that. CONFLICT if it was cancelled.
 func (s Show) SetReplay(replayURL string, now time.Time) (_ Show, changed bool, err error) {
-	if err := CheckURL("replayUrl", replayURL); err != nil {
+	if err := services.CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
 	}
 	if s.Status == ShowCancelled {
@@ -228,23 +232,23 @@ func (s Show) moment(field string, at, now time.Time) (time.Time, error) {
 	at = wholeMillis(at)
 	switch scheduled := s.ID.Time(); {
 	case at.After(now.Add(showSkew)):
-		return at, Errorf(Invalid, "%s: %s is in the future; it is now %s", field, showTime(at), showTime(now))
+		return at, services.Errorf(services.Invalid, "%s: %s is in the future; it is now %s", field, timeText(at), timeText(now))
 	case at.Before(scheduled.Add(-showSkew)):
-		return at, Errorf(Invalid, "%s: %s is before %s was scheduled, %s", field, showTime(at), s.GlobalID(), showTime(scheduled))
+		return at, services.Errorf(services.Invalid, "%s: %s is before %s was scheduled, %s", field, timeText(at), s.GlobalID(), timeText(scheduled))
 	}
 	return at, nil
 }
 
 func (s Show) cancelled() error {
-	return Errorf(Conflict, "showId: %s was cancelled, %s", s.GlobalID(), showTime(s.CancelledAt))
+	return services.Errorf(services.Conflict, "showId: %s was cancelled, %s", s.GlobalID(), timeText(s.CancelledAt))
 }
 
 func checkPlan(at, now time.Time) error {
 	switch latest := now.Add(MaxShowAhead); {
 	case !at.After(now):
-		return Errorf(Invalid, "plannedAt: %s is in the past; it is now %s", showTime(at), showTime(now))
+		return services.Errorf(services.Invalid, "plannedAt: %s is in the past; it is now %s", timeText(at), timeText(now))
 	case at.After(latest):
-		return Errorf(Invalid, "plannedAt: %s is more than %d days ahead", showTime(at), MaxShowAhead/(24*time.Hour))
+		return services.Errorf(services.Invalid, "plannedAt: %s is more than %d days ahead", timeText(at), MaxShowAhead/(24*time.Hour))
 	}
 	return nil
 }
@@ -256,4 +260,4 @@ func wholeMillis(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-func showTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,4 +1,4 @@
-package services
+package live
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"tidings/services"
 )
 
 var (
@@ -21,15 +23,15 @@ func minute(n int) time.Time { return showNow.Add(time.Duration(n) * time.Minute
 
 func scheduled(t testing.TB) Show {
 	t.Helper()
-	show, err := ScheduleShow(PostIDAt(showNow)+5, 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)
+	show, err := ScheduleShow(services.PostIDAt(showNow)+5, 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return show
 }
 
-// turn is one transition by the name that the table below has for it: start10 starts a show at minute 10.
-func turn(s Show, name string, now time.Time) (Show, bool, error) {
+// transition is one transition by the name that the table below has for it: start10 starts a show at minute 10.
+func transition(s Show, name string, now time.Time) (Show, bool, error) {
 	var at int
 	word := strings.TrimRight(name, "0123456789")
 	if word != name {
@@ -85,17 +87,17 @@ func TestTransitions(t *testing.T) {
 				now = minute(minutes)
 				continue
 			}
-			after, changed, err := turn(show, name, now)
-			want, wantChange := Code(""), true
+			after, changed, err := transition(show, name, now)
+			want, wantChange := services.Code(""), true
 			switch step[len(name):] {
 			case "=":
 				wantChange = false
 			case "!":
-				want, wantChange = Conflict, false
+				want, wantChange = services.Conflict, false
 			case "?":
-				want, wantChange = Invalid, false
+				want, wantChange = services.Invalid, false
 			}
-			if CodeOf(err) != want || changed != wantChange {
+			if services.CodeOf(err) != want || changed != wantChange {
 				t.Errorf("%s: %s: changed %v, %v", c.steps, step, changed, err)
 			}
 			if !changed && after != show {
@@ -145,12 +147,12 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "duplicates") {
 			events = append(events, rapid.SampledFrom(events).Draw(t, "duplicate"))
 		}
-		first, _ := ScheduleShow(PostIDAt(showNow), 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)
+		first, _ := ScheduleShow(services.PostIDAt(showNow), 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)
 		end2end := func(events []string) Show {
 			show := first
 			for _, event := range events {
 				var err error
-				if show, _, err = turn(show, event, minute(100)); err != nil {
+				if show, _, err = transition(show, event, minute(100)); err != nil {
 					t.Fatalf("%v: %s: %v", events, event, err)
 				}
 			}
@@ -209,7 +211,7 @@ func TestBadShows(t *testing.T) {
 			return err
 		},
 	} {
-		if err := try(); CodeOf(err) != Invalid || err.Error() != name {
+		if err := try(); services.CodeOf(err) != services.Invalid || err.Error() != name {
 			t.Errorf("%v, want %s", err, name)
 		}
 	}
@@ -221,7 +223,7 @@ func TestTextsOfAShow(t *testing.T) {
 	for _, steps := range []string{"", "start60", "start60 end80", "end80"} {
 		show := scheduled(t)
 		for _, step := range strings.Fields(steps) {
-			show, _, _ = turn(show, step, minute(100))
+			show, _, _ = transition(show, step, minute(100))
 		}
 		after, changed, err := show.Reschedule(ShowEdit{Title: &title, CoverURL: &cover}, minute(100))
 		if err != nil || !changed || after.Title != title || after.CoverURL != cover || after.Moved(show) {
@@ -239,10 +241,10 @@ func TestTextsOfAShow(t *testing.T) {
 		}
 	}
 	show, _, _ := scheduled(t).Cancel(minute(1))
-	if _, _, err := show.Reschedule(ShowEdit{Title: &title}, minute(100)); CodeOf(err) != Conflict {
+	if _, _, err := show.Reschedule(ShowEdit{Title: &title}, minute(100)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("the title of a cancelled show: %v", err)
 	}
-	if _, _, err := show.SetReplay("https://example.com/r", minute(100)); CodeOf(err) != Conflict {
+	if _, _, err := show.SetReplay("https://example.com/r", minute(100)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("the replay of a cancelled show: %v", err)
 	}
 	// A late show keeps its plan if the same plan is sent again.
@@ -278,7 +280,7 @@ func TestClosing(t *testing.T) {
 		show := scheduled(t)
 		for _, step := range strings.Fields(c.steps) {
 			var err error
-			if show, _, err = turn(show, step, minute(80)); err != nil {
+			if show, _, err = transition(show, step, minute(80)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,6 +1,10 @@
-package services
+package live
 
-import "time"
+import (
+	"time"
+
+	"tidings/services"
+)
 
 // ShowStatus is the state of a show.
 type ShowStatus string
@@ -18,8 +22,8 @@ var ShowStatuses = []ShowStatus{ShowUpcoming, ShowLive, ShowReplay, ShowCancelle
 
 // Show is one broadcast of a host. All times are whole milliseconds in UTC; zero is not yet.
 type Show struct {
-	ID        PostID // of the moment of its scheduling
-	Host      UserID
+	ID        services.PostID // of the moment of its scheduling
+	Host      services.UserID
 	Title     string // 1 to 255 characters
 	CoverURL  string // http or https; "" for none
 	ReplayURL string // the same; "" while it is not ready
@@ -37,13 +41,13 @@ type Show struct {
 	// LiveVersion is the version at which it went live, and LiveStamp an ID of that moment: the show counts for followers from
 	// before it. 0: it never went live.
 	LiveVersion uint64
-	LiveStamp   PostID
+	LiveStamp   services.PostID
 	// Pull says that its replay is in nobody's list: the node cache has it.
 	Pull bool
 }
 
 // GlobalID is the show's global id.
-func (s Show) GlobalID() string { return GlobalID(ShowType, s.ID.String()) }
+func (s Show) GlobalID() string { return services.GlobalID(services.ShowType, s.ID.String()) }
 
 // OverAt is when the show ended, zero before. An end that was reported before the start is none yet.
 func (s Show) OverAt() time.Time {
@@ -72,7 +76,7 @@ func (s Show) Place() ShowPlace {
 type ShowPlace struct {
 	Replay bool
 	Score  int64
-	ID     PostID
+	ID     services.PostID
 }
 
 // Before reports whether a position is above another one on a board.
@@ -86,14 +90,6 @@ func (p ShowPlace) Before(other ShowPlace) bool {
 	return p.ID > other.ID
 }
 
-// LiveCount is how many running shows of followed hosts went live since the viewer's last look at the board, as the node knows
-// at rendering.
-type LiveCount struct {
-	New      int
-	Sequence uint64 // the sum of the hosts' versions: it rises with each change of which shows are live
-	Behind   bool   // the node cache has no shows yet
-}
-
 // The bounds of shows.
 const (
 	MaxShowTitle     = 255  // characters
@@ -102,4 +98,6 @@ const (
 )
 
 // ParseShowID reads "show:KEY". field names the argument in the error.
-func ParseShowID(field, id string) (PostID, error) { return ParseTypedID(field, id, ShowType) }
+func ParseShowID(field, id string) (services.PostID, error) {
+	return services.ParseTypedID(field, id, services.ShowType)
+}
