@@ -99,6 +99,22 @@ func (b *Batch[K, V]) keys() []K {
 	return slices.Collect(maps.Keys(b.reads))
 }
 
+// together are the keys that were read by one read with a key, that key among them.
+func (b *Batch[K, V]) together(key K) (keys []K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of := b.reads[key]
+	if of == nil {
+		return []K{key}
+	}
+	for other, r := range b.reads {
+		if r == of {
+			keys = append(keys, other)
+		}
+	}
+	return keys
+}
+
 func (b *Batch[K, V]) put(key K, r *read[K, V]) {
 	if b.reads == nil {
 		b.reads = map[K]*read[K, V]{}

@@ -55,6 +55,7 @@ type memory struct {
 	parts    postParts
 
 	relations Batch[services.UserID, services.Relation]
+	lists     userLists
 
 	asking  sync.Mutex // held to read which shows remind the viewer, so that one caller reads for all
 	reminds map[services.PostID]bool

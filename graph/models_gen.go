@@ -1049,7 +1049,7 @@ type PostConnection struct {
 	Edges []PostEdge `json:"edges"`
 	// The position of this page in the list.
 	PageInfo PageInfo `json:"pageInfo"`
-	// The ID to send as `lastId`, or with `newerThan` as `newerThan`, for the next page; null if no item was read. Its post may be deleted or hidden.
+	// The ID to send as `lastId`, or with `newerThan` as `newerThan`, for the next page; null if no item was read, and in `User.posts`. Its post may be deleted or hidden.
 	LastID *string `json:"lastId,omitempty"`
 	// The reason why no page follows; null while `hasNextPage` is true. With `newerThan` or `before`, RETENTION says that the feed no longer keeps some of the posts between that position and this page; otherwise null.
 	End *services.FeedEnd `json:"end,omitempty"`
@@ -1485,6 +1485,22 @@ type SetSegmentsPayload struct {
 	User *User `json:"user,omitempty"`
 }
 
+// A page of a host's shows.
+type ShowConnection struct {
+	// The shows of this page.
+	Edges []ShowEdge `json:"edges"`
+	// The position of this page in the list.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// A show and its position in the list.
+type ShowEdge struct {
+	// The cursor of this item: an opaque text, to be sent as `after`.
+	Cursor string `json:"cursor"`
+	// The show.
+	Node Show `json:"node"`
+}
+
 // A message of the installation to the viewer. Only the viewer can see it.
 type SiteMessage struct {
 	ID string `json:"id"`
@@ -1728,6 +1744,22 @@ type UnmutePayload struct {
 	Badges *services.Badges `json:"badges,omitempty"`
 	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
+}
+
+// A page of users.
+type UserConnection struct {
+	// The users of this page.
+	Edges []UserEdge `json:"edges"`
+	// The position of this page in the list.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// A user and their position in the list.
+type UserEdge struct {
+	// The cursor of this item: an opaque text, to be sent as `after`.
+	Cursor string `json:"cursor"`
+	// The user.
+	Node User `json:"node"`
 }
 
 // A general view: a list of the host application in which new items appear, such as the news of a community or a topic. Each view

@@ -48,9 +48,11 @@ type ResolverRoot interface {
 	Query() QueryResolver
 	RestrictionConnection() RestrictionConnectionResolver
 	Show() ShowResolver
+	ShowConnection() ShowConnectionResolver
 	SiteMessageConnection() SiteMessageConnectionResolver
 	Subscription() SubscriptionResolver
 	User() UserResolver
+	UserConnection() UserConnectionResolver
 	ViewConnection() ViewConnectionResolver
 	Viewer() ViewerResolver
 }
@@ -820,6 +822,17 @@ type ComplexityRoot struct {
 		Title       func(childComplexity int) int
 	}
 
+	ShowConnection struct {
+		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	ShowEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	SiteMessage struct {
 		Content   func(childComplexity int) int
 		CreatedAt func(childComplexity int) int
@@ -934,14 +947,29 @@ type ComplexityRoot struct {
 
 	User struct {
 		AvatarURL     func(childComplexity int) int
+		Followees     func(childComplexity int, first *int, after *string) int
+		Followers     func(childComplexity int, first *int, after *string) int
 		FollowsViewer func(childComplexity int) int
 		ID            func(childComplexity int) int
 		Key           func(childComplexity int) int
 		Name          func(childComplexity int) int
+		Posts         func(childComplexity int, first *int, after *string) int
+		Shows         func(childComplexity int, first *int, after *string) int
 		ViewerBlocks  func(childComplexity int) int
 		ViewerFollows func(childComplexity int) int
 		ViewerHides   func(childComplexity int) int
 		ViewerMutes   func(childComplexity int) int
+	}
+
+	UserConnection struct {
+		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	UserEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	View struct {
@@ -4179,6 +4207,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Show.Title(childComplexity), true
 
+	case "ShowConnection.edges":
+		if e.ComplexityRoot.ShowConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ShowConnection.Edges(childComplexity), true
+	case "ShowConnection.nodes":
+		if e.ComplexityRoot.ShowConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ShowConnection.Nodes(childComplexity), true
+	case "ShowConnection.pageInfo":
+		if e.ComplexityRoot.ShowConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ShowConnection.PageInfo(childComplexity), true
+
+	case "ShowEdge.cursor":
+		if e.ComplexityRoot.ShowEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ShowEdge.Cursor(childComplexity), true
+	case "ShowEdge.node":
+		if e.ComplexityRoot.ShowEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ShowEdge.Node(childComplexity), true
+
 	case "SiteMessage.content":
 		if e.ComplexityRoot.SiteMessage.Content == nil {
 			break
@@ -4615,6 +4675,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.User.AvatarURL(childComplexity), true
+	case "User.followees":
+		if e.ComplexityRoot.User.Followees == nil {
+			break
+		}
+
+		args, err := ec.field_User_followees_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.User.Followees(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "User.followers":
+		if e.ComplexityRoot.User.Followers == nil {
+			break
+		}
+
+		args, err := ec.field_User_followers_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.User.Followers(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "User.followsViewer":
 		if e.ComplexityRoot.User.FollowsViewer == nil {
 			break
@@ -4639,6 +4721,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.User.Name(childComplexity), true
+	case "User.posts":
+		if e.ComplexityRoot.User.Posts == nil {
+			break
+		}
+
+		args, err := ec.field_User_posts_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.User.Posts(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "User.shows":
+		if e.ComplexityRoot.User.Shows == nil {
+			break
+		}
+
+		args, err := ec.field_User_shows_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.User.Shows(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "User.viewerBlocks":
 		if e.ComplexityRoot.User.ViewerBlocks == nil {
 			break
@@ -4663,6 +4767,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.User.ViewerMutes(childComplexity), true
+
+	case "UserConnection.edges":
+		if e.ComplexityRoot.UserConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserConnection.Edges(childComplexity), true
+	case "UserConnection.nodes":
+		if e.ComplexityRoot.UserConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserConnection.Nodes(childComplexity), true
+	case "UserConnection.pageInfo":
+		if e.ComplexityRoot.UserConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserConnection.PageInfo(childComplexity), true
+
+	case "UserEdge.cursor":
+		if e.ComplexityRoot.UserEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserEdge.Cursor(childComplexity), true
+	case "UserEdge.node":
+		if e.ComplexityRoot.UserEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserEdge.Node(childComplexity), true
 
 	case "View.code":
 		if e.ComplexityRoot.View.Code == nil {
@@ -6472,6 +6608,28 @@ func (ec *executionContext) childFields_Show(ctx context.Context, field graphql.
 	return nil, fmt.Errorf("no field named %q was found under type Show", field.Name)
 }
 
+func (ec *executionContext) childFields_ShowConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_ShowConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_ShowConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_ShowConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ShowConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ShowEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_ShowEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_ShowEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ShowEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_SiteMessage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -6698,8 +6856,38 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_viewerBlocks(ctx, field)
 	case "viewerHides":
 		return ec.fieldContext_User_viewerHides(ctx, field)
+	case "followers":
+		return ec.fieldContext_User_followers(ctx, field)
+	case "followees":
+		return ec.fieldContext_User_followees(ctx, field)
+	case "posts":
+		return ec.fieldContext_User_posts(ctx, field)
+	case "shows":
+		return ec.fieldContext_User_shows(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type User", field.Name)
+}
+
+func (ec *executionContext) childFields_UserConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_UserConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_UserConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_UserConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UserConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_UserEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_UserEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_UserEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UserEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_View(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

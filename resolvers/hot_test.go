@@ -140,11 +140,11 @@ func executed(t interface{ Fatalf(string, ...any) }, what content, query string)
 
 func schemaOf() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() }
 
-// hotSchema is the schema without what is left to execution: whether a show reminds the viewer, and the lists of a post.
+// hotSchema is the schema without what is left to execution: whether a show reminds the viewer, and the lists of posts and users.
 func hotSchema() *ast.Schema {
 	schema := *schemaOf()
 	schema.Types = maps.Clone(schema.Types)
-	for kind, left := range map[string][]string{"Show": {"remindsMe"}, "Post": {"parent", "comments", "likes"}} {
+	for kind, left := range map[string][]string{"Show": {"remindsMe"}, "Post": {"parent", "comments", "likes"}, "User": {"followers", "followees", "posts", "shows"}} {
 		changed := *schema.Types[kind]
 		changed.Fields = slices.DeleteFunc(slices.Clone(changed.Fields), func(field *ast.FieldDefinition) bool { return slices.Contains(left, field.Name) })
 		schema.Types[kind] = &changed

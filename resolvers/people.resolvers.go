@@ -88,6 +88,10 @@ func (r *restrictionConnectionResolver) Nodes(ctx context.Context, obj *graph.Re
 	return nodesOf(obj.Edges, func(edge *graph.RestrictionEdge) *graph.User { return &edge.Node }), nil
 }
 
+func (r *showConnectionResolver) Nodes(ctx context.Context, obj *graph.ShowConnection) ([]graph.Show, error) {
+	return nodesOf(obj.Edges, func(edge *graph.ShowEdge) *graph.Show { return &edge.Node }), nil
+}
+
 func (r *userResolver) ViewerFollows(ctx context.Context, obj *graph.User) (*bool, error) {
 	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Follows })
 }
@@ -108,6 +112,26 @@ func (r *userResolver) ViewerHides(ctx context.Context, obj *graph.User) (*bool,
 	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Hides })
 }
 
+func (r *userResolver) Followers(ctx context.Context, obj *graph.User, first *int, after *string) (*graph.UserConnection, error) {
+	return r.usersOf(ctx, followersCursor, obj, first, after)
+}
+
+func (r *userResolver) Followees(ctx context.Context, obj *graph.User, first *int, after *string) (*graph.UserConnection, error) {
+	return r.usersOf(ctx, followeesCursor, obj, first, after)
+}
+
+func (r *userResolver) Posts(ctx context.Context, obj *graph.User, first *int, after *string) (*graph.PostConnection, error) {
+	return r.postsOf(ctx, obj, first, after)
+}
+
+func (r *userResolver) Shows(ctx context.Context, obj *graph.User, first *int, after *string) (*graph.ShowConnection, error) {
+	return r.showsOf(ctx, obj, first, after)
+}
+
+func (r *userConnectionResolver) Nodes(ctx context.Context, obj *graph.UserConnection) ([]graph.User, error) {
+	return nodesOf(obj.Edges, func(edge *graph.UserEdge) *graph.User { return &edge.Node }), nil
+}
+
 func (r *viewerResolver) Mutes(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.RestrictionConnection, error) {
 	return r.restrictions(ctx, obj, services.Mute, first, after)
 }
@@ -124,9 +148,15 @@ func (r *Resolver) RestrictionConnection() graph.RestrictionConnectionResolver {
 	return &restrictionConnectionResolver{r}
 }
 
+func (r *Resolver) ShowConnection() graph.ShowConnectionResolver { return &showConnectionResolver{r} }
+
 func (r *Resolver) User() graph.UserResolver { return &userResolver{r} }
+
+func (r *Resolver) UserConnection() graph.UserConnectionResolver { return &userConnectionResolver{r} }
 
 type (
 	restrictionConnectionResolver struct{ *Resolver }
+	showConnectionResolver        struct{ *Resolver }
 	userResolver                  struct{ *Resolver }
+	userConnectionResolver        struct{ *Resolver }
 )

@@ -1,5 +1,7 @@
 package services
 
+import "math"
+
 // Relation is what a viewer and another user are to each other. What the other has set against the viewer is not in it.
 type Relation struct {
 	Follows  bool // the viewer follows the user, whether posts are shown or not
@@ -7,4 +9,22 @@ type Relation struct {
 	Mutes    bool // the viewer mutes the user now
 	Blocks   bool // the viewer blocks the user
 	Hides    bool // the viewer hides their posts from the user
+}
+
+// UserPage asks for a page of a list that a user has, such as the user's posts: at most Size items before a position, the greatest
+// positions first.
+type UserPage struct {
+	Owner  UserID
+	Before uint64
+	Size   int
+}
+
+// ListStart is before every item of a list.
+const ListStart uint64 = math.MaxInt64
+
+// UserList is a page of a list that a user has. With More, the next page is before Next.
+type UserList[T any] struct {
+	Items []T
+	More  bool
+	Next  uint64
 }

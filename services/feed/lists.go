@@ -27,3 +27,9 @@ func (s *Service) Answers(ctx context.Context, viewer services.UserID, pages []p
 func (s *Service) Likes(ctx context.Context, viewer services.UserID, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 	return posts.Likes(ctx, s.store.DB, viewer, pages)
 }
+
+// Published reads pages of the posts of users that home feeds list, by one query. A user who hides from the viewer or blocks them
+// has none.
+func (s *Service) Published(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.Shown], error) {
+	return posts.Published(ctx, s.store.DB, viewer, pages)
+}

@@ -147,12 +147,12 @@ func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...an
 	return shows, err
 }
 
-// scanShow reads a row of showColumns.
-func scanShow(scan func(...any) error) (show Show, err error) {
+// scanShow reads a row of showColumns, after the columns that come before them.
+func scanShow(scan func(...any) error, first ...any) (show Show, err error) {
 	var status, planned, updated int64
 	var started, ended, cancelled sql.NullInt64
-	err = scan(&show.ID, &show.Host, &show.Title, &show.CoverURL, &show.ReplayURL, &status, &planned, &started, &ended, &cancelled,
-		&show.Version, &show.LiveVersion, &show.LiveStamp, &show.Pull, &updated)
+	err = scan(append(first, &show.ID, &show.Host, &show.Title, &show.CoverURL, &show.ReplayURL, &status, &planned, &started, &ended, &cancelled,
+		&show.Version, &show.LiveVersion, &show.LiveStamp, &show.Pull, &updated)...)
 	if err != nil {
 		return show, err
 	}

@@ -129,6 +129,8 @@ func TestPlansOnPostgres(t *testing.T) {
 		"move notification groups": `'[[1,"LIKE",2,3,9,1]]'`, "notifications by place": "1, ARRAY[5]", "notifications with their places": "1, ARRAY[5]", "read notifications": `1, '[["LIKE",2,3,4]]', 9`,
 		"read all unread notifications": "1, ARRAY['LIKE'], 9, 1, 9", "read all undone notifications": "1, ARRAY['LIKE'], 9, 1, 9", "mark a notification unread": `1, '[["LIKE",2,3,4]]', 9`, "undo that all was read": "1, 1, 1",
 		"users by key": "ARRAY['a', 'b']", "users by number": "ARRAY[1, 2]", "posts by id": "ARRAY[1, 2]", "answers to posts": `'[[0,1,99999],[1,2,99999]]', 21, 3`, "likes of posts": `'[[0,1,99999,0],[1,2,99999,0]]', 21, 3`, "posts that a viewer may see": `'[[1],[2]]', 3`,
+		"relations of a user": "1, ARRAY[2, 3], 9", "followers of users": `'[[0,501,99999],[1,502,99999]]', 21, 3`, "followees of users": `'[[0,1,99999],[1,2,99999]]', 21, 3`,
+		"posts of users": `'[[0,501,99999],[1,502,99999]]', 21, 3`, "shows of users": `'[[0,501,99999],[1,502,99999]]', 21, 3`,
 		"engagement of posts": `'[[1],[2]]', 3`, "recount posts": `'[[1],[2]]'`, "counts of posts below a position": "9, 20", "active users of a range": "1, 9, 3, 10", "a job of before": "5, 9",
 		"lock a show to change it": "1", "shows by id": "ARRAY[1, 2]", "count upcoming shows": "1, 9", "replays of a host": "1, 9", "pulled replays": `'[[1],[2]]', 300`, "replays of followed hosts": "1, 9, 9, 300",
 		"a host": "1", "end a chunk of a host": "1", "shows that no board has yet": "1", "set a host's version": "1, 9", "versions of hosts": "0, 100", "hosts of a reader": "1",

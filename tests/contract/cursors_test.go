@@ -84,6 +84,8 @@ func (p *pagers) live(t *testing.T, user string) {
 	p.posts[user] = p.Publish(user, word)
 	for i := range 3 {
 		fan := fmt.Sprint(word, "-", i)
+		p.Follow(fan, user)
+		p.Follow(user, fan)
 		p.Must(fan, mutLike, map[string]any{"v": p.posts[user]}, nil)
 		p.Must(fan, `mutation($v:ID!,$b:String!){publishPost(input:{body:$b,parentId:$v}){post{id}}}`, map[string]any{"v": p.posts[user], "b": word}, nil)
 	}
@@ -94,7 +96,9 @@ func (p *pagers) live(t *testing.T, user string) {
 		p.Publish(word, word)
 		p.Must(word, mutLike, map[string]any{"v": p.Publish(user, word)}, nil)
 		at := p.Clock.Now().Add(time.Duration(i+1) * time.Hour).UTC().Format(time.RFC3339)
-		p.Must(word, `mutation($t:String!,$at:Time!){scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`, map[string]any{"t": word, "at": at}, nil)
+		for _, host := range []string{word, user} {
+			p.Must(host, `mutation($t:String!,$at:Time!){scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`, map[string]any{"t": word, "at": at}, nil)
+		}
 		p.Must("host:ingest", `mutation($v:ID!,$t:String!,$s:[String!],$c:String!,$i:String!,$at:Time!){
 			sendSiteMessage(input:{to:[$v],title:$t,content:$t}){message{id}} publishAnnouncement(input:{title:$t,content:$t,segments:$s}){announcement{id}}
 			addViewItem(input:{code:$c,id:$i,item:"1",at:$at}){__typename}}`,
@@ -136,6 +140,8 @@ func (p *pagers) objects(t *testing.T, l pagedList, user string) []string {
 		return p.talks[user]
 	case "Post":
 		return []string{p.posts[user]}
+	case "User":
+		return []string{"user:" + user}
 	}
 	t.Fatalf("%s is paginated: say how a user gets to a %s", l.name(), l.object)
 	return nil

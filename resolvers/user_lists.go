@@ -1,0 +1,135 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/live"
+	"tidings/services/posts"
+)
+
+// The kinds of the cursors of a user's lists, beside those of conversations, of the viewer's lists and of posts. A cursor is of one
+// user: the kind, the user, and the position.
+const (
+	followersCursor = 40 + iota
+	followeesCursor
+	publishedCursor
+	hostedCursor
+)
+
+// userPage is the page of a list of a user that a field asks for.
+func userPage(kind byte, user *graph.User, first *int, after *string) (page services.UserPage, err error) {
+	page = services.UserPage{Owner: user.Number, Before: services.ListStart}
+	if page.Size, err = pageSize(first); err != nil || after == nil {
+		return page, err
+	}
+	of, before, err := parsePlace(kind, *after)
+	if err == nil && of != uint64(user.Number) {
+		err = services.Errorf(services.Invalid, "after: the cursor is of another user's list")
+	}
+	page.Before = before
+	return page, err
+}
+
+// userPageInfo is the position of a page in its list. cursor is that of an item of the page.
+func userPageInfo[T any](kind byte, page services.UserPage, list services.UserList[T], cursor func(i int) *string) graph.PageInfo {
+	info := graph.PageInfo{HasNextPage: list.More}
+	if n := len(list.Items); n > 0 {
+		info.StartCursor, info.EndCursor = cursor(0), cursor(n-1)
+	}
+	if list.More {
+		end := placeText(kind, uint64(page.Owner), list.Next)
+		info.EndCursor = &end
+	}
+	return info
+}
+
+// usersOf makes a page of users in a list of a user.
+func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, first *int, after *string) (*graph.UserConnection, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := userPage(kind, user, first, after)
+	if err != nil {
+		return nil, err
+	}
+	loader := dataloader.From(ctx)
+	load, read := loader.Followers, r.Social.Followers
+	if kind == followeesCursor {
+		load, read = loader.Followees, r.Social.Followees
+	}
+	found, err := load(ctx, loader.Pages(page), func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+		return read(ctx, viewer.Number, pages)
+	})
+	if err != nil {
+		return nil, err
+	}
+	list := found[page]
+	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, len(list.Items))}
+	for i, other := range list.Items {
+		shown.Edges[i] = graph.UserEdge{Cursor: placeText(kind, uint64(page.Owner), uint64(other.Number)), Node: graphUser(other)}
+	}
+	shown.PageInfo = userPageInfo(kind, page, list, func(i int) *string { return &shown.Edges[i].Cursor })
+	return shown, nil
+}
+
+// postsOf makes a page of a user's posts.
+func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, after *string) (*graph.PostConnection, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := userPage(publishedCursor, user, first, after)
+	if err != nil {
+		return nil, err
+	}
+	loader := dataloader.From(ctx)
+	found, err := loader.Published(ctx, loader.Pages(page), func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.Shown], error) {
+		return r.Feed.Published(ctx, viewer.Number, pages)
+	})
+	if err != nil {
+		return nil, err
+	}
+	list := found[page]
+	shown := &graph.PostConnection{Edges: make([]graph.PostEdge, len(list.Items))}
+	for i, post := range list.Items {
+		shown.Edges[i] = graph.PostEdge{Cursor: placeText(publishedCursor, uint64(page.Owner), uint64(post.ID)), Node: graphPost(post.Post, post.By, list.Together)}
+	}
+	shown.PageInfo = userPageInfo(publishedCursor, page, list.UserList, func(i int) *string { return &shown.Edges[i].Cursor })
+	if !list.More {
+		end := services.EndOfFeed
+		shown.End = &end
+	}
+	return shown, nil
+}
+
+// showsOf makes a page of the shows that a user hosts.
+func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, after *string) (*graph.ShowConnection, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := userPage(hostedCursor, user, first, after)
+	if err != nil {
+		return nil, err
+	}
+	loader := dataloader.From(ctx)
+	found, err := loader.Hosted(ctx, loader.Pages(page), func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
+		return r.Live.HostedBy(ctx, viewer.Number, pages)
+	})
+	if err != nil {
+		return nil, err
+	}
+	list := found[page]
+	shown := &graph.ShowConnection{Edges: make([]graph.ShowEdge, len(list.Items))}
+	for i, show := range list.Items {
+		node := r.graphShow(show, services.User{})
+		node.Host = *user
+		shown.Edges[i] = graph.ShowEdge{Cursor: placeText(hostedCursor, uint64(page.Owner), uint64(show.ID)), Node: node}
+	}
+	shown.PageInfo = userPageInfo(hostedCursor, page, list, func(i int) *string { return &shown.Edges[i].Cursor })
+	return shown, nil
+}

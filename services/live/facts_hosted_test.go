@@ -1,0 +1,33 @@
+package live
+
+import (
+	"testing"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// TestHostedShowsAreWalkedToTheirEnd has shows of every status, of hosts of whom two do not show them to the viewer.
+func TestHostedShowsAreWalkedToTheirEnd(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		const viewer services.UserID = 5
+		b.MakeUsers("a", "b", "hider", "blocker", "viewer")
+		b.show(aShow(10, 1, ShowUpcoming, 1), aShow(11, 1, ShowLive, 2), aShow(12, 2, ShowLive, 3), aShow(13, 1, ShowReplay, 4),
+			aShow(14, 1, ShowCancelled, 5), aShow(15, 3, ShowLive, 6), aShow(16, 4, ShowLive, 7))
+		b.MustWrite(func(tx *store.Tx) error {
+			if _, err := tx.Lines(b.Ctx, `INSERT INTO hides (author, follower, made) VALUES (3, 5, 1)`); err != nil {
+				return err
+			}
+			_, err := tx.Lines(b.Ctx, `INSERT INTO blocks (blocker, blocked, made) VALUES (4, 5, 1)`)
+			return err
+		})
+		for size := 1; size <= 5; size++ {
+			walked, _ := storetest.WalkUserLists(b.T, size, []services.UserID{1, 2, 3, 4, 5}, func(show Show) uint64 { return uint64(show.ID) },
+				func(pages []services.UserPage) (map[services.UserPage]services.UserList[Show], error) {
+					return hostedBy(b.Ctx, b.DB, viewer, pages)
+				})
+			storetest.Equal(b.T, walked, map[services.UserID][]uint64{1: {14, 13, 11, 10}, 2: {12}})
+		}
+	})
+}
