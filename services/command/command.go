@@ -1,4 +1,4 @@
-// Package command is the command line: serve, import, export, schema, help, version. It reads flags and the environment into the
+// Package command is the command line: serve, import, export, token, doctor, schema, help, version. It reads flags and the environment into the
 // settings of a node, reports every fault of them at once, and maps the outcome to an exit code.
 package command
 
@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
@@ -32,6 +33,10 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		return runImport(ctx, command, os.Stdin, stdout)
 	case "export":
 		err = runExport(ctx, command, stdout)
+	case "token":
+		err = runToken(command.Config, command.Token, time.Now(), stdout)
+	case "doctor":
+		err = runDoctor(ctx, command.Config, stdout)
 	case "schema":
 		err = runSchema(stdout)
 	}

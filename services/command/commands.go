@@ -19,10 +19,11 @@ import (
 // Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
 // them.
 type Command struct {
-	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "schema", "help" or "version"
+	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "token", "doctor", "schema", "help" or "version"
 	Config node.Config   `embed:""` // for an import or an export only the settings that it takes are checked
 	Import ImportOptions `embed:""`
 	Export ExportOptions `embed:""`
+	Token  TokenOptions  `embed:""`
 }
 
 // grammar is the command line as kong reads it. All flags stand at the root, so they may come before their command.
@@ -32,6 +33,8 @@ type grammar struct {
 	Serve   struct{}    `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
 	Imports importWords `cmd:"" name:"import" help:"Import follows from a CSV file, or site messages, posts or shows from a JSON Lines file."`
 	Exports exportWords `cmd:"" name:"export" help:"Export all data of one user as JSON Lines."`
+	Tokens  tokenWords  `cmd:"" name:"token" help:"Sign a token for a test."`
+	Doctor  doctorWords `cmd:"" help:"Check the settings, the database, Redis and this machine."`
 	Schema  schemaWords `cmd:"" help:"Print the GraphQL schema of the server."`
 	Version struct{}    `cmd:"" help:"Print the version, as --version does."`
 }
@@ -41,7 +44,14 @@ type importWords struct {
 	File string `arg:"" help:"the file, gzipped or not; - is the standard input"`
 }
 
-type schemaWords struct{}
+type (
+	doctorWords struct{}
+	schemaWords struct{}
+)
+
+type tokenWords struct {
+	User string `arg:"" optional:"" help:"the host application's key of the user; none for a token of the host application itself"`
+}
 
 type exportWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
@@ -172,6 +182,9 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 		if g.Import.Prefix != "" && services.CheckUserKey(g.Import.Prefix) != nil {
 			faults = append(faults, fmt.Errorf("--prefix is %s: 1 to 64 of letters, digits, '.', '_' and '-' are allowed", services.Quote(g.Import.Prefix)))
 		}
+	case "token":
+		g.Token.User = g.Tokens.User
+		faults = append(faults, checkToken(g.Config, g.Token)...)
 	case "export":
 		g.Export.User = g.Exports.User
 		if err := services.CheckUserKey(g.Export.User); err != nil {
@@ -194,7 +207,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 		switch {
 		case !takes(g.Name, flag) && given[flag]:
 			fault = fmt.Errorf("--%s is not a flag of tidings %s", flag.Name, g.Name)
-		case !takes(g.Name, flag):
+		case !takes(g.Name, flag) || g.Name == "token" && (flag.Name == "jwt-audience" || flag.Name == "jwt-issuer"): // of any server's tokens
 		case bad:
 			fault = unreadable(flag, text)
 		default:

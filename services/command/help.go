@@ -95,6 +95,33 @@ same time.
 `
 }
 
+// Help is the text of tidings token --help above its flags.
+func (tokenWords) Help() string {
+	return `Examples:
+
+  TIDINGS_JWT_SECRET=... tidings token alice
+  tidings token alice --private-key key.pem --valid-for 5m --jwt-audience tidings
+  TIDINGS_JWT_SECRET=... tidings token --scope ingest,admin
+
+The token is printed alone on a line. An application signs the tokens of its users itself, with the same claims: sub is the
+user's key, exp the time of the end in seconds, scope the scopes with spaces between (viewer if it is missing). This command is for
+tests and operators. In development mode there are no keys: dev:alice and dev:host:ingest,admin are tokens there.
+`
+}
+
+// Help is the text of tidings doctor --help above its flags.
+func (doctorWords) Help() string {
+	return `Examples:
+
+  tidings doctor
+  DATABASE_URL=postgres://tidings@db/tidings REDIS_URL=redis://cache:6379 tidings doctor --listen :8080
+
+Give it the flags and the environment of your server. It connects to the database and to Redis, compares their clocks, looks at their
+settings and versions, at keys for tokens, addresses, open files and the disk, and says what to do about what it finds. It changes
+nothing. The exit code is 1 if there is a failure: a node would not start, or not keep its promises.
+`
+}
+
 // Help is the text of tidings schema --help.
 func (schemaWords) Help() string {
 	return `Examples:

@@ -41,6 +41,9 @@ func variable(flag *kong.Flag) string {
 
 // takes says whether a command has the flag.
 func takes(command string, flag *kong.Flag) bool {
+	if command == "doctor" {
+		command = "serve" // it checks a server's settings
+	}
 	return slices.ContainsFunc(strings.Split(cmp.Or(flag.Tag.Get("for"), "serve"), ","), func(name string) bool {
 		return command == name || strings.HasPrefix(command, name+" ")
 	})

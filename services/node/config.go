@@ -29,11 +29,11 @@ type Config struct {
 	Demo     bool `help:"serve a demo world of a few hundred people who post, like, talk and go live, and a page to watch it on; in a temporary folder unless --data names one; development mode only"`
 	DemoPace int  `default:"60" placeholder:"COUNT" min:"0" max:"6000" help:"the acts a minute of the people of --demo; 0: they do nothing"`
 
-	JWTSecret    string   `group:"Tokens and origins:" placeholder:"TEXT" secret:"all" help:"the key of HS256 tokens, at least 32 bytes; safer in the environment, because other users can read a command line"`
+	JWTSecret    string   `group:"Tokens and origins:" for:"serve,token" placeholder:"TEXT" secret:"all" help:"the key of HS256 tokens, at least 32 bytes; safer in the environment, because other users can read a command line"`
 	JWTPublicKey string   `placeholder:"FILE" help:"the PEM public key of RS256 or EdDSA tokens"`
 	JWKS         string   `placeholder:"FILE|URL" secret:"url" help:"a JSON Web Key Set, as a file or an http(s) address"`
-	JWTAudience  string   `placeholder:"TEXT" help:"the aud that a token must have; empty: it is not checked"`
-	JWTIssuer    string   `placeholder:"TEXT" help:"the iss that a token must have; empty: it is not checked"`
+	JWTAudience  string   `for:"serve,token" placeholder:"TEXT" help:"the aud that a token must have; empty: it is not checked"`
+	JWTIssuer    string   `for:"serve,token" placeholder:"TEXT" help:"the iss that a token must have; empty: it is not checked"`
 	Origins      []string `placeholder:"LIST" help:"other origins whose pages may call the server, exact and separated by commas: https://app.example.com; empty: only its own origin, and in development mode every page of this machine"`
 
 	Introspection string     `group:"Schema and log:" default:"development" placeholder:"MODE" oneof:"development always never" help:"when introspection is allowed: development (that is, without a key for tokens), always or never"`

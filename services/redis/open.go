@@ -72,14 +72,9 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 			options.Log.Warn("there is no redis-server in PATH: an embedded Redis is used, which is slower under load and ends with this process")
 		}
 	}
-	c := &Client{id: options.Node, time: options.Clock, log: options.Log, grown: make(chan struct{}, 1)}
-	c.epoch.form = options.Form
-	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
-	at, err := c.target(ctx, options)
+	c, at, err := dial(ctx, options)
 	if err == nil {
-		if err = c.connect(options, at); err == nil {
-			err = c.ready(ctx)
-		}
+		err = c.ready(ctx)
 	}
 	if err == nil {
 		return c, nil
@@ -96,6 +91,18 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	}
 	_ = c.Close()
 	return nil, failure
+}
+
+// dial makes a Client of options with all their defaults, and starts the server that they ask for. No other one is asked yet. With
+// an error it returns what there is so far.
+func dial(ctx context.Context, options Options) (c *Client, at *target, err error) {
+	c = &Client{id: options.Node, time: options.Clock, log: options.Log, grown: make(chan struct{}, 1)}
+	c.epoch.form = options.Form
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if at, err = c.target(ctx, options); err == nil {
+		err = c.connect(options, at)
+	}
+	return c, at, err
 }
 
 func openError(err error, name string) error {

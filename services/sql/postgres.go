@@ -34,7 +34,19 @@ const endsWithItsClient = `SET client_connection_check_interval = '1s'`
 // server.
 const idleConnections = 5 * time.Minute
 
+// openPostgres connects and brings the tables up to date.
 func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
+	if err := s.dialPostgres(ctx, cfg); err != nil {
+		return err
+	}
+	if err = s.migrate(ctx, s.db); err != nil {
+		_ = s.release() // the error of opening is the one that matters
+	}
+	return err
+}
+
+// dialPostgres connects, and changes nothing in the database.
+func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 	s.Dialect, s.Node = Postgres, cfg.Node
 	config, err := pgx.ParseConfig(cfg.URL)
 	if err != nil {
@@ -73,7 +85,7 @@ func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 		}
 		return services.Wrapf(services.Unavailable, err, "the %s does not answer", s.name)
 	}
-	return s.migrate(ctx, s.db)
+	return nil
 }
 
 // sslModes are the modes of PostgreSQL's own clients.

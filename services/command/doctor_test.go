@@ -1,0 +1,142 @@
+package command
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/services/store"
+)
+
+// examined runs "tidings doctor" and returns its exit code and what it printed.
+func examined(t *testing.T, environment []string, args ...string) (exit int, report string) {
+	t.Helper()
+	var out bytes.Buffer
+	exit = Run(t.Context(), append([]string{"doctor"}, args...), environmentOf(environment), &out, &out)
+	return exit, out.String()
+}
+
+// reports fails the test unless a report has lines with all the words, and ends with the exit code.
+func reports(t *testing.T, exit, wantExit int, report string, words ...string) {
+	t.Helper()
+	if exit != wantExit {
+		t.Errorf("the exit code is %d, want %d", exit, wantExit)
+	}
+	for _, word := range words {
+		if !strings.Contains(report, word) {
+			t.Errorf("the report has no %q:\n%s", word, report)
+		}
+	}
+	if t.Failed() {
+		t.Log(report)
+	}
+}
+
+// An examination before the first start finds nothing wrong, and makes nothing.
+func TestDoctorBeforeTheFirstStart(t *testing.T) {
+	t.Chdir(t.TempDir())
+	exit, report := examined(t, nil, "--listen", "127.0.0.1:0", "--redis", "private", "--data", "new/folder")
+	reports(t, exit, 0, report, "development mode", "tidings.db does not exist yet", "this process starts a redis-server of its own", " 0 failures")
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("the examination left %v, %v", left, err)
+	}
+}
+
+// Each engine of a healthy server is found as it is, and its tables stay as they were.
+func TestDoctorOfAServer(t *testing.T) {
+	cache := redistest.NewServer(t).URL()
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		settings := []string{"DATABASE_URL=" + url, "REDIS_URL=" + cache, "TIDINGS_JWT_SECRET=" + strings.Repeat("s3cret", 6)}
+		args := []string{"--listen", "127.0.0.1:0", "--operations-listen", "127.0.0.1:0", "--jwt-audience", "tidings"}
+		exit, report := examined(t, settings, args...)
+		if strings.HasPrefix(url, "postgres") { // those of tests do not wait for the disk
+			reports(t, exit, 1, report, "fsync is off", "Set fsync = on.", "clocks of this machine and of the server", " 1 failure")
+		} else {
+			reports(t, exit, 0, report, "is whole", " 0 failures")
+		}
+		reports(t, exit, exit, report, "the tables have version ", ", this program's", "version ", "answers in")
+		if strings.Contains(report, "s3cret") {
+			t.Error("the report has the secret")
+		}
+	})
+}
+
+// A database that a running node has open, and an address that it serves on, are named and not touched.
+func TestDoctorBesideARunningNode(t *testing.T) {
+	url := sqltest.SQLite(t)
+	db, err := store.Open(t.Context(), sql.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	exit, report := examined(t, nil, "--listen", listener.Addr().String(), "--database", url, "--redis", "embedded")
+	reports(t, exit, 1, report, "is in use by process", "is whole", "address already in use", "If a node runs here", "slower under load")
+	if err := db.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What would keep a node from starting, or from its promises, is a failure with its remedy.
+func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"plain.txt": "no database, and longer than its magic number", "key.pem": "no key"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damaged := strings.TrimPrefix(sqltest.SQLite(t), "sqlite:")
+	text, err := os.ReadFile(damaged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 8192; i < min(len(text), 200_000); i++ {
+		text[i] = 0xAA
+	}
+	if err := os.WriteFile("damaged.db", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args  string
+		words []string
+	}{
+		"no PostgreSQL":         {"--database postgres://u:s3cret@127.0.0.1:1/n?connect_timeout=1", []string{"127.0.0.1:1", "Look at --database"}},
+		"no Redis":              {"--redis redis://:s3cret@127.0.0.1:1", []string{"Redis at 127.0.0.1:1 does not answer", "Look at --redis"}},
+		"no database file":      {"--database sqlite:plain.txt", []string{"is not a SQLite database"}},
+		"a damaged database":    {"--database sqlite:damaged.db", []string{"Restore it from a backup"}},
+		"a folder that is none": {"--data plain.txt/x", []string{"not a folder"}},
+		"no key":                {"--jwt-public-key key.pem", []string{"--jwt-public-key", "Look at the file"}},
+		"no documents":          {"--trusted-documents none.json", []string{"none.json", "Make the manifest again"}},
+	} {
+		exit, report := examined(t, nil, append(strings.Fields(c.args), "--listen", "127.0.0.1:0")...)
+		if reports(t, exit, 1, report, append(c.words, "failure")...); t.Failed() {
+			t.Fatal(name)
+		}
+		if strings.Contains(report, "s3cret") {
+			t.Errorf("%s: the report has the password", name)
+		}
+	}
+}
+
+// Without a redis-server, doctor says so.
+func TestDoctorWithoutRedis(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	exit, report := examined(t, nil, "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
+	reports(t, exit, 0, report, "there is no redis-server in PATH: an embedded Redis is used", "Install Redis")
+	exit, report = examined(t, nil, "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--redis", "private")
+	reports(t, exit, 1, report, "there is no redis-server in PATH", "1 failure")
+}

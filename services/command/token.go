@@ -1,0 +1,54 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/node"
+	"tidings/transport"
+)
+
+// TokenOptions are the options of "tidings token" besides the settings of tokens.
+type TokenOptions struct {
+	User       string        `kong:"-"` // the user's key, "" for a token of the host application
+	Scopes     []string      `name:"scope" group:"Token:" for:"token" default:"viewer" placeholder:"LIST" help:"what the token permits: viewer, ingest, admin, separated by commas"`
+	ValidFor   time.Duration `name:"valid-for" for:"token" default:"1h" placeholder:"DURATION" min:"1s" max:"8760h" help:"the time after which the token expires"`
+	PrivateKey string        `for:"token" placeholder:"FILE" help:"the PEM private key, RSA or Ed25519, that signs the token; without it --jwt-secret does"`
+}
+
+// runToken does "tidings token": a signed token, alone on one line.
+func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Writer) error {
+	token, err := transport.NewToken{
+		HMACSecret: cfg.JWTSecret, PrivateKeyFile: options.PrivateKey, Subject: options.User, Scopes: options.Scopes,
+		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Made: now, ValidFor: options.ValidFor,
+	}.Sign()
+	if err != nil {
+		return fmt.Errorf("--private-key: %w", err)
+	}
+	_, err = fmt.Fprintln(out, token)
+	return err
+}
+
+// checkToken lists the faults of the options of a token.
+func checkToken(cfg node.Config, options TokenOptions) (faults []error) {
+	for _, scope := range options.Scopes {
+		if !slices.Contains([]services.Scope{services.ScopeViewer, services.ScopeIngest, services.ScopeAdmin}, services.Scope(scope)) {
+			faults = append(faults, fmt.Errorf("--scope: %s is not a scope: viewer, ingest and admin are", services.Quote(scope)))
+		}
+	}
+	if options.User != "" {
+		if err := services.CheckUserKey(options.User); err != nil {
+			faults = append(faults, err)
+		}
+	} else if !slices.Contains(options.Scopes, string(services.ScopeIngest)) {
+		faults = append(faults, errors.New("the key of the user is missing: only a token with the scope ingest needs none"))
+	}
+	if options.PrivateKey == "" && cfg.JWTSecret == "" {
+		faults = append(faults, errors.New("a key is needed: --jwt-secret (TIDINGS_JWT_SECRET) or --private-key; in development mode no token is signed, and dev:alice is alice"))
+	}
+	return faults
+}

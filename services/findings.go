@@ -1,0 +1,22 @@
+package services
+
+// Severity is how much a finding matters.
+type Severity int
+
+// The severities, from harmless to harmful.
+const (
+	Fine    Severity = iota // as it should be
+	Warning                 // a node runs, but less well or less safely than it could
+	Failure                 // a node does not start, or does not keep its promises
+)
+
+// String is the word that people read.
+func (s Severity) String() string { return [...]string{"ok", "warning", "failure"}[s] }
+
+// Finding is the outcome of one check of a node's settings or surroundings.
+type Finding struct {
+	Severity Severity
+	Subject  string // what was checked, in one to three words: "database"
+	Text     string // what was found, without secrets
+	Advice   string // what to do about it; "" when it is fine
+}

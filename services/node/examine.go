@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/dustin/go-humanize"
+
+	"tidings/services"
+	"tidings/services/redis"
+	"tidings/services/sql"
+	"tidings/transport"
+)
+
+// examineWithin bounds the examination of one engine.
+const examineWithin = 15 * time.Second
+
+const (
+	fewFiles    = 8192      // open files; each socket needs one
+	fewMemory   = 512 << 20 // bytes
+	perSocket   = 20 << 10  // bytes of memory, with one subscription: see bench/RESULTS.md
+	filesBeside = 1000      // for connections to the engines, listeners and files
+)
+
+// Examine checks the settings of a node, its engines and its machine, for an operator. It changes nothing that lasts: it makes no
+// file or table, and starts no server. A node that serves in the same place shows as one.
+func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
+	x := &examination{cfg: cfg}
+	x.tokens(ctx)
+	x.addresses()
+	x.machine()
+	quiet := slog.New(slog.DiscardHandler)
+	database, done := context.WithTimeout(ctx, examineWithin)
+	defer done()
+	found = append(x.found, sql.Examine(database, sql.Config{URL: cfg.DatabaseURL(), Clock: services.SystemClock{}, Log: quiet})...)
+	cache, done := context.WithTimeout(ctx, examineWithin)
+	defer done()
+	return append(found, redis.Examine(cache, redis.Options{URL: cfg.Redis, DataDir: cfg.Data, Clock: services.SystemClock{}, Log: quiet})...)
+}
+
+type examination struct {
+	cfg   Config
+	found []services.Finding
+}
+
+func (x *examination) add(severity services.Severity, subject, text, advice string) {
+	x.found = append(x.found, services.Finding{Severity: severity, Subject: subject, Text: text, Advice: advice})
+}
+
+// tokens checks the keys and the documents that the settings name.
+func (x *examination) tokens(ctx context.Context) {
+	if x.cfg.Development() {
+		x.add(services.Warning, "tokens", "no key is configured: this is development mode, which serves loopback only and believes every token", "For production "+keyNeeded+".")
+	} else {
+		_, err := transport.NewIdentity(ctx, transport.IdentityConfig{
+			HMACSecret: x.cfg.JWTSecret, PublicKeyFile: x.cfg.JWTPublicKey, JWKS: x.cfg.JWKS, Audience: x.cfg.JWTAudience, Issuer: x.cfg.JWTIssuer,
+			Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			err = fmt.Errorf("%s: %w", x.cfg.keyFlag(), err)
+		}
+		x.try("tokens", "the key of "+x.cfg.keyFlag()+" can be used", err, "Look at the file, or the address, and at what it holds.")
+		if x.cfg.JWTAudience == "" && x.cfg.JWTIssuer == "" {
+			x.add(services.Warning, "tokens", "neither aud nor iss is checked", "If the key signs tokens for other services too, set --jwt-audience.")
+		}
+	}
+	if x.cfg.TrustedDocuments != "" {
+		_, err := transport.ReadTrustedDocuments(x.cfg.TrustedDocuments)
+		x.try("documents", "the trusted documents can be read", err, "Make the manifest again with your client's tools.")
+	}
+}
+
+// try adds what a check found: text if it succeeded, else its error.
+func (x *examination) try(subject, text string, err error, advice string) {
+	if err != nil {
+		x.add(services.Failure, subject, err.Error(), advice)
+		return
+	}
+	x.add(services.Fine, subject, text, "")
+}
+
+// addresses checks whether the node could listen.
+func (x *examination) addresses() {
+	for _, at := range []struct{ flag, address string }{{"--listen", x.cfg.Listen}, {"--operations-listen", x.cfg.Operations}} {
+		if at.address == "" {
+			continue
+		}
+		listener, err := net.Listen("tcp", at.address)
+		if err == nil {
+			_ = listener.Close()
+		}
+		x.try("addresses", at.flag+" "+at.address+" is free", err, "If a node runs here, this is what it looks like. Otherwise choose another address, or another port.")
+	}
+	if !x.cfg.Development() && x.cfg.Operations == "" {
+		x.add(services.Warning, "addresses", "neither /metrics nor GraphiQL is served", "Set --operations-listen to an address that only operators reach.")
+	}
+}
+
+// machine checks the limits of this process and its machine.
+func (x *examination) machine() {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil {
+		sockets := max(int64(files.Max)-filesBeside, 0)
+		x.weigh(files.Max < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(files.Max)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
+	}
+	x.add(services.Fine, "machine", fmt.Sprintf("%d processors, %s on %s", runtime.NumCPU(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH), "")
+	if limit, err := memlimit.FromCgroup(); err == nil && limit < 1<<60 {
+		x.weigh(limit < fewMemory, "machine", fmt.Sprintf("%s of memory are allowed: about %s sockets fit into half of it", humanize.IBytes(limit), humanize.Comma(int64(limit/2/perSocket))),
+			"Give it at least "+humanize.IBytes(fewMemory)+".")
+	}
+	if forwarded := os.Getenv("KUBERNETES_SERVICE_HOST"); forwarded != "" && len(x.cfg.TrustedProxies) == 0 {
+		x.add(services.Warning, "machine", "this runs in Kubernetes, and no proxy is trusted", "Set --trusted-proxies to the network of the ingress, or all clients share the limits of one address.")
+	}
+}
+
+// weigh adds a warning if bad is true, else that all is fine.
+func (x *examination) weigh(bad bool, subject, text, advice string) {
+	if bad {
+		x.add(services.Warning, subject, text, advice)
+		return
+	}
+	x.add(services.Fine, subject, text, "")
+}
+
+// Summary counts the findings of each severity: "9 ok, 2 warnings, 0 failures".
+func Summary(found []services.Finding) string {
+	counts := map[services.Severity]int{}
+	for _, finding := range found {
+		counts[finding.Severity]++
+	}
+	var parts []string
+	for _, one := range []struct {
+		severity services.Severity
+		plural   string
+	}{{services.Fine, ""}, {services.Warning, "s"}, {services.Failure, "s"}} {
+		word := one.severity.String()
+		if counts[one.severity] != 1 {
+			word += one.plural
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", counts[one.severity], word))
+	}
+	return strings.Join(parts, ", ")
+}

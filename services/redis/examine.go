@@ -1,0 +1,113 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+const (
+	clockTolerance = time.Second           // a node stops taking requests at 2 s
+	slowAnswer     = 20 * time.Millisecond // a badge query waits for two answers
+)
+
+// Examine checks the Redis of the options for an operator. It starts no server, and changes nothing but one key that it removes.
+func Examine(ctx context.Context, options Options) []services.Finding {
+	options = options.withDefaults()
+	x := &examination{}
+	_, missing := exec.LookPath(serverProgram)
+	switch options.URL {
+	case modeAuto, modePrivate:
+		switch {
+		case missing == nil:
+			x.add(services.Fine, "this process starts a redis-server of its own", "")
+		case options.URL == modePrivate:
+			x.add(services.Failure, "there is no redis-server in PATH", "Install Redis, or set --redis (REDIS_URL).")
+		default:
+			x.add(services.Warning, "there is no redis-server in PATH: an embedded Redis is used, which is slower under load", "Install Redis, or set --redis (REDIS_URL).")
+		}
+	case modeEmbedded:
+		x.add(services.Warning, "the embedded Redis is slower under load", "Use it for trials and tests; otherwise set --redis (REDIS_URL).")
+	default:
+		x.server(ctx, options)
+	}
+	return x.found
+}
+
+type examination struct {
+	mu    sync.Mutex
+	found []services.Finding
+}
+
+func (x *examination) add(severity services.Severity, text, advice string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.found = append(x.found, services.Finding{Severity: severity, Subject: "redis", Text: text, Advice: advice})
+}
+
+func (x *examination) server(ctx context.Context, options Options) {
+	c, at, err := dial(ctx, options)
+	defer func() { _ = c.Close() }() // it was only read
+	if err == nil {
+		if err = c.Ping(ctx); err != nil {
+			err = openError(err, at.name())
+		}
+	}
+	if err != nil {
+		x.add(services.Failure, err.Error(), "Look at --redis (REDIS_URL), and whether this machine reaches the server.")
+		return
+	}
+	if err := c.EachMaster(ctx, x.master); err != nil {
+		x.add(services.Failure, Unavailable(err).Error(), "Give the user of the URL the right to INFO and TIME.")
+		return
+	}
+	if err := c.CheckWrites(ctx); err != nil {
+		x.add(services.Failure, "it refuses writes: it is full, a replica, or cannot save", "Look at maxmemory, at its role, and at the space on its disk.")
+	}
+}
+
+// master examines one master.
+func (x *examination) master(ctx context.Context, master *redis.Client) error {
+	begun := time.Now()
+	now, err := master.Time(ctx).Result()
+	if err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	text, err := master.Info(ctx).Result()
+	if err != nil {
+		return err
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		info[name] = value
+	}
+	addr := master.Options().Addr
+	x.add(services.Fine, fmt.Sprintf("%s: version %s, answers in %s", addr, info["redis_version"], took.Round(10*time.Microsecond)), "")
+	if took > slowAnswer {
+		x.add(services.Warning, addr+" answers slowly", "Place it beside the nodes: a badge query waits for one or two answers.")
+	}
+	if ahead := begun.Add(took / 2).Sub(now).Abs(); ahead > clockTolerance+took {
+		x.add(services.Warning, fmt.Sprintf("%s: its clock and this machine's differ by %s", addr, ahead.Round(time.Millisecond)), "Run an NTP client on both.")
+	}
+	if policy := info["maxmemory_policy"]; policy != "noeviction" {
+		x.add(services.Warning, fmt.Sprintf("%s: maxmemory-policy is %s", addr, policy), "Set noeviction: evicted data has to be read from SQL again, at the worst moment.")
+	}
+	most, _ := strconv.ParseInt(info["maxmemory"], 10, 64)
+	if used, _ := strconv.ParseInt(info["used_memory"], 10, 64); most > 0 && used > most/10*8 {
+		x.add(services.Warning, fmt.Sprintf("%s: %d %% of its memory is in use", addr, used*100/most), "Give it more memory: once it is full, counts are read from SQL and are STALE.")
+	}
+	if info["aof_enabled"] == "1" {
+		x.add(services.Warning, addr+": appendonly is on", "Turn it off: everything in it can be rebuilt from SQL, and writing it costs time.")
+	}
+	return nil
+}

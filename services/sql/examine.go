@@ -1,0 +1,197 @@
+package sql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"tidings/services"
+)
+
+const (
+	oldestPostgres = 140000      // server_version_num
+	clockTolerance = time.Second // a node stops taking requests at 2 s
+	lowDisk        = 1 << 30     // bytes
+)
+
+// Examine checks the database of a configuration for an operator and changes nothing: it makes no file and no table.
+func Examine(ctx context.Context, cfg Config) []services.Finding {
+	x := &examination{clock: cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})}
+	cfg.Clock = x.clock
+	s := &DB{clock: x.clock}
+	scheme, file, _ := strings.Cut(cfg.URL, ":")
+	if scheme == "sqlite" {
+		x.sqlite(ctx, s, file)
+		return x.found
+	}
+	cfg.MaxConns = 1
+	if err := s.dialPostgres(ctx, cfg); err != nil {
+		x.add(services.Failure, err.Error(), "Look at --database (DATABASE_URL), and whether this machine reaches the server.")
+		return x.found
+	}
+	defer func() { _ = s.release() }() // it was only read
+	x.postgres(ctx, s)
+	return x.found
+}
+
+type examination struct {
+	clock services.Clock
+	found []services.Finding
+}
+
+func (x *examination) add(severity services.Severity, text, advice string) {
+	x.found = append(x.found, services.Finding{Severity: severity, Subject: "database", Text: text, Advice: advice})
+}
+
+// check adds a finding that is fine unless bad is true.
+func (x *examination) check(bad bool, severity services.Severity, text, advice string) {
+	if !bad {
+		severity, advice = services.Fine, ""
+	}
+	x.add(severity, text, advice)
+}
+
+const postgresFacts = `SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery(),
+	current_setting('default_transaction_read_only') = 'on', current_setting('fsync') = 'on', current_setting('max_connections')::int,
+	has_schema_privilege(current_schema(), 'CREATE'), pg_encoding_to_char(encoding), (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
+	FROM pg_database WHERE datname = current_database()`
+
+func (x *examination) postgres(ctx context.Context, s *DB) {
+	var version, most int
+	var name, encoding string
+	var standby, readOnly, synced, creates bool
+	var now int64
+	asked := x.clock.Now()
+	err := s.db.QueryRowContext(ctx, postgresFacts).Scan(&version, &name, &standby, &readOnly, &synced, &most, &creates, &encoding, &now)
+	if err != nil {
+		x.add(services.Failure, Fault("read the settings of "+s.name, err).Error(), "Give the user the right to connect to the database and to use its schema.")
+		return
+	}
+	took := x.clock.Now().Sub(asked)
+	x.check(version < oldestPostgres, services.Warning, fmt.Sprintf("%s, version %s", s.name, name),
+		"Use PostgreSQL 14 or newer: older ones hold the row locks of a node that died for longer.")
+	if standby || readOnly {
+		x.add(services.Failure, "it takes no writes", "Connect to the primary, and look at default_transaction_read_only.")
+	}
+	if !creates {
+		x.add(services.Failure, "the user cannot create tables", "GRANT CREATE ON SCHEMA to the user: each version may add tables.")
+	}
+	x.check(encoding != "UTF8", services.Failure, "the encoding is "+encoding, "Create the database with ENCODING 'UTF8'.")
+	if !synced {
+		x.add(services.Failure, "fsync is off: a power failure loses data that was acknowledged", "Set fsync = on.")
+	}
+	x.check(most < 2*defaultMaxConns, services.Warning, fmt.Sprintf("max_connections is %d, and a node uses up to %d", most, defaultMaxConns+1),
+		fmt.Sprintf("Allow %d for each node, and some for yourself.", defaultMaxConns+1))
+	ahead := asked.Add(took / 2).Sub(FromMicros(now))
+	x.check(ahead.Abs() > clockTolerance+took, services.Failure, fmt.Sprintf("the clocks of this machine and of the server differ by %s", ahead.Abs().Round(time.Millisecond)),
+		"Run an NTP client on both: beyond 2 s a node takes no requests.")
+	x.tables(ctx, s.db)
+}
+
+// tables compares the version of the tables with this program's.
+func (x *examination) tables(ctx context.Context, db *sql.DB) {
+	var have int64
+	newest := newestMigration()
+	err := db.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version WHERE is_applied").Scan(&have)
+	switch {
+	case err != nil:
+		x.add(services.Fine, "it has no tables yet: the first node creates them", "")
+	case have > newest:
+		x.add(services.Failure, fmt.Sprintf("the tables have version %d and this program knows %d", have, newest), "Use the program that wrote them, or a newer one.")
+	case have < newest:
+		x.add(services.Fine, fmt.Sprintf("the tables have version %d: the next node to start brings them to %d", have, newest), "")
+	default:
+		x.add(services.Fine, fmt.Sprintf("the tables have version %d, this program's", have), "")
+	}
+}
+
+// newestMigration is the version of the tables that this program works with.
+func newestMigration() (newest int64) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	for _, name := range names {
+		digits, _, _ := strings.Cut(filepath.Base(name), "_")
+		version, _ := strconv.ParseInt(digits, 10, 64)
+		newest = max(newest, version)
+	}
+	return newest
+}
+
+func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
+	folder := filepath.Dir(file)
+	for { // to the one that exists, in which the others will be made
+		info, err := os.Stat(folder)
+		if err == nil && !info.IsDir() {
+			x.add(services.Failure, fmt.Sprintf("%s is not a folder", services.Quote(folder)), "Choose another --data folder.")
+			return
+		}
+		if parent := filepath.Dir(folder); err == nil || parent == folder {
+			break
+		} else {
+			folder = parent
+		}
+	}
+	x.disk(folder)
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		x.add(services.Fine, "SQLite: "+file+" does not exist yet: the first start creates it", "")
+		return
+	}
+	if err := checkHeader(file); err != nil {
+		x.add(services.Failure, err.Error(), "Choose another file.")
+		return
+	}
+	if holder := holderOf(file); holder != "" {
+		x.add(services.Fine, "SQLite: "+file+" is in use"+holder+"; SQLite serves one process", "")
+	}
+	var err error
+	if s.db, err = sql.Open("sqlite", sqliteDSN(file, "ro", readerPragmas)); err == nil {
+		defer func() { _ = s.db.Close() }() // it was only read
+		var verdict string
+		if err = s.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err == nil && verdict != "ok" {
+			err = errors.New(verdict)
+		}
+	}
+	if err != nil {
+		x.add(services.Failure, openFault(file, err).Error(), "Restore it from a backup; see the permissions of the file and its folder first.")
+		return
+	}
+	x.add(services.Fine, "SQLite: "+file+" is whole", "")
+	x.tables(ctx, s.db)
+}
+
+// disk checks the space of a folder's file system.
+func (x *examination) disk(folder string) {
+	var at syscall.Statfs_t
+	if err := syscall.Statfs(folder, &at); err != nil {
+		x.add(services.Failure, fmt.Sprintf("%s cannot be read: %v", services.Quote(folder), err), "Choose another --data folder, or give this user the right to read it.")
+		return
+	}
+	free := uint64(at.Bavail) * uint64(at.Bsize) //nolint:unconvert // the types differ between systems
+	x.check(free < lowDisk, services.Warning, fmt.Sprintf("%s are free in %s", humanize.IBytes(free), services.Quote(folder)), "Make room: without it writes are refused.")
+}
+
+// holderOf names the process that has a SQLite file open, "" if none has.
+func holderOf(path string) string {
+	file, err := os.Open(path + ".lock")
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }()
+	if errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
+		return cmp.Or(readHolder(file), " by another process")
+	}
+	return ""
+}

@@ -1,0 +1,57 @@
+package transport
+
+import (
+	"crypto"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/services"
+)
+
+// NewToken is a token to be signed, and its key.
+type NewToken struct {
+	HMACSecret     string // for HS256; unused if there is a PrivateKeyFile
+	PrivateKeyFile string // PEM: an RSA key for RS256, an Ed25519 key for EdDSA
+
+	Subject          string // the user's key; "" for a token of the host application
+	Scopes           []string
+	Audience, Issuer string // "" leaves the claim out
+	Made             time.Time
+	ValidFor         time.Duration
+}
+
+// Sign returns the token in the form that an Identity with the same key accepts. It fails if the key cannot be read.
+func (t NewToken) Sign() (string, error) {
+	method, key, err := t.key()
+	if err != nil {
+		return "", err
+	}
+	claims := jwt.MapClaims{"exp": t.Made.Add(t.ValidFor).Unix(), "iat": t.Made.Unix(), "scope": strings.Join(t.Scopes, " ")}
+	for name, value := range map[string]string{"sub": t.Subject, "aud": t.Audience, "iss": t.Issuer} {
+		if value != "" {
+			claims[name] = value
+		}
+	}
+	return jwt.NewWithClaims(method, claims).SignedString(key)
+}
+
+func (t NewToken) key() (jwt.SigningMethod, crypto.PrivateKey, error) {
+	if t.PrivateKeyFile == "" {
+		return jwt.SigningMethodHS256, []byte(t.HMACSecret), nil
+	}
+	text, err := os.ReadFile(t.PrivateKeyFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	if key, err := jwt.ParseRSAPrivateKeyFromPEM(text); err == nil {
+		return jwt.SigningMethodRS256, key, nil
+	}
+	if key, err := jwt.ParseEdPrivateKeyFromPEM(text); err == nil {
+		return jwt.SigningMethodEdDSA, key, nil
+	}
+	return nil, nil, fmt.Errorf("%s is not the PEM file of an RSA or Ed25519 private key", services.Quote(t.PrivateKeyFile))
+}
