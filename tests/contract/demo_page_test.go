@@ -101,7 +101,8 @@ func (p *demoPage) picture(name string) {
 // startDemo starts a demo whose people stand still, so that only the page changes numbers.
 func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
-	return world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0"}, arguments...)...)
+	// The test's end kills it: a temporary folder of its own would stay behind.
+	return world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
 }
 
 func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {

@@ -56,7 +56,7 @@ func TestTheDemoIsOneWorld(t *testing.T) {
 	if text, _ := json.Marshal(want); strings.Contains(string(text), `"homeFeed":{"value":0}`) || !strings.Contains(string(text), "LIVE") {
 		t.Errorf("the visitor finds nothing new: %s", text)
 	}
-	second := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded")
+	second := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded", "--data", t.TempDir())
 	if diff := cmp.Diff(want, seen(t, second)); diff != "" {
 		t.Errorf("two servers have different worlds (-first +second):\n%s", diff)
 	}
@@ -127,7 +127,7 @@ func TestOnlyTheDemoCanBeFlushed(t *testing.T) {
 		return response.StatusCode
 	}
 	asked := map[string]string{"Tidings-Demo": "flush"}
-	demo := world.StartProcess(t, "", "--demo", "--demo-pace", "0")
+	demo := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", t.TempDir())
 	before := seen(t, demo)
 	if status := flush(demo, nil); status != http.StatusForbidden {
 		t.Errorf("without its header a flush answers %d", status)

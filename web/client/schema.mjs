@@ -100,7 +100,7 @@ export const connections: Record<string, Record<string, readonly string[]>> = ${
 export type Source = ${sources.map((name) => `'${name}'`).join(' | ')};
 
 /** The types without an id. */
-export const keyless: readonly string[] = '${keyless.join(' ')}'.split(' ');
+export const keyless: readonly string[] = /* @__PURE__ */ '${keyless.join(' ')}'.split(' ');
 
 ${interfaces(schema.getType('Badges')).trim()}
 `);
