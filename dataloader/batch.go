@@ -43,7 +43,10 @@ var closed = func() chan struct{} {
 // Load returns the values of keys; a key without one is absent. fetch reads the keys that were not read before. It must read
 // the same in every call on one Batch.
 func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
-	c := b.claim(keys)
+	return b.load(ctx, keys, b.claim(keys), fetch)
+}
+
+func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	if c.own != nil {
 		found, err := map[K]V(nil), errBroken
 		func() {
@@ -61,7 +64,8 @@ func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fet
 	if !b.asked(key) {
 		keys = append(keys, others()...)
 	}
-	values, err := b.Load(ctx, keys, fetch)
+	keys, c := b.claimWith(keys)
+	values, err := b.load(ctx, keys, c, fetch)
 	value, found = values[key]
 	return value, found, err
 }
@@ -127,6 +131,22 @@ func (b *Batch[K, V]) put(key K, r *read[K, V]) {
 func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.claimLocked(keys)
+}
+
+// claimWith takes the first key and the others with it, or nothing if another caller has taken the first meanwhile: the others then
+// came too late to be read together.
+func (b *Batch[K, V]) claimWith(keys []K) ([]K, claim[K, V]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reads[keys[0]] != nil {
+		keys = keys[:1]
+	}
+	return keys, b.claimLocked(keys)
+}
+
+// claimLocked is claim for a caller that holds the lock.
+func (b *Batch[K, V]) claimLocked(keys []K) (c claim[K, V]) {
 	c.reads = make([]*read[K, V], len(keys))
 	for i, key := range keys {
 		known := b.reads[key]

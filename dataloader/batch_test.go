@@ -183,3 +183,22 @@ func TestSharedIsReadOnceAResponse(t *testing.T) {
 		t.Error("nothing is read outside of a response")
 	}
 }
+
+// A caller whose key is claimed while it looks for others to read with it reads nothing: what it found came too late to be shared.
+func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
+	var b Batch[int, string]
+	var reads [][]int
+	fetch := func(_ context.Context, keys []int) (map[int]string, error) {
+		reads = append(reads, keys)
+		return map[int]string{1: "one"}, nil
+	}
+	value, found, err := b.LoadOne(t.Context(), 1, func() []int {
+		if _, _, err := b.LoadOne(t.Context(), 1, func() []int { return []int{2} }, fetch); err != nil {
+			t.Fatal(err)
+		}
+		return []int{2, 3}
+	}, fetch)
+	if value != "one" || !found || err != nil || len(reads) != 1 {
+		t.Errorf("%q, %v, %v after the reads %v", value, found, err, reads)
+	}
+}
