@@ -167,7 +167,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 	operation, price, faults := createOperation(who.ctx, exec, q.documents, request)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(who.ctx, operation), withCodes(faults))
-		q.respond(w, to.accepted, response)
+		q.respond(w, r, to.accepted, response)
 		return
 	}
 	kind := operation.Operation.Operation
@@ -195,7 +195,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 		response = exec.DispatchError(ctx, asList(services.Errorf(services.Unavailable,
 			"operation: not finished within %v, try again later", q.cfg.OperationTimeout)))
 	}
-	q.respond(w, to.accepted, bounded(kind, response, q.cfg.AnswerLimit))
+	q.respond(w, r, to.accepted, bounded(kind, response, q.cfg.AnswerLimit))
 }
 
 // refuseMutation answers a mutation by GET.
@@ -206,7 +206,7 @@ func refuseMutation(w http.ResponseWriter) {
 
 // respond writes a response within the write timeout. A small one fits into the connection's buffer: it never waits, and the
 // server's own deadline is enough.
-func (q *queries) respond(w http.ResponseWriter, accepted string, response *graphql.Response) {
+func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted string, response *graphql.Response) {
 	if size := len(response.Data); size > smallAnswer {
 		q.backlog.enter(size)
 		defer q.backlog.leave(size)
@@ -216,7 +216,7 @@ func (q *queries) respond(w http.ResponseWriter, accepted string, response *grap
 		writeEvents(w, response)
 		return
 	}
-	writeResponse(w, accepted, response)
+	writeResponse(w, r, accepted, response)
 }
 
 // read reads the request's parameters.

@@ -121,13 +121,19 @@ func writeFault(w http.ResponseWriter, status int, err error) {
 }
 
 // writeResponse answers a well-formed request. An error of the operation has the status 200 in plain JSON, whose clients read
-// the body, and 400 in the newer media type, whose clients read the status.
-func writeResponse(w http.ResponseWriter, accepted string, response *graphql.Response) {
+// the body, and 400 in the newer media type, whose clients read the status. A long one is compressed if the client takes that.
+func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, response *graphql.Response) {
 	status := http.StatusOK
 	if accepted == typeResponse && isRequestError(response) {
 		status = http.StatusBadRequest
 	}
-	write(w, status, accepted, appendResponse(nil, stamped(w, response)))
+	body := appendResponse(nil, stamped(w, response))
+	if len(body) < compressFrom || !services.AcceptsGzip(r.Header.Values("Accept-Encoding")) {
+		write(w, status, accepted, body)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip") // and no Vary: nobody may store the answer
+	write(w, status, accepted, compressed(body))
 }
 
 // bounded is the response or, if it is too long, an error in its place.

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tidings/services"
 )
 
 // contentTypes are the types of the files that there are. The table of the machine is not asked: it differs.
@@ -108,7 +110,7 @@ func (a *asset) path() string { return assetsPath + a.hash + "/" + a.name }
 
 // serve answers a GET or a HEAD. How long the answer may be kept is the caller's to say.
 func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
-	compressed := acceptsGzip(r.Header.Values("Accept-Encoding"))
+	compressed := services.AcceptsGzip(r.Header.Values("Accept-Encoding"))
 	etag, length := `"`+a.hash+`"`, a.size
 	if compressed {
 		// Two forms of one thing have two tags, so that a cache between never mixes their bytes.
@@ -140,44 +142,9 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// acceptsGzip reads Accept-Encoding as RFC 9110 has it: gzip by its name, else by *, and not with weight 0.
-func acceptsGzip(values []string) bool {
-	accepted := false
-	for _, item := range items(values) {
-		coding, weight, _ := strings.Cut(item, ";")
-		named := strings.EqualFold(strings.TrimSpace(coding), "gzip")
-		if !named && strings.TrimSpace(coding) != "*" {
-			continue
-		}
-		accepted = !zeroWeight(weight)
-		if named {
-			return accepted
-		}
-	}
-	return accepted
-}
-
-func zeroWeight(parameter string) bool {
-	_, value, found := strings.Cut(strings.ReplaceAll(parameter, " ", ""), "q=")
-	if !found {
-		return false
-	}
-	q, err := strconv.ParseFloat(value, 64)
-	return err != nil || q == 0
-}
-
 // matches compares tags as If-None-Match asks: the strength of a tag does not count.
 func matches(values []string, etag string) bool {
-	return slices.ContainsFunc(items(values), func(tag string) bool {
+	return slices.ContainsFunc(services.ListItems(values), func(tag string) bool {
 		return tag == "*" || strings.TrimPrefix(tag, "W/") == etag
 	})
-}
-
-// items splits a header that is a list. Our tags hold no comma, so that no quoted one needs care.
-func items(values []string) []string {
-	list := strings.Split(strings.Join(values, ","), ",")
-	for i := range list {
-		list[i] = strings.TrimSpace(list[i])
-	}
-	return list
 }

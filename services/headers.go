@@ -1,0 +1,41 @@
+package services
+
+import (
+	"strconv"
+	"strings"
+)
+
+// AcceptsGzip reads the values of Accept-Encoding as RFC 9110 has it: gzip by its name, else by *, and not with weight 0.
+func AcceptsGzip(values []string) bool {
+	accepted := false
+	for _, item := range ListItems(values) {
+		coding, weight, _ := strings.Cut(item, ";")
+		named := strings.EqualFold(strings.TrimSpace(coding), "gzip")
+		if !named && strings.TrimSpace(coding) != "*" {
+			continue
+		}
+		accepted = !zeroWeight(weight)
+		if named {
+			return accepted
+		}
+	}
+	return accepted
+}
+
+func zeroWeight(parameter string) bool {
+	_, value, found := strings.Cut(strings.ReplaceAll(parameter, " ", ""), "q=")
+	if !found {
+		return false
+	}
+	q, err := strconv.ParseFloat(value, 64)
+	return err != nil || q == 0
+}
+
+// ListItems splits the values of a header that is a list. No item may have a quoted comma in it.
+func ListItems(values []string) []string {
+	list := strings.Split(strings.Join(values, ","), ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
