@@ -126,40 +126,40 @@ func (h *host) entry(e event) (map[string]any, bool) {
 	return entry, true
 }
 
-const found = `query Resume { viewer { user { name }
+const found = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
   homeFeed(first: 50) { nodes { id author { key } } }
-  conversations(first: 10) { nodes { id } }
+  conversations(first: 50) { nodes { id title } }
   liveBoard(first: 50) { nodes { id status host { key } } } } }`
 
 // resume reports whether the server has the people already, and finds what they can act on: it gets the names that the script has
 // for these objects now.
 func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	type object struct {
-		ID, Status   string
-		Author, Host struct{ Key string }
+		ID, Status, Title string
+		Author, Host      struct{ Key string }
 	}
 	type list struct{ Nodes []object }
 	var answer struct {
 		Viewer struct {
-			User                               struct{ Name string }
-			HomeFeed, Conversations, LiveBoard list
+			User                                              struct{ Posts list }
+			HomeFeed, Conversations, LiveBoard, Announcements list
 		}
 	}
-	if err := h.ask(ctx, Viewer, found, nil, &answer); err != nil || answer.Viewer.User.Name == "" {
+	if err := h.ask(ctx, Viewer, found, nil, &answer); err != nil || len(answer.Viewer.Announcements.Nodes) == 0 { // the announcement is in the last request of the past
 		return false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	own := slices.Clone(s.own)
 	for i, post := range answer.Viewer.HomeFeed.Nodes {
 		h.made[ref{"post", len(s.authors) - 1 - i}] = made{post.ID, post.Author.Key}
-		if post.Author.Key == Viewer && len(own) > 0 {
-			h.made[ref{"post", own[0]}] = made{post.ID, Viewer}
-			own = own[1:]
-		}
 	}
-	for i, conversation := range answer.Viewer.Conversations.Nodes {
-		h.made[ref{"conversation", i}] = made{id: conversation.ID}
+	for i, post := range answer.Viewer.User.Posts.Nodes[:min(len(s.own), len(answer.Viewer.User.Posts.Nodes))] {
+		h.made[ref{"post", s.own[i]}] = made{post.ID, Viewer}
+	}
+	for _, conversation := range answer.Viewer.Conversations.Nodes {
+		if number := slices.IndexFunc(talks, func(t talk) bool { return t.title == conversation.Title }); number >= 0 {
+			h.made[ref{"conversation", number}] = made{id: conversation.ID}
+		}
 	}
 	numbers := map[string][]int{"LIVE": slices.Clone(s.live), "UPCOMING": slices.Clone(s.planned)}
 	for _, show := range answer.Viewer.LiveBoard.Nodes {

@@ -78,6 +78,10 @@ func (s *script) past() [][]event {
 	for range mostLive {
 		news = append(news, s.start())
 	}
+	// Shows that start at one moment are listed by their IDs, and others by their start: in this order both are the same.
+	slices.SortFunc(news, func(a, b event) int {
+		return cmp.Compare(a.Input["showId"].(ref).Number, b.Input["showId"].(ref).Number)
+	})
 	for i, text := range talkOf {
 		members := talks[i%len(talks)].members
 		news = append(news, say(s.people[members[i/len(talks)%len(members)]], i%len(talks), text))

@@ -76,6 +76,42 @@ func agree(t *testing.T, otherwise string, one, other *world.Process) {
 	})
 }
 
+// After a restart the people go on with what was there before, also with posts of the visitor's person that are no longer in anybody's
+// first page.
+func TestTheDemoGoesOnAfterARestart(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "world")
+	engaged := func(p *world.Process) (engaged, posts int) {
+		var data struct {
+			Viewer struct {
+				HomeFeed struct{ Nodes []struct{ ID string } }
+				User     struct {
+					Posts struct{ Nodes []struct{ LikeCount, CommentCount int } }
+				}
+			}
+		}
+		if err := world.Ask(p.URL, "mia", `{ viewer { homeFeed(first: 100) { nodes { id } } user { posts { nodes { likeCount commentCount } } } } }`, nil, &data); err != nil {
+			t.Fatal(err)
+		}
+		for _, post := range data.Viewer.User.Posts.Nodes {
+			engaged += post.LikeCount + post.CommentCount
+		}
+		return engaged, len(data.Viewer.HomeFeed.Nodes)
+	}
+	first := world.StartProcess(t, "", "--demo", "--demo-pace", "6000", "--data", folder)
+	world.Eventually(t, 30*time.Second, "the feed is longer than a page", func() bool {
+		_, posts := engaged(first)
+		return posts == 100
+	})
+	first.Terminate()
+	first.Exits(20 * time.Second)
+	again := world.StartProcess(t, "", "--demo", "--demo-pace", "6000", "--data", folder)
+	before, _ := engaged(again)
+	world.Eventually(t, 30*time.Second, "the visitor's posts are liked and answered again", func() bool {
+		now, _ := engaged(again)
+		return now > before+5
+	})
+}
+
 func TestTheDemoLivesAndLeavesNothingBehind(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
