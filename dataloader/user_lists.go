@@ -25,6 +25,9 @@ type userLists struct {
 // ReadPages reads pages of one kind of list, as far as a viewer may see them.
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
+// ItemsTogether is how many items one statement reads at most in lists that are probably asked for next.
+const ItemsTogether = 10_000
+
 // Pages are the page of a list of a user, and those of the users who were read together with the user, who are probably shown beside
 // them: one statement reads all of them. A page further down is asked for alone.
 func (l *Loader) Pages(page services.UserPage) []services.UserPage {
@@ -32,9 +35,11 @@ func (l *Loader) Pages(page services.UserPage) []services.UserPage {
 		return []services.UserPage{page}
 	}
 	owners := l.memory().users.together(page.Owner)
-	pages := make([]services.UserPage, len(owners))
-	for i, owner := range owners {
-		pages[i] = services.UserPage{Owner: owner, Before: page.Before, Size: page.Size}
+	pages := []services.UserPage{page}
+	for _, owner := range owners[:min(len(owners), ItemsTogether/page.Size)] { // the others were not paid for
+		if owner != page.Owner {
+			pages = append(pages, services.UserPage{Owner: owner, Before: page.Before, Size: page.Size})
+		}
 	}
 	return pages
 }

@@ -129,7 +129,7 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	}
 	pages := []posts.ListPage[P]{page}
 	if after == nil {
-		for _, other := range post.Together {
+		for _, other := range post.Together[:min(len(post.Together), dataloader.ItemsTogether/size)] {
 			if other.ID != post.Key {
 				pages = append(pages, posts.ListPage[P]{Post: other.ID, After: of.from, Size: size})
 			}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -97,7 +98,11 @@ func (x *examination) addresses() {
 		if err == nil {
 			_ = listener.Close()
 		}
-		x.try("addresses", at.flag+" "+at.address+" is free", err, "If a node runs here, this is what it looks like. Otherwise choose another address, or another port.")
+		if errors.Is(err, syscall.EADDRINUSE) {
+			x.add(services.Warning, "addresses", at.flag+": "+err.Error(), "If a node runs here, this is what it looks like. Otherwise choose another address, or another port.")
+			continue
+		}
+		x.try("addresses", at.flag+" "+at.address+" is free", err, "Choose an address of this machine, and a port that this user may open.")
 	}
 	if !x.cfg.Development() && x.cfg.Operations == "" {
 		x.add(services.Warning, "addresses", "neither /metrics nor GraphiQL is served", "Set --operations-listen to an address that only operators reach.")

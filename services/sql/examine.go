@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"tidings/services"
 )
@@ -103,10 +104,12 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 func (x *examination) tables(ctx context.Context, db *sql.DB) {
 	var have int64
 	newest := newestMigration()
-	err := db.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version WHERE is_applied").Scan(&have)
+	err := db.QueryRowContext(ctx, "SELECT COALESCE(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&have)
 	switch {
-	case err != nil:
+	case err != nil && noSuchTable(err):
 		x.add(services.Fine, "it has no tables yet: the first node creates them", "")
+	case err != nil:
+		x.add(services.Failure, Fault("read the version of the tables", err).Error(), "Give the user the rights to all tables: best make it their owner.")
 	case have > newest:
 		x.add(services.Failure, fmt.Sprintf("the tables have version %d and this program knows %d", have, newest), "Use the program that wrote them, or a newer one.")
 	case have < newest:
@@ -114,6 +117,14 @@ func (x *examination) tables(ctx context.Context, db *sql.DB) {
 	default:
 		x.add(services.Fine, fmt.Sprintf("the tables have version %d, this program's", have), "")
 	}
+}
+
+// noSuchTable says whether a statement failed because its table does not exist.
+func noSuchTable(err error) bool {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return refused.Code == "42P01"
+	}
+	return strings.Contains(err.Error(), "no such table")
 }
 
 // newestMigration is the version of the tables that this program works with.
@@ -153,16 +164,24 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 		x.add(services.Failure, err.Error(), "Choose another file.")
 		return
 	}
-	if holder := holderOf(file); holder != "" {
-		x.add(services.Fine, "SQLite: "+file+" is in use"+holder+"; SQLite serves one process", "")
+	holder, dsn := holderOf(file), sqliteDSN(file, "ro", readerPragmas)
+	if holder != "" {
+		x.add(services.Warning, "SQLite: "+file+" is in use"+holder+"; SQLite serves one process", "If a node runs here, this is what it looks like. Otherwise stop that process.")
 	}
-	var err error
-	if s.db, err = sql.Open("sqlite", sqliteDSN(file, "ro", readerPragmas)); err == nil {
+	_, err := os.Stat(file + "-wal")
+	if holder == "" && errors.Is(err, fs.ErrNotExist) {
+		dsn += "&immutable=1" // otherwise SQLite makes -wal and -shm, and leaves them
+	}
+	if s.db, err = sql.Open("sqlite", dsn); err == nil {
 		defer func() { _ = s.db.Close() }() // it was only read
 		var verdict string
 		if err = s.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err == nil && verdict != "ok" {
 			err = errors.New(verdict)
 		}
+	}
+	if ctx.Err() != nil {
+		x.add(services.Warning, "SQLite: "+file+" is too large to be checked in the time of this command", "Run PRAGMA quick_check in sqlite3 while no node runs.")
+		return
 	}
 	if err != nil {
 		x.add(services.Failure, openFault(file, err).Error(), "Restore it from a backup; see the permissions of the file and its folder first.")

@@ -85,7 +85,9 @@ func TestTheDemoGoesOnAfterARestart(t *testing.T) {
 			Viewer struct {
 				HomeFeed struct{ Nodes []struct{ ID string } }
 				User     struct {
-					Posts struct{ Nodes []struct{ LikeCount, CommentCount int } }
+					Posts struct {
+						Nodes []struct{ LikeCount, CommentCount int }
+					}
 				}
 			}
 		}
