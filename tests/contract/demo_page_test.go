@@ -40,11 +40,6 @@ func (p *demoPage) click(selector string) {
 
 func (p *demoPage) pull(lever string) { p.t.Helper(); p.click(`[data-lever=` + lever + `]`) }
 
-func (p *demoPage) text(selector string) string {
-	p.t.Helper()
-	return browsertest.Evaluate[string](p.tab, p.t, fmt.Sprintf(`document.querySelector(%q)?.innerText ?? ''`, selector))
-}
-
 // number is an expression for the number on a tab of a phone, or on its icon: "" if there is none.
 func number(side, tab string) string {
 	where := "#" + side + "-" + tab + "-tab"

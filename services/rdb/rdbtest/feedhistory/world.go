@@ -15,7 +15,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// A world is the facts of a few people, in maps where the program has SQL, and the work that the facts cause. The real scripts
+// World is the facts of a few people, in maps where the program has SQL, and the work that the facts cause. The real scripts
 // do the work on a real Redis, in the steps of services/fanout: between any two steps others may run, a step may be repeated,
 // and a worker may die. One world is one history; a seed reproduces it.
 type World struct {
