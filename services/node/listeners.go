@@ -53,6 +53,9 @@ func (at Listeners) text(cfg Config) string {
 		return public + " (without --operations-listen neither GraphiQL nor /metrics is served)"
 	}
 	operations := "http://" + at.operations.Addr().String()
+	if cfg.Demo {
+		return fmt.Sprintf("%s (the demo: open %[1]s/, GraphiQL: %[1]s/graphiql, operations: %s)", public, operations)
+	}
 	if development {
 		return fmt.Sprintf("%s (GraphiQL: %[1]s/graphiql, operations: %s)", public, operations)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,8 +84,7 @@ func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
 // In production the page asks for a token, says why one that is refused is refused, and then shows the user's phones.
 func TestTheDemoPageInProduction(t *testing.T) {
 	const secret = "a secret of a test, 32 bytes long"
-	folder := t.TempDir()
-	server := world.StartProcess(t, "", "--data", folder, "--jwt-secret", secret, "--operations-listen", "127.0.0.1:0")
+	server := world.StartProcess(t, "", "--data", t.TempDir(), "--jwt-secret", secret, "--operations-listen", "127.0.0.1:0")
 	_, rest, _ := strings.Cut(server.Output.String(), "operations: ")
 	operations, _, _ := strings.Cut(rest, ",")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/", nil)
@@ -117,9 +115,6 @@ func TestTheDemoPageInProduction(t *testing.T) {
 	}
 	if stored := browsertest.Evaluate[string](p.tab, t, `JSON.stringify({...localStorage}) + JSON.stringify({...sessionStorage})`); strings.Contains(stored, signed) {
 		t.Errorf("the token is in storage: %s", stored)
-	}
-	if entries, err := os.ReadDir(folder); err != nil || len(entries) == 0 {
-		t.Errorf("the server wrote nothing: %v", err)
 	}
 }
 

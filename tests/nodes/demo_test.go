@@ -168,6 +168,12 @@ func TestOnlyTheDemoCanBeFlushed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode == http.StatusOK {
+			var answer struct{ Keys int64 }
+			if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Keys == 0 {
+				t.Errorf("a flush removed %d keys, %v", answer.Keys, err)
+			}
+		}
 		return response.StatusCode
 	}
 	asked := map[string]string{"Tidings-Demo": "flush"}

@@ -66,7 +66,10 @@ export function useHomeFeed<Node extends { readonly id: string } = Post>({ first
     /** How many posts the viewer has not seen, loaded or not. */
     newPosts: badges?.homeFeed as BadgeCount | undefined,
     /** markSeen marks the shown items as seen. */
-    markSeen: () => mark(tidings, 'markHomeFeedSeen', 'MarkHomeFeedSeenInput', { upTo: list.get().nodes[0]?.id ?? null }, '', (now) => clear(now, 'homeFeed')),
+    markSeen: async () => {
+      loaded(list);
+      return mark(tidings, 'markHomeFeedSeen', 'MarkHomeFeedSeenInput', { upTo: list.get().nodes[0]?.id ?? null }, '', (now) => clear(now, 'homeFeed'));
+    },
   };
 }
 
@@ -131,7 +134,10 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
     refresh: list.refresh,
     change,
     /** markSeen marks the shown items as seen. */
-    markSeen: () => mark(tidings, 'markLiveBoardSeen', 'MarkLiveBoardSeenInput', { sessionId: list.get().page?.sessionId }, '', (now) => clear(now, 'liveBoard')),
+    markSeen: async () => {
+      loaded(list);
+      return mark(tidings, 'markLiveBoardSeen', 'MarkLiveBoardSeenInput', { sessionId: list.get().page?.sessionId }, '', (now) => clear(now, 'liveBoard'));
+    },
   };
 }
 
@@ -173,16 +179,24 @@ export function useNotifications<Node extends { readonly id: string } = Notifica
     /** Whether something has arrived since the list was loaded. */
     hasNew: !!state.top && !!badges && state.top.newest !== badges.notifications.newest,
     /** markSeen marks the notifications as seen; they stay unread. */
-    markSeen: async () =>
+    markSeen: async () => {
+      loaded(list);
       replace(
         await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, upTo: list.get().top?.newest ?? null }, rows, (now) =>
           categories ? now : clear(now, 'notifications'),
         ),
-      ),
+      );
+    },
     /** markRead marks rows as read: by id with all that joined since, by upTo as far as they were shown. */
     markRead: async (ids: readonly string[]) =>
       replace(await mark(tidings, 'markNotificationsRead', 'MarkNotificationsReadInput', { ids, readToken: list.get().page?.readToken }, rows, (now) => now)),
   };
+}
+
+/** loaded throws if nothing of a list has been shown: a mark without a position would be of everything. */
+function loaded(list: { get(): { readonly top: unknown; readonly error: Error | undefined } }): void {
+  const { top, error } = list.get();
+  if (!top) throw error ?? new Error('Nothing is loaded yet');
 }
 
 /** mark sends a mutation that returns badges; it rejects if the server refuses the mutation. */

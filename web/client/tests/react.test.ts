@@ -98,6 +98,17 @@ test('useHomeFeed pages to the end, and marks what it shows', async () => {
   assert.equal(now().nodes.length, 5);
 });
 
+test('what could not be loaded is not marked as seen', async () => {
+  const { reader } = await pair('unloaded', 2);
+  const first = 500; // more than the server allows
+  for (const [what, hook] of Object.entries({ homeFeed: () => useHomeFeed({ first }), liveBoard: () => useLiveBoard({ first }), notifications: () => useNotifications({ first }) })) {
+    const { now } = await render<{ error: Error | undefined; markSeen: () => Promise<unknown> }>(reader, hook);
+    await until(now, ({ error }) => !!error, `${what} was loaded`);
+    await assert.rejects(now().markSeen(), { message: /first/ }, what);
+  }
+  assert.equal((await server.ask(reader, textOf('TidingsBadgesQuery'))).viewer.badges.total.value, 2);
+});
+
 test('a mark is shown before it is answered, and taken back when it is refused', async () => {
   const { reader } = await pair('refused', 2);
   const { now, tidings } = await render(reader, useBadges);

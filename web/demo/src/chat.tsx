@@ -37,7 +37,7 @@ const sendMessage = `mutation SendMessage($input: SendMessageInput!) { sendMessa
 const titleOf = ({ title, members }: Conversation) => title ?? members?.nodes.filter(({ key }) => key !== VIEWER).map(nameOf).join(', ') ?? '';
 
 /** Chat is the list of conversations, and one of them when it is opened. */
-export function Chat({ shown, tell }: View) {
+export function Chat({ connection, shown, tell }: View) {
   const words = useWords();
   const tidings = useTidings();
   const now = useCell(clock);
@@ -51,7 +51,7 @@ export function Chat({ shown, tell }: View) {
     [tidings],
   );
   const talk = list?.find(({ id }) => id === open);
-  if (talk) return <Talk talk={talk} shown={shown} tell={tell} close={() => setOpen(undefined)} />;
+  if (talk) return <Talk talk={talk} connection={connection} shown={shown} tell={tell} close={() => setOpen(undefined)} />;
   return (
     <div class="view">
       <div class="scroll" tabIndex={0} role="region" aria-label={words.chat}>
@@ -85,7 +85,7 @@ export function Chat({ shown, tell }: View) {
 /** How often a device says that it is still inside: its lease lasts a minute. */
 const renewEvery = 40_000;
 
-function Talk({ talk, shown, tell, close }: { talk: Conversation; shown: boolean; tell: View['tell']; close: () => void }) {
+function Talk({ talk, connection, shown, tell, close }: { talk: Conversation; connection: number; shown: boolean; tell: View['tell']; close: () => void }) {
   const words = useWords();
   const tidings = useTidings();
   const now = useCell(clock);
@@ -95,9 +95,10 @@ function Talk({ talk, shown, tell, close }: { talk: Conversation; shown: boolean
   const add = (one: Message | null) =>
     one && setMessages((former) => (former ? [...former.filter(({ id }) => id !== one.id), one].sort((a, b) => (a.id < b.id ? -1 : 1)) : former));
   useEffect(() => {
-    const read = () =>
+    let turn = 0; // the answer of a former read changes nothing
+    const read = (own = ++turn) =>
       tidings.request<{ node: { messages: { nodes: readonly Message[] } | null } | null }>(readMessages, { id: talk.id }).then(({ data }) => {
-        if (data?.node?.messages) setMessages([...data.node.messages.nodes].reverse());
+        if (own === turn && data?.node?.messages) setMessages([...data.node.messages.nodes].reverse());
       }, () => undefined);
     void read();
     return tidings.listen<{ conversationChanged: { conversation: { lastMessage: Message | null } } }>(watchTalk, { id: talk.id }, ({ data }) => {
@@ -106,6 +107,10 @@ function Talk({ talk, shown, tell, close }: { talk: Conversation; shown: boolean
       void read();
     }, () => undefined);
   }, [tidings, talk.id]);
+  useEffect(() => {
+    // Its lease can have ended without a network.
+    if (shown && connection > 1) void tidings.request(enter, { input: { conversationId: talk.id } }).catch(() => undefined);
+  }, [connection]);
   // Inside it nothing is counted, for as long as it is on the screen.
   useEffect(() => {
     if (!shown) return undefined;

@@ -26,7 +26,11 @@ export function Drawer() {
   const text = { GraphQL: tidy(operation.query), curl: curl(operation, page), React: react(operation) }[form];
   const variables = JSON.stringify(operation.variables, null, 2);
   const copy = async () => {
-    await navigator.clipboard?.writeText(text).catch(() => undefined);
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      return; // the browser does not permit it
+    }
     setCopied(true);
     setTimeout(() => setCopied(false), 1500);
   };

@@ -7,7 +7,6 @@ import { useWords } from './words.ts';
 interface Measured {
   readonly pushes: number; // events a second
   readonly drift: number;
-  readonly online: number;
 }
 
 /** Whether the server answers. */
@@ -27,10 +26,10 @@ function useMetrics(): Measured | undefined {
         reachable.set(true);
         if (!response.ok) return;
         const text = await response.text();
-        const value = (name: string) => Number(new RegExp(`^${name} (.*)$`, 'm').exec(text)?.[1] ?? 0);
+        const value = (name: string) => Number(new RegExp(`^${name} (.*)$`, 'm').exec(text)?.[1] ?? NaN);
         const now = { at: performance.now(), events: value('tidings_socket_events_total') };
         if (former && now.events >= former.events) {
-          setMeasured({ pushes: ((now.events - former.events) * 1000) / (now.at - former.at), drift: value('tidings_badge_drift_total'), online: value('tidings_sockets_open') });
+          setMeasured({ pushes: ((now.events - former.events) * 1000) / (now.at - former.at), drift: value('tidings_badge_drift_total') });
         }
         former = now;
       } catch {
@@ -55,7 +54,7 @@ export function Foot() {
       <dl>
         <div><dt>{words.pushes}</dt><dd class="tabular" data-foot="pushes">{measured ? measured.pushes.toFixed(1) : '–'}</dd></div>
         <div><dt>{words.p99}</dt><dd class="tabular" data-foot="p99">{p99 === undefined ? '–' : `${Math.round(p99)} ms`}</dd></div>
-        <div><dt>{words.drift}</dt><dd class="tabular" data-foot="drift">{measured?.drift ?? '–'}</dd></div>
+        <div><dt>{words.drift}</dt><dd class="tabular" data-foot="drift">{measured && measured.drift >= 0 ? measured.drift : '–'}</dd></div>
       </dl>
       <p>
         Tidings {page.version} · <a href="/graphiql">GraphiQL</a> · <a href="/metrics">{words.metrics}</a>

@@ -26,7 +26,7 @@ export function Home({ connection, tell }: View) {
   const now = useCell(clock);
   const { nodes, newPosts, loading, error, hasNextPage, loadNext, refresh, markSeen } = useHomeFeed<FeedPost>({ first: 20, select });
   const [authors, setAuthors] = useState<readonly Person[]>([]);
-  const [changed, setChanged] = useState<ReadonlyMap<string, Partial<FeedPost>>>(new Map());
+  const [changed, setChanged] = useState<ReadonlyMap<FeedPost, Partial<FeedPost>>>(new Map()); // by the post as it was read: a later read has the truth
   const list = useRef<HTMLDivElement>(null);
   useEffect(
     () => tidings.listen<{ homeFeedChanged: { authors: readonly Person[] } }>(watch, { since: null }, ({ data }) => data && setAuthors(data.homeFeedChanged.authors), () => undefined),
@@ -35,7 +35,7 @@ export function Home({ connection, tell }: View) {
   useEffect(() => {
     if (connection > 1) void refresh();
   }, [connection]);
-  const posts = useMemo(() => nodes.map((post) => ({ ...post, ...changed.get(post.id) })), [nodes, changed]);
+  const posts = useMemo(() => nodes.map((post) => ({ ...post, ...changed.get(post) })), [nodes, changed]);
 
   const see = async () => {
     clicked();
@@ -46,8 +46,11 @@ export function Home({ connection, tell }: View) {
   const like = async (post: FeedPost) => {
     const liked = !post.viewerHasLiked;
     const verb = liked ? 'likePost' : 'unlikePost';
-    const before = changed.get(post.id);
-    const patch = (value: Partial<FeedPost> | undefined) => setChanged((former) => new Map(former).set(post.id, { ...former.get(post.id), ...value }));
+    const row = nodes.find(({ id }) => id === post.id);
+    if (!row) return;
+    const before = changed.get(row);
+    const patch = (value: Partial<FeedPost> | undefined) =>
+      setChanged((former) => new Map([...former].filter(([one]) => nodes.includes(one))).set(row, { ...former.get(row), ...value }));
     patch({ viewerHasLiked: liked, likeCount: (post.likeCount ?? 0) + (liked ? 1 : -1) });
     clicked();
     const document = `mutation ${liked ? 'Like' : 'Unlike'}($input: ${liked ? 'LikePostInput' : 'UnlikePostInput'}!) { ${verb}(input: $input) { changed ${rowFields} } } ${BADGES}`;

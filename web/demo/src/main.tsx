@@ -59,12 +59,11 @@ function draw(total: string): string | undefined {
 
 function Stage() {
   useTitle();
-  const words = useWords();
   const trembling = useCell(shaken);
   return (
     <div class="show-and-tell">
       <div class="play">
-        <div class={`stage${trembling ? ' shaken' : ''}`} role="group" aria-label={words.phoneLeft} tabIndex={-1}>
+        <div class={`stage${trembling ? ' shaken' : ''}`}>
           <Phone device={phones[0]} dark={false} first="home" />
           <Wire />
           <Phone device={phones[1]} dark first="live" />

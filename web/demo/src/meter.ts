@@ -21,6 +21,7 @@ export const times = new Cell<readonly number[]>([]);
 const kept = 400;
 const shownFor = 1600; // milliseconds
 const gather = 40; // how long the events of one change are collected: one of them knows its time
+const catchingUp = 5000; // how long after its return a push to a phone is what it missed
 const longest = 10_000; // an older change is no push: the phone was away
 
 interface Incoming {
@@ -31,7 +32,7 @@ interface Incoming {
 const incoming: Partial<Record<Side, Incoming>> = {};
 const newest: Partial<Record<Side, string>> = {};
 const known: Partial<Record<Side, number>> = {}; // the newest fact that the phone was told of
-const back: Partial<Record<Side, boolean>> = {};
+const back: Partial<Record<Side, number>> = {}; // when the phone got its network again; 0 once it has caught up
 let click: { at: number; left: Set<Side> } | undefined;
 let ids = 0;
 
@@ -42,7 +43,7 @@ export function clicked(): void {
 
 /** caughtUp says that a phone has its network again: the next state that it gets is all that it missed. */
 export function caughtUp(side: Side): void {
-  back[side] = true;
+  back[side] = Date.now();
 }
 
 /** arrived takes an event of a phone. The events of one version of the badges are one push. */
@@ -61,7 +62,7 @@ export function arrived(side: Side, data: Record<string, unknown>, first: boolea
   }
   if (former && version <= former) return;
   newest[side] = version;
-  if (!former || (first && !back[side])) return; // the state at the start is no push
+  if (!former || (first && back[side] === undefined)) return; // the state at the start is no push
   const at = Date.now();
   const one: Incoming = { version, at, began: fact };
   incoming[side] = one;
@@ -70,12 +71,12 @@ export function arrived(side: Side, data: Record<string, unknown>, first: boolea
 
 function finish(side: Side, { at, began }: Incoming): void {
   let from = began !== undefined && at - began >= 0 && at - began < longest ? began : undefined;
-  if (click?.left.has(side) && at - click.at < longest) {
+  if (from === undefined && click?.left.has(side) && at - click.at < longest) {
     click.left.delete(side);
     from = click.at;
   }
-  const late = back[side] === true;
-  back[side] = false;
+  const late = at - (back[side] ?? 0) < catchingUp; // if nothing was missed, nothing comes
+  if (late) back[side] = 0;
   const ms = late || from === undefined ? undefined : at - from;
   if (ms !== undefined) times.set([...times.get(), ms].slice(-kept));
   const dot: Dot = { id: ++ids, side, ms, caughtUp: late };

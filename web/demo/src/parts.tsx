@@ -126,11 +126,16 @@ export function useHeld<Element extends HTMLElement>() {
 export function useHold(then: () => void) {
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const done = useRef(false);
-  const stop = () => clearTimeout(timer.current);
+  const down = useRef(false);
+  const stop = () => {
+    clearTimeout(timer.current);
+    down.current = false;
+  };
   return {
     onPointerDown: () => {
       done.current = false;
       stop();
+      down.current = true;
       timer.current = setTimeout(() => {
         done.current = true;
         then();
@@ -141,11 +146,16 @@ export function useHold(then: () => void) {
     onPointerCancel: stop,
     onContextMenu: (event: Event) => {
       event.preventDefault();
+      const told = done.current;
+      done.current = down.current; // after the menu key comes no click
       stop();
-      if (!done.current) then();
-      done.current = true;
+      if (!told) then();
     },
     /** held says whether the click that follows belongs to the long press. */
-    held: () => done.current,
+    held: () => {
+      const was = done.current;
+      done.current = false;
+      return was;
+    },
   };
 }

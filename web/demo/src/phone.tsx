@@ -53,7 +53,7 @@ function Body({ device, dark, first }: { device: Device; dark: boolean; first: T
   const [why, setWhy] = useState<{ source?: string }>();
   const [trouble, setTrouble] = useState('');
   const tell = (reason: unknown) => {
-    if (state === 'online') setTrouble(words.refused(reason instanceof Error ? reason.message : String(reason)));
+    setTrouble(state === 'online' ? words.refused(reason instanceof Error ? reason.message : String(reason)) : words.state[state]);
   };
   useEffect(() => {
     const gone = setTimeout(() => setTrouble(''), 5000);

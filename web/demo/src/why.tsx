@@ -56,8 +56,9 @@ export function Why({ source, count, close, tell }: { source: string | undefined
   useEffect(() => {
     let stale = false;
     void (async () => {
-      const { data } = await tidings.request<{ viewer: { badgeExplained: readonly Explanation[] | null } | null }>(explain);
-      const found = (data?.viewer?.badgeExplained ?? []).filter((one) => !source || one.source === source);
+      const { data, errors } = await tidings.request<{ viewer: { badgeExplained: readonly Explanation[] | null } | null }>(explain);
+      if (!data?.viewer?.badgeExplained) throw new Error(errors?.[0]?.message ?? words.gone);
+      const found = data.viewer.badgeExplained.filter((one) => !source || one.source === source);
       const ids = found.flatMap(({ items }) => items.slice(0, most).map(({ id }) => id)).slice(0, 100);
       const named = ids.length > 0 ? await tidings.request<{ nodes: readonly (Thing | null)[] }>(name, { ids }) : undefined;
       if (stale) return;

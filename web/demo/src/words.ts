@@ -10,30 +10,28 @@ const en = {
   whyNone: 'This number is 0: nothing waits here.', clear: 'Clear', more: (n: number) => `and ${n} more`, whyHint: 'These rows add up to the number. Hold or right-click any number to see its own.',
   home: 'Home', live: 'Live', bell: 'Bell', chat: 'Chat', you: 'You',
   newPosts: (n: string) => (n === '1' ? '1 new post' : `${n} new posts`), newAbove: (n: number) => `${n} new above`, boardChanged: 'The board has changed', newRows: 'New notifications',
-  like: 'Like', unlike: 'Unlike', noPosts: 'No posts yet.', noShows: 'Nobody is live, and nothing is planned.', noRows: 'Nothing has happened to you yet.', noTalks: 'No conversations yet.',
+  like: 'Like', noPosts: 'No posts yet.', noShows: 'Nobody is live, and nothing is planned.', noRows: 'Nothing has happened to you yet.', noTalks: 'No conversations yet.',
   makeOne: 'Let Ben post', loading: 'Loading', loadMore: 'Older',
-  onAir: 'LIVE', soon: (when: string) => `starts ${when}`, late: 'starts soon', replay: 'Replay', ended: (when: string) => `ended ${when}`, since: (when: string) => `since ${when}`, cancelled: 'Cancelled',
+  onAir: 'LIVE', late: 'starts soon', replay: 'Replay', ended: (when: string) => `ended ${when}`, since: (when: string) => `since ${when}`, cancelled: 'Cancelled',
   liked: 'liked your post', commented: 'answered your post', mentioned: 'mentioned you', followed: 'follow you', followedOne: 'follows you', reminded: 'is live now', and: 'and', others: (n: number) => (n === 1 ? '1 other' : `${n} others`), unreadRow: 'unread',
   back: 'Back', say: 'Message', send: 'Send', members: (n: number) => `${n} members`, recalled: 'recalled', youSaid: 'You',
   announcements: 'Announcements', markRead: 'Mark as read', noAnnouncements: 'No announcements.', dots: 'Dots', noDots: 'No dots are lit.', clearDot: (n: string) => `Clear ${n}`,
   policy: 'How my badges look', inTotal: 'In the total', asDot: 'As a dot', quiet: 'Quiet hours, all day',
   sources: { HOME_FEED: 'Home', NOTIFICATIONS: 'Bell', SITE_MESSAGES: 'Letters', ANNOUNCEMENTS: 'Announcements', CONVERSATIONS: 'Chat', LIVE_BOARD: 'Live' } as Record<string, string>,
   state: { connecting: 'Connecting', online: 'Connected', away: 'Reconnecting', cut: 'No network' },
-  wire: 'Tidings', caughtUp: 'caught up', pushTo: 'Pushes',
+  wire: 'Tidings', caughtUp: 'caught up',
   levers: 'Levers', leverPost: 'Post as Ben', leverLikes: '500 likes in a second', leverLive: 'Ben goes live', leverSay: 'Say something in the group', leverAnnounce: 'Announce to everyone', leverDot: 'Raise a dot', leverCut: 'Cut the right phone’s network', leverMend: 'Give the network back', leverFlush: 'FLUSHALL Redis',
   flushOnlyDemo: 'Only the Redis of “tidings --demo” can be emptied from here.',
   leversProduction: 'On this server the application acts for people, with a token of its own. Run “tidings --demo” to pull levers.',
   flushed: (keys: number) => `Redis is empty: ${keys} keys are gone. Rebuilding from SQL.`,
-  equal: (n: string, ms: number) => `Every number is back and equal: ${n} before, ${n} after, in ${ms} ms.`,
+  equal: (n: string, ms: number) => `The total is back and equal: ${n} before, ${n} after, in ${ms} ms.`,
   unequal: (a: string, b: string) => `Before: ${a}. After: ${b}.`, flushFailed: 'Redis could not be emptied.', refused: (m: string) => `Refused: ${m}`,
   stormed: (n: number, ms: number) => `${n} likes in ${ms} ms. One row, one number.`,
   what: 'What just happened', whatNone: 'Pull a lever, or touch a phone: its GraphQL appears here.', byHost: 'The application', byLeft: 'The left phone', byRight: 'The right phone', pushed: (who: string) => `Pushed to ${who.toLowerCase()}`, sent: (who: string) => `${who} sent`,
   variables: 'Variables', answer: 'Answer', event: 'Event', copy: 'Copy', copied: 'Copied', openGraphiql: 'Open in GraphiQL', tokenNote: 'Put your token in place of $TOKEN.',
-  pushes: 'pushes a second', p99: 'p99 to the phone', drift: 'drift', online: 'online',
+  pushes: 'pushes a second', p99: 'p99 to the phone', drift: 'drift',
   gone: 'The server does not answer. The page keeps trying, and the numbers will be right when it is back.',
-  restarted: 'The server is back.',
   tokenTitle: 'Whose phones?', tokenHelp: 'This server is in production: it takes signed tokens. Give the token of one user, and both phones are theirs. It stays in the memory of this page.', tokenLabel: 'Token', tokenGo: 'Connect', tokenBad: 'The server refused this token.',
-  theme: 'Light and dark', source: 'Source',
 };
 
 export type Words = typeof en;
@@ -48,36 +46,43 @@ const zh: Words = {
   whyNone: '这个数字是 0：这里没有未读。', clear: '清除', more: (n) => `另有 ${n} 条`, whyHint: '这些行加起来就是这个数字。长按或右键任一数字可查看其来源。',
   home: '首页', live: '直播', bell: '通知', chat: '聊天', you: '我',
   newPosts: (n) => `${n} 条新帖子`, newAbove: (n) => `上方有 ${n} 个新直播`, boardChanged: '直播列表有变化', newRows: '有新通知',
-  like: '赞', unlike: '取消赞', noPosts: '还没有帖子。', noShows: '现在没有直播，也没有预告。', noRows: '还没有与你有关的通知。', noTalks: '还没有会话。',
+  like: '赞', noPosts: '还没有帖子。', noShows: '现在没有直播，也没有预告。', noRows: '还没有与你有关的通知。', noTalks: '还没有会话。',
   makeOne: '让 Ben 发一条', loading: '加载中', loadMore: '更早的',
-  onAir: '直播中', soon: (when) => `${when}开始`, late: '即将开始', replay: '回放', ended: (when) => `${when}结束`, since: (when) => `${when}开播`, cancelled: '已取消',
+  onAir: '直播中', late: '即将开始', replay: '回放', ended: (when) => `${when}结束`, since: (when) => `${when}开播`, cancelled: '已取消',
   liked: '赞了你的帖子', commented: '回复了你的帖子', mentioned: '提到了你', followed: '关注了你', followedOne: '关注了你', reminded: '开播了', and: '和', others: (n) => `另外 ${n} 人`, unreadRow: '未读',
   back: '返回', say: '消息', send: '发送', members: (n) => `${n} 位成员`, recalled: '已撤回', youSaid: '我',
   announcements: '公告', markRead: '标为已读', noAnnouncements: '没有公告。', dots: '红点', noDots: '没有亮起的红点。', clearDot: (n) => `清除 ${n}`,
   policy: '角标的显示方式', inTotal: '计入总数', asDot: '只显示红点', quiet: '全天免打扰',
   sources: { HOME_FEED: '首页', NOTIFICATIONS: '通知', SITE_MESSAGES: '站内信', ANNOUNCEMENTS: '公告', CONVERSATIONS: '聊天', LIVE_BOARD: '直播' },
   state: { connecting: '正在连接', online: '已连接', away: '正在重连', cut: '没有网络' },
-  wire: 'Tidings', caughtUp: '已补齐', pushTo: '推送',
+  wire: 'Tidings', caughtUp: '已补齐',
   levers: '操作', leverPost: '让 Ben 发帖', leverLikes: '一秒内 500 个赞', leverLive: 'Ben 开播', leverSay: '在群里说句话', leverAnnounce: '向所有人发公告', leverDot: '点亮红点', leverCut: '断开右边手机的网络', leverMend: '恢复网络', leverFlush: 'FLUSHALL 清空 Redis',
   flushOnlyDemo: '只有 “tidings --demo” 自己的 Redis 可以在这里清空。',
   leversProduction: '在这台服务器上，由应用用自己的令牌代表用户操作。运行 “tidings --demo” 即可试用。',
   flushed: (keys) => `Redis 已清空：${keys} 个键。正在从 SQL 重建。`,
-  equal: (n, ms) => `所有数字都回来了，而且相等：之前 ${n}，之后 ${n}，用时 ${ms} 毫秒。`,
+  equal: (n, ms) => `总数回来了，而且相等：之前 ${n}，之后 ${n}，用时 ${ms} 毫秒。`,
   unequal: (a, b) => `之前：${a}。之后：${b}。`, flushFailed: '无法清空 Redis。', refused: (m) => `被拒绝：${m}`,
   stormed: (n, ms) => `${ms} 毫秒内 ${n} 个赞。一行通知，一个数字。`,
   what: '刚刚发生了什么', whatNone: '试试操作区或任一手机：对应的 GraphQL 会显示在这里。', byHost: '应用', byLeft: '左边的手机', byRight: '右边的手机', pushed: (who) => `推送到${who}`, sent: (who) => `${who}发送`,
   variables: '变量', answer: '响应', event: '事件', copy: '复制', copied: '已复制', openGraphiql: '在 GraphiQL 中打开', tokenNote: '请用你的令牌替换 $TOKEN。',
-  pushes: '次推送/秒', p99: '到手机的 p99', drift: '偏差', online: '在线',
+  pushes: '次推送/秒', p99: '到手机的 p99', drift: '偏差',
   gone: '服务器没有响应。页面会继续重试，恢复后数字依然正确。',
-  restarted: '服务器已恢复。',
   tokenTitle: '谁的手机？', tokenHelp: '这台服务器处于生产模式，只接受签名的令牌。输入一位用户的令牌，两部手机就都属于这位用户。令牌只保存在本页内存中。', tokenLabel: '令牌', tokenGo: '连接', tokenBad: '服务器拒绝了这个令牌。',
-  theme: '浅色与深色', source: '源代码',
 };
 
 const key = 'tidings:language';
 
+/** remembered is the language of the last visit, if the browser lets the page store one. */
+function remembered(): string | null {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
 function firstLanguage(): 'en' | 'zh' {
-  const asked = new URLSearchParams(location.search).get('lang') ?? localStorage.getItem(key) ?? navigator.language;
+  const asked = new URLSearchParams(location.search).get('lang') ?? remembered() ?? navigator.language;
   return asked.toLowerCase().startsWith('zh') ? 'zh' : 'en';
 }
 
@@ -86,8 +91,12 @@ export const language = new Cell<'en' | 'zh'>(firstLanguage());
 
 /** speak changes the language, and remembers it. */
 export function speak(next: 'en' | 'zh'): void {
-  localStorage.setItem(key, next);
   language.set(next);
+  try {
+    localStorage.setItem(key, next);
+  } catch {
+    // The browser does not permit it: the next visit begins anew.
+  }
 }
 
 /** useWords returns the words of the page's language. */

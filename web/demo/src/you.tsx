@@ -27,7 +27,7 @@ export function You({ connection, shown, tell }: View) {
   const words = useWords();
   const tidings = useTidings();
   const badges = useBadges();
-  const [announcements, setAnnouncements] = useState<readonly Announcement[]>([]);
+  const [announcements, setAnnouncements] = useState<readonly Announcement[]>();
   const [policy, setPolicyState] = useState<Policy>();
   // The announcements and the policy are read again when the badges say that they have changed.
   const trigger = `${connection} ${shown} ${badges?.announcements.value} ${badges?.quiet} ${badges && JSON.stringify([badges.homeFeed, badges.notifications.total, badges.conversations.total, badges.liveBoard, badges.announcements].map(({ inTotal }) => inTotal))}`;
@@ -54,8 +54,8 @@ export function You({ connection, shown, tell }: View) {
       <div class="scroll you" tabIndex={0} role="region" aria-label={words.you}>
         <section>
           <h3>{words.announcements}</h3>
-          {announcements.length === 0 && <p class="muted">{words.noAnnouncements}</p>}
-          {announcements.map((one) => (
+          {announcements?.length === 0 && <p class="muted">{words.noAnnouncements}</p>}
+          {announcements?.map((one) => (
             <article key={one.id} class={`notice${one.unread ? ' unread' : ''}`}>
               <b>{one.title}</b>
               {one.content && <p>{one.content}</p>}
