@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 )
@@ -60,11 +61,17 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch f
 // LoadOne returns the value of one key, and whether it has one. If no caller has asked for it yet, the keys of others are read with
 // it: asking for each key of a long list costs no more than the list.
 func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
+	return b.LoadOneOf(ctx, key, math.MaxInt, others, fetch)
+}
+
+// LoadOneOf is LoadOne that reads at most so many keys at once. Others that are known already leave their room to the next, so that
+// a list of n items costs n/most reads.
+func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
 	if !b.asked(key) {
 		keys = append(keys, others()...)
 	}
-	keys, c := b.claimWith(keys)
+	keys, c := b.claimWith(keys, most)
 	values, err := b.load(ctx, keys, c, fetch)
 	value, found = values[key]
 	return value, found, err
@@ -134,15 +141,23 @@ func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 	return b.claimLocked(keys)
 }
 
-// claimWith takes the first key and the others with it, or nothing if another caller has taken the first meanwhile: the others then
-// came too late to be read together.
-func (b *Batch[K, V]) claimWith(keys []K) ([]K, claim[K, V]) {
+// claimWith takes the first key, and with it those of the others that nobody has asked for, up to so many keys in all. It takes
+// nothing if another caller has taken the first meanwhile: the others then came too late to be read together.
+func (b *Batch[K, V]) claimWith(keys []K, most int) ([]K, claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.reads[keys[0]] != nil {
-		keys = keys[:1]
+	taken := keys[:1:1]
+	if b.reads[keys[0]] == nil {
+		for _, other := range keys[1:] {
+			if len(taken) >= most {
+				break
+			}
+			if other != keys[0] && b.reads[other] == nil {
+				taken = append(taken, other)
+			}
+		}
 	}
-	return keys, b.claimLocked(keys)
+	return taken, b.claimLocked(taken)
 }
 
 // claimLocked is claim for a caller that holds the lock.

@@ -202,3 +202,18 @@ func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
 		t.Errorf("%q, %v, %v after the reads %v", value, found, err, reads)
 	}
 }
+
+// Of a list that is longer than one read, each item is read once, and no read has more than its share.
+func TestOneOfALongListIsReadWithSomeOfTheOthers(t *testing.T) {
+	var b Batch[int, int]
+	s := &squares{}
+	others := func() []int { return []int{2, 3, 4, 5, 6, 7} }
+	for _, key := range []int{7, 2, 3, 4, 5, 6} {
+		if value, found, err := b.LoadOneOf(t.Context(), key, 3, others, s.read); err != nil || found != (key%2 == 0) || found && value != key*key {
+			t.Errorf("of %d: %d, %t, %v", key, value, found, err)
+		}
+	}
+	if want := [][]int{{2, 3, 7}, {4, 5, 6}}; !slices.EqualFunc(s.asked, want, slices.Equal[[]int]) {
+		t.Errorf("read were %v, want %v", s.asked, want)
+	}
+}

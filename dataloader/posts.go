@@ -54,10 +54,10 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 	})
 }
 
-// Answers reads pages of answers, with what the viewer is told of each.
-func (l *Loader) Answers(ctx context.Context, pages []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (map[posts.AnswersPage]AnswerList, error) {
+// Answers reads a page of answers, with what the viewer is told of each, and others with it.
+func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (AnswerList, error) {
 	m := l.memory()
-	return m.parts.answers.Load(ctx, pages, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]AnswerList, error) {
+	list, _, err := m.parts.answers.LoadOneOf(ctx, page, itemsTogether/page.Size, others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]AnswerList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post
 		var authors []services.User
@@ -76,12 +76,13 @@ func (l *Loader) Answers(ctx context.Context, pages []posts.AnswersPage, read fu
 		}
 		return found, err
 	})
+	return list, err
 }
 
-// Likes reads pages of the likes of posts.
-func (l *Loader) Likes(ctx context.Context, pages []posts.LikesPage, read func(context.Context, []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error)) (map[posts.LikesPage]posts.LikeList, error) {
+// Likes reads a page of the likes of a post, and others with it.
+func (l *Loader) Likes(ctx context.Context, page posts.LikesPage, others func() []posts.LikesPage, read func(context.Context, []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error)) (posts.LikeList, error) {
 	m := l.memory()
-	return m.parts.likes.Load(ctx, pages, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
+	list, _, err := m.parts.likes.LoadOneOf(ctx, page, itemsTogether/page.Size, others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 		found, err := read(ctx, pages)
 		var users []services.User
 		for _, list := range found {
@@ -92,4 +93,5 @@ func (l *Loader) Likes(ctx context.Context, pages []posts.LikesPage, read func(c
 		m.meetUsers(users)
 		return found, err
 	})
+	return list, err
 }

@@ -25,35 +25,33 @@ type userLists struct {
 // ReadPages reads pages of one kind of list, as far as a viewer may see them.
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
-// ItemsTogether is how many items one statement reads at most in lists that are probably asked for next.
-const ItemsTogether = 10_000
+// itemsTogether is how many items one read has at most of lists that are probably asked for next: nobody has paid for them yet.
+const itemsTogether = 10_000
 
-// Pages are the page of a list of a user, and those of the users who were read together with the user, who are probably shown beside
-// them: one statement reads all of them. A page further down is asked for alone.
-func (l *Loader) Pages(page services.UserPage) []services.UserPage {
-	if page.Before != services.ListStart {
-		return []services.UserPage{page}
-	}
-	owners := l.memory().users.together(page.Owner)
-	pages := []services.UserPage{page}
-	for _, owner := range owners[:min(len(owners), ItemsTogether/page.Size)] { // the others were not paid for
-		if owner != page.Owner {
-			pages = append(pages, services.UserPage{Owner: owner, Before: page.Before, Size: page.Size})
+// onePage reads a page of a list of a user. With a first page come those of the users who were read together with the user, who are
+// probably shown beside them; a page further down is read alone.
+func onePage[T any](ctx context.Context, m *memory, lists *Batch[services.UserPage, T], page services.UserPage, read func(context.Context, []services.UserPage) (map[services.UserPage]T, error)) (T, error) {
+	list, _, err := lists.LoadOneOf(ctx, page, itemsTogether/page.Size, func() (pages []services.UserPage) {
+		if page.Before == services.ListStart {
+			for _, owner := range m.users.together(page.Owner) {
+				pages = append(pages, services.UserPage{Owner: owner, Before: page.Before, Size: page.Size})
+			}
 		}
-	}
-	return pages
+		return pages
+	}, read)
+	return list, err
 }
 
-// Followers reads pages of the users who follow users. A response has one viewer.
-func (l *Loader) Followers(ctx context.Context, pages []services.UserPage, read ReadPages[services.User]) (map[services.UserPage]services.UserList[services.User], error) {
+// Followers reads a page of the users who follow a user. A response has one viewer.
+func (l *Loader) Followers(ctx context.Context, page services.UserPage, read ReadPages[services.User]) (services.UserList[services.User], error) {
 	m := l.memory()
-	return m.lists.followers.Load(ctx, pages, m.people(read))
+	return onePage(ctx, m, &m.lists.followers, page, m.people(read))
 }
 
-// Followees reads pages of the users whom users follow.
-func (l *Loader) Followees(ctx context.Context, pages []services.UserPage, read ReadPages[services.User]) (map[services.UserPage]services.UserList[services.User], error) {
+// Followees reads a page of the users whom a user follows.
+func (l *Loader) Followees(ctx context.Context, page services.UserPage, read ReadPages[services.User]) (services.UserList[services.User], error) {
 	m := l.memory()
-	return m.lists.followees.Load(ctx, pages, m.people(read))
+	return onePage(ctx, m, &m.lists.followees, page, m.people(read))
 }
 
 // people is a read of pages whose users are met.
@@ -69,10 +67,10 @@ func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] 
 	}
 }
 
-// Published reads pages of the posts of users, with what the viewer is told of each.
-func (l *Loader) Published(ctx context.Context, pages []services.UserPage, read ReadPages[posts.Shown]) (map[services.UserPage]PostList, error) {
+// Published reads a page of the posts of a user, with what the viewer is told of each.
+func (l *Loader) Published(ctx context.Context, page services.UserPage, read ReadPages[posts.Shown]) (PostList, error) {
 	m := l.memory()
-	return m.lists.posts.Load(ctx, pages, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {
+	return onePage(ctx, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post
 		var authors []services.User
@@ -96,10 +94,10 @@ func (l *Loader) Published(ctx context.Context, pages []services.UserPage, read 
 	})
 }
 
-// Hosted reads pages of the shows of users.
-func (l *Loader) Hosted(ctx context.Context, pages []services.UserPage, read ReadPages[live.Show]) (map[services.UserPage]services.UserList[live.Show], error) {
+// Hosted reads a page of the shows of a user.
+func (l *Loader) Hosted(ctx context.Context, page services.UserPage, read ReadPages[live.Show]) (services.UserList[live.Show], error) {
 	m := l.memory()
-	return m.lists.shows.Load(ctx, pages, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
+	return onePage(ctx, m, &m.lists.shows, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
 		found, err := read(ctx, pages)
 		var ids []services.PostID
 		for _, list := range found {

@@ -62,12 +62,12 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 	var together []services.Post
 	edges, info, err := listOf(ctx, r, post, first, after, postList[services.PostID, posts.Shown, graph.CommentEdge]{
 		from: services.MaxPostID, text: commentCursorText, parse: parseCommentCursor,
-		read: func(ctx context.Context, viewer services.UserID, pages []posts.AnswersPage, page posts.AnswersPage) (posts.AnswerList, error) {
-			found, err := dataloader.From(ctx).Answers(ctx, pages, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error) {
+		read: func(ctx context.Context, viewer services.UserID, page posts.AnswersPage, others func() []posts.AnswersPage) (posts.AnswerList, error) {
+			found, err := dataloader.From(ctx).Answers(ctx, page, others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error) {
 				return r.Feed.Answers(ctx, viewer, pages)
 			})
-			together = found[page].Together
-			return found[page].AnswerList, err
+			together = found.Together
+			return found.AnswerList, err
 		},
 		place: func(answer posts.Shown) services.PostID { return answer.ID },
 		edge: func(cursor string, answer posts.Shown) graph.CommentEdge {
@@ -84,11 +84,10 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.LikeConnection, error) {
 	edges, info, err := listOf(ctx, r, post, first, after, postList[posts.LikePlace, posts.Like, graph.LikeEdge]{
 		from: posts.FirstLike, text: likeCursorText, parse: parseLikeCursor,
-		read: func(ctx context.Context, viewer services.UserID, pages []posts.LikesPage, page posts.LikesPage) (posts.LikeList, error) {
-			found, err := dataloader.From(ctx).Likes(ctx, pages, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
+		read: func(ctx context.Context, viewer services.UserID, page posts.LikesPage, others func() []posts.LikesPage) (posts.LikeList, error) {
+			return dataloader.From(ctx).Likes(ctx, page, others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 				return r.Feed.Likes(ctx, viewer, pages)
 			})
-			return found[page], err
 		},
 		place: posts.Like.Place,
 		edge: func(cursor string, like posts.Like) graph.LikeEdge {
@@ -106,7 +105,7 @@ type postList[P comparable, T, E any] struct {
 	from  P // before all
 	text  func(post services.PostID, place P) string
 	parse func(post services.PostID, cursor string) (P, error)
-	read  func(ctx context.Context, viewer services.UserID, pages []posts.ListPage[P], page posts.ListPage[P]) (posts.List[P, T], error)
+	read  func(ctx context.Context, viewer services.UserID, page posts.ListPage[P], others func() []posts.ListPage[P]) (posts.List[P, T], error)
 	place func(item T) P
 	edge  func(cursor string, item T) E
 }
@@ -127,15 +126,14 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 			return nil, info, err
 		}
 	}
-	pages := []posts.ListPage[P]{page}
-	if after == nil {
-		for _, other := range post.Together[:min(len(post.Together), dataloader.ItemsTogether/size)] {
-			if other.ID != post.Key {
+	list, err := of.read(ctx, viewer.Number, page, func() (pages []posts.ListPage[P]) {
+		if after == nil {
+			for _, other := range post.Together {
 				pages = append(pages, posts.ListPage[P]{Post: other.ID, After: of.from, Size: size})
 			}
 		}
-	}
-	list, err := of.read(ctx, viewer.Number, pages, page)
+		return pages
+	})
 	if err != nil {
 		return nil, info, err
 	}

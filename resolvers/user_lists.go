@@ -61,13 +61,12 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	if kind == followeesCursor {
 		load, read = loader.Followees, r.Social.Followees
 	}
-	found, err := load(ctx, loader.Pages(page), func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+	list, err := load(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 		return read(ctx, viewer.Number, pages)
 	})
 	if err != nil {
 		return nil, err
 	}
-	list := found[page]
 	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, len(list.Items))}
 	for i, other := range list.Items {
 		shown.Edges[i] = graph.UserEdge{Cursor: placeText(kind, uint64(page.Owner), uint64(other.Number)), Node: graphUser(other)}
@@ -86,14 +85,12 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 	if err != nil {
 		return nil, err
 	}
-	loader := dataloader.From(ctx)
-	found, err := loader.Published(ctx, loader.Pages(page), func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.Shown], error) {
+	list, err := dataloader.From(ctx).Published(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.Shown], error) {
 		return r.Feed.Published(ctx, viewer.Number, pages)
 	})
 	if err != nil {
 		return nil, err
 	}
-	list := found[page]
 	shown := &graph.PostConnection{Edges: make([]graph.PostEdge, len(list.Items))}
 	for i, post := range list.Items {
 		shown.Edges[i] = graph.PostEdge{Cursor: placeText(publishedCursor, uint64(page.Owner), uint64(post.ID)), Node: graphPost(post.Post, post.By, list.Together)}
@@ -116,14 +113,12 @@ func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, af
 	if err != nil {
 		return nil, err
 	}
-	loader := dataloader.From(ctx)
-	found, err := loader.Hosted(ctx, loader.Pages(page), func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
+	list, err := dataloader.From(ctx).Hosted(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
 		return r.Live.HostedBy(ctx, viewer.Number, pages)
 	})
 	if err != nil {
 		return nil, err
 	}
-	list := found[page]
 	shown := &graph.ShowConnection{Edges: make([]graph.ShowEdge, len(list.Items))}
 	for i, show := range list.Items {
 		node := r.graphShow(show, services.User{})
