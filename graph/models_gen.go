@@ -1746,7 +1746,8 @@ type UnmutePayload struct {
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// A page of users.
+// A page of users. At most 300 users are left out for one page, because they are hidden from the viewer: then the page is shorter than
+// `first`, or empty, although `hasNextPage` is true. Continue with `endCursor`.
 type UserConnection struct {
 	// The users of this page.
 	Edges []UserEdge `json:"edges"`

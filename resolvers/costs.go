@@ -16,6 +16,9 @@ var Weights = map[string]int{
 	"Viewer.views":                      50,
 	"Viewer.badgeExplained":             200, // each part
 	"Viewer.awayDigest":                 500,
+	"Viewer.mutes":                      30,
+	"Viewer.blocks":                     30,
+	"Viewer.hides":                      30,
 	"User.viewerFollows":                5,
 	"User.followsViewer":                5,
 	"User.viewerMutes":                  5,
@@ -34,6 +37,7 @@ var Weights = map[string]int{
 	"Post.parent":                       15,
 	"Post.comments":                     30,
 	"Post.likes":                        30,
+	"Notification.causes":               5,
 	"Subscription.homeFeedChanged":      50,
 	"Subscription.liveBoardChanged":     50,
 	"Subscription.conversationChanged":  50,

@@ -18,3 +18,21 @@ func TestWeightsNameFieldsOfTheSchema(t *testing.T) {
 		}
 	}
 }
+
+// A list of its own is read for its field; without a weight it would cost no more than a field of what was read.
+func TestEveryListWithASizeHasAWeight(t *testing.T) {
+	lists := 0
+	for _, kind := range graph.NewExecutableSchema(graph.Config{}).Schema().Types {
+		for _, field := range kind.Fields {
+			if field.Arguments.ForName("first") == nil {
+				continue
+			}
+			if lists++; Weights[kind.Name+"."+field.Name] == 0 {
+				t.Errorf("%s.%s has no weight", kind.Name, field.Name)
+			}
+		}
+	}
+	if lists < 20 {
+		t.Errorf("only %d fields have a size", lists)
+	}
+}

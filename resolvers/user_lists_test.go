@@ -68,14 +68,15 @@ func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	want("hidden from", "carol", "bob", "viewerFollows "+nothing)
 	want("hiding", "bob", "carol", "followsViewer viewerHides followers:; followees: bob; posts:; shows:; ")
 	want("bob is in no list that carol sees", "carol", "alice", "followers:; followees:; posts:; shows:; ")
-	want("but in her own", "carol", "carol", "followers:; followees: bob; posts:; shows:; ")
+	a.about("bob", "follow", "user:carol")
+	want("but in her own", "carol", "carol", "followers: bob; followees: bob; posts:; shows:; ")
 	a.about("bob", "block", "user:stranger")
 	want("blocked", "stranger", "bob", nothing)
 	want("blocked", "stranger", "dan", nothing)
 	want("blocking", "bob", "stranger", "viewerBlocks "+nothing)
 	a.about("bob", "block", "user:alice")
 	want("a block ends the follows", "alice", "bob", "viewerMutes "+nothing)
-	want("a block ends the follows", "dan", "bob", "followers: carol; followees:; posts: + +; shows: +; ")
+	want("a block ends the follows", "dan", "bob", "followers: carol; followees: carol; posts: + +; shows: +; ")
 }
 
 // A page goes on where the one before it ended, though what stood there is gone.

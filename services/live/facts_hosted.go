@@ -17,7 +17,7 @@ WITH ranges AS MATERIALIZED (
 )
 SELECT c.i, 0, `+showColumnsOf+`ranges c CROSS JOIN shows s WHERE s.host = c.owner AND s.id < c.before AND s.id >= c.bound ORDER BY c.i, s.id DESC`)
 
-// HostedBy reads pages of the shows of users, whatever their status, the last scheduled first, by one statement.
+// HostedBy reads pages of the shows of users, whatever their status, the most recently created first, by one statement.
 func (s *Service) HostedBy(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[Show], error) {
 	return hostedBy(ctx, s.store.DB, viewer, pages)
 }

@@ -27,9 +27,9 @@ var life = []string{
 	`INSERT INTO blocks (blocker, blocked, made) VALUES (1, 2, 2097152000), (2, 1, 1)`,
 	`INSERT INTO hides (author, follower, made) VALUES (1, 2, 2097152000), (2, 1, 1)`,
 	`INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver) VALUES (1, 7, 1000000, 1, NULL, FALSE, 0, 1)`,
-	`INSERT INTO posts (id, author, kind, parent, off_feed, body, updated_at, deleted_at, import_key) VALUES
-		(2097152000, 1, 'POST', NULL, FALSE, 'a "body"', 1000000, NULL, 'p1'), (2097152001, 1, 'COMMENT', 2097152000, TRUE, 'gone', 1000000, 3000000, ''),
-		(2097152002, 2, 'POST', NULL, FALSE, 'of another', 1000000, NULL, '')`,
+	`INSERT INTO posts (id, author, kind, parent, off_feed, body, updated_at, edited_at, deleted_at, import_key) VALUES
+		(2097152000, 1, 'POST', NULL, FALSE, 'a "body"', 2000000, 2000000, NULL, 'p1'), (2097152001, 1, 'COMMENT', 2097152000, TRUE, 'gone', 1000000, NULL, 3000000, ''),
+		(2097152002, 2, 'POST', NULL, FALSE, 'of another', 1000000, NULL, NULL, '')`,
 	`INSERT INTO mentions (post, mentioned) VALUES (2097152000, 2), (2097152002, 1)`,
 	`INSERT INTO likes (post, liker, liked_at) VALUES (2097152002, 1, 1000000), (2097152000, 2, 1000000)`,
 	`INSERT INTO shows (id, import_key, host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at) VALUES
@@ -67,8 +67,8 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"block","user":"user:bob","at":"1970-01-01T00:00:01Z"}
 {"type":"hide","user":"user:bob","at":"1970-01-01T00:00:01Z"}
 {"type":"author","followers":7,"countedAt":"1970-01-01T00:00:01Z","mode":1,"pinned":null}
-{"type":"post","id":"post:0000001YG0000","publishedAt":"1970-01-01T00:00:01Z","key":"p1","kind":"POST","parent":null,"body":"a \"body\"","updatedAt":"1970-01-01T00:00:01Z","deletedAt":null}
-{"type":"post","id":"post:0000001YG0001","publishedAt":"1970-01-01T00:00:01Z","key":"","kind":"COMMENT","parent":"post:0000001YG0000","body":"gone","updatedAt":"1970-01-01T00:00:01Z","deletedAt":"1970-01-01T00:00:03Z"}
+{"type":"post","id":"post:0000001YG0000","publishedAt":"1970-01-01T00:00:01Z","key":"p1","kind":"POST","parent":null,"body":"a \"body\"","updatedAt":"1970-01-01T00:00:02Z","editedAt":"1970-01-01T00:00:02Z","deletedAt":null}
+{"type":"post","id":"post:0000001YG0001","publishedAt":"1970-01-01T00:00:01Z","key":"","kind":"COMMENT","parent":"post:0000001YG0000","body":"gone","updatedAt":"1970-01-01T00:00:01Z","editedAt":null,"deletedAt":"1970-01-01T00:00:03Z"}
 {"type":"mention","post":"post:0000001YG0000","user":"user:bob"}
 {"type":"like","post":"post:0000001YG0002","at":"1970-01-01T00:00:01Z"}
 {"type":"show","id":"show:0000001YG0000","key":"s1","title":"Evening","coverUrl":"","replayUrl":"https://example.com/r","status":"REPLAY","plannedAt":"1970-01-01T00:00:01Z","startedAt":"1970-01-01T00:00:01Z","endedAt":"1970-01-01T00:00:02Z","cancelledAt":null,"updatedAt":"1970-01-01T00:00:02.000001Z"}

@@ -15,10 +15,10 @@ const mostHidden = services.Retention
 // viewer or blocks them has no row: to the viewer, their lists are empty.
 
 // listOfFollows makes the statement that reads pages of the users at one end of follows. Users apart from the viewer are left out,
-// except where keep holds.
-func listOfFollows(name, of, listed, keep string) sql.Statement {
+// except of the viewer's own lists: these have everyone of whom Relation.Followed or Relation.Follows is true.
+func listOfFollows(name, of, listed string) sql.Statement {
 	standing := "f." + of + " = c.owner AND f." + listed + " < c.before"
-	shown := func(user string) string { return "(" + keep + " OR NOT " + ApartFrom(user, "$3") + ")" }
+	shown := func(user string) string { return "(c.owner = $3 OR NOT " + ApartFrom(user, "$3") + ")" }
 	return sql.NewStatement(name, fmt.Sprintf(`
 WITH ranges AS MATERIALIZED (
 	SELECT c.i, c.owner, c.before, COALESCE(
@@ -33,10 +33,8 @@ ORDER BY c.i, f.%[2]s DESC`, standing, listed, mostHidden, shown("a."+listed), s
 }
 
 var (
-	listFollowers = listOfFollows("followers of users", "followee", "follower", "FALSE")
-
-	// The viewer can see whom they follow themselves, as they see whom they mute.
-	listFollowees = listOfFollows("followees of users", "follower", "followee", "c.owner = $3")
+	listFollowers = listOfFollows("followers of users", "followee", "follower")
+	listFollowees = listOfFollows("followees of users", "follower", "followee")
 )
 
 // UserLists reads pages of lists of users, as a viewer may see them, by one statement. It has the parameters pages, the greatest
@@ -84,12 +82,12 @@ func (s *Store) followsIn(ctx context.Context, st sql.Statement, viewer services
 }
 
 // ListFollowers reads pages of the users who follow users, by their IDs, the greatest first, whether they are shown their posts or not.
-// Those who are apart from the viewer are left out.
+// Those who are apart from the viewer are left out, except of the viewer's own list.
 func (s *Store) ListFollowers(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 	return s.followsIn(ctx, listFollowers, viewer, pages)
 }
 
-// ListFollowees reads pages of the users whom users follow, as ListFollowers does. The viewer's own list is whole.
+// ListFollowees reads pages of the users whom users follow, as ListFollowers does.
 func (s *Store) ListFollowees(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 	return s.followsIn(ctx, listFollowees, viewer, pages)
 }

@@ -57,7 +57,7 @@ func TestListsOfUsersLeaveOutThoseApartFromTheViewer(t *testing.T) {
 		}
 		for size := 1; size <= 6; size++ {
 			equal(b.t, b.listed(viewer, size, 1, viewer, hider, blocked, blocker, muted), [2]map[services.UserID][]uint64{
-				{1: {6, 2}, viewer: {1}, blocked: {1}, muted: {1}}, {1: {6, 2}, viewer: {3, 1}, blocked: {1}, muted: {1}},
+				{1: {6, 2}, viewer: {3, 1}, blocked: {1}, muted: {1}}, {1: {6, 2}, viewer: {3, 1}, blocked: {1}, muted: {1}},
 			})
 			equal(b.t, b.listed(1, size, 1, viewer), [2]map[services.UserID][]uint64{{1: {6, 5, 4, 3, 2}, viewer: {3, 1}}, {1: {6, 5, 4, 3, 2}, viewer: {3, 1}}})
 		}
