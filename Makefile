@@ -69,7 +69,7 @@ web: ## make the pages' assets again from their npm packages (needs node and npm
 clients: ## build @tidings/client and prove it with Apollo, urql, Relay and React against a real server (needs node and npm)
 	cd web/client && npm ci --ignore-scripts && npm test
 
-bench: ## measure against the peers and write bench/RESULTS.md (needs redis-server, node and npm)
+bench: ## measure against the peers and write bench/RESULTS.md and its charts (needs redis-server, node and npm)
 	go run ./bench
 
 install: ## install what the tests need (as root on Debian), or say what is missing

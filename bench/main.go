@@ -39,6 +39,7 @@ const longRow = "everyone"
 // options are the flags.
 type options struct {
 	quick, keep        bool
+	chartsOnly         bool
 	rounds             int
 	seconds            float64 // of a turn
 	connections        int
@@ -94,6 +95,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	only := flags.String("only", strings.Join(rowNames, ","), "which rows to measure")
 	flags.BoolVar(&o.quick, "quick", false, "small and short, to see that everything works: the figures say nothing, and the results' file is left alone")
 	flags.BoolVar(&o.keep, "keep", false, "keep the folder with the logs and the data, and say where it is")
+	flags.BoolVar(&o.chartsOnly, "charts", false, "measure nothing: draw the charts again from the results' file")
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each program takes its turn")
 	flags.Float64Var(&o.seconds, "seconds", 4, "how long a turn takes")
 	flags.IntVar(&o.connections, "connections", 32, "how many connections ask at a time")
@@ -167,6 +169,10 @@ func run(ctx context.Context, opts options, out, progress io.Writer) (err error)
 	if _, err := os.Stat("bench/peers"); err != nil {
 		return fmt.Errorf("run it from the project's root: %w", err)
 	}
+	say := func(format string, args ...any) { fmt.Fprintf(progress, "bench: "+format+"\n", args...) }
+	if opts.chartsOnly {
+		return writeCharts(filepath.FromSlash(opts.results), chartsFolder, say)
+	}
 	folder, err := os.MkdirTemp("", "tidings-bench-")
 	if err != nil {
 		return err
@@ -197,7 +203,10 @@ func run(ctx context.Context, opts options, out, progress io.Writer) (err error)
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.report.markdown(file), file.Close())
+	if err := errors.Join(b.report.markdown(file), file.Close()); err != nil || opts.quick || opts.results != resultsFile {
+		return err
+	}
+	return writeCharts(file.Name(), chartsFolder, say)
 }
 
 // commandLine is how the run can be repeated.

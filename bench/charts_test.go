@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The charts of the repository show what bench/RESULTS.md says: after a change of one, `go run ./bench --charts`.
+func TestTheChartsAreOfTheResults(t *testing.T) {
+	text, err := os.ReadFile("RESULTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := tableRows(string(text), detailHead)
+	for _, c := range charts {
+		want, err := c.draw(rows)
+		if err != nil {
+			t.Errorf("%s: %v", c.file, err)
+			continue
+		}
+		if got, err := os.ReadFile(filepath.Join("..", chartsFolder, c.file)); err != nil || string(got) != want {
+			t.Errorf("%s is not drawn from RESULTS.md (%v): go run ./bench --charts", c.file, err)
+		}
+		for _, b := range c.bars {
+			if value, shown, found := c.measured(b, rows); !found || value <= 0 || !strings.Contains(want, ">"+shown+"</text>") {
+				t.Errorf("%s does not show %s: %v %q", c.file, b.who, value, shown)
+			}
+		}
+	}
+}
+
+func TestAChartOfAReport(t *testing.T) {
+	var report strings.Builder
+	if err := newReport().markdown(&report); err != nil {
+		t.Fatal(err)
+	}
+	c := chart{"c.svg", "Badges & more", "a second", "per second", "badge query", []bar{{"ours", "Tidings"}, {"theirs", "a peer"}}}
+	svg, err := c.draw(tableRows(report.String(), detailHead))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(svg, "<title>Badges &amp; more: a second. Tidings 3,000</title>") || strings.Contains(svg, "a peer") {
+		t.Errorf("a chart with one bar and no peer is wanted:\n%s", svg)
+	}
+	for decoder := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("not XML: %v\n%s", err, svg)
+		}
+	}
+	c.bars[0].who = "nobody"
+	if _, err := c.draw(tableRows(report.String(), detailHead)); !errors.Is(err, errNotMeasured) {
+		t.Errorf("without a bar of ours: %v", err)
+	}
+}
+
+// A run of a few rows leaves the other charts as they were, and says so.
+func TestChartsOfAPartialRun(t *testing.T) {
+	folder := t.TempDir()
+	results := filepath.Join(folder, "RESULTS.md")
+	table := "# Results\n\n| " + strings.Join(detailHead, " | ") + " |\n" + strings.Repeat("|---", len(detailHead)) + "|\n" +
+		"| home feed page of 20 | Tidings | 1,000 | 1.00 ms | 2.00 ms | 3.00 us |  | 1 % | 3 |\n"
+	if err := os.WriteFile(results, []byte(table), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "chart-push.svg"), []byte("former"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	if err := writeCharts(results, folder, func(format string, args ...any) { said = append(said, args[0].(string)) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(said) != len(charts)-1 || !strings.Contains(strings.Join(said, " "), "chart-push.svg") {
+		t.Errorf("told of %q", said)
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "chart-push.svg")); err != nil || string(text) != "former" {
+		t.Errorf("a chart without rows was changed to %q, %v", text, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "chart-feed.svg")); err != nil || !strings.Contains(string(text), ">1,000</text>") {
+		t.Errorf("the chart of the row: %v\n%s", err, text)
+	}
+}
