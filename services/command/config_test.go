@@ -115,6 +115,11 @@ func TestFlagBeforeEnvironmentBeforeDefault(t *testing.T) {
 	if got := mustParse(t, "--redis=", "REDIS_URL=redis://cache:6379").Config.Redis; got != "" {
 		t.Errorf("an empty flag leaves %q of the environment", got)
 	}
+	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
+		if url := scheme + "://cache:1/name"; mustParse(t, "--redis "+url).Config.Redis != url {
+			t.Errorf("--redis %s does not arrive", url)
+		}
+	}
 }
 
 // Every setting can be given by its flag and by its variable, and arrives in its field and in Masked.
@@ -192,7 +197,7 @@ func TestFaults(t *testing.T) {
 		"--database mysql://h/n":               {"DATABASE_URL", "postgres://", "sqlite:FILE"},
 		"--database sqlite:":                   {"sqlite:FILE"},
 		"--database postgres:n":                {"postgres://"},
-		"--redis cache:6379":                   {"REDIS_URL", "redis+cluster://"},
+		"--redis cache:6379":                   {"REDIS_URL", "redis+cluster://", "rediss+cluster://"},
 		"--redis redis://":                     {"redis://"},
 		"--node a/b":                           {"TIDINGS_NODE", `"a/b"`, "1 to 64"},
 		"--origins https://a/path":             {"TIDINGS_ORIGINS", `"https://a/path"`, "scheme://host"},

@@ -144,13 +144,13 @@ func checkDatabase(c Config) string {
 }
 
 func checkRedis(c Config) string {
-	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "redis+cluster"} {
+	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
 		if rest, found := strings.CutPrefix(c.Redis, scheme+"://"); found && rest != "" {
 			return ""
 		}
 	}
 	known := slices.Contains([]string{"", "auto", "private", "embedded"}, c.Redis)
-	return when(!known, "it must be auto, private, embedded or an address with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
+	return when(!known, "it must be auto, private, embedded or an address with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// (with TLS rediss+sentinel:// or rediss+cluster://)")
 }
 
 // CheckNode returns why the name of a node is invalid, or "".
