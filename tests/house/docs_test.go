@@ -1,9 +1,11 @@
 package house
 
 import (
+	"io/fs"
 	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,5 +37,34 @@ func TestTheDocumentedOrderIsTheOneThatIsKept(t *testing.T) {
 	}
 	for name := range documented {
 		t.Errorf("the documentation has %s, which is no package", name)
+	}
+}
+
+var (
+	testNamed = regexp.MustCompile("`(Test\\w+)` ?\\(`([\\w/.]+)`\\)")
+	testMade  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+)
+
+// A promise is worth its test: each that docs/how-it-works.md names is in the folder that it names.
+func TestThePromisesNameTestsThatExist(t *testing.T) {
+	text := readText(t, "docs/how-it-works.md")
+	named := testNamed.FindAllStringSubmatch(text, -1)
+	if len(named) < 20 || len(named) != strings.Count(text, "`Test") {
+		t.Fatalf("%d tests are named as `Test...` (`folder`), of %d", len(named), strings.Count(text, "`Test"))
+	}
+	for _, match := range named {
+		files, err := fs.Glob(os.DirFS("../.."), match[2]+"/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made []string
+		for _, file := range files {
+			for _, found := range testMade.FindAllStringSubmatch(readText(t, file), -1) {
+				made = append(made, found[1])
+			}
+		}
+		if !slices.Contains(made, match[1]) {
+			t.Errorf("%s is not in %s", match[1], match[2])
+		}
 	}
 }
