@@ -36,7 +36,7 @@ func deployed(t *testing.T) map[string]string {
 	return files
 }
 
-// Alerts and dashboards ask for metrics that the program has: a query for another one is silent for ever.
+// Alerts, dashboards and the page for operators name metrics that the program has: a query for another one is silent for ever.
 func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	var known []string
 	for _, match := range gauge.FindAllStringSubmatch(readText(t, "services/node/metrics.go"), -1) {
@@ -49,7 +49,9 @@ func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	if len(known) < 25 {
 		t.Fatalf("the program has %d metrics", len(known))
 	}
-	for path, text := range deployed(t) {
+	asked := deployed(t)
+	asked["docs/operate.md"] = readText(t, "docs/operate.md")
+	for path, text := range asked {
 		if path == "README.md" {
 			continue
 		}
