@@ -26,6 +26,19 @@ func TestTheChartsAreOfTheResults(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join("..", chartsFolder, c.file)); err != nil || string(got) != want {
 			t.Errorf("%s is not drawn from RESULTS.md (%v): go run ./bench --charts", c.file, err)
 		}
+		for _, page := range []string{"../README.md", "../docs/compare.md"} {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, alt, shown := strings.Cut(string(text), c.file+`" `)
+			alt, _, _ = strings.Cut(alt, ">")
+			for _, b := range c.bars {
+				if _, number, _ := c.measured(b, rows); shown && !strings.Contains(alt, " "+number) {
+					t.Errorf("%s describes %s without the %s of %s: %s", page, c.file, number, b.who, alt)
+				}
+			}
+		}
 		for _, b := range c.bars {
 			if value, shown, found := c.measured(b, rows); !found || value <= 0 || !strings.Contains(want, ">"+shown+"</text>") {
 				t.Errorf("%s does not show %s: %v %q", c.file, b.who, value, shown)
