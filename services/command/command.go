@@ -1,4 +1,4 @@
-// Package command is the command line: serve, import, export, token, doctor, schema, help, version. It reads flags and the environment into the
+// Package command is the command line: serve, import, export, token, doctor, schema, completion, help, version. It reads flags and the environment into the
 // settings of a node, reports every fault of them at once, and maps the outcome to an exit code.
 package command
 
@@ -17,6 +17,10 @@ import (
 
 // Run does the command and answers the exit code: 0 done, 1 failed, 2 not understood.
 func Run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == completeWord {
+		_ = complete(args[1:], stdout) // a shell that does not read needs no answer
+		return 0
+	}
 	command, err := ParseArgs(args, env, stdout)
 	if err != nil {
 		fmt.Fprintln(stderr, "tidings:", err)
@@ -39,6 +43,8 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		err = runDoctor(ctx, command.Config, stdout)
 	case "schema":
 		err = runSchema(stdout)
+	case "completion":
+		err = runCompletion(command.Shell, stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "tidings:", err)

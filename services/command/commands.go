@@ -19,11 +19,12 @@ import (
 // Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
 // them.
 type Command struct {
-	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "token", "doctor", "schema", "help" or "version"
+	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "token", "doctor", "schema", "completion", "help" or "version"
 	Config node.Config   `embed:""` // for an import or an export only the settings that it takes are checked
 	Import ImportOptions `embed:""`
 	Export ExportOptions `embed:""`
 	Token  TokenOptions  `embed:""`
+	Shell  string        `kong:"-"` // of a completion
 }
 
 // grammar is the command line as kong reads it. All flags stand at the root, so they may come before their command.
@@ -36,11 +37,13 @@ type grammar struct {
 	Tokens  tokenWords  `cmd:"" name:"token" help:"Sign a token for a test."`
 	Doctor  doctorWords `cmd:"" help:"Check the settings, the database, Redis and this machine."`
 	Schema  schemaWords `cmd:"" help:"Print the GraphQL schema of the server."`
-	Version struct{}    `cmd:"" help:"Print the version, as --version does."`
+	Version struct{}    `cmd:"" help:"Print the version, the commit and Go's version, as --version does."`
+
+	Completion completionWords `cmd:"" help:"Print the script that completes commands and flags in bash, zsh or fish."`
 }
 
 type importWords struct {
-	What string `arg:"" help:"follows, messages, posts or shows"`
+	What string `arg:"" words:"follows messages posts shows" help:"follows, messages, posts or shows"`
 	File string `arg:"" help:"the file, gzipped or not; - is the standard input"`
 }
 
@@ -185,6 +188,11 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	case "token":
 		g.Token.User = g.Tokens.User
 		faults = append(faults, checkToken(g.Config, g.Token)...)
+	case "completion":
+		if err := checkShell(g.Completion.Shell); err != nil {
+			return []error{err}
+		}
+		g.Shell = g.Completion.Shell
 	case "export":
 		g.Export.User = g.Exports.User
 		if err := services.CheckUserKey(g.Export.User); err != nil {

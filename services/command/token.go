@@ -15,7 +15,7 @@ import (
 // TokenOptions are the options of "tidings token" besides the settings of tokens.
 type TokenOptions struct {
 	User       string        `kong:"-"` // the user's key, "" for a token of the host application
-	Scopes     []string      `name:"scope" group:"Token:" for:"token" default:"viewer" placeholder:"LIST" help:"what the token permits: viewer, ingest, admin, separated by commas"`
+	Scopes     []string      `name:"scope" group:"Token:" for:"token" default:"viewer" placeholder:"LIST" words:"viewer ingest admin" help:"what the token permits: viewer, ingest, admin, separated by commas"`
 	ValidFor   time.Duration `name:"valid-for" for:"token" default:"1h" placeholder:"DURATION" min:"1s" max:"8760h" help:"the time after which the token expires"`
 	PrivateKey string        `for:"token" placeholder:"FILE" help:"the PEM private key, RSA or Ed25519, that signs the token; without it --jwt-secret does"`
 }

@@ -13,7 +13,8 @@ import (
 
 // Config is every setting of the server. A field's tags are its documentation, and --help prints them. The flag of
 // QueryDepth is --query-depth, its environment variable TIDINGS_QUERY_DEPTH; the tags name and variable change that. default
-// holds when neither is given, placeholder is the unit of the value or its form, min and max bound it, oneof lists all values,
+// holds when neither is given, placeholder is the unit of the value or its form, min and max bound it, oneof lists all values, words
+// lists some, for the completion in shells,
 // secret says what is hidden when it is printed ("all", or of a "url" its password), for names the commands that take it
 // ("serve" without the tag), group is the heading above it and those after it. A flag goes before the environment, the
 // environment before the default; an empty variable counts as not set.
@@ -21,7 +22,7 @@ type Config struct {
 	Listen   string `group:"Addresses and engines:" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"the address to serve on; port 0 means any free port; only loopback without a key for tokens"`
 	Data     string `default:"./data" placeholder:"FOLDER" for:"serve,import,export" help:"the folder for the files of SQLite and of the private Redis; created if missing"`
 	Database string `variable:"DATABASE_URL" placeholder:"URL" for:"serve,import,export" secret:"url" help:"the database, postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE; empty: tidings.db in the data folder"`
-	Redis    string `variable:"REDIS_URL" default:"auto" placeholder:"URL" secret:"url" help:"Redis: redis://, rediss://, unix://, redis+sentinel://H1:P,H2:P/MASTER, redis+cluster://H1:P,H2:P, and with TLS rediss+sentinel:// and rediss+cluster://; private: a redis-server that this process starts; embedded: in this process; auto: private if redis-server is in PATH, otherwise embedded"`
+	Redis    string `variable:"REDIS_URL" default:"auto" placeholder:"URL" words:"auto private embedded" secret:"url" help:"Redis: redis://, rediss://, unix://, redis+sentinel://H1:P,H2:P/MASTER, redis+cluster://H1:P,H2:P, and with TLS rediss+sentinel:// and rediss+cluster://; private: a redis-server that this process starts; embedded: in this process; auto: private if redis-server is in PATH, otherwise embedded"`
 	Node     string `placeholder:"NAME" help:"the name of this node, unique among the nodes on one Redis and one PostgreSQL; a node that restarts with the same name after a crash continues its jobs at once; 1 to 64 of letters, digits, '.', '_', '-'; empty: made of the host, the process and a random number"`
 
 	Operations string `name:"operations-listen" placeholder:"HOST:PORT" help:"the address to serve /metrics and GraphiQL on, for operators, with /graphql, /healthz and /readyz; empty: they are not served; in development mode --listen serves all of them too"`
@@ -37,7 +38,7 @@ type Config struct {
 	Origins      []string `placeholder:"LIST" help:"other origins whose pages may call the server, exact and separated by commas: https://app.example.com; empty: only its own origin, and in development mode every page of this machine"`
 
 	Introspection string     `group:"Schema and log:" default:"development" placeholder:"MODE" oneof:"development always never" help:"when introspection is allowed: development (that is, without a key for tokens), always or never"`
-	LogLevel      slog.Level `default:"info" placeholder:"LEVEL" help:"the lowest level that is logged: debug, info, warn or error"`
+	LogLevel      slog.Level `default:"info" placeholder:"LEVEL" words:"debug info warn error" help:"the lowest level that is logged: debug, info, warn or error"`
 	LogFormat     string     `default:"text" placeholder:"FORMAT" oneof:"text json" help:"the format of the log: text or json"`
 
 	OperationTimeout time.Duration `group:"Limits of requests:" default:"5s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the longest time for one query or mutation"`
@@ -86,7 +87,7 @@ type Config struct {
 	MuteMentions     bool          `help:"a muted conversation does not count in the total at all; without this setting, messages that mention the user still count"`
 	BoardSessions    string        `default:"request" placeholder:"SCOPE" oneof:"request device user" help:"the scope of a session of the live board: request: each first page starts its own; device or user: there is one at a time, and a new first page ends it"`
 	BoardSessionFor  time.Duration `default:"30m" placeholder:"DURATION" min:"1m" max:"2h" help:"the lifetime of a session of the live board after its last page or open subscription; it ends after 24 times as long in any case"`
-	FeedKinds        []string      `default:"POST" placeholder:"LIST" for:"serve,import" help:"the kinds of posts that enter home feeds and their counts: POST, COMMENT, REPLY, separated by commas; it applies to later posts"`
+	FeedKinds        []string      `default:"POST" placeholder:"LIST" for:"serve,import" words:"POST COMMENT REPLY" help:"the kinds of posts that enter home feeds and their counts: POST, COMMENT, REPLY, separated by commas; it applies to later posts"`
 	NotifyFor        []string      `name:"notification-expiry" placeholder:"LIST" help:"the whole days for which an unseen notification counts, 1 to 7, or never to let it count for good: LIKE=2,MENTION=never; 7 for other categories"`
 	BadgeExpiry      []string      `placeholder:"LIST" help:"the whole days for which an unread item of a source counts, 1 to 7, or never to let it count for good: CONVERSATIONS=7,HOME_FEED=3; sources are HOME_FEED, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS, LIVE_BOARD; never for other sources; all nodes need the same setting"`
 	SiteMessageTypes []string      `default:"general" placeholder:"LIST" for:"serve,import" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; messages of a type that is removed from the list are not shown"`

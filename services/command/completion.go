@@ -1,0 +1,189 @@
+package command
+
+import (
+	"embed"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"tidings/services"
+)
+
+// The script of a shell asks this program at each press of Tab, so it is never older than the program.
+//
+//go:embed completion
+var completionScripts embed.FS
+
+// shells are those for which there is a script.
+var shells = []string{"bash", "zsh", "fish"}
+
+// completeWord is the first argument when a script asks: tidings __complete SHELL WORD... The last word is the one to complete.
+const completeWord = "__complete"
+
+type completionWords struct {
+	Shell string `arg:"" words:"bash zsh fish" help:"bash, zsh or fish"`
+}
+
+// Help is the text of tidings completion --help.
+func (completionWords) Help() string {
+	return `Examples:
+
+  source <(tidings completion bash)                                  in ~/.bashrc
+  source <(tidings completion zsh)                                   in ~/.zshrc, after compinit
+  tidings completion fish > ~/.config/fish/completions/tidings.fish  once
+
+The script completes commands, their flags, the values of flags that have a list of them, and names of files.
+`
+}
+
+// runCompletion prints the script for a shell.
+func runCompletion(shell string, out io.Writer) error {
+	script, err := completionScripts.ReadFile("completion/tidings." + shell)
+	if err == nil {
+		_, err = out.Write(script)
+	}
+	return err
+}
+
+// checkShell is the fault of a shell without a script.
+func checkShell(shell string) error {
+	if slices.Contains(shells, shell) {
+		return nil
+	}
+	return fmt.Errorf("%s is not a shell with completion: bash, zsh and fish are", services.Quote(shell))
+}
+
+// suggestion is one way to complete a word.
+type suggestion struct{ word, help string }
+
+// filesToo stands for the names of files, which the shell completes itself.
+const filesToo = ":files"
+
+// complete prints the suggestions for the last of the words in the form of the shell, one a line. What cannot be completed is no
+// fault: there is nothing to suggest.
+func complete(args []string, out io.Writer) error {
+	if len(args) < 2 {
+		return nil
+	}
+	shell, words := args[0], joinValues(args[1:])
+	last := words[len(words)-1]
+	prefix := ""
+	if flag, value, found := strings.Cut(last, "="); found && strings.HasPrefix(flag, "-") {
+		words, last, prefix = append(words[:len(words)-1:len(words)-1], flag), value, flag+"="
+	} else {
+		words = words[:len(words)-1]
+	}
+	for _, one := range suggest(words, last) {
+		line := one.word
+		switch {
+		case one.word == filesToo:
+		case !strings.HasPrefix(one.word, last):
+			continue
+		case shell == "zsh": // which completes the part after the = alone, as bash does
+			line = strings.ReplaceAll(one.word, ":", `\:`) + ":" + one.help
+		case shell == "fish":
+			line = prefix + one.word + "\t" + one.help
+		}
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joinValues undoes what bash does: --flag=value arrives there as the three words --flag, = and value.
+func joinValues(words []string) []string {
+	var joined []string
+	for i, word := range words {
+		last := len(joined) - 1
+		switch {
+		case word == "=" && last >= 0 && strings.HasPrefix(joined[last], "--"):
+			joined[last] += "="
+		case i > 0 && words[i-1] == "=" && last >= 0 && strings.HasSuffix(joined[last], "="):
+			joined[last] += word
+		default:
+			joined = append(joined, word)
+		}
+	}
+	return joined
+}
+
+// suggest lists what may follow the words; last is the beginning of the next one.
+func suggest(words []string, last string) (list []suggestion) {
+	model := newParser(&grammar{}, reader{}).Model
+	flags := map[string]*kong.Flag{}
+	for _, flag := range model.Flags {
+		flags["--"+flag.Name] = flag
+	}
+	var command *kong.Node
+	var values []string // the command's arguments so far
+	given := map[*kong.Flag]bool{}
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if strings.HasPrefix(word, "-") {
+			name, _, whole := strings.Cut("--"+strings.TrimLeft(word, "-"), "=")
+			flag := flags[name]
+			given[flag] = true
+			if flag == nil || flag.IsBool() || whole {
+				continue
+			}
+			if i++; i == len(words) { // last is its value
+				return valuesOf(flag.Value, flag.PlaceHolder)
+			}
+			continue
+		}
+		if command == nil && len(values) == 0 {
+			at := slices.IndexFunc(model.Children, func(node *kong.Node) bool { return node.Name == word })
+			if at >= 0 {
+				command = model.Children[at]
+				continue
+			}
+		}
+		values = append(values, word)
+	}
+	name := "serve"
+	if command != nil {
+		name = strings.Join(append([]string{command.Name}, values...), " ") // takes knows import follows
+	}
+	if !strings.HasPrefix(last, "-") {
+		switch {
+		case command == nil && len(values) == 0:
+			for _, node := range model.Children {
+				list = append(list, suggestion{node.Name, firstWords(node.Help)})
+			}
+			return list
+		case command != nil && len(values) < len(command.Positional):
+			next := command.Positional[len(values)]
+			return valuesOf(next, next.Name)
+		}
+	}
+	for _, flag := range model.Flags {
+		if flag.Name == "help" || takes(name, flag) && !given[flag] {
+			list = append(list, suggestion{"--" + flag.Name, firstWords(flag.Help)})
+		}
+	}
+	return list
+}
+
+// valuesOf lists the known values of a flag or argument; form says whether it is a file.
+func valuesOf(value *kong.Value, form string) (list []suggestion) {
+	for _, word := range strings.Fields(value.Tag.Get("oneof") + " " + value.Tag.Get("words")) {
+		list = append(list, suggestion{word: word})
+	}
+	if form = strings.ToUpper(form); strings.Contains(form, "FILE") || form == "FOLDER" {
+		list = append(list, suggestion{word: filesToo})
+	}
+	return list
+}
+
+// firstWords is the beginning of a help text, for a list.
+func firstWords(help string) string {
+	help, _, _ = strings.Cut(help, "; ")
+	if len(help) > 80 {
+		help = help[:strings.LastIndex(help[:80], " ")] + " ..."
+	}
+	return help
+}
