@@ -31,8 +31,11 @@ const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key
 
 // Checks are the checks of settings beyond bounds: each answers why the value is invalid, or "".
 var Checks = map[string]func(c Config) string{
-	"listen":             func(c Config) string { return c.checkAddress(c.Listen) },
-	"operations-listen":  checkOperations,
+	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },
+	"operations-listen": checkOperations,
+	"pprof": func(c Config) string {
+		return when(c.Pprof && c.Operations == "" && !c.Development(), "profiles show the inside of the process, so they need --operations-listen (TIDINGS_OPERATIONS_LISTEN), an address that only operators reach")
+	},
 	"data":               func(c Config) string { return when(c.Data == "" && !c.Demo, "the name of a folder is required") },
 	"demo":               checkDemo,
 	"database":           checkDatabase,

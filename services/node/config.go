@@ -14,10 +14,9 @@ import (
 // Config is every setting of the server. A field's tags are its documentation, and --help prints them. The flag of
 // QueryDepth is --query-depth, its environment variable TIDINGS_QUERY_DEPTH; the tags name and variable change that. default
 // holds when neither is given, placeholder is the unit of the value or its form, min and max bound it, oneof lists all values, words
-// lists some, for the completion in shells,
-// secret says what is hidden when it is printed ("all", or of a "url" its password), for names the commands that take it
-// ("serve" without the tag), group is the heading above it and those after it. A flag goes before the environment, the
-// environment before the default; an empty variable counts as not set.
+// lists some, for the completion in shells, secret says what is hidden when it is printed ("all", or of a "url" its password), for
+// names the commands that take it ("serve" without the tag), group is the heading above it and those after it. A flag goes before
+// the environment, the environment before the default; an empty variable counts as not set.
 type Config struct {
 	Listen   string `group:"Addresses and engines:" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"the address to serve on; port 0 means any free port; only loopback without a key for tokens"`
 	Data     string `default:"./data" placeholder:"FOLDER" for:"serve,import,export" help:"the folder for the files of SQLite and of the private Redis; created if missing"`
@@ -26,6 +25,8 @@ type Config struct {
 	Node     string `placeholder:"NAME" help:"the name of this node, unique among the nodes on one Redis and one PostgreSQL; a node that restarts with the same name after a crash continues its jobs at once; 1 to 64 of letters, digits, '.', '_', '-'; empty: made of the host, the process and a random number"`
 
 	Operations string `name:"operations-listen" placeholder:"HOST:PORT" help:"the address to serve /metrics and GraphiQL on, for operators, with /graphql, /healthz and /readyz; empty: they are not served; in development mode --listen serves all of them too"`
+
+	Pprof bool `name:"pprof" help:"serve profiles of this process under /debug/pprof/ on the operations address alone, for go tool pprof; in development mode without such an address, on --listen"`
 
 	Demo     bool `help:"serve a demo world of a few hundred people who post, like, talk and go live, and a page to watch it on; in a temporary folder unless --data names one; development mode only"`
 	DemoPace int  `default:"60" placeholder:"COUNT" min:"0" max:"6000" help:"the acts a minute of the people of --demo; 0: they do nothing"`

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"tidings/transport"
@@ -64,7 +65,7 @@ func (at Listeners) text(cfg Config) string {
 
 // routes is the handler of a listener. /graphql takes the same tokens and has the same limits on both. In production only
 // operators get /metrics and the pages, because these show the inside of the node.
-func (s *Server) routes(graphql http.Handler, operational bool) http.Handler {
+func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", graphql)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
@@ -75,6 +76,13 @@ func (s *Server) routes(graphql http.Handler, operational bool) http.Handler {
 		mux.Handle("/graphiql/", page)
 		mux.Handle("GET /metrics", s.metrics())
 		mux.Handle("/{$}", web.Demo(web.DemoConfig{Mode: s.Config.pageMode(), Version: Version()}))
+	}
+	if profiles {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)   // go tool pprof posts addresses
+		mux.HandleFunc("/debug/pprof/cmdline", http.NotFound) // it may hold a key
 	}
 	if s.Config.Demo {
 		mux.HandleFunc("POST "+flushPath, s.flushDemo)

@@ -192,7 +192,8 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
 	s.Connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
-	s.HTTP, s.operations = s.httpServer(s.routes(graphql, cfg.Development())), s.httpServer(s.routes(graphql, true))
+	s.HTTP = s.httpServer(s.routes(graphql, cfg.Development(), cfg.Pprof && cfg.Development() && cfg.Operations == ""))
+	s.operations = s.httpServer(s.routes(graphql, true, cfg.Pprof))
 	return s, nil
 }
 

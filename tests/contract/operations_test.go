@@ -16,6 +16,7 @@ import (
 // operational are the paths that are served to operators, and what is for everybody.
 var (
 	operational = []string{"/metrics", "/graphiql", "/"}
+	profiles    = []string{"/debug/pprof/", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine", "/debug/pprof/symbol", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"}
 	everybodys  = []string{"/healthz", "/readyz", "/graphql?query=%7B__typename%7D"}
 )
 
@@ -78,7 +79,7 @@ func startLine(p *world.Process) string {
 func TestProductionWithoutOperationsListenerServesNoMetrics(t *testing.T) {
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret)
 	waitReady(t, p.URL)
-	wantServed(t, p.URL, everybodys, append(operational, "/graphiql/assets/x/favicon.svg"))
+	wantServed(t, p.URL, everybodys, append(append(operational, profiles...), "/graphiql/assets/x/favicon.svg"))
 	if line := startLine(p); !strings.Contains(line, "--operations-listen") || strings.Contains(line, "/graphiql") {
 		t.Errorf("the process says %q", line)
 	}
@@ -97,12 +98,12 @@ func operationsOf(t *testing.T, p *world.Process) string {
 }
 
 func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0")
+	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0", "--pprof")
 	operations := operationsOf(t, p)
 	waitReady(t, p.URL)
 	waitReady(t, operations)
-	wantServed(t, p.URL, everybodys, operational)
-	wantServed(t, operations, append(operational, everybodys...), nil)
+	wantServed(t, p.URL, everybodys, append(operational, profiles...))
+	wantServed(t, operations, append(append(operational, everybodys...), profiles...), []string{"/debug/pprof/cmdline"}) // which holds the key
 	if _, body := answers(t, operations, "/metrics"); !strings.Contains(body, "tidings_sockets_open") {
 		t.Errorf("/metrics has no numbers of ours: %.200s", body)
 	}
@@ -133,12 +134,16 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 	if got := operationsOf(t, again); got != operations {
 		t.Errorf("the port was freed, and the next process serves %s, not %s", got, operations)
 	}
+	wantServed(t, again.URL, nil, profiles) // without --pprof
+	wantServed(t, operations, nil, profiles)
 }
 
 func TestDevelopmentServesOperatorsOnBothListeners(t *testing.T) {
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--operations-listen", "127.0.0.1:0")
+	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--operations-listen", "127.0.0.1:0", "--pprof")
 	operations := operationsOf(t, p)
 	waitReady(t, operations)
+	wantServed(t, p.URL, nil, profiles)
+	wantServed(t, operations, profiles, nil)
 	for _, origin := range []string{p.URL, operations} {
 		wantServed(t, origin, append(operational, everybodys...), nil)
 		for _, path := range append(operational, everybodys...) {
@@ -152,5 +157,15 @@ func TestDevelopmentServesOperatorsOnBothListeners(t *testing.T) {
 	}
 	if line := startLine(p); !strings.Contains(line, p.URL+"/graphiql") {
 		t.Errorf("the process says %q", line)
+	}
+}
+
+func TestDevelopmentServesProfilesToThisMachineAlone(t *testing.T) {
+	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--pprof")
+	wantServed(t, p.URL, profiles, []string{"/debug/pprof/cmdline"})
+	for _, path := range profiles {
+		if status, _ := answers(t, p.URL, path, "Host", "evil.test"); status != http.StatusForbidden {
+			t.Errorf("%s as evil.test: %d, want 403", path, status)
+		}
 	}
 }
