@@ -66,7 +66,7 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 	}
 }
 
-// The items are exactly the announcements behind the count; without Redis the count is SQL's, and STALE.
+// The items are exactly the announcements behind the count; without Redis the count comes from SQL and is STALE.
 func TestAnnouncementsAreExplained(t *testing.T) {
 	n := served(t)
 	user, stranger := n.Users(1)[0], n.Strangers(1)[0]
@@ -109,8 +109,8 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 	}
 }
 
-// A document that outlived its owner's active period is not shown: the owner counts as new.
-func TestADormantDocumentIsMadeAnew(t *testing.T) {
+// A document that outlived the time for which its user counts as active is rebuilt: its counts may lack posts.
+func TestADormantDocumentIsRebuilt(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]
 	n.announce(0)

@@ -28,7 +28,7 @@ import (
 	"tidings/services/store"
 )
 
-// Config is what the badges need.
+// Config holds what New needs.
 type Config struct {
 	Store  *store.Store
 	Redis  *rdb.Projections
@@ -149,7 +149,7 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 			return nil
 		})
 	}
-	_ = group.Wait() // errors are in errs
+	_ = group.Wait() // each function stores its error in errs
 }
 
 // readMissing returns the badges of a user whose document is missing, or is from before a long absence: the document is
@@ -204,7 +204,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 	}
 	switch {
 	case len(failed) < len(s.sources):
-		return s.guess(user, document, at, failed, earlier), nil
+		return s.renderFallback(user, document, at, failed, earlier), nil
 	case remembered:
 		return s.stale(user, earlier), nil
 	default:
@@ -231,9 +231,9 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 	}
 }
 
-// guess renders the counts of SQL. Its version follows the last one that this node showed. Without one, the version's own half
+// renderFallback renders the counts of SQL. Its version follows the last one that this node showed. Without one, the version's own half
 // comes from this node's clock, as a document's would come from Redis'.
-func (s *Service) guess(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
+func (s *Service) renderFallback(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.Risen.UnixMicro())
 	if earlier.Badges != nil {
 		document.N = services.OwnHalf(earlier.Badges.Version)
@@ -270,7 +270,7 @@ func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
 func (s *Service) moment(ctx context.Context) source.Moment {
 	at := source.Moment{Now: s.clock.Now()}
 	latest := max(s.latest.Load(), at.Now.UnixMicro())
-	s.latest.Store(latest) // concurrent calls may keep the smaller of two values that are microseconds apart
+	s.latest.Store(latest) // concurrent calls may store the smaller of two values, which are microseconds apart
 	if at.Risen = at.Now; latest > at.Now.UnixMicro() {
 		at.Risen = time.UnixMicro(latest).UTC()
 	}

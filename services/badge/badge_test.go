@@ -15,7 +15,7 @@ import (
 	"tidings/services/store"
 )
 
-func TestReadAnswersWhatTheFactsSay(t *testing.T) {
+func TestReadEqualsTheFacts(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.fan(3)
@@ -49,7 +49,7 @@ func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 
 // Redis is not asked for a user whose document lacks an update: that user is read from the facts, and must not wait for a Redis
 // that hangs.
-func TestRedisIsNotAskedForUsersItHasMissed(t *testing.T) {
+func TestUsersWithPendingUpdatesAreReadFromSQL(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
 	n.owe(users[0], func(context.Context) error { return errors.New("missed") })
@@ -69,7 +69,7 @@ func TestRedisIsNotAskedForUsersItHasMissed(t *testing.T) {
 	}
 }
 
-// A lost document is rebuilt before it is answered: every read shows the true count or more, and never 0.
+// A lost document is rebuilt before it is answered: no read shows less than the true count, and none shows 0.
 func TestALostDocumentIsNeverZero(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(5)
@@ -135,13 +135,13 @@ func TestReadersShareARebuild(t *testing.T) {
 			t.Errorf("reader %d of %d was shown %d", i, readers, value)
 		}
 	}
-	// Each reader reads once before the rebuild and once after it; the rebuild itself is shared.
+	// Each reader makes one round trip before the rebuild and one after it. The rebuild itself is shared.
 	if waits := trips.Count() - 2*readers; waits > 20 {
 		t.Errorf("%d calls beside the %d reads: there was more than one rebuild", waits, 2*readers)
 	}
 }
 
-func TestWithoutRedisTheNumbersAreTheSameAndStale(t *testing.T) {
+func TestWithoutRedisTheCountsAreTheSameAndStale(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(4)
 	exact := map[services.UserID]*services.Badges{author: n.read(author), reader: n.read(reader)}
@@ -190,8 +190,8 @@ func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
 	}
 }
 
-// A caller whose time is up gets an error, not a guess.
-func TestACallerWithoutTimeGetsAnError(t *testing.T) {
+// A caller whose time is up gets an error and no fallback badges.
+func TestACallerPastItsDeadlineGetsAnError(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(1)
 	ctx, leave := context.WithCancel(t.Context())
@@ -290,7 +290,7 @@ func TestKeysDoNotOutliveBeingActive(t *testing.T) {
 }
 
 // A visit that could not be written is not lost: the next read records it again.
-func TestAVisitThatFailsIsNotedAgain(t *testing.T) {
+func TestAVisitThatCouldNotBeWrittenIsRecordedAgain(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(0)
 	n.Clock.Advance(day)
@@ -306,7 +306,7 @@ func TestAVisitThatFailsIsNotedAgain(t *testing.T) {
 	}
 }
 
-func TestVisitsWaitInABoundedSpace(t *testing.T) {
+func TestWaitingVisitsAreBounded(t *testing.T) {
 	n := served(t)
 	for user := range services.UserID(maxWaiting + 10) {
 		n.visits.note(user, 0)

@@ -6,14 +6,15 @@ import (
 	"tidings/services"
 )
 
-// behind remembers users whose badges were shown as STALE because work on them was not done: a node died, or an engine did not answer. Once the work is done their
-// badges need a newer version, whether a count or only its precision has changed.
+// behind remembers users whose badges were shown as STALE because updates of them were outstanding: a node died, or an
+// engine did not answer. Once the work is done their badges need a newer version, whether a count or only its precision has
+// changed.
 type behind struct {
 	mu    sync.Mutex
-	shown map[services.UserID]uint64 // the own half of the version
+	shown map[services.UserID]uint64 // the user's half of the version
 }
 
-// markBehind marks the counts that may lack something as STALE.
+// markBehind marks as STALE the counts that may lack an update.
 func (s *Service) markBehind(user services.UserID, v *view, badges *services.Badges) {
 	lag := s.fanout.Behind(user)
 	if lag == nil {

@@ -10,8 +10,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// The cost of a read apart from fetching the document from Redis: rendering a document with every source, and remembering the
-// result.
+// BenchmarkRender measures a read without Redis: it renders a document with every source and remembers the result.
 func BenchmarkRender(b *testing.B) {
 	document := liked(noon, 3, 1, 2, 3)
 	for _, category := range services.Categories[1:] {

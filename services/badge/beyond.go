@@ -29,7 +29,7 @@ const beyondKept = 20_000
 func newBeyond() *beyond {
 	users, err := lru.NewLRU[services.UserID, counted](beyondKept, nil)
 	if err != nil {
-		panic("badge: " + err.Error()) // only for sizes below 1
+		panic("badge: " + err.Error()) // happens only for sizes below 1
 	}
 	return &beyond{users: users}
 }

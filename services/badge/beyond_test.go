@@ -33,7 +33,7 @@ func (n node) agrees(user services.UserID, want int, precision services.Precisio
 
 // A user who posts much sees every new post of others counted, although their own posts fill the inbox: the count goes beyond
 // the list, through deletions, late arrivals, seen marks and unfollows, and each change has a newer version.
-func TestOwnPostsDoNotLowerTheCount(t *testing.T) {
+func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.fan(0)
@@ -84,7 +84,7 @@ func TestTheExplanationHasAsManyItemsAsTheCount(t *testing.T) {
 }
 
 // If the cap is above 300, counting goes on beyond 300.
-func TestTheNumberReachesItsCap(t *testing.T) {
+func TestCountingGoesOnToTheCap(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(0)
 	n.Posts(author, 500)
@@ -109,7 +109,7 @@ func TestTheNumberReachesItsCap(t *testing.T) {
 }
 
 // The count beyond the list costs SQL once for each version of the document: a warm read is one round trip and no statement.
-func TestTheNumberBeyondTheListIsRemembered(t *testing.T) {
+func TestTheCountBeyondTheListIsCached(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
 	author, reader := n.fan(0)
@@ -132,7 +132,7 @@ func TestTheNumberBeyondTheListIsRemembered(t *testing.T) {
 }
 
 // The user's own posts do not displace others' posts from the digest either.
-func TestOwnPostsDoNotLowerTheDigest(t *testing.T) {
+func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(0)
 	since := n.Clock.Now().Add(-time.Second)

@@ -57,7 +57,7 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, doc
 	return stale
 }
 
-// age lets each source take out what it holds in the documents at places.
+// age lets each source remove its aged items from the documents at the indexes in places.
 func (s *Service) age(ctx context.Context, users []services.UserID, documents []rdb.Document, places []int, today int64) error {
 	for _, ager := range s.agers {
 		var due []services.UserID

@@ -16,7 +16,7 @@ import (
 	"tidings/services/redis"
 )
 
-// waits is one item that a reader may not have seen: the model of expiry is a list of these for each count.
+// waits is one item that a reader may not have seen. The model of expiry is a list of them for each count.
 type waits struct {
 	at            time.Time
 	seen          bool
@@ -125,7 +125,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 	return []func(){
 		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
 		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
-		func() { // to the very boundary, or the last moment before it
+		func() { // to exactly the boundary, or to the last moment before it
 			boundary := services.DayStart(services.DayOf(m.Clock.Now()) + 1)
 			m.Clock.Advance(boundary.Sub(m.Clock.Now()) - time.Duration(random.IntN(2))*time.Microsecond)
 		},
@@ -139,7 +139,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 			id := m.announce(0)
 			state, err := m.announced.Memory.At(m.TB.Context(), m.Clock.Now())
 			m.Must(err)
-			// its position may be a microsecond after the clock, and so on the next day
+			// the position may be a microsecond ahead of the clock, and therefore on the next day
 			for _, announced := range state.Announcements {
 				if announced.ID == id {
 					m.news = append(m.news, waits{at: time.UnixMicro(int64(announced.Position))})
@@ -188,7 +188,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 				markAll(list[:upTo])
 			}
 		},
-		func() { // from the unread item on, all items wait again, also those that were older when it arrived
+		func() { // all items from the unread one on are unread again, also those that were older when it arrived
 			if list := m.talk[room]; len(list) > 0 {
 				from := 1 + random.IntN(len(list))
 				m.do(m.chat.MarkUnread(m.reader, services.NewMessageID(m.rooms[room], int64(from))), nil)
@@ -251,7 +251,7 @@ func (m *agingModel) check(what string) {
 	m.wakes(what, badges, want)
 }
 
-// wakes checks that a subscriber is notified when time alone changes a count next.
+// wakes checks that a subscriber is notified when time alone next changes a count.
 func (m *agingModel) wakes(what string, badges *services.Badges, shown string) {
 	m.TB.Helper()
 	now := m.Clock.Now()
@@ -271,7 +271,7 @@ func (m *agingModel) wakes(what string, badges *services.Badges, shown string) {
 
 // Every item leaves its count when it is older than its source allows. Parts, total, mentions, the counts of SQL without Redis
 // and the explanations agree at every moment, whatever was read or marked unread; the audit finds nothing wrong.
-func TestItemsLeaveEveryNumberByAge(t *testing.T) {
+func TestItemsLeaveEveryCountByAge(t *testing.T) {
 	ages := services.SourceExpiry{
 		services.SourceHomeFeed: 2, services.SourceSiteMessages: 3, services.SourceAnnouncements: 1, services.SourceConversations: 2, services.SourceLiveBoard: 1,
 	}
@@ -336,7 +336,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 }
 
 // Once a message has left the count, the next one to leave is found among all conversations.
-func TestMessagesLeaveTheNumberOneByOne(t *testing.T) {
+func TestMessagesLeaveTheCountOneByOne(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceConversations: 2}
 	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)})), ages)
 	for i, room := range []int{0, 0, 1} {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/notifications/notificationstest"
 )
 
-// explained are the items behind each count; their counts add up to it.
+// explained returns the items behind each count, and checks that they add up to it.
 func (n node) explained(user services.UserID) map[string][]services.Item {
 	n.TB.Helper()
 	explanations, err := n.Explain(n.TB.Context(), user)

@@ -7,8 +7,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// countFacts makes a document from the facts alone, and returns the sources that could not be read, with the last one's error.
-// A source that hangs does not delay the others: each has its own time limit, and all together have three times that.
+// countFacts makes a document from the facts alone. It returns the sources that could not be read, and the last error. A
+// source that hangs does not delay the others: each has its own time limit, and all together have three times that.
 func (s *Service) countFacts(ctx context.Context, user services.UserID, today int64) (document rdb.Document, failed []Source, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*s.patience)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"tidings/services/rdb"
 )
 
-// fallbackVersions remembers the users who were answered from SQL, and the own half of those answers' versions. Such a version
-// is newer than the document that Redis still has: the document must be raised above it before it is shown again, or clients
-// would drop the exact counts.
+// fallbackVersions remembers which users were answered from SQL, with the user's half of each answer's version. Such a
+// version is newer than the document that Redis still has: the document must be raised above it before it is shown again, or
+// clients would drop the exact counts.
 type fallbackVersions struct {
 	mu       sync.Mutex
 	versions map[services.UserID]uint64
@@ -24,10 +24,10 @@ type fallbackVersions struct {
 // maxFallbackVersions bounds the memory. Beyond it clients accept a document again only after its next change.
 const maxFallbackVersions = 100_000
 
-// after is the moment for the version of a present answer: later than those of all earlier answers, even if the clock was set
-// back or stands still.
+// after returns the time for the version of an answer that is given now. It is later than those of all earlier answers, even
+// if the clock was set back or has stopped.
 func (f *fallbackVersions) after(now time.Time) time.Time {
-	const apart = 10 // the least distance of two versions, in microseconds
+	const apart = 10 // the least distance between two versions, in microseconds
 	for {
 		latest := f.latest.Load()
 		next := max(now.UnixMicro(), latest+apart)
@@ -67,7 +67,7 @@ func (f *fallbackVersions) list(of []services.UserID) map[services.UserID]uint64
 	return found
 }
 
-// forget drops the versions that were passed, unless a newer one was added meanwhile.
+// forget drops the versions that their documents have passed, unless a newer one was added since.
 func (f *fallbackVersions) forget(users []services.UserID, passed map[services.UserID]uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +100,8 @@ func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	return len(done), err
 }
 
-// documentsBut reads the documents of users; they are missing if Redis does not answer. If all users are read from the facts,
-// Redis is not asked: it lacks their last commands, and if it hangs they would wait for it.
+// documentsBut reads the documents of users; which are missing if Redis does not answer. If all users are read from the
+// facts, Redis is not asked: it lacks their last commands, and if it hangs they would wait for it.
 func (s *Service) documentsBut(ctx context.Context, users []services.UserID, stale map[services.UserID]bool) (documents []rdb.Document, err error) {
 	if len(stale) < len(users) {
 		documents, err = s.documents(ctx, users)
@@ -112,8 +112,8 @@ func (s *Service) documentsBut(ctx context.Context, users []services.UserID, sta
 	return documents, err
 }
 
-// documents reads documents, none of which is older than this node's answers from SQL: once, a further round trip for users who
-// had such answers. A document that cannot be raised counts as missing.
+// documents reads documents that are not older than this node's answers from SQL. Users who had such answers cost one
+// further round trip, once. A document that cannot be raised counts as missing.
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
 	// The fallback versions are also looked up before the documents are read: a version that is passed during the read is
 	// forgotten when the documents arrive, and the documents may be from before it.
@@ -125,8 +125,8 @@ func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb
 	return s.newerThan(ctx, before, users, documents)
 }
 
-// newerThan raises and reads again the documents that are not newer than this node's answers from SQL, those of before their
-// read among them.
+// newerThan raises and reads again the documents that are not newer than this node's answers from SQL, including the answers
+// that were known before the read.
 func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint64, users []services.UserID, documents []rdb.Document) ([]rdb.Document, error) {
 	answered := s.answered(users)
 	if answered == nil {
@@ -163,7 +163,7 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 	return documents, nil
 }
 
-// answered are those of some users who were answered from SQL, with the own half of their versions; nil if there are none.
+// answered returns which of some users were answered from SQL, with the user's half of their versions; nil if none was.
 func (s *Service) answered(users []services.UserID) map[services.UserID]uint64 {
 	if s.fallbacks.none() {
 		return nil

@@ -16,13 +16,13 @@ import (
 	"tidings/tests/histories"
 )
 
-// An answer from SQL is newer than the document that Redis has, and older than the document when it is read again: a client
-// that drops older versions accepts both. This holds whether this node has shown the document before or has just started, and
-// whatever its clock shows.
+// An answer from SQL is newer than the document that Redis has, and older than the document when that is read again, so that
+// a client that drops older versions accepts both. This holds whether this node has shown the document before or has just
+// started, and whatever its clock shows.
 func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(2)
-	for _, ahead := range []time.Duration{0, 2000 * day} { // this clock is behind that of Redis, and then ahead of it
+	for _, ahead := range []time.Duration{0, 2000 * day} { // the node's clock is behind that of Redis, then ahead of it
 		n.Clock.Advance(ahead)
 		nodes := map[string]node{"a node that has shown it": n}
 		if ahead > 0 {
@@ -48,9 +48,9 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	}
 }
 
-// A document that is being read while another call raises it is the earlier one, and is not shown: it is older than the answer
-// from SQL, whose version is already forgotten when the document arrives.
-func TestADocumentThatIsRaisedOnItsWayIsReadAgain(t *testing.T) {
+// A read overlaps a raise by another call and returns the document from before it. That document is not shown: it is older
+// than the answer from SQL, whose version is already forgotten when it arrives.
+func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.URL())
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: proxy.URL()}))
@@ -80,7 +80,7 @@ func TestADocumentThatIsRaisedOnItsWayIsReadAgain(t *testing.T) {
 
 // A document that lacks a command that this node has acknowledged is not raised, and so not shown either: not even to a reader
 // who began before the update of the actor's views failed.
-func TestADocumentThatOwesAnUpdateIsNotShown(t *testing.T) {
+func TestADocumentThatLacksAnUpdateIsNotShown(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(1)
 	n.read(reader)
@@ -115,7 +115,7 @@ func (n node) owe(user services.UserID, update func(context.Context) error) {
 
 // Documents are raised each second without a read, so that subscribers receive the exact counts. A client that returns with the
 // fallback version of a node that is gone gets a newer one too, and no client can raise a document into the future.
-func TestFallbacksArePassedByThemselves(t *testing.T) {
+func TestDocumentsAreRaisedAboveFallbacksWithoutARead(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(1)
 	n.Clock.Advance(2000 * day)
@@ -162,8 +162,8 @@ func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 	}
 }
 
-// Whatever mix of answers from SQL, exact answers and new posts: no answer of a node has an older version than the one before,
-// and no two different answers have the same version.
+// In any mix of answers from SQL, exact answers and new posts, the versions of a node's answers never fall, and no two
+// different answers have the same version.
 func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
 	n := served(t)
 	histories.Fewer(t, 4)

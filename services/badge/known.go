@@ -27,12 +27,12 @@ type known struct {
 func newLastKnown(capacity int) *lastKnown {
 	users, err := lru.NewLRU[services.UserID, known](capacity, nil)
 	if err != nil {
-		panic("badge: capacity " + err.Error()) // only for capacities below 1, which New rules out
+		panic("badge: capacity " + err.Error()) // happens only for capacities below 1, which New excludes
 	}
 	return &lastKnown{users: users}
 }
 
-// keep remembers shown badges, unless newer ones are known already or these are UNKNOWN.
+// keep remembers shown badges, unless it has newer ones or these are UNKNOWN.
 func (l *lastKnown) keep(user services.UserID, shown known) {
 	for count := range shown.sources.counts(shown.Badges) {
 		if count.Precision == services.Unknown {
@@ -65,7 +65,7 @@ func (k known) stale() *services.Badges {
 	return &badges
 }
 
-// age notes since when a count is known.
+// age sets the time since when a count is known.
 func (k known) age(count *services.Count) {
 	if count.AsOf.IsZero() {
 		count.AsOf = k.At

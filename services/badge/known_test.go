@@ -24,7 +24,7 @@ type failing struct {
 }
 
 func (f failing) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
-	_ = f.Source.Facts(ctx, user, today, document) // the caller drops what the source wrote before it failed
+	_ = f.Source.Facts(ctx, user, today, document) // writes values before it fails, which the caller must drop
 	return f.with(ctx)
 }
 
@@ -50,7 +50,7 @@ func (n node) restarted() node {
 }
 
 // If neither engine answers, a node that has shown nothing yet returns UNKNOWN, with a version that replaces nothing.
-func TestWhenNothingAnswersItIsUnknown(t *testing.T) {
+func TestWithoutEnginesTheFirstAnswerIsUnknown(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(2)
 	shown := n.read(reader)
@@ -66,7 +66,7 @@ func TestWhenNothingAnswersItIsUnknown(t *testing.T) {
 }
 
 // A node that has shown badges shows them again with their time: clients that have them see no change.
-func TestWhenNothingAnswersTheLastIsShownAgain(t *testing.T) {
+func TestWithoutEnginesTheLastBadgesAreShown(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(2)
 	shown := n.read(reader)
@@ -209,7 +209,7 @@ func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 }
 
 // The cache keeps the newest badges shown to the most recent readers, and none that are UNKNOWN.
-func TestWhatIsRemembered(t *testing.T) {
+func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 	l := newLastKnown(2)
 	at := func(n uint64, precision services.Precision) known {
 		v := shownView(source.Settings{}, rdb.Document{N: n}, shownAt(noon))
@@ -240,8 +240,8 @@ func TestWhatIsRemembered(t *testing.T) {
 	}
 }
 
-// Whatever was shown, its STALE copy has the same values and their sum, and shares no memory with it.
-func TestStaleIsACopy(t *testing.T) {
+// The STALE copy of any badges has the same values and their sum, and shares no memory with it.
+func TestAStaleCopySharesNoMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)
 		v := shownView(source.Settings{}, lit(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), shownAt(noon))

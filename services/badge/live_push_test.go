@@ -47,7 +47,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 			select {
 			case badges := <-states:
 				if badges.Total.Precision == services.Stale {
-					continue // the last-good state, while nothing answers
+					continue // the last-good state is shown while nothing answers
 				}
 				if badges.LiveBoard.Value != want || badges.LiveBoard.Precision != services.Exact {
 					t.Fatalf("%s: %+v", what, badges.LiveBoard)

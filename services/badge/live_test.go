@@ -43,7 +43,7 @@ func (n node) hosting() (reader services.UserID, hosts [2]services.UserID, shows
 
 // The count is the running shows that went live after the board was seen and their hosts were followed. Each change of it has a
 // newer version, and the facts alone, and the explanation, agree.
-func TestTheBoardsNumberIsWhatWentLive(t *testing.T) {
+func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader, hosts, shows := n.hosting()
@@ -109,7 +109,7 @@ func TestTheBoardsNumberIsWhatWentLive(t *testing.T) {
 
 // The count is the same after a flush of Redis and on another node. A node whose cache of shows is not loaded yet marks the
 // count as inexact, except for a user who follows no host.
-func TestTheBoardsNumberAfterALoss(t *testing.T) {
+func TestTheBoardsCountAfterALoss(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()
 	livetest.Start(n.World, shows[:]...)
@@ -134,7 +134,7 @@ func TestTheBoardsNumberAfterALoss(t *testing.T) {
 
 // A subscriber is notified when a host they follow goes live, and for no other host; if SQL does not answer the last-good count
 // stays.
-func TestWatchersOfABoard(t *testing.T) {
+func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()
 	stranger := livetest.Schedule(n.World, reader, time.Hour)
@@ -170,7 +170,7 @@ func TestWatchersOfABoard(t *testing.T) {
 }
 
 // A user's policy applies to this source as to every other.
-func TestTheBoardsNumberByPolicy(t *testing.T) {
+func TestThePolicyAppliesToTheBoardsCount(t *testing.T) {
 	n := served(t)
 	reader, _, shows := n.hosting()
 	livetest.Start(n.World, shows[:]...)
@@ -189,12 +189,12 @@ func TestTheBoardsNumberByPolicy(t *testing.T) {
 	}
 }
 
-// boardModel is the expected count, in the order of events.
+// boardModel computes the expected count from the events in their order.
 type boardModel struct {
 	now     int
 	shows   []services.PostID
 	host    map[services.PostID]services.UserID
-	live    map[services.PostID]int // when it went live; absent: it is not running
+	live    map[services.PostID]int // when the show went live; absent if it is not running
 	since   map[services.UserID]int
 	seen    int
 	version string
@@ -210,9 +210,9 @@ func (m *boardModel) count() (count int) {
 	return count
 }
 
-// Whatever happens in whatever order, with losses in between: after all jobs the count is the model's, and each change of the
-// count has a greater version.
-func TestTheBoardsNumberEqualsAModel(t *testing.T) {
+// After any events in any order, with losses of Redis in between, and after all jobs, the count is the model's. Each change
+// of the count has a greater version.
+func TestTheBoardsCountEqualsAModel(t *testing.T) {
 	n := served(t)
 	histories.Fewer(t, 4)
 	rapid.Check(t, func(t *rapid.T) {

@@ -40,7 +40,7 @@ type node struct {
 
 func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, live.ShowLimits{}) }
 
-// newNodeWith is newNode with other facts of the last sequences of conversations, and other limits of shows.
+// newNodeWith is newNode with another source of conversations' last sequences, and other limits of shows.
 func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.ShowLimits) node {
 	n := node{
 		World:    w,
@@ -73,7 +73,7 @@ func (n node) with(change func(*Config)) *Service {
 	return New(cfg)
 }
 
-// send sends a site message to a user, without the job's work.
+// send sends a site message to a user, and does not run its job.
 func (n node) send(user services.UserID) messages.ID {
 	n.TB.Helper()
 	id := messages.ID(n.IDs.Next())
@@ -92,13 +92,13 @@ func (n node) must(command *jobs.Command, err error) {
 	n.Must(n.World.Fanout.Commit(n.TB.Context(), command)[0])
 }
 
-// served is a node on a redis-server, which the test may flush and kill.
+// served returns a node on a redis-server, which the test may flush and kill.
 func served(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{}))
 }
 
-// do commits a command, and answers the ids that it made.
+// do commits a command, and returns the IDs that it made.
 func (n node) do(cmd *jobs.Command, err error) []string {
 	n.TB.Helper()
 	n.Must(err)
@@ -156,7 +156,7 @@ func (n node) fan(posts int) (author, reader services.UserID) {
 	return users[0], users[1]
 }
 
-// active reports whether fan-out treats a follower as active since a moment.
+// active reports whether fan-out treats a follower as active since that moment.
 func (n node) active(author, follower services.UserID, since time.Time) bool {
 	n.TB.Helper()
 	edges, err := n.Store.Followers(n.TB.Context(), author, 0, 100, since)
@@ -191,7 +191,7 @@ func shownView(settings source.Settings, document rdb.Document, at source.Moment
 // shownSources are the sources of a service without engines: rendering needs none.
 var shownSources = (&Service{}).newSources(sourcesOfFeatures()...)
 
-// sourcesOfFeatures are those that have a package of their own.
+// sourcesOfFeatures are the sources that have a package of their own.
 func sourcesOfFeatures() []Source {
 	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}, live.Source{}, notifications.Source{}}
 }

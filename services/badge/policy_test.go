@@ -17,7 +17,7 @@ func (n node) setPolicy(user services.UserID, change PolicyChange) {
 	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
 }
 
-func TestAPolicyHoldsOnEveryDevice(t *testing.T) {
+func TestAPolicyAppliesToEveryDevice(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		_, reader := n.fan(3)
@@ -70,7 +70,7 @@ func TestAPolicySurvivesALostDocument(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatCannotBeIsRefused(t *testing.T) {
+func TestAnInvalidPolicyIsRefused(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]
 	for _, refused := range []struct {
@@ -96,7 +96,7 @@ func TestAPolicyThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestMinutesAreReadAsTheyArePrinted(t *testing.T) {
+func TestMinutesParseAsPrinted(t *testing.T) {
 	for minute := range services.MinutesPerDay {
 		if got, err := minuteOf("f", MinuteText(minute)); got != minute || err != nil {
 			t.Fatalf("%d is %s and read as %d, %v", minute, MinuteText(minute), got, err)

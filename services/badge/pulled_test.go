@@ -7,7 +7,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// follower makes a user who follows an author with pulled posts, and one with pushed posts.
+// follower makes a user who follows one author whose posts are pulled and one whose posts are pushed.
 func (n node) follower() (reader, huge, small services.UserID) {
 	n.TB.Helper()
 	users := n.Users(3)
@@ -37,7 +37,7 @@ func (n node) feed(user services.UserID, want int, precision services.Precision)
 
 // The count is the pushed posts and the pulled posts above the seen position. Every change of either has a newer version, and
 // the facts alone, without Redis, agree.
-func TestTheFeedsNumberIsPushedAndPulled(t *testing.T) {
+func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader, huge, small := n.follower()
@@ -89,7 +89,7 @@ func TestTheFeedsNumberIsPushedAndPulled(t *testing.T) {
 }
 
 // Above 300 the count says that there may be more, whether the posts were pushed or pulled.
-func TestTheFeedsNumberEndsAt300(t *testing.T) {
+func TestTheFeedsCountEndsAt300(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.follower()
 	n.Posts(huge, 200)
@@ -106,7 +106,7 @@ func TestTheFeedsNumberEndsAt300(t *testing.T) {
 }
 
 // The count is the same after a flush of Redis and on a node that has just started.
-func TestTheFeedsNumberAfterALoss(t *testing.T) {
+func TestTheFeedsCountAfterALoss(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.follower()
 	n.Post(huge)
@@ -125,7 +125,7 @@ func TestTheFeedsNumberAfterALoss(t *testing.T) {
 
 // A subscriber is notified of a pulled post that another node has published, through the changelog alone; without SQL the
 // last-good count stays, and an unknown count is not marked as exact.
-func TestWatchersOfAPulledAuthor(t *testing.T) {
+func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.follower()
 	told := map[services.UserID]int{}
@@ -155,7 +155,7 @@ func TestWatchersOfAPulledAuthor(t *testing.T) {
 }
 
 // The audit agrees with these counts.
-func TestTheAuditKnowsPulledAuthors(t *testing.T) {
+func TestTheAuditAgreesOnPulledAuthors(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.follower()
 	n.Post(huge)

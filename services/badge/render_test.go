@@ -30,7 +30,7 @@ func render(document rdb.Document, now time.Time) *services.Badges {
 	return v.render()
 }
 
-// An unseen notification counts on its own day and on seven whole days after it, to the second.
+// An unseen notification counts on its own day and on seven whole days after it, exact to the second.
 func TestNotificationsExpireAfterSevenWholeDays(t *testing.T) {
 	midnight := noon.Truncate(day)
 	document := liked(noon, 4, 1)
@@ -89,7 +89,7 @@ func TestTheVersionRisesWithTheDay(t *testing.T) {
 	}
 }
 
-func TestAFeedOfMoreThanItKeepsIsAtLeast(t *testing.T) {
+func TestAFeedBeyondItsLimitIsAtLeast(t *testing.T) {
 	badges := render(rdb.Document{Ready: true, FeedCount: services.Retention, FeedMore: true}, noon)
 	for what, count := range map[string]services.Count{"feed": badges.HomeFeed, "total": badges.Total} {
 		if count.Value != services.Retention || count.Precision != services.AtLeast || count.Display != "99+" {
@@ -102,7 +102,7 @@ func TestAFeedOfMoreThanItKeepsIsAtLeast(t *testing.T) {
 }
 
 // UNKNOWN badges have an older version than any that a client can hold.
-func TestUnknownIsNoNews(t *testing.T) {
+func TestUnknownBadgesNeverReplaceKnownOnes(t *testing.T) {
 	badges := unknown(shownSources)
 	if badges.Version >= render(rdb.Document{Ready: true, N: 1}, time.Unix(0, 0).UTC()).Version {
 		t.Errorf("the version %s would replace what a client holds", badges.Version)
@@ -114,9 +114,9 @@ func TestUnknownIsNoNews(t *testing.T) {
 	}
 }
 
-// Whatever the document and the moment: the total is the sum of its parts, and nothing is negative; and of two moments the
-// later never shows more, nor an older version.
-func TestRenderingHoldsForEveryDocument(t *testing.T) {
+// For any document at any moment the total is the sum of its parts and no count is negative. At a later moment no count is
+// higher and the version is not older.
+func TestRenderingInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.IntRange(0, 200), 8, 8).Draw(t, "days")
 		document := liked(noon, rapid.IntRange(0, 9).Draw(t, "older"), counts...)

@@ -8,8 +8,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// A user who was idle sees the right count at the first read, whichever authors posted meanwhile, and fan-out pushes to them
-// again from then on.
+// A user who was idle sees the right count at the first read, whether push or pull authors posted meanwhile, and fan-out
+// pushes to them again from then on.
 func TestTheCountOfAReturningUserIsRight(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -40,7 +40,7 @@ func (p displayPolicy) Facts(ctx context.Context, user services.UserID, _ int64,
 	return err
 }
 
-// Render notes whether it is the user's quiet hours. The rest of the policy is applied with the totals.
+// Render sets whether it is now in the user's quiet hours. The rest of the policy is applied with the totals.
 func (displayPolicy) Render(v *source.View, badges *services.Badges) {
 	policy := v.Document.Policy
 	if policy.QuietFrom == policy.QuietTo {
@@ -49,7 +49,7 @@ func (displayPolicy) Render(v *source.View, badges *services.Badges) {
 	quiet, changesAt := policy.Quiet(v.Risen)
 	badges.Quiet = quiet
 	v.ChangesAt(changesAt)
-	for _, minute := range []int{policy.QuietFrom, policy.QuietTo} { // each passes once a day
+	for _, minute := range []int{policy.QuietFrom, policy.QuietTo} { // each is a boundary once a day
 		v.Passed(v.Risen.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
 	}
 }

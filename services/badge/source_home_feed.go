@@ -32,7 +32,7 @@ func (h homeFeed) Follow(user services.UserID, document *rdb.Document) {
 	h.s.pulled.Follow(user, document.Pulled)
 }
 
-// Remember adds the posts of pulled authors, and counts in SQL the posts beyond an inbox.
+// Remember adds the counts of pulled authors' posts, and counts in SQL the posts beyond an inbox.
 func (h homeFeed) Remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	h.addPulled(ctx, documents, today)
 	h.countBeyond(ctx, users, documents, today)

@@ -13,8 +13,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// Source is everything that the badges need of one part of them. Each has a file of its own, in its feature's package or here,
-// and is listed once: see Config.
+// Source is one part of the badges. Each has a file of its own, in its feature's package or here, and is listed once: see
+// Config.
 type Source interface {
 	// Name is for logs. No two sources have the same.
 	Name() string
@@ -25,7 +25,7 @@ type Source interface {
 	// Facts fills the source's part of the document from SQL, for when Redis does not answer. If it fails, the caller drops
 	// what it wrote.
 	Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error
-	// Empty fills the source's part of the document for a user without items, where that is not its zero value.
+	// Empty fills the source's part of the document for a user without items, if that is not the zero value.
 	Empty(document *rdb.Document)
 	// Carry copies from earlier badges, if the facts are unknown, everything that is not a count.
 	Carry(v *source.View, badges *services.Badges, earlier source.Shown)
@@ -89,7 +89,7 @@ func register(sources ...Source) sourceList {
 	return sources
 }
 
-// share is the state that all users share at a moment; nil without a source that shares any.
+// share is the state that all users share at a moment; nil if no source is a Sharer.
 func (l sourceList) share(ctx context.Context, now time.Time) (any, error) {
 	for _, one := range l {
 		if sharer, shares := one.(source.Sharer); shares {

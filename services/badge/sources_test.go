@@ -54,7 +54,7 @@ func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 }
 
 // The order of registration does not matter: the badges show the sources in one order, and the display policy comes last.
-func TestSourcesStandInTheOrderOfTheirKeys(t *testing.T) {
+func TestSourcesAreInTheOrderOfTheirKeys(t *testing.T) {
 	shuffled := slices.Clone(shownSources)
 	slices.Reverse(shuffled)
 	for i, source := range register(shuffled...) {
@@ -85,8 +85,9 @@ func (t toy) Digest(_ context.Context, _ services.UserID, _ time.Time, digest *s
 	return nil
 }
 
-// One implementation in the list is enough for badges and their total, from Redis and from SQL, the explanation and the digest.
-func TestEveryReadingGoesThroughTheListOfSources(t *testing.T) {
+// A source that is in the list is part of badges and their total, from Redis and from SQL, of the explanation and of the
+// digest, with no other code.
+func TestOneRegistrationAddsASourceEverywhere(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]
 	for i, source := range n.sources {

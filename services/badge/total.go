@@ -57,13 +57,13 @@ func (v *view) display(badges *services.Badges, key services.Source, count servi
 	case v.Document.Policy.AsDot[key]:
 		return strings.Repeat(services.DisplayDot, min(count.Value, 1))
 	case count.Precision == services.AtLeast && count.Value >= services.MessagesCounted:
-		limit = min(limit, count.Value) // it may be below the cap and yet not all
+		limit = min(limit, count.Value) // the count may be a lower bound below the cap
 		return services.Display(limit+1, limit)
 	}
 	return services.Display(count.Value, limit)
 }
 
-// unknown is the document when nothing answers: its version is older than any that a client can hold.
+// unknown returns the badges when no engine answers: their version is older than any that a client can hold.
 func unknown(sources sourceList) *services.Badges {
 	v := &view{sources: sources, View: source.View{Settings: &source.Settings{}}}
 	for _, source := range sources {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// lit is a document with something of every source.
+// lit is a document with unread items of every source.
 func lit(feed, like, message, conversations int) rdb.Document {
 	document := liked(noon, 0, like)
 	document.FeedCount = feed
@@ -63,8 +63,8 @@ func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 	}
 }
 
-// More unread messages than are counted are AT_LEAST as many, and shown with a "+" whatever the cap.
-func TestMessagesBeyondTheirBoundAreAtLeast(t *testing.T) {
+// Beyond the bound of the count, unread messages are AT_LEAST as many, shown with a "+" under any cap.
+func TestMessagesBeyondTheirLimitAreAtLeast(t *testing.T) {
 	const most = services.MessagesCounted
 	for _, limit := range []int{99, 9999} {
 		for unread, precision := range map[int]services.Precision{most: services.Exact, most + 1: services.AtLeast} {
@@ -88,7 +88,7 @@ func TestMessagesBeyondTheirBoundAreAtLeast(t *testing.T) {
 	}
 }
 
-func TestADotStandsForTheNumber(t *testing.T) {
+func TestADotReplacesTheNumber(t *testing.T) {
 	document := lit(200, 0, 4, 5)
 	document.Policy.AsDot = map[services.Source]bool{services.SourceHomeFeed: true, services.SourceNotifications: true}
 	badges := render(document, noon)
@@ -100,7 +100,7 @@ func TestADotStandsForTheNumber(t *testing.T) {
 	}
 }
 
-func TestQuietHoursHideEveryNumber(t *testing.T) {
+func TestQuietHoursHideEveryCount(t *testing.T) {
 	document := lit(2, 3, 4, 5)
 	document.Policy.QuietFrom, document.Policy.QuietTo, document.Policy.OffsetEast = 22*60, 7*60, 60
 	at := func(hour, minute int) time.Time { return time.Date(2026, 1, 31, hour, minute, 0, 0, time.UTC) }
@@ -114,7 +114,7 @@ func TestQuietHoursHideEveryNumber(t *testing.T) {
 		{at(6, 0), false, at(21, 0)},
 		{at(12, 0), false, at(21, 0)},
 		{at(20, 59), false, at(21, 0)},
-		{at(21, 0), true, at(24, 0)}, // the day of the notifications ends before the quiet hours do
+		{at(21, 0), true, at(24, 0)}, // the notifications' day ends before the quiet hours
 		{at(24, 0), true, at(30, 0)},
 		{at(30, 0), false, at(45, 0)},
 	} {
@@ -135,9 +135,9 @@ func TestQuietHoursHideEveryNumber(t *testing.T) {
 	}
 }
 
-// Whatever the policy and the moments: the total is the sum of its parts, and time alone never gives one version two
-// renderings, nor an older version.
-func TestEveryPolicyHolds(t *testing.T) {
+// Under any policy at any moment the total is the sum of its parts. Time alone never renders one version in two ways, nor
+// makes a version older.
+func TestTotalsAndVersionsUnderEveryPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		document := lit(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))
 		minute := rapid.IntRange(0, services.MinutesPerDay-1)

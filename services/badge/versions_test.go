@@ -32,7 +32,7 @@ const (
 
 var streams = []string{announcementStream, pullStream, showStream, roomStream}
 
-// gate lets a node read one stream of the facts and not the others.
+// gate restricts a node to reading one stream of the facts.
 type gate struct {
 	mirror.SQL
 	mu   sync.Mutex
@@ -106,7 +106,7 @@ func shownAs(badges *services.Badges) string {
 		badges.Announcements.Value, badges.Conversations.Total.Value, badges.LiveBoard.Value, badges.Dots, badges.Quiet)
 }
 
-// audience is a reader with something of every stream.
+// audience is a reader with unread items of every stream.
 type audience struct {
 	reader, huge, speaker services.UserID
 	host                  services.UserID
@@ -130,7 +130,7 @@ func (n node) audience() *audience {
 	return a
 }
 
-// commit changes one stream in SQL, and nothing of the reader's own.
+// commit changes one stream in SQL, and changes nothing of the reader's own.
 func (n node) commit(t *rapid.T, a *audience, stream string) {
 	n.TB.Helper()
 	switch stream {
@@ -190,9 +190,9 @@ func (n node) announceAny(t *rapid.T, a *audience) {
 }
 
 // Several nodes learn several streams, each in its own order and the streams in any order relative to each other, their own
-// changes first, and some restart. After quiet every device shows the truth, whether it stayed at one node or changed nodes;
-// and all nodes agree, also one that has just started.
-func TestEveryDeviceIsRightAfterQuiet(t *testing.T) {
+// changes first, and some restart. When nothing changes any more, every device shows the right state, whether it stayed at
+// one node or changed nodes. All nodes agree, also one that has just started.
+func TestEveryDeviceConverges(t *testing.T) {
 	n := served(t)
 	histories.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {

@@ -37,7 +37,7 @@ func newVisits(cfg Config) *visits {
 	}
 }
 
-// note costs nothing for a user whose document has the present day.
+// note records a visit. It costs nothing if the document already has the present day.
 func (v *visits) note(user services.UserID, noted int64) {
 	if noted >= v.today() {
 		return

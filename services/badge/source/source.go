@@ -35,29 +35,29 @@ func (c Caps) FeedLimit() int {
 // Settings are shared by all renderings of a service.
 type Settings struct {
 	Caps Caps
-	Ages services.SourceExpiry // of the sources but notifications, which have one of their own
+	Ages services.SourceExpiry // of all sources except notifications, which have their own expiry
 }
 
 // Moment is the time at which a document is shown, with the state that all users share at that time.
 type Moment struct {
 	Now   time.Time
-	Risen time.Time // Now, or the latest moment so far if the clock was set back since, so that no day passes twice
-	// Shared is what the source that is a Sharer had to share; nil if it is unknown.
+	Risen time.Time // Now, or the latest moment shown so far if the clock was set back: no day passes twice
+	// Shared is the state that the Sharer among the sources returned; nil if it is unknown.
 	Shared any
 }
 
 // Today is the day of the moment, since 1970.
 func (m Moment) Today() int64 { return services.DayOf(m.Risen) }
 
-// Sharer is a source with state that all users share. At most one source is one.
+// Sharer is a source with state that all users share. At most one source implements it.
 type Sharer interface {
 	// Share returns the state at a moment. It is called before the documents are read, so that no document is older than the
 	// state shown with it.
 	Share(ctx context.Context, now time.Time) (any, error)
 }
 
-// Ager is a source whose items leave its count in a document with time, other than by rendering: Redis has counted them as of a
-// day. Sources that keep counts by day, or compute them from the node cache at rendering, need not be one.
+// Ager is a source whose items leave its count in a document with time, other than by rendering: Redis has counted them as
+// of a day. Sources that keep counts by day, or compute them from the node cache at rendering, need not implement it.
 type Ager interface {
 	// HoldsAged reports whether a document that is ready counts items that are too old on a day (since 1970).
 	HoldsAged(document *rdb.Document, today int64) bool
@@ -144,7 +144,7 @@ func Brings(digest *services.Digest, source services.Source, part string, count,
 	digest.Parts = append(digest.Parts, services.DigestPart{Source: source, Part: part, Count: services.NewCount(count, precision, time.Time{})})
 }
 
-// Exact is a count that is known.
+// Exact returns an exact count.
 func Exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
 
 // Single is the one part of a source with one count.
@@ -155,8 +155,8 @@ func Single(count *services.Count, i int) *services.Count {
 	return count
 }
 
-// Plain is the default for a source without special needs: it copies nothing except counts, has nothing in the node cache and
-// nothing in the document of a user without items, and has neither a sum nor a count within its parts.
+// Plain is the default for a source without special needs: it has only counts to copy, no state in the node cache, nothing
+// in the document of a user without items, no sum, and no count within its parts.
 type Plain struct{}
 
 // Empty does nothing.
