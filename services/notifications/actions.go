@@ -13,14 +13,14 @@ SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIG
 WHERE `+groupOf("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
-// Action is one of the actions that a notification gathers.
+// Action is one of the actions that a notification groups.
 type Action struct {
 	Actor  services.UserID
 	Object services.PostID // COMMENT: the comment; else 0
 }
 
-// Actions reads the newest actions that some of a user's notifications tell of, the newest first, of each at most limit: the i-th
-// list is of the i-th notification. All are read by one query.
+// Actions reads the newest actions behind some of a user's notifications, newest first, at most limit of each. The i-th list
+// belongs to the i-th notification. One query reads all.
 func (s *Service) Actions(ctx context.Context, user services.UserID, of []Notification, limit int) ([][]Action, error) {
 	asked, actions := make(sql.Rows, len(of)), make([][]Action, len(of))
 	for i, n := range of {

@@ -94,7 +94,7 @@ type head struct {
 	changed   bool
 }
 
-// mark is the row of an inbox, with a flag that this transaction changes it.
+// mark is the row of an inbox, and whether this transaction changes it.
 type mark struct {
 	head, seen services.PostID
 	changed    bool
@@ -116,11 +116,11 @@ type group struct {
 }
 
 // applyCauses brings the notifications that the causes name in line with the present facts, whatever happened before and
-// however often it is called. For example, a like notifies while it and its post exist. A new cause gets the next position of
+// however often it is called. For example, a like counts while it and its post exist. A new cause gets the next position of
 // its recipient. One that returns gets its old position and group, so that what was seen stays seen. One that is hidden from
-// its recipient gets its position and does not stand: until it is shown, nothing tells of it. The version of an inbox rises by
-// one if anything shown in it changed. It returns the state of every (recipient, category) named, changed or not, in their
-// order.
+// its recipient gets its position and does not count: until it is shown, nothing reveals it. The version of an inbox rises
+// by one if anything shown in it changed. It returns the state of every (recipient, category) named, changed or not, in
+// their order.
 func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
 	causes = slices.Clone(causes)
 	slices.SortFunc(causes, Cause.compare)
@@ -133,7 +133,7 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 	if err != nil {
 		return nil, err
 	}
-	// Reads after the lock see everything that its former holder did.
+	// Read after the lock is taken, to see everything that its former holder did.
 	supported, err := readSupported(ctx, tx, causes)
 	if err != nil {
 		return nil, err
@@ -148,11 +148,11 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 	return b.save(ctx)
 }
 
-// applyCausesOf does what applyCauses does for the stored causes of one actor and one recipient, the next limit causes after
-// one. last is the last of them; more is true when others may follow. A cause that is stored later was compared with the facts
-// as they are now.
+// applyCausesOf does the work of applyCauses for the stored causes of one actor and one recipient, the next limit causes
+// after one. last is the last of them; more is true when others may follow. Causes that are stored meanwhile were compared
+// with the present facts already.
 func applyCausesOf(ctx context.Context, tx *sql.Tx, recipient, actor services.UserID, after Cause, limit int) (states []State, last Cause, more bool, err error) {
-	// The lock comes before the list: its former holder has stored causes by the facts that it read before.
+	// Lock before listing: the lock's former holder has stored causes by facts that it read earlier.
 	if _, _, err := lockAll(ctx, tx, recipient, services.Categories); err != nil {
 		return nil, last, false, err
 	}
@@ -213,19 +213,20 @@ type raised struct {
 	standing bool
 }
 
-// moves is the change of a group: the least and the greatest position among the changing causes, and by how many more causes
-// stand. The least counts only for a new group, all of whose causes are among them.
+// moves is the change of a group: the least and the greatest position among the changing causes, and the change of the
+// number of causes that count. The least counts only for a new group, all of whose causes are among them.
 type moves struct {
 	first, top services.PostID
 	causes     int
 }
 
-// compare withdraws the causes that stand and are not supported, and restores those that are supported and do not stand.
+// compare withdraws the counted causes that the facts no longer support, and restores the withdrawn ones that they support
+// again.
 func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held) error {
 	moved := map[group]*moves{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
 		box := inbox{c.Recipient, c.Category}
-		if m := b.marks[box]; by != 0 { // what is hidden changes nothing that is shown, not even the version or the newest position
+		if m := b.marks[box]; by != 0 { // a hidden cause changes nothing visible, not even the version or the newest position
 			m.changed = true
 			if by > 0 {
 				m.head = max(m.head, place)
@@ -259,7 +260,7 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 	for _, r := range missing {
 		if r.standing {
 			move(r.Cause, bucketOf(r.at), r.place, 1)
-		} else { // a mark of everything also covers a hidden cause, for the time when it is shown
+		} else { // a mark of everything also covers a hidden cause, so that it is read when it is shown later
 			move(r.Cause, bucketOf(r.at), r.place, 0)
 		}
 	}
@@ -279,7 +280,7 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 	return b.moveGroups(ctx, moved)
 }
 
-// place gives new causes their positions, in order of their times.
+// place assigns positions to new causes, in the order of their times.
 func (b *boxes) place(missing []raised) {
 	slices.SortFunc(missing, func(x, y raised) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))

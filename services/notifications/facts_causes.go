@@ -9,8 +9,8 @@ import (
 
 // causeFacts are the statements that read from the facts which causes of a category exist, with the time of each. named asks
 // for causes by all of their columns (recipient, subject, actor, object), ofSubject for every cause of a subject (recipient,
-// subject). A time is microseconds, or an id that was made then. A further column is true when the cause exists but does not
-// count, because its recipient blocks its actor, or may not see what the actor published.
+// subject). A time is microseconds, or an id that was made then. A further column is true if the cause exists but does not
+// count: its recipient blocks its actor, or may not see what the actor published.
 type causeFacts struct {
 	named, ofSubject sql.Statement
 	byID             bool // the time is an id
@@ -134,7 +134,7 @@ type held struct {
 	standing bool
 }
 
-// support is a cause as the facts have it: its time in microseconds, and whether it exists but does not count, because its
+// support is a cause according to the facts: its time in microseconds, and whether it exists but does not count, because its
 // recipient blocks its actor or may not see what the actor published.
 type support struct {
 	at     int64

@@ -26,7 +26,7 @@ type listQuery struct {
 	user       services.UserID
 	categories []services.Category
 	only       filter
-	before     Position // only those after it in the list; the zero position: from the top
+	before     Position // only entries after it; the zero position: from the top
 	limit      int
 	each       bool // limit applies to each category, not to all together
 	expiry     Expiry
@@ -36,13 +36,13 @@ type listQuery struct {
 type Page struct {
 	Notifications []Notification
 	More          bool
-	Next          Position // the position of the last group that was read; zero when there was none
+	Next          Position // the position of the last group that was read; zero if none was
 	Gen           uint64
 }
 
-// listText lists the groups of some categories that meet a condition. Each category is a range of an index. The statement first
-// finds how far down each range goes, so that it reads no more than one page of each category. Where the range begins in the
-// middle of one time, a category lists only the subjects below a bound there.
+// listText lists the groups of some categories that meet a condition. Each category is a range of an index. The statement
+// first finds where each range ends, so that it reads no more than one page of each category. If a page begins among groups
+// of the same time, only the subjects below a bound are listed for that time.
 const listText = `
 WITH wanted AS MATERIALIZED (
 	SELECT c.category, c.oldest, c.below, COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = $1 AND s.category = c.category), 0) AS seen
@@ -108,15 +108,15 @@ type listed struct {
 	causes                      int
 }
 
-// scanListed reads a row of a list, after the columns that come before the group.
+// scanListed reads a row of a list; first receives the columns before the group.
 func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
 	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.first, &l.newest, &l.at, &l.readTo, &l.causes, &l.seen)...)
-	l.first = cmp.Or(l.first, l.newest) // 0: inserted by a node of the version before, and not moved since
+	l.first = cmp.Or(l.first, l.newest) // 0 in a row that the previous release inserted and that has not moved since
 	return l, err
 }
 
-// ranges are the categories of the query: for each the oldest bucket that counts, and the subject below which it goes on among
-// the groups at the time of before.
+// ranges are the categories of the query: for each the oldest bucket that counts, and the subject below which it continues
+// among the groups that have the time of before.
 func (q listQuery) ranges(today int64) sql.Rows {
 	wanted := make(sql.Rows, len(q.categories))
 	for i, category := range q.categories {
@@ -132,9 +132,9 @@ func (q listQuery) ranges(today int64) sql.Rows {
 	return wanted
 }
 
-// readPage reads a page, ordered by the time of the events. It reads the generation first: whatever is marked unread
-// afterwards has a later one. It reads the greatest position at the same time: a mark that reaches up to the first row of the
-// list then covers every notification that had arrived.
+// readPage reads a page, ordered by the time of the events. It reads the generation first: a notification that is marked
+// unread afterwards has a later one. It reads the greatest position at the same time: a mark that reaches up to the first
+// row of the list then covers every notification that had arrived.
 func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err error) {
 	categories := make(sql.Rows, len(q.categories))
 	for i, category := range q.categories {
@@ -187,8 +187,8 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	return page, err
 }
 
-// readAt reads the notifications that contain some positions, as they are now, by those positions. A position is absent
-// when it is not in this user's list, or when no cause of its group stands.
+// readAt reads the notifications that contain some positions, as they are now, by those positions. A position is absent if
+// it is not in this user's list or if no cause of its group counts.
 func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.PostID, expiry Expiry) (map[services.PostID]Notification, error) {
 	asked := map[services.PostID][]services.PostID{} // by the first of the group
 	var groups []listed
@@ -214,7 +214,7 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 	return found, err
 }
 
-// describe adds the actors of each group. A group whose last cause was undone meanwhile is left out.
+// describe adds the actors of each group. A group whose last cause was undone meanwhile is omitted.
 func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listed, expiry Expiry) ([]Notification, error) {
 	var all, commented sql.Rows
 	list := make([]Notification, len(groups))

@@ -14,12 +14,12 @@ import (
 	"tidings/tests/histories"
 )
 
-// device is a screen that shows a list as it was: what it reports comes later than what happened since.
+// device shows a list as it was at some moment: its marks arrive after later changes.
 type device struct {
 	gen    uint64
 	places []services.PostID // of the lines
-	stood  []services.PostID // of every cause in the lines
-	reach  services.PostID   // of a mark of all that is shown
+	stood  []services.PostID // of every cause in the lines that counted
+	reach  services.PostID   // up to which a mark of the whole list goes
 }
 
 // panel is the machine: the store, the model beside it, and the reports in flight.
@@ -28,7 +28,7 @@ type panel struct {
 	m       *panelModel
 	t       *rapid.T
 	ids     services.PostID
-	posts   []services.PostID // of mine
+	posts   []services.PostID // by the recipient
 	late    []Cause
 	devices [2]device
 	expiry  Expiry
@@ -79,7 +79,7 @@ func (p *panel) follow() {
 	p.late = append(p.late, c)
 }
 
-// answer publishes a post that answers a post of mine, mentions me, or both.
+// answer publishes a post that answers a post of the recipient, mentions the recipient, or both.
 func (p *panel) answer() {
 	a := &answer{id: p.nextID(), author: p.someone(), names: rapid.Bool().Draw(p.t, "names me")}
 	if !a.names || rapid.Bool().Draw(p.t, "answers") {
@@ -96,7 +96,7 @@ func (p *panel) answer() {
 	p.late = append(p.late, p.causesOf(a)...)
 }
 
-// causesOf are both causes that an answer can be, as its author's node tells them.
+// causesOf returns both causes that an answer can be, as the node that commits it queues them.
 func (p *panel) causesOf(a *answer) []Cause {
 	return []Cause{
 		{Recipient: p.m.me, Category: services.CategoryMention, Subject: a.id, Actor: a.author},
@@ -132,7 +132,7 @@ func (p *panel) deliver(causes ...Cause) {
 	}
 }
 
-// look shows the list on a device.
+// look loads the list onto a device.
 func (p *panel) look(d *device) {
 	d.gen, d.places, d.reach = p.m.gen, nil, 0
 	for _, n := range p.walk(everything) {
@@ -145,7 +145,7 @@ func (p *panel) look(d *device) {
 	d.stood = p.m.standing()
 }
 
-// report is a mark of what a device showed when it last looked.
+// report marks what a device showed when it last loaded the list.
 func (p *panel) report() {
 	shown := &p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
 	if rapid.Bool().Draw(p.t, "looks first") {
@@ -235,7 +235,7 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 	}
 }
 
-// agree compares list and number with the model and with each other.
+// agree compares the list and the count with the model and with each other.
 func (p *panel) agree() {
 	p.t.Helper()
 	now := p.Clock.Now()
@@ -273,9 +273,9 @@ func (p *panel) walk(only filter) []Notification {
 	}
 }
 
-// TestNotificationsAgainstModel lets everything that notifies happen and be undone, its causes come late, doubled and
-// in any order, days pass, and two devices mark what they showed a while ago. After every step the number is the
-// list; in the end, when everything has come, what stands is what the facts say.
+// TestNotificationsAgainstModel creates and undoes every kind of cause, delivers their jobs late, twice and in any order,
+// lets days pass, and has two devices mark lists that they loaded earlier. After every step the count equals the list. In
+// the end, when every job has run, the notifications are those of the facts.
 func TestNotificationsAgainstModel(t *testing.T) {
 	histories.Fewer(t, 4)
 	eachBundle(t, func(b *bundle) {
@@ -288,7 +288,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 			b.post(me, p.posts...)
 			p.ids = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
 			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 19), 30, 60).Draw(t, "steps") {
-				step = step * 7 % 20 // small ones are drawn most: let them be of every kind
+				step = step * 7 % 20 // small numbers are drawn most: map them to every kind
 				b.Clock.Advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)
 				switch {
 				case step <= 2:

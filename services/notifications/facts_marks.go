@@ -16,8 +16,8 @@ const undoWithin = 30 * time.Second
 
 // readMark selects the notifications that were read.
 type readMark struct {
-	IDs        []services.PostID   // these, whole: each by its id
-	Shown      []services.PostID   // these, each up to the position that it was shown with; without them and IDs
+	IDs        []services.PostID   // these notifications, whole
+	Shown      []services.PostID   // these notifications, each up to the position that it was shown with; if both are empty:
 	Categories []services.Category // these, up to UpTo
 	UpTo       services.PostID     // 0 is everything
 	// Gen is the generation in which the reader saw them as unread: a notification that was marked unread in a later generation
@@ -42,7 +42,7 @@ SELECT n.category, n.subject, n.bucket, n.place, g.first, g.newest FROM notifica
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
 	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)
 
-	// An undo leaves out the groups that were read individually since.
+	// An undo omits the groups that were read individually since.
 	readGroups = sql.NewStatement("read notifications", `
 UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.place ELSE read_to END,
 	undo_to = CASE WHEN undo_to < c.place THEN c.place ELSE undo_to END
@@ -73,7 +73,8 @@ func lockAll(ctx context.Context, tx *sql.Tx, user services.UserID, categories [
 	return b, b.heads[user], nil
 }
 
-// change runs a statement that returns the categories of the rows that it changed, and notes that their versions are to rise.
+// change runs a statement that returns the categories of the rows that it changed, and records that their versions must
+// rise.
 func (b *boxes) change(ctx context.Context, user services.UserID, st sql.Statement, args ...any) (changed int, err error) {
 	err = b.tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		box := inbox{recipient: user}
@@ -87,8 +88,8 @@ func (b *boxes) change(ctx context.Context, user services.UserID, st sql.Stateme
 	return changed, err
 }
 
-// checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position that has not been given
-// yet, since such a mark would hide notifications to come; NOT_FOUND for one that is not in this user's list.
+// checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position beyond the newest,
+// since such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list.
 func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.place, nil
@@ -110,8 +111,8 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 
 var newestOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(max(head), 0) FROM notification_state WHERE recipient = $1`)
 
-// newestShown is the newest position that was ever shown to a user. Unlike that of a head it is of no hidden cause, so that an error
-// does not tell of one.
+// newestShown is the newest position that was ever shown to a user. Unlike a head's position it never belongs to a hidden
+// cause, so that an error does not reveal one.
 func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest services.PostID, err error) {
 	_, err = tx.One(ctx, newestOf, []any{user}, &newest)
 	return newest, err
@@ -136,9 +137,8 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 	return found, err
 }
 
-// raiseSeen marks some categories seen up to a position, 0 for everything. Marks only grow, and the version of a
-// category rises by one if its mark did. INVALID for a position that has not been given yet, NOT_FOUND for one that is not in
-// this user's list.
+// raiseSeen marks some categories seen up to a position, 0 for everything. Marks only grow, and the version of a category
+// rises by one if its mark did. INVALID for a position beyond the newest, NOT_FOUND for one that is not in this user's list.
 func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.PostID) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, categories)
 	if err != nil {
@@ -155,9 +155,9 @@ func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories
 	return b.save(ctx)
 }
 
-// markRead marks notifications read: those that are named, or all of some categories up to a position. A read
-// notification is in no count any more, seen or not. Causes that joined it after the given position are unread. NOT_FOUND for one
-// that is not in this user's list, and then nothing is marked.
+// markRead marks notifications read: either named ones, or all of some categories up to a position. A read notification no
+// longer counts, seen or not. Causes that joined it after the given position stay unread. NOT_FOUND if one is not in this
+// user's list; then nothing is marked.
 func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMark) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, services.Categories)
 	if err != nil {
@@ -167,7 +167,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
 			return nil, err
 		}
-		if h.undoAt != 0 { // this mark now reads individually what the undo would give back
+		if h.undoAt != 0 { // this mark reads individually what an undo would make unread
 			h.undoAt, h.changed = 0, true
 		}
 		return b.save(ctx)
@@ -236,13 +236,14 @@ func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read
 	if changed == 0 {
 		undo = 0 // there will be no undo
 	}
-	// What is undone or hidden is read too, for the time when it is shown again. No version rises: nothing that is shown changed.
+	// Undone and hidden causes are marked too, so that they are read if they are shown again. No version rises: nothing
+	// visible changed.
 	_, err = b.tx.Run(ctx, readUndone, user, categories, upTo, int64(undo), int64(read.Gen))
 	return changed, err
 }
 
-// markAllRead marks everything up to a position read, in every category. It returns until when that can be undone;
-// zero when nothing was unread, neither now nor within the undo time of the one before.
+// markAllRead marks everything up to a position read, in every category. It returns until when that can be undone; zero if
+// nothing was unread, now or within the undo time of the previous mark.
 func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, upTo services.PostID, gen uint64) ([]State, time.Time, error) {
 	b, h, err := lockAll(ctx, tx, user, services.Categories)
 	if err != nil {

@@ -78,7 +78,7 @@ func (b *bundle) answers(id, parent services.PostID, author services.UserID, men
 		Cause{Recipient: 1, Category: services.CategoryMention, Subject: id, Actor: author})
 }
 
-func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
+func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.post(1, 5)
 		at := services.PostIDAt(b.Clock.Now())
@@ -105,8 +105,8 @@ func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
 		b.post(1, 5)
 		at := services.PostIDAt(b.Clock.Now())
 		b.answers(at, 5, 2, 1)
-		b.answers(at+1, 5, 1, 1) // one's own
-		b.answers(at+2, 0, 3, 4) // of others, to others
+		b.answers(at+1, 5, 1, 1) // by the recipient
+		b.answers(at+2, 0, 3, 4) // by others, to others
 		list := b.listed(everything)
 		if len(list) != 1 || list[0].Category != services.CategoryMention || list[0].Subject != at {
 			t.Fatalf("the list is %+v", list)
@@ -161,7 +161,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 		mine := b.three()
 		b.post(9, 50)
 		b.like(50, 2)
-		b.Clock.Advance(-time.Hour) // so that it lies below mine
+		b.Clock.Advance(-time.Hour) // so that its position is lower
 		others := b.apply(Cause{Recipient: 9, Category: like, Subject: 50, Actor: 2})[0].Head
 		for what, refused := range map[string]struct {
 			err  error
@@ -188,8 +188,8 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 	})
 }
 
-// A row that was read is unread again when somebody joins, as far as the mark did not reach.
-func TestReadingReachesAsFarAsWasShown(t *testing.T) {
+// A read row becomes unread again when somebody joins after the position that the mark reached.
+func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.post(1, 5)
 		b.like(5, 2)
@@ -218,9 +218,9 @@ func TestReadingReachesAsFarAsWasShown(t *testing.T) {
 	})
 }
 
-// The line of two likes falls back to the position of the first one when the second is undone. The first was shown as well: a
-// mark of what was shown covers it, and nothing that came later.
-func TestMarkCoversAShownLineThatFellBack(t *testing.T) {
+// The line of two likes falls back to the position of the first one when the second is undone. The first was also shown, so
+// a mark of what was shown covers it, and nothing that came later.
+func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		upTo := func(shown services.PostID) readMark {
 			return readMark{Categories: services.Categories, UpTo: shown, Gen: services.AnyGen}
@@ -266,7 +266,8 @@ func TestMarkCoversAShownLineThatFellBack(t *testing.T) {
 	})
 }
 
-// Mark unread brings the row back, and the number only above what was seen; a late mark of a list shown before leaves it.
+// Marking unread makes the row unread, and counts it only above the seen position. A late mark of an earlier list leaves it
+// unread.
 func TestUnreadOpensAGeneration(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		places := b.three()
@@ -322,7 +323,7 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 	})
 }
 
-// What was undone when everything was marked read was read with it: it comes back as read.
+// "Mark all read" also marks undone causes: one that comes back is read.
 func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		places := b.three()

@@ -10,9 +10,9 @@ import (
 	"tidings/services"
 )
 
-// answer is a post that somebody wrote around the recipient.
+// answer is a post that may answer or mention the recipient.
 type answer struct {
-	id, parent services.PostID // parent 0: it answers nothing
+	id, parent services.PostID // parent is 0 if it is no answer
 	author     services.UserID
 	names      bool // it mentions the recipient
 	deleted    bool
@@ -25,20 +25,20 @@ type cluster struct {
 	bucket   int64
 }
 
-// reading is how far a cluster was read.
+// reading is the position up to which a cluster was read.
 type reading struct {
 	to, undoTo services.PostID
 	gen, undo  uint64
 }
 
-// applied is a cause that has stood at some time.
+// applied is a cause that counted at some time.
 type applied struct {
 	place    services.PostID
 	at       time.Time
 	standing bool
 }
 
-// panelModel is one person's notifications by the plainest means.
+// panelModel is a simple model of one user's notifications.
 type panelModel struct {
 	me      services.UserID
 	likes   map[Cause]time.Time
@@ -66,7 +66,7 @@ func newPanelModel(me services.UserID) *panelModel {
 	}
 }
 
-// facts are the causes that stand by right.
+// facts are the causes that count according to the facts.
 func (m *panelModel) facts() map[Cause]time.Time {
 	facts := map[Cause]time.Time{}
 	for like, at := range m.likes {
@@ -97,7 +97,7 @@ func named(cause, other Cause) bool {
 	return cause == other || cause.Actor == 0 && cause.Category == other.Category && cause.Subject == other.Subject
 }
 
-// postOf is the post that is a cause: posts of one time are in the order of their ids.
+// postOf is the post behind a cause: posts of the same time are ordered by their IDs.
 func postOf(c Cause) services.PostID {
 	if c.Category == services.CategoryMention {
 		return c.Subject
@@ -164,8 +164,8 @@ func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
 	return top
 }
 
-// standing are the positions of the causes that stand. A line shows all of its own: when the newest is undone, the line falls
-// back to the position of one that was shown too.
+// standing are the positions of the causes that count. A line shows all of its causes: when the newest is undone, the line
+// falls back to the position of one that was also shown.
 func (m *panelModel) standing() (places []services.PostID) {
 	for _, k := range m.known {
 		if k.standing {
@@ -212,7 +212,7 @@ func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
 func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
 	upTo = cmp.Or(upTo, m.head)
 	changed := map[services.Category]bool{}
-	var undone []*reading // nothing of these is shown, so reading them changes nothing
+	var undone []*reading // none of these is shown, so reading them changes nothing visible
 	for of, r := range m.read {
 		switch {
 		case !slices.Contains(categories, of.category) || m.top(of, false) <= r.to || r.to >= upTo || r.gen > gen:
@@ -251,7 +251,7 @@ func (m *panelModel) unread(place services.PostID) {
 	m.versions[of.category]++
 }
 
-// list is what the panel shows: the newest to happen first, in whichever order it arrived.
+// list is what the panel shows: newest event first, in whatever order they arrived.
 func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 	clusters := map[cluster][]Cause{}
 	for c, k := range m.known {
@@ -295,7 +295,7 @@ func (m *panelModel) reached(list []Notification) []Notification {
 	return list
 }
 
-// state is what a document says of a category.
+// state is the expected state of a category in a document.
 func (m *panelModel) state(now time.Time, category services.Category) State {
 	state := State{Recipient: m.me, Category: category, Version: m.versions[category],
 		Head: m.heads[category], Seen: m.seen[category], Day: now.Unix() / 86400}

@@ -8,14 +8,14 @@ import (
 	"tidings/services/sql"
 )
 
-// State is the absolute state of one category of one user: a lower version is an older state. A group (one subject in one half
-// day) is unseen while one of its standing causes lies after Seen and was not read. Days[i] counts the unseen groups of the day
+// State is the absolute state of one category of one user: a lower version is an older state. A group (one subject in one
+// half day) is unseen while one of its counted causes is after Seen and unread. Days[i] counts the unseen groups of the day
 // Day-i, Older those before Day-7.
 type State struct {
 	Recipient  services.UserID
 	Category   services.Category
 	Version    uint64
-	Head, Seen services.PostID // the greatest position that was ever shown, the greatest seen
+	Head, Seen services.PostID // the greatest position that was ever shown, and the greatest that was seen
 	Older      int
 	Day        int64 // days since 1970, UTC: the day of the read
 	Days       [8]int

@@ -81,7 +81,7 @@ func (b *bundle) see(upTo services.PostID) (state State) {
 	return state
 }
 
-// cause is one of user 1.
+// cause is a like of a post of user 1.
 func cause(subject services.PostID, actor services.UserID) Cause {
 	return Cause{Recipient: 1, Category: like, Subject: subject, Actor: actor}
 }
@@ -107,7 +107,7 @@ func TestLikeNotifiesOnce(t *testing.T) {
 	})
 }
 
-func TestUndoneLikeStopsCountingAndKeepsItsPlace(t *testing.T) {
+func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.post(1, 5)
 		b.like(5, 2)
@@ -119,7 +119,7 @@ func TestUndoneLikeStopsCountingAndKeepsItsPlace(t *testing.T) {
 		storetest.Equal(b.T, b.see(0), b.today(3, place, place, 0))
 		b.Clock.Advance(13 * time.Hour) // another half day, and today still
 		b.like(5, 2)
-		storetest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(4, place, place, 0)}) // seen, and stays so
+		storetest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(4, place, place, 0)}) // seen, and stays seen
 	})
 }
 
@@ -137,7 +137,7 @@ func TestDeletedPostStopsNotifying(t *testing.T) {
 	})
 }
 
-func TestOnesOwnLikeAndOthersPostsDoNotNotify(t *testing.T) {
+func TestOwnLikesAndAnswersToOthersDoNotNotify(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.post(1, 5)
 		b.post(2, 6)
@@ -190,7 +190,7 @@ func TestUnseenGroupsByDays(t *testing.T) {
 
 func TestRaiseNotificationsSeen(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		storetest.Equal(b.T, b.see(0), b.today(0, 0, 0, 0)) // nothing there is nothing to see
+		storetest.Equal(b.T, b.see(0), b.today(0, 0, 0, 0)) // without notifications there is nothing to mark
 		b.post(1, 5, 6, 7)
 		place := services.PostIDAt(b.Clock.Now())
 		for _, post := range []services.PostID{5, 6, 7} {
@@ -230,8 +230,8 @@ func TestApplyCausesOfManyRecipients(t *testing.T) {
 	})
 }
 
-// Transactions that name the same recipients in different orders wait for each other, and each sees what the
-// former did: no version is given twice and no like is lost.
+// Transactions that name the same recipients in different orders wait for each other, and each sees the effect of the one
+// before: no version is assigned twice and no like is lost.
 func TestApplyCausesAtOnce(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		const recipients, workers, rounds = 5, 6, 15
@@ -274,8 +274,8 @@ func TestApplyCausesAtOnce(t *testing.T) {
 	})
 }
 
-// A recount reads only what is unseen: its plan scans no table.
-func TestRecountReadsTheUnseenAlone(t *testing.T) {
+// A recount reads only unseen groups: its plan scans no table.
+func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
 	b := &bundle{storetest.NewBundle(t, sqltest.SQLite(t))}
 	plan := b.Plan("notification states of a user")
 	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
@@ -295,8 +295,8 @@ func (b *bundle) versions() string {
 	return text
 }
 
-// Neither a mark nor its error tells of a mention by somebody who hides from the user.
-func TestMarksTellOfNoHiddenCause(t *testing.T) {
+// Neither a mark nor its error reveals a mention by an author who hides from the user.
+func TestMarksRevealNoHiddenCause(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		places := b.three()
 		b.readsAll(1)

@@ -21,7 +21,7 @@ const (
 	hotBatch = 500 // what ingest commits at once
 )
 
-// likeCommands are likes of one person's posts by people who never did before.
+// likeCommands are likes of one user's posts by users who have not liked them before.
 func likeCommands(author services.UserID, liked []services.PostID, first, count int) []*jobs.Command {
 	cmds := make([]*jobs.Command, count)
 	for i := range cmds {
@@ -42,8 +42,9 @@ func likeCommands(author services.UserID, liked []services.PostID, first, count 
 	return cmds
 }
 
-// BenchmarkHotRecipient has everybody like one person, in batches as ingest commits them, while a worker carries it: how
-// many likes a second are taken, how many are carried, and what somebody else's badges cost meanwhile and before.
+// BenchmarkHotRecipient measures likes of one user by everybody, in batches as ingest commits them, while a worker projects
+// them: how many likes a second are accepted, how many are projected, and what a badge query of another user costs before
+// and meanwhile.
 func BenchmarkHotRecipient(b *testing.B) {
 	w := newNode(fanouttest.New(b, fanouttest.Options{}))
 	users := w.Users(2)
@@ -62,7 +63,7 @@ func BenchmarkHotRecipient(b *testing.B) {
 	ctx, stop := context.WithCancel(b.Context())
 	var running sync.WaitGroup
 	for _, worker := range w.Fanout.Workers(1) {
-		running.Go(func() { _ = worker.Run(ctx) }) // it ends by stop
+		running.Go(func() { _ = worker.Run(ctx) }) // stop ends it
 	}
 	var reading atomic.Bool
 	reading.Store(true)
@@ -87,7 +88,7 @@ func BenchmarkHotRecipient(b *testing.B) {
 	defer look.Stop()
 	for waiting := 1; waiting > 0; waiting, _ = w.Jobs() {
 		<-look.C
-		w.Clock.Advance(50 * time.Millisecond) // the jobs that repeat what was carried at once become due
+		w.Clock.Advance(50 * time.Millisecond) // the jobs that repeat the immediate projection become due
 	}
 	carried := time.Since(started)
 	b.StopTimer()

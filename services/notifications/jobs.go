@@ -14,9 +14,9 @@ import (
 
 // The kinds of jobs of notifications.
 const (
-	jobNotify = "notify" // payload: cause. Something happened that may notify a recipient
+	jobNotify = "notify" // payload: cause. A cause may notify its recipient
 	jobCounts = "counts" // key: user. Their notification counts changed in SQL
-	jobActor  = "actor"  // key: recipient/actor. The actor's deeds count for the recipient no longer, or again
+	jobActor  = "actor"  // key: recipient/actor. The actor's actions no longer count for the recipient, or count again
 )
 
 func (s *Service) kinds() []jobs.Kind {
@@ -39,8 +39,8 @@ func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, eve
 // CountsJob projects a user's notification counts into their document.
 func CountsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
-// Job lets a cause count, or no longer count, for its recipient, according to the facts when it runs. Causes that are
-// committed together become one job for each recipient.
+// Job returns the job that makes a cause count for its recipient, or no longer count, according to the facts when it runs.
+// Causes that are committed together become one job for each recipient.
 func Job(cause Cause) (jobs.NewJob, error) {
 	payload, err := json.Marshal(cause)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 const causesAtOnce = 1000
 
 // notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies
-// each job by itself, so that only that one fails.
+// each job by itself, so that only the bad one fails.
 func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(jobs))
 	causes := make([][]Cause, len(jobs))
@@ -177,7 +177,7 @@ const causesPerPage = 1000
 func (s *Service) RecountActor(ctx context.Context, recipient, actor services.UserID) error {
 	for after, more := (Cause{}), true; more; {
 		var last Cause
-		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) { // it may run again: after moves only once it is committed
+		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) { // the function may run again: advance after only once it is committed
 			_, last, more, err = applyCausesOf(ctx, tx, recipient, actor, after, min(causesPerPage, s.fanout.Chunk))
 			return err
 		})

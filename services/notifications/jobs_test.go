@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// steps have every kind of job of notifications between them.
+// steps together cause every kind of job of notifications.
 func steps() []fanouttest.Step {
 	withPost := func(w *fanouttest.World, users []services.UserID) {
 		w.Follow(users[0], users[1:]...)
@@ -42,7 +42,7 @@ func steps() []fanouttest.Step {
 		{Name: "a block", Before: func(w *fanouttest.World, users []services.UserID) {
 			withPost(w, users)
 			writeLikes(w, newest(w, users[0]), users[0], users[1])
-			for range 2 { // more causes than one page has
+			for range 2 { // more causes than one page holds
 				w.Post(users[0])
 				writeLikes(w, newest(w, users[0]), users[0], users[1])
 			}
@@ -96,7 +96,7 @@ func (n node) claim() []jobs.Job {
 }
 
 // Every kind of job brings the views in line with the facts, and repeating all of them changes nothing.
-func TestEveryJobBringsTheCountsInLine(t *testing.T) {
+func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		newNode(w)
 		for _, step := range steps() {
@@ -105,8 +105,8 @@ func TestEveryJobBringsTheCountsInLine(t *testing.T) {
 	})
 }
 
-// A worker dies at any moment of any job. When its leases have expired another one finishes the work, and readers are shown
-// the facts.
+// A worker may die between any two steps of any job. When its leases have expired another worker finishes the job, and
+// readers see the facts.
 func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
 	for _, step := range steps() {
 		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks).World) })
@@ -143,8 +143,8 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 	}
 }
 
-// Without Redis the facts still reach the recipient's row; a job projects the count when Redis is back.
-func TestNotificationsWithoutRedisWaitInTheirJob(t *testing.T) {
+// Without Redis the recipient's row in SQL is still updated; a job projects the count when Redis is back.
+func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
 	n := served(t, nil)
 	users := n.Users(3)
 	post := n.Posts(users[0], 1)[0]
@@ -168,7 +168,7 @@ func TestNotificationsWithoutRedisWaitInTheirJob(t *testing.T) {
 }
 
 // Two workers hold the same notifications, because the lease of the first has expired: only one has an effect.
-func TestATakenOverNotificationHasNoEffectTwice(t *testing.T) {
+func TestOnlyOneOfTwoWorkersHasAnEffect(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	users := n.Users(2)
 	post := n.Post(users[0])

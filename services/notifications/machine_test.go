@@ -25,7 +25,7 @@ type reader struct {
 	me       services.UserID
 	others   []services.UserID
 	posts    []services.PostID
-	stands   map[Cause]bool // the present facts
+	stands   map[Cause]bool // the causes that exist
 	notified []Cause        // causes that ever had a job
 	blocks   map[services.UserID]bool
 	hides    map[services.Restriction]bool // other users' hides and blocks of this user
@@ -79,7 +79,7 @@ func (p *reader) turnFollow() {
 	p.stands[c] = !p.stands[c] && !blocked
 }
 
-// turnBlock blocks a user, whose actions then count no more, or unblocks them. Facts that arrive all the same during the block,
+// turnBlock blocks a user, whose actions then no longer count, or unblocks them. Actions that still arrive during the block,
 // as those of concurrent requests do, count after it.
 func (p *reader) turnBlock() {
 	actor := p.other()
@@ -150,7 +150,7 @@ func (p *reader) mention() {
 	p.stands[c] = true
 }
 
-// unmention deletes a post that mentions.
+// unmention deletes a post that mentions the user.
 func (p *reader) unmention() {
 	for _, c := range slices.SortedFunc(maps.Keys(p.stands), func(a, b Cause) int { return int(int64(a.Subject) - int64(b.Subject)) }) {
 		if c.Category == services.CategoryMention && p.stands[c] {
@@ -207,7 +207,7 @@ func (p *reader) page(query Query) []Notification {
 }
 
 // agree runs all jobs, and then compares the document's counts with the list, and the list with the facts. A count that was
-// written days ago is as good as a new one.
+// written days ago must be as valid as a new one.
 func (p *reader) agree() {
 	p.Quiet(p.Fanout)
 	if !p.Document(p.me).Ready {

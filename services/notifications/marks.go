@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// mark makes the command of a mark: write returns the resulting states, and its data for the answer.
+// mark makes the command of a mark: write returns the resulting states and the data for the answer.
 func (s *Service) mark(name string, user services.UserID, write func(ctx context.Context, tx *sql.Tx) ([]State, []string, error)) *jobs.Command {
 	var states []State
 	return &jobs.Command{
@@ -26,9 +26,9 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 	}
 }
 
-// MarkSeen is the command of an opened panel: notifications of the categories up to a position count no longer. No categories
-// means all; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND if it is of another
-// user's list.
+// MarkSeen is the command for an opened panel: notifications of the categories up to a position no longer count. No
+// categories means all; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND if it is
+// of another user's list.
 func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
 	categories, err := CheckCategories("categories", categories)
 	if err != nil {
@@ -42,11 +42,11 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 
 // Reading is a user's mark: IDs and Shown alone, or else everything in Categories (none: all) up to UpTo (0: until now).
 type Reading struct {
-	IDs        []services.PostID // of notifications: all of each until now
-	Shown      []services.PostID // positions of notifications: each as far as it was shown
+	IDs        []services.PostID // of notifications: each one's causes until now
+	Shown      []services.PostID // positions of notifications: each one's causes up to there
 	Categories []services.Category
 	UpTo       services.PostID
-	All        bool   // without the others: everything until now
+	All        bool   // alone: everything until now
 	Token      string // the readToken of the list that was shown; "" for none
 }
 

@@ -25,8 +25,8 @@ import (
 // Config is what notifications need.
 type Config struct {
 	DB     *sql.DB
-	Jobs   *jobs.Engine   // New registers the kinds of jobs in it
-	Fanout *fanout.Fanout // New registers the versioned fields in it
+	Jobs   *jobs.Engine   // New registers its kinds of jobs
+	Fanout *fanout.Fanout // New registers its versioned fields
 	IDs    *services.IDClock
 	Log    *slog.Logger
 	Expiry Expiry // of each category; nil means the default
@@ -83,7 +83,7 @@ func (s *Service) project(ctx context.Context, states []State) error {
 // again changes nothing.
 func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
 	return s.command("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
-		// The IDs of all causes come from one clock, so that lists have one order.
+		// One clock makes the IDs of all causes, so that lists have one order.
 		created, err := posts.InsertLike(ctx, tx.Tx, post, user, tx.NewID(s.ids).Moment())
 		if err == nil && !created {
 			err = jobs.ErrUnchanged
@@ -117,7 +117,7 @@ func (s *Service) command(name string, user services.UserID, id services.PostID,
 				return nil, err
 			}
 			if post.Author == user {
-				return nil, nil // the user's own actions raise no badge
+				return nil, nil // a like does not change the liker's own badges
 			}
 			cause := Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user}
 			job, err := Job(cause)
@@ -131,10 +131,10 @@ func (s *Service) command(name string, user services.UserID, id services.PostID,
 
 // Query asks for a page of a user's list.
 type Query struct {
-	Categories []services.Category // none: all
+	Categories []services.Category // empty: all
 	UnreadOnly bool
-	UnseenOnly bool     // exactly the notifications that the count has
-	Before     Position // only those after it in the list; the zero position: from the first
+	UnseenOnly bool     // exactly the notifications in the count
+	Before     Position // only entries after it; the zero position: from the first
 	First      int
 }
 
@@ -146,7 +146,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 	}
 	only := everything
 	switch {
-	case query.UnseenOnly: // what is unseen is unread
+	case query.UnseenOnly: // an unseen notification is always unread
 		only = onlyUnseen
 	case query.UnreadOnly:
 		only = onlyUnread

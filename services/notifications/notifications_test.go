@@ -24,7 +24,7 @@ type node struct {
 	service *Service
 }
 
-// newNode makes the notifications of a world's node and of those that are made after it, whose counts Agree compares.
+// newNode makes the notifications of a world's node and of those made later. Agree compares their counts.
 func newNode(w *fanouttest.World) node {
 	n := node{World: w}
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
@@ -51,7 +51,7 @@ func each(t *testing.T, test func(t *testing.T, n node)) {
 	})
 }
 
-// seen is the command of a mark that is well-formed.
+// seen returns the command of a valid mark.
 func (n node) seen(user services.UserID, categories []services.Category, upTo services.PostID) *jobs.Command {
 	n.TB.Helper()
 	cmd, err := n.service.MarkSeen(user, categories, upTo)
@@ -116,7 +116,7 @@ func TestLikesOfOnePostAreOneGroup(t *testing.T) {
 }
 
 // A like is undone by an unlike, however often both are repeated, and counts once.
-func TestALikeAndAnUnlikeAgainAndAgain(t *testing.T) {
+func TestRepeatedLikesAndUnlikes(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		author, liker := users[0], users[1]
@@ -138,8 +138,8 @@ func TestALikeAndAnUnlikeAgainAndAgain(t *testing.T) {
 	})
 }
 
-// Late jobs, however many, read the present facts: an unlike before its like's job leaves nothing.
-func TestALikeThatIsTakenBackBeforeItIsTold(t *testing.T) {
+// Late jobs read the present facts: if a like is undone before its job runs, nothing is left.
+func TestALikeUndoneBeforeItsJobLeavesNothing(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		post := n.Post(users[0])
@@ -218,7 +218,7 @@ func TestADeletedPostIsNeitherLikedNorCounted(t *testing.T) {
 }
 
 // A mark clears the notifications that were shown: those after the newest shown one still count, and the mark only grows.
-func TestSeenUpToAPlace(t *testing.T) {
+func TestSeenUpToAPosition(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		author, liker := users[0], users[1]
@@ -243,7 +243,7 @@ func TestSeenUpToAPlace(t *testing.T) {
 }
 
 // A user's own mark is in the document before any job has run.
-func TestOnesOwnMarkIsSeenAtOnce(t *testing.T) {
+func TestAUsersOwnMarkIsVisibleAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		n.must(n.service.Like(users[1], n.Post(users[0])))
@@ -258,7 +258,7 @@ func TestOnesOwnMarkIsSeenAtOnce(t *testing.T) {
 }
 
 // A user who never had a notification may mark all the same; a category named twice is marked once.
-func TestMarksOfNothingAndOfTheSameTwice(t *testing.T) {
+func TestMarksWithoutNotificationsAndOfOneCategoryTwice(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		n.must(n.seen(users[1], nil, 0))

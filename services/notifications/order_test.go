@@ -89,9 +89,9 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 	})
 }
 
-// A cause that arrives after a list was read is in no mark of that list, even below the list's first entry; a mark of a list
-// that shows it includes it.
-func TestAMarkTakesWhatItsListHeld(t *testing.T) {
+// A cause that arrives after a list was read is not covered by a mark of that list, even if it sorts below the first entry.
+// A mark of a list that shows it covers it.
+func TestAMarkCoversOnlyWhatItsListHeld(t *testing.T) {
 	for name, mark := range map[string]func(n node, user services.UserID, first Notification){
 		"seen": func(n node, user services.UserID, first Notification) {
 			n.must(n.seen(user, nil, max(first.Place, first.Reach)))
@@ -132,8 +132,8 @@ func TestAMarkTakesWhatItsListHeld(t *testing.T) {
 	}
 }
 
-// Facts of one microsecond are ordered by name, so that the order does not depend on their arrival.
-func TestListHasOneOrderWhateverArrivedFirst(t *testing.T) {
+// Facts of one microsecond are ordered by their keys, so that the order does not depend on their arrival.
+func TestTheOrderOfAListDoesNotDependOnArrival(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(3)
 		likers := []services.UserID{users[1], users[2]}

@@ -62,7 +62,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 	for _, category := range services.Categories {
 		*badges.Notifications.Of(category) = source.Exact(0)
 	}
-	badges.Notifications.Version = 1 // known, also of a user without any
+	badges.Notifications.Version = 1 // a version is known even for a user without notifications
 	for _, counts := range v.Document.Notifications {
 		value, older := s.expiry.unexpired(counts, today)
 		if value > 0 {
@@ -86,7 +86,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (list []servic
 	}
 	items := map[services.Category][]services.Item{}
 	for _, notification := range page.Notifications {
-		notification.Reach = 0 // each row clears itself alone
+		notification.Reach = 0 // marking one row does not clear others
 		items[notification.Category] = append(items[notification.Category], services.Item{
 			ID: notification.GlobalID(), At: notification.At, Count: 1,
 			ClearedBy: source.Clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", notification.UpTo())),

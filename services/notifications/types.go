@@ -11,15 +11,15 @@ import (
 
 // Notification is one entry of a user's list: what some users did with one subject within one half day.
 type Notification struct {
-	First    services.PostID // of the first cause that it ever had, and its ID: it stays, whoever joins and goes
-	Place    services.PostID // of the cause that arrived last: a mark of what is shown reaches so far
+	First    services.PostID // of the first cause that it ever had, and its ID: it stays when causes join or leave
+	Place    services.PostID // of the cause that arrived last: a mark of what is shown reaches up to here
 	Reach    services.PostID // on the first of a list: how far a mark of the whole list reaches, if that is beyond Place; else 0
 	Category services.Category
 	Subject  services.PostID   // the post, or for REMINDER the show, that it is about; 0: the user
 	At       time.Time         // when the newest of its causes happened
 	Actors   int               // number of users
 	Sample   []services.UserID // the newest of them, at most maxSample
-	Seen     bool              // it does not count: the panel was opened since, or it was read
+	Seen     bool              // it does not count: the panel was opened since, or the notification was read
 	Read     bool
 	Older    bool // it was never seen and no longer counts, because of its age
 }
@@ -52,7 +52,7 @@ type Position struct {
 // maxSample is how many of its users a notification names.
 const maxSample = 8
 
-// Cause is a possible reason of a notification: an actor did something with a subject of the recipient's. Actor 0 is every
+// Cause is a possible reason for a notification: an actor did something with a subject of the recipient's. Actor 0 is every
 // actor of that subject.
 type Cause struct {
 	Recipient services.UserID
@@ -67,7 +67,7 @@ func (c Cause) compare(d Cause) int {
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
 }
 
-// post is the post that is the cause, 0 when there is none. Its id is more precise than the cause's time.
+// post is the post that is the cause, 0 if there is none. Its id is more precise than the cause's time.
 func (c Cause) post() services.PostID {
 	if c.Category == services.CategoryMention {
 		return c.Subject
@@ -87,7 +87,7 @@ func (e Expiry) oldestDay(category services.Category, today int64) int64 {
 	case !listed:
 		return today - services.MaxExpiryDays
 	case days == services.Never:
-		return math.MinInt32 // a day that fits everywhere, also in half days
+		return math.MinInt32 // the least day that does not overflow when counted in half days
 	default:
 		return today - int64(days)
 	}

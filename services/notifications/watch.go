@@ -13,8 +13,8 @@ type Change struct {
 	Badges *services.Badges
 }
 
-// Watch opens a channel with the first page of a user's list: as it is, and then whenever the list changes, the latest only where
-// the consumer is slow. badges are the user's, from the hub; Watch waits for the first of them. The list is read again only when
+// Watch opens a channel with the first page of a user's list: the present one, and then each change. A slow consumer gets
+// only the latest. badges are the user's, from the hub; Watch waits for the first of them. The list is read again only when
 // the badges say that it changed. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, badges <-chan *services.Badges) <-chan Change {
 	changes := make(chan Change)
@@ -37,7 +37,7 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, 
 	return changes
 }
 
-// same reports whether nothing of the list changed between two changes. A list whose version is not known may have.
+// same reports whether nothing of the list changed between two changes. A list of unknown version may have changed.
 func (c Change) same(other Change) bool {
 	return c.Badges.Notifications == other.Badges.Notifications && c.Badges.Notifications.Version != 0
 }

@@ -1,4 +1,4 @@
-// Package notificationstest gives the worlds of tests notifications.
+// Package notificationstest adds notifications to the worlds of tests.
 package notificationstest
 
 import (
@@ -21,7 +21,7 @@ func New(w *fanouttest.World) *notifications.Service {
 	return on(w, w.Fanout)
 }
 
-// Install is New for the world's node and for those that are made after it.
+// Install is New for the world's node and for those made later.
 func Install(w *fanouttest.World) {
 	compare(w)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { on(w, f) })
