@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// aging is one conversation as the facts have it, and a user's position in it. Its messages leave the count after a day.
+// aging is one conversation by the facts, with one user's position. Its messages leave the count after a day.
 type aging struct {
 	random *rand.Rand
 	days   []int64 // on which each of its messages was sent

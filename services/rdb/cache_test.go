@@ -46,7 +46,7 @@ func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-func TestNoCopiesAreNoRoundTrip(t *testing.T) {
+func TestZeroCopiesCostNoRoundTrip(t *testing.T) {
 	eachView(t, func(v view) {
 		ctx, trips := redis.WithRoundTrips(v.Context())
 		posts, users, err := v.c.Copies(ctx, nil, nil)
@@ -60,7 +60,7 @@ func TestNoCopiesAreNoRoundTrip(t *testing.T) {
 	})
 }
 
-func TestTheNewestCopyStaysWhateverTheOrder(t *testing.T) {
+func TestTheNewestCopyWinsInAnyOrder(t *testing.T) {
 	eachView(t, func(v view) {
 		random := rand.New(rand.NewPCG(1, 3))
 		// Before 1970, near 0, and where the number of digits changes.

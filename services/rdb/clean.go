@@ -57,7 +57,8 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 		return found, from, false, redis.Unavailable(err)
 	}
 	addresses := slices.Sorted(maps.Keys(masters))
-	// A master that has left the cluster is skipped: other masters have its keys, and this walk or the next one finds them.
+	// A master that has left the cluster is skipped: its keys are now on other masters, and this walk or the next one finds
+	// them.
 	at, same := slices.BinarySearch(addresses, from.Master)
 	if at == len(addresses) {
 		return found, WalkPlace{}, true, nil

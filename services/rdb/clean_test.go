@@ -22,7 +22,8 @@ func (v view) trim() (redis.Result, int) {
 	return results[0], cut[0]
 }
 
-// A trim removes the entries beyond the list, raises the floor and the marks, and counts the entries that are left.
+// A trim removes the entries beyond the list, raises the floor and the marks of trimmed and uncounted entries, and counts
+// the entries that are left.
 func TestTrimInboxes(t *testing.T) {
 	eachView(t, func(v view) {
 		if result, cut := v.trim(); result.Status != redis.Missing || cut != 0 {
@@ -69,7 +70,7 @@ func TestTrimInboxes(t *testing.T) {
 	})
 }
 
-// standing is a feed's content by the facts, in a history without concurrency.
+// standing is a feed's content by the facts. Nothing runs concurrently in its history.
 type standing struct {
 	entries map[services.PostID]services.FeedEntry
 	seen    services.PostID
@@ -115,8 +116,8 @@ func (s standing) check(shown Snapshot) error {
 	return nil
 }
 
-// Whatever changes before and after a trim, the list, the count and the marks are those of the facts.
-func TestATrimmedInboxIsStillTheList(t *testing.T) {
+// The list, the count and the marks equal the facts whatever changes before and after a trim.
+func TestATrimmedInboxEqualsTheFacts(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: "embedded"})}
 	rapid.Check(t, func(r *rapid.T) {
 		v.lose(DocumentKey(reader), inboxKey(reader))
@@ -142,7 +143,7 @@ func TestATrimmedInboxIsStillTheList(t *testing.T) {
 				facts.seen = max(facts.seen, services.PostID(rapid.IntRange(0, int(next)).Draw(r, "seen")))
 				v.see(facts.seen)
 			case "delete":
-				// Only entries well above the floor: refills have a test of their own.
+				// Delete only entries well above the floor. Refills have their own test.
 				for range rapid.IntRange(1, 10).Draw(r, "deletions") {
 					if post := next - services.PostID(rapid.IntRange(1, 100).Draw(r, "back")); post > v.snapshot().Floor && post < next {
 						delete(facts.entries, post)
@@ -246,7 +247,7 @@ func (v view) walk(about int, each func(Findings)) (steps int) {
 }
 
 // A walk finds all leftovers on every master, and dropping them touches nothing else.
-func TestWalkFindsWhatIsLeftOver(t *testing.T) {
+func TestAWalkFindsAllLeftovers(t *testing.T) {
 	eachView(t, func(v view) {
 		ctx, rds := v.Context(), v.c.Commands()
 		var users []services.UserID
@@ -323,7 +324,7 @@ func (v view) keys(each func(string)) {
 }
 
 // A key that was a leftover when the walk found it, and no longer is, stays.
-func TestKeysMadeDuringAWalkStay(t *testing.T) {
+func TestAKeyThatIsNoLongerALeftoverStays(t *testing.T) {
 	eachView(t, func(v view) {
 		ctx, rds := v.Context(), v.c.Commands()
 		post := services.Post{ID: 78, Author: 1, Kind: services.PostKindPost, Body: "new", UpdatedAt: time.Now()}
@@ -341,7 +342,7 @@ func TestKeysMadeDuringAWalkStay(t *testing.T) {
 		v.must(v.c.PutCopies(ctx, []services.Post{post}, nil))
 		v.must(rds.Expire(ctx, "v:town/y", time.Hour).Err())
 		v.must(v.c.Enter(ctx, []services.UserID{reader}, time.Hour))
-		// A rebuild begins with an empty inbox, so the conversations' states from before are not there.
+		// A rebuild begins with an empty inbox, so the earlier states of conversations are gone.
 		if orphans, endless, err := v.c.DropLeftovers(ctx, found); err != nil || orphans != 0 || endless != 0 {
 			v.Errorf("%d orphans and %d others went, %v", orphans, endless, err)
 		}
@@ -353,7 +354,7 @@ func TestKeysMadeDuringAWalkStay(t *testing.T) {
 }
 
 // When a master has left the cluster the walk continues with the next one. After the last master it ends.
-func TestAWalkOutlivesAMaster(t *testing.T) {
+func TestAWalkContinuesWithoutALostMaster(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		found := map[services.UserID]bool{}

@@ -13,7 +13,7 @@ import (
 	"tidings/services/redis"
 )
 
-// talk is one conversation as the facts have it, in plain lists.
+// talk is one conversation by the facts, in plain lists.
 type talk struct {
 	messages []talkMessage
 	way      int64

@@ -44,7 +44,7 @@ func TestManyStatesAreWrittenInBatches(t *testing.T) {
 	})
 }
 
-// A negative count cannot happen; if Redis holds one all the same, it is shown as zero and reported.
+// A negative count, which only another program can have written, is shown as zero and reported.
 func TestANegativeCountIsReportedAndShownAsZero(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, state := range map[string]services.Membership{
@@ -106,7 +106,7 @@ func talkBugs() map[string]clienttest.Bug[*talks] {
 	}
 }
 
-func TestTheHistoriesOfTalksFindEveryInjectedBug(t *testing.T) {
+func TestTheHistoriesOfConversationsFindEveryInjectedBug(t *testing.T) {
 	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience})
 	clienttest.FindBugs(t, client.Client, talkBugs(), 500, func(number int, bug clienttest.Bug[*talks]) error {
 		w := newTalks(t.Context(), client, uint64(number))

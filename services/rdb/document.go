@@ -30,7 +30,7 @@ import (
 //
 // and versioned fields, see Register.
 type Document struct {
-	Ready         bool // false: missing or being built, and then nothing else counts
+	Ready         bool // false: missing or being built; the other fields are then meaningless
 	N             uint64
 	Day           int64
 	Seen          services.PostID
@@ -75,7 +75,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	if err != nil {
 		return nil, err
 	}
-	// The epoch is read after the answers: by then every connection that they came through has reported its server's history.
+	// Read the epoch after the answers: every connection that delivered one has then reported its server's history.
 	documents, epoch := make([]Document, len(users)), c.Epoch()
 	for i, command := range commands {
 		values, err := command.(*redis.SliceCmd).Result()

@@ -13,7 +13,7 @@ import (
 	"tidings/services/redis"
 )
 
-// pulledAuthors have values with a zero byte and a greatest value.
+// pulledAuthors include a value with a zero byte and the greatest value.
 var pulledAuthors = []services.FollowedAuthor{{Author: 300, Since: 7}, {Author: math.MaxUint32, Since: services.MaxPostID}, {Author: 5}}
 
 // goodValues are Redis' answers for a valid document.
@@ -56,7 +56,7 @@ func TestADocumentIsReadWhole(t *testing.T) {
 func TestABrokenFieldNeverReadsAsZero(t *testing.T) {
 	broken := []any{nil, 1, "", " ", "-1", "+1", "1.5", "none", "1 ", "\x00", "18446744073709551615", "99999999999999999999",
 		"000000000000", "00000000000000", "8000000000000", "1;2;3", "1;2;3;1,2,3,4,5,6,7", "1;2;3;1,2,3,4,5,6,7,8,9", "1;-2;3;1,2,3,4,5,6,7,8", "++", "3++"}
-	right := func(field string, value any) bool { // a value that is valid for this field after all
+	right := func(field string, value any) bool { // a value that is wrong for other fields but valid for this one
 		text, isText := value.(string)
 		switch field {
 		case "n", "d", "fc", "Cu", "Cm", "Cv":
@@ -165,7 +165,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 	})
 }
 
-func TestDocumentsStandInTheOrderOfTheirUsers(t *testing.T) {
+func TestDocumentsAreInTheOrderOfTheirUsers(t *testing.T) {
 	eachView(t, func(v view) {
 		const many = 500
 		users := make([]services.UserID, many)

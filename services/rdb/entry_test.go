@@ -45,7 +45,8 @@ func TestEntriesSortAsTheirIDsDo(t *testing.T) {
 		if (a.Post < b.Post) != (entryText(a) < entryText(b)) {
 			t.Fatalf("%+v and %+v sort as %q and %q", a, b, entryText(a), entryText(b))
 		}
-		// The scripts rely on this: an ID with "~" separates its own entries from the next, and the sentinel is first.
+		// The scripts rely on this: an ID followed by "~" sorts after the entries of that ID and before those of the next,
+		// and the sentinel is first.
 		lower, upper := min(a.Post, b.Post), max(a.Post, b.Post)
 		border := lower.String() + "~"
 		if entryText(services.FeedEntry{Post: lower, Author: math.MaxUint32}) >= border || entryText(services.FeedEntry{Post: upper}) <= border {
@@ -57,7 +58,7 @@ func TestEntriesSortAsTheirIDsDo(t *testing.T) {
 	})
 }
 
-func TestEntriesAreKnownByTheirLetters(t *testing.T) {
+func TestOnlyEntriesParseAsEntries(t *testing.T) {
 	for _, test := range []struct {
 		entry services.FeedEntry
 		text  string
@@ -72,7 +73,7 @@ func TestEntriesAreKnownByTheirLetters(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEntryIsNotRead(t *testing.T) {
+func TestMembersThatAreNoEntriesAreSkipped(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":              "",
 		"the sentinel":         "!" + zeroID,
@@ -107,7 +108,7 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-func TestAuthorsHaveLettersOfTheirOwn(t *testing.T) {
+func TestAuthorLettersAreUnique(t *testing.T) {
 	numbers := []services.UserID{0, 1, 84, 85, 86, 7224, 7225, 614_124, 614_125, 52_200_624, 52_200_625, math.MaxUint32 - 1, math.MaxUint32}
 	var letters []string
 	for _, number := range numbers {

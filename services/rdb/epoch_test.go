@@ -12,7 +12,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// believed is the content of Redis as a client accepts it: "missing", or the count of the reader's feed.
+// believed is the content of Redis that a client accepts: "missing", or the count of the reader's feed.
 func (v view) believed() string {
 	v.Helper()
 	documents, err := v.c.Documents(v.Context(), []services.UserID{reader, reader})
@@ -86,8 +86,8 @@ func eachLosing(t *testing.T, run func(t *testing.T, store losing)) {
 	})
 }
 
-// When Redis comes back with older data, no node accepts that data, and every node accepts what is built afterwards.
-func TestLostWritesAreNotBelieved(t *testing.T) {
+// After Redis comes back with older data, no node accepts that data, and every node accepts what is built from then on.
+func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 	eachLosing(t, func(t *testing.T, store losing) {
 		v := view{t, connect(t, redis.Options{URL: store.url, Node: "one"})}
 		second := view{t, connect(t, redis.Options{URL: store.url, Node: "two"})}
@@ -116,7 +116,7 @@ func TestLostWritesAreNotBelieved(t *testing.T) {
 			t.Fatalf("the old document is not there: fc is %q", v.field("fc"))
 		}
 		v.build(FeedFacts{Entries: posts(1, 4, counted)})
-		v.must(second.c.CheckEpoch(t.Context())) // as Watch does to learn of other masters
+		v.must(second.c.CheckEpoch(t.Context())) // as Watch does, which finds new masters
 		if v.believed() != "4" || second.believed() != "4" {
 			t.Errorf("rebuilt, %s and %s, want 4", v.believed(), second.believed())
 		}
@@ -128,8 +128,8 @@ func TestLostWritesAreNotBelieved(t *testing.T) {
 	})
 }
 
-// A rebuild in a new epoch takes nothing over from the old one, and its version is above the old one's.
-func TestANewEpochBeginsAnew(t *testing.T) {
+// A rebuild in a new epoch keeps nothing of the old one, and its version is greater.
+func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted), Seen: 5})
 		_, err := v.c.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: 3})}}})
@@ -177,7 +177,7 @@ func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
 }
 
 // Two nodes on a cluster: the node that has not noticed a failover does not discard what the other has built.
-func TestANodeThatHasNotNoticedDoesNotTearDown(t *testing.T) {
+func TestANodeUnawareOfAFailoverKeepsNewDocuments(t *testing.T) {
 	url, servers := redistest.ClusterServers(t)
 	v, late := view{t, connect(t, redis.Options{URL: url})}, view{t, connect(t, redis.Options{URL: url})}
 	for _, master := range servers {
@@ -188,15 +188,15 @@ func TestANodeThatHasNotNoticedDoesNotTearDown(t *testing.T) {
 	if got := late.believed(); got != "missing" {
 		t.Fatalf("the late node believes %s", got)
 	}
-	<-time.After(300 * time.Millisecond) // while the last answer is trusted, no master is asked again
+	<-time.After(300 * time.Millisecond) // the last answer is valid for this long: no master is asked again
 	late.begin(false)
 	if late.believed() != "3" || v.believed() != "3" {
 		t.Errorf("begun again by the late node: %s and %s, want 3", late.believed(), v.believed())
 	}
 }
 
-// The watch finds a promotion that no connection notices.
-func TestTheWatchFindsAChangeBehindOpenConnections(t *testing.T) {
+// The watch finds the promotion of a replica while all connections stay open.
+func TestTheWatchFindsAPromotionBehindOpenConnections(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})

@@ -7,8 +7,8 @@ import (
 	"tidings/services"
 )
 
-// Keys that are made or visited at the same moment end at many different moments. A document and its inbox end together.
-func TestKeysOfACrowdDoNotEndTogether(t *testing.T) {
+// Keys that are created or visited together expire at many different times. A document and its inbox expire together.
+func TestKeysWrittenTogetherExpireApart(t *testing.T) {
 	eachView(t, func(v view) {
 		const crowd, lifetime = 200, 1000 * time.Hour
 		users := make([]services.UserID, crowd)
@@ -27,7 +27,7 @@ func TestKeysOfACrowdDoNotEndTogether(t *testing.T) {
 	})
 }
 
-// spread checks that the users' keys end at many moments within the last sixteenth of a lifetime.
+// spread checks that the users' keys expire at many different times within the last sixteenth of a lifetime.
 func (v view) spread(what string, users []services.UserID, lifetime time.Duration) {
 	v.Helper()
 	ends := map[time.Duration]int{}

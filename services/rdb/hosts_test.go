@@ -67,7 +67,7 @@ func TestHostsAreNamedInDocuments(t *testing.T) {
 	})
 }
 
-// However many hosts a user follows: an entry that was written is found, and the others stay.
+// With any number of hosts, an entry that was written is found and the others stay.
 func TestManyHosts(t *testing.T) {
 	eachView(t, func(v view) {
 		var hosts []services.FollowedAuthor

@@ -109,8 +109,8 @@ func (c *Projections) AgeFeeds(ctx context.Context, readers []services.UserID, u
 	return c.Results(ctx, feedAged, calls)
 }
 
-// StampOf takes a stamp for one user on their own master: read again under it after Retry. It is 0 if the user has no document:
-// nothing can be added then.
+// StampOf takes a stamp for one user on their own master, to read the facts again after Retry. It is 0 if the user has no
+// document, to which nothing can be added.
 func (c *Projections) StampOf(ctx context.Context, user services.UserID) (redis.Stamp, error) {
 	return c.Stamp(ctx, stampScript, redis.Call{Keys: []string{DocumentKey(user)}})
 }

@@ -40,7 +40,7 @@ func TestARebuildBeginsWithWhatIsMissing(t *testing.T) {
 	})
 }
 
-func TestARebuildMendsEveryBrokenField(t *testing.T) {
+func TestARebuildRepairsEveryBrokenField(t *testing.T) {
 	eachView(t, func(v view) {
 		facts := FeedFacts{Seen: 2, Entries: posts(1, 9, counted)}
 		v.build(facts)
@@ -69,7 +69,7 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 				if d.Conversations.Version == 0 {
 					v.Errorf("%s = %q: the list of conversations has no version", field, value)
 				}
-				good.N, good.Conversations.Version = d.N, d.Conversations.Version // the list is another where it was lost
+				good.N, good.Conversations.Version = d.N, d.Conversations.Version // these differ if the list was lost
 				if fmt.Sprint(d) != fmt.Sprint(good) {
 					v.Errorf("%s = %q was rebuilt to %+v, want %+v", field, value, d, good)
 				}
@@ -81,8 +81,8 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 	})
 }
 
-// Whatever something else has left in the rebuild's own key, or done to the order of an inbox: a rebuild makes the inbox whole.
-func TestARebuildGathersItsEntriesAnew(t *testing.T) {
+// A rebuild makes the inbox whole even if another program wrote to the rebuild's own key or changed the order of the inbox.
+func TestARebuildIgnoresWhatOthersWrote(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, spoil := range map[string]func() error{
 			"a text":  func() error { return v.c.Commands().Set(v.Context(), mergeKey(reader), "text", 0).Err() },
@@ -107,7 +107,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 		v.want("more below, unseen", v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9}), redis.Applied, "30+", posts(11, 40, counted)...)
 		stamp := v.stamp()
 		v.want("a listed post below the floor", v.add(stamp, listed(10)), redis.Same, "30+", posts(11, 40, counted)...)
-		// The inbox stays the same, but the count that nodes add to may not.
+		// The inbox stays the same, but the nodes' count of trimmed posts may change.
 		v.want("a counting one below the trimmed", v.add(stamp, counted(9)), redis.Applied, "30+", posts(11, 40, counted)...)
 		v.want("merged below the floor", v.merge(stamp, false, counted(8), listed(7)), redis.Applied, "30+", posts(11, 40, counted)...)
 		v.want("seen up to the trimmed", v.see(9), redis.Applied, "30", posts(11, 40, counted)...)
@@ -119,7 +119,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 		if v.must(err); !page.Cut {
 			v.Error("posts lie below the floor, and nothing is cut")
 		}
-		// A refill opens the inbox, and no reader sees the state in between.
+		// A refill opens the inbox below its floor, and no reader sees the state in between.
 		stamp = v.begin(true)
 		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Ready || v.document().Ready {
 			v.Errorf("a feed that is being refilled is shown: %+v, %v", page, err)
@@ -131,7 +131,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 	})
 }
 
-func TestWhatIsMergedBelowTheFloorCountsAsMore(t *testing.T) {
+func TestMergingBelowTheFloorMarksTheCountAsALowerBound(t *testing.T) {
 	eachView(t, func(v view) {
 		v.want("a floor", v.build(FeedFacts{Entries: posts(11, 20, listed), Floor: 10}), redis.Applied, "0", posts(11, 20, listed)...)
 		v.want("a post that counts, below it", v.merge(v.stamp(), false, counted(9)), redis.Applied, "0+", posts(11, 20, listed)...)
@@ -159,7 +159,7 @@ func TestAFeedIsTrimmedInSlices(t *testing.T) {
 	})
 }
 
-func TestShortAsksForARefill(t *testing.T) {
+func TestAShortInboxAsksForARefill(t *testing.T) {
 	eachView(t, func(v view) {
 		foreign := func(id services.PostID) services.FeedEntry {
 			return services.FeedEntry{Post: id, Author: other, Counts: true}
@@ -188,7 +188,7 @@ func TestShortAsksForARefill(t *testing.T) {
 	})
 }
 
-func TestPagesFollowOneAnother(t *testing.T) {
+func TestPagesAreContiguous(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 310, counted)})
 		for _, limit := range []int{1, 7, 100, 299, 300, 301} {
@@ -217,7 +217,7 @@ func TestPagesFollowOneAnother(t *testing.T) {
 	})
 }
 
-func TestActivityLetsKeysLive(t *testing.T) {
+func TestActivityExtendsTheKeysLifetime(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
 		n := v.field("n")

@@ -175,7 +175,7 @@ func (v view) everyWrite() map[string]func(redis.Stamp) redis.Result {
 	}
 }
 
-func TestNothingIsWrittenWhereNoDocumentIs(t *testing.T) {
+func TestNothingIsWrittenWithoutADocument(t *testing.T) {
 	eachView(t, func(v view) {
 		if stamp := v.stamp(); stamp != 0 {
 			v.Errorf("a stamp of %d without a document, want 0", stamp)
@@ -192,7 +192,7 @@ func TestNothingIsWrittenWhereNoDocumentIs(t *testing.T) {
 	})
 }
 
-func TestALostInboxMakesTheDocumentSaySo(t *testing.T) {
+func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
 	eachView(t, func(v view) {
 		for name := range v.everyWrite() {
 			for what, spoil := range map[string]func(){
@@ -273,7 +273,7 @@ func TestRemovals(t *testing.T) {
 	})
 }
 
-func TestTheMarkMovesForwardOnly(t *testing.T) {
+func TestTheSeenPositionOnlyRises(t *testing.T) {
 	eachView(t, func(v view) {
 		all := posts(1, 5, counted)
 		v.build(FeedFacts{Seen: 2, Entries: slices.Clone(all)})
@@ -289,7 +289,7 @@ func TestTheMarkMovesForwardOnly(t *testing.T) {
 	})
 }
 
-func TestVersionsAndFencesRiseThoughTheClockStandsBehind(t *testing.T) {
+func TestVersionsAndFencesRiseWhenTheClockIsBehind(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted)})
 		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())

@@ -17,7 +17,7 @@ var _ = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", Mark: "!r", Ours: func(
 	return found && code != "" && id != ""
 }})
 
-func TestKeysAreWhatTheModelSays(t *testing.T) {
+func TestKeyNamesAndTypes(t *testing.T) {
 	for got, want := range map[string]string{
 		DocumentKey(0):              "{u0}:b",
 		DocumentKey(17):             "{u17}:b",
@@ -60,7 +60,7 @@ func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 	})
 }
 
-func TestOurKeysAreKnownByTheirNames(t *testing.T) {
+func TestParseKeyRecognizesOurKeys(t *testing.T) {
 	post := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
 	for name, part := range map[string]string{
 		DocumentKey(7): documentPart, inboxKey(7): inboxPart, ConversationsKey(7): "c", OnlineKey(7): leasePart, profileKey(7): copyPart,

@@ -18,7 +18,7 @@ type layout struct {
 	plain       int // of fields: those before the versioned fields
 	fields      []string
 	births      []any  // triples for rebuild_begin: field, value at birth ("": none), pattern of a valid value
-	late        []bool // of fields: whether it exists only together with the field before it
+	late        []bool // of fields: whether it exists exactly if the field before it does
 }
 
 // unborn is a versioned field before its first version. It is short, so that the document of a user without any items stays

@@ -10,9 +10,9 @@ import (
 	"tidings/services/redis"
 )
 
-// List is a list of followed authors' things that a feature keeps in users' views, beside the inbox: a ZSET that is made when it
-// is first read. The document's scripts take it along: it goes with the document, lives as long, loses an author's entries when
-// the author is unfollowed, and the cleaner cuts it to the listed length.
+// List is a list of items by followed authors that a feature keeps in users' views, beside the inbox: a ZSET that is made
+// when it is first read. The document's scripts maintain it: it is deleted with the document, expires with it, and loses an
+// author's entries when the author is unfollowed. The cleaner cuts it to the listed length.
 type List struct {
 	Part string        // of its key, see redis.UserKey: a small letter
 	Lua  string        // defines Drop; it stands before inbox_drop.lua
@@ -35,7 +35,7 @@ func RegisterList(list List) List {
 	return list
 }
 
-// dropsEnd stands in inbox_drop.lua where the registered lists have their functions.
+// dropsEnd marks the place in inbox_drop.lua before which the registered lists' functions are inserted.
 const dropsEnd = "-- The lists' functions end here.\n"
 
 // Key is the key of a user's list.
@@ -90,8 +90,9 @@ func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int
 // leases are parts of users' keys that are no part of a view, see RegisterLease.
 var leases []string
 
-// RegisterLease registers a part of users' keys that is no part of their views and ends by itself: HASHes. The cleaner drops one
-// that would never end; one of the wrong type is deleted alone. It is for package variables; a part that is taken panics.
+// RegisterLease registers a part of users' keys that is no part of their views and that expires by itself: HASHes. The
+// cleaner drops one without an expiry; one of the wrong type is deleted without the view. Call it from package variables; it
+// panics if the part is taken.
 func RegisterLease(part string) string {
 	if slices.Contains(leases, part) {
 		panic(fmt.Sprintf("rdb: the lease %s is registered twice", part))

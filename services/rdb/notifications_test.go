@@ -71,7 +71,7 @@ func TestCountsOfTheNewestVersionStay(t *testing.T) {
 	})
 }
 
-func TestCategoriesWinEachForItself(t *testing.T) {
+func TestTheNewerCountsWinPerCategory(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		v.put(likes(5))
@@ -86,7 +86,7 @@ func TestCategoriesWinEachForItself(t *testing.T) {
 	})
 }
 
-func TestCountsInAnyOrderEndTheSame(t *testing.T) {
+func TestCountsInAnyOrderConverge(t *testing.T) {
 	eachView(t, func(v view) {
 		for seed := range uint64(5) {
 			v.lose(DocumentKey(reader))
@@ -136,9 +136,9 @@ func TestCountsNotifyTheNodesOfSubscribers(t *testing.T) {
 	})
 }
 
-// The newest position of a category exists together with its counts. Without counts its absence is normal; with them it is a
-// lost field.
-func TestANewestPlaceComesWithItsCounts(t *testing.T) {
+// A category's newest position is written together with its counts. Without counts it is rightly absent; with them its
+// absence is a loss.
+func TestANewestPositionNeedsItsCounts(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		if d := v.document(); !d.Ready || v.field("HL") != "" || d.Notifications[0].Newest != 0 {
@@ -175,7 +175,7 @@ func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 
 // Counts and newest position exist together or not at all. If SQL has no notifications of the category, a user with only one of
 // the two is rebuilt once, and not on every read.
-func TestACategoryThatIsHalfThereIsMadeAnew(t *testing.T) {
+func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 	eachView(t, func(v view) {
 		lost := func(field string) func() {
 			return func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), field).Err()) }

@@ -10,7 +10,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// everyone lists the online users of all shards.
+// everyone returns the online users of all shards.
 func (v view) everyone() []services.UserID {
 	v.Helper()
 	var all []services.UserID
@@ -34,7 +34,7 @@ func (v view) everyone() []services.UserID {
 }
 
 // A user who is online is listed whatever node they are on, and no longer once their lease has ended.
-func TestWhoIsOnlineIsListedUntilTheLeaseEnds(t *testing.T) {
+func TestOnlineUsersAreListedUntilTheirLeaseEnds(t *testing.T) {
 	test := func(t *testing.T, url string) {
 		here, there, clock := twoNodes(t, url)
 		if online := here.everyone(); len(online) != 0 {
@@ -49,7 +49,7 @@ func TestWhoIsOnlineIsListedUntilTheLeaseEnds(t *testing.T) {
 		if online := here.everyone(); !slices.Equal(online, []services.UserID{2, 65}) {
 			t.Errorf("%v are online after a lease has ended", online)
 		}
-		here.must(here.c.Enter(t.Context(), []services.UserID{129}, 10*time.Minute)) // its shard is that of 1 and 65
+		here.must(here.c.Enter(t.Context(), []services.UserID{129}, 10*time.Minute)) // user 129 is in the shard of users 1 and 65
 		if kept, err := here.c.Commands().ZCard(t.Context(), onlineSetKey(onlineShard(129))).Result(); err != nil || kept != 2 {
 			t.Errorf("users who left are kept: %d in the shard, %v", kept, err)
 		}

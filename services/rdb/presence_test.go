@@ -43,7 +43,7 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 		told("one has left", "there")
 		here.must(here.c.Leave(t.Context(), users[:1]))
 		told("it leaves again", "there")
-		// A node whose lease has ended is not notified, even while the other node keeps the key alive.
+		// A node whose lease has ended gets no hints, even while the other node keeps the key alive.
 		clock.Move(-2 * time.Minute)
 		here.must(here.c.Enter(t.Context(), users, time.Minute))
 		clock.Move(2 * time.Minute)

@@ -20,7 +20,8 @@ type Projections struct {
 	layout atomic.Pointer[layout]
 }
 
-// Shape is the part of documents that the configuration decides. The zero value is the usual one. All nodes need the same.
+// Shape is the part of documents that the configuration decides. The zero value is the default. All nodes need the same
+// Shape.
 type Shape struct {
 	// MessageTypes are the types of site messages that documents count; none means "general".
 	MessageTypes []string

@@ -70,7 +70,7 @@ func TestPulledAuthorsAreNamedInDocuments(t *testing.T) {
 }
 
 // A document that has lost its pulled authors counts as missing, and its next reader rebuilds it.
-func TestPulledAuthorsThatAreLost(t *testing.T) {
+func TestLostPulledAuthorsAreRebuilt(t *testing.T) {
 	eachView(t, func(v view) {
 		pulled := services.FollowedAuthor{Author: author, Since: 3}
 		for what, lose := range map[string]func(){

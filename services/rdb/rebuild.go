@@ -12,9 +12,9 @@ import (
 )
 
 // A rebuild is two round trips, with the read of SQL between them: the stamp, and all that is written. What is written takes
-// several calls in one pipeline, so that no call blocks Redis for long, and any of them may fail or be lost alone. They are a
-// redis.Chain: the last one declares the document complete only if no step before it is missing. A build that another one crosses
-// may find the other's steps in place of its own: it is then refused, and begins again.
+// several calls in one pipeline, so that no call blocks Redis for long, and any of them may fail or be lost alone. They are
+// a redis.Chain: the last one declares the document complete only if no step before it is missing. If two rebuilds of a user
+// overlap, one may find the other's steps in place of its own: it is refused, and begins again.
 
 var (
 	rebuildBegin = loadScript("rebuild_begin")
@@ -56,8 +56,9 @@ type Rebuilt struct {
 	Clamped  int      // parts that met a negative count, which happens only if something else wrote to Redis
 }
 
-// EndRebuild writes the parts, whose scripts note their step, merges the facts of the feed, marks the document good and reads
-// it, all in one round trip for 500 parts. It is Retry if a part is missing from the document: the rebuild begins again.
+// EndRebuild writes the parts, whose scripts record their steps, merges the facts of the feed, marks the document good and
+// reads it, all in one round trip for 500 parts. It is Retry if a part is missing from the document: the rebuild begins
+// again.
 func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.Step) (rebuilt Rebuilt, err error) {
 	layout := c.layout.Load()
 	steps := append(rebuildSteps(facts, parts), redis.Step{Call: redis.Call{Args: layout.command(facts.Reader)}})
@@ -105,7 +106,7 @@ func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
 	}})
 }
 
-// secondsToLive subtracts up to a sixteenth from a lifetime: keys that were made together, as after a loss, must not end
+// secondsToLive subtracts up to a sixteenth from a lifetime: keys that were made together, as after a loss, must not expire
 // together, or a crowd of readers would rebuild them at once.
 func secondsToLive(lifetime time.Duration) int64 {
 	seconds := int64(lifetime / time.Second)

@@ -42,7 +42,7 @@ func (b *builder) parts() []redis.Step {
 	return append(RegisterParts(b.user, []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: segmentBits})}), MembershipParts(states)...)
 }
 
-// message is a message in the first conversation, which is projected at once.
+// message is a message in the first conversation, and its projection at once.
 func (b *builder) message() error {
 	b.later++
 	_, _, err := b.c.PutMemberships(b.ctx, []services.Membership{{Conversation: 1, User: b.user, Head: 1 + b.later, Version: 1}})
@@ -68,7 +68,7 @@ func (b *builder) run(steps ...redis.Step) (redis.Status, error) {
 	return result.Status, err
 }
 
-// whole returns an error if the document is shown and lacks anything.
+// whole returns an error if the document is ready although it lacks anything.
 func (b *builder) whole() (ready bool, err error) {
 	documents, err := b.c.Documents(b.ctx, []services.UserID{b.user})
 	if err != nil || !documents[0].Ready {
@@ -85,7 +85,7 @@ var broken = redis.NewScript("broken", "return redis.error_reply('ERR out of luc
 
 // A step of a rebuild fails, or is lost, and those after it succeed: the document is not declared good. The next rebuild
 // makes it good, whatever the first has left.
-func TestARebuildThatLacksAPartIsRefused(t *testing.T) {
+func TestARebuildWithoutAllStepsIsRefused(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		b := newBuilder(t.Context(), connect(t, redis.Options{URL: url, ReadTimeout: patience}), 0)
 		v := view{t, b.c}
@@ -120,7 +120,7 @@ func TestARebuildThatLacksAPartIsRefused(t *testing.T) {
 	})
 }
 
-// A rebuild as a whole returns the document that it has made, and refuses nothing in quiet.
+// A rebuild as a whole returns the document that it has made, and is not refused when nothing else runs.
 func TestARebuildReturnsItsDocument(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		b := newBuilder(t.Context(), connect(t, redis.Options{URL: url, ReadTimeout: patience}), 0)
@@ -196,7 +196,7 @@ func (b *builder) crossing(steps int) error {
 	return b.settle()
 }
 
-// settle rebuilds in quiet: the document is whole.
+// settle rebuilds while nothing else runs, and checks that the document is whole.
 func (b *builder) settle() error {
 	steps, err := b.begin()
 	if err != nil {
@@ -221,7 +221,7 @@ var crossingBugs = map[string]clienttest.Bug[*builder]{
 	"states lost before the end":       {Scripts: clienttest.In(rebuildMerge, "~= redis.call('HLEN', KEYS[4]) then return { 3 } end", "~= nil then end"), Known: 259},
 }
 
-func TestNoCrossingOfRebuildsShowsAPartlyBuiltDocument(t *testing.T) {
+func TestOverlappingRebuildsNeverShowAPartialDocument(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
 		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
 		for i := range clienttest.Histories(t, full, crossingBugs) {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// reads are the results that are not trusted while writes are refused.
+// reads are the reads whose results are not trusted while Redis refuses writes.
 var reads = map[string]func(context.Context, *Projections) error{
 	"documents": func(ctx context.Context, c *Projections) error {
 		_, err := c.Documents(ctx, []services.UserID{reader, other})
@@ -42,7 +42,7 @@ func (v view) wantReads(answered bool, when string) {
 	}
 }
 
-func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
+func TestReadsFailWhileWritesAreRefused(t *testing.T) {
 	servers := map[string]func(t *testing.T) (string, []*redistest.Server){
 		"single": func(t *testing.T) (string, []*redistest.Server) {
 			server := redistest.NewServer(t)
@@ -59,7 +59,7 @@ func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 			v.wantReads(true, "at first")
 			full := servers[len(servers)-1]
 			full.Do("CONFIG", "SET", "maxmemory", "100kb")
-			users := make([]services.UserID, 200) // some of them are on the full master
+			users := make([]services.UserID, 200) // enough that some are on the master that is full
 			for i := range users {
 				users[i] = services.UserID(i)
 			}
@@ -91,7 +91,7 @@ func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 }
 
 // Open detects a replica, and a probe touches every master.
-func TestARefusalIsKnownFromTheStart(t *testing.T) {
+func TestRefusedWritesAreDetectedAtOpen(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Do("REPLICAOF", "127.0.0.1", "1")
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}

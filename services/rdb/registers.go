@@ -163,7 +163,7 @@ func (p *parser) announcements() services.AnnouncementState {
 func (p *parser) segments() services.SegmentState {
 	var version, text string
 	p.parts(&version, &text)
-	bits, err := strconv.ParseUint(text, 10, 64) // all 64 are used, which number refuses
+	bits, err := strconv.ParseUint(text, 10, 64) // number refuses the 64th bit, which segments use
 	p.failed = p.failed || err != nil
 	return services.SegmentState{Version: p.numberOf(version), Bits: bits}
 }

@@ -56,8 +56,8 @@ func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-// A client that knows no dot reads documents that have some.
-func TestDotsAreReadOnceTheyAreKnown(t *testing.T) {
+// A client without dots reads documents that have some.
+func TestDotsAreReadAfterSetDots(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		v.register(DotRegister("shop", 7))
@@ -76,7 +76,7 @@ func TestDotsAreReadOnceTheyAreKnown(t *testing.T) {
 }
 
 // A client that was opened for other types of messages finds fields missing, and a rebuild completes them.
-func TestANewTypeOfMessagesIsBornByARebuild(t *testing.T) {
+func TestARebuildAddsANewTypeOfMessages(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		v.register(MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))

@@ -39,7 +39,7 @@ type Snapshot struct {
 
 	Lists map[string][]string // the members of registered lists that are there, by their parts
 
-	Conversations map[services.ConversationID]services.Membership // the user's own states; User and Gen are not kept
+	Conversations map[services.ConversationID]services.Membership // the user's own states; without User and Gen, which are not stored
 }
 
 // snapshotUsers bounds the size of one round trip: a full inbox has 6 KB, and other calls wait meanwhile.

@@ -23,7 +23,7 @@ func (v view) snapshot() Snapshot {
 	return snapshots[1]
 }
 
-func TestASnapshotIsAllThatThereIs(t *testing.T) {
+func TestASnapshotHoldsTheWholeView(t *testing.T) {
 	eachView(t, func(v view) {
 		if got := v.snapshot(); got.Wholeness != Absent {
 			v.Errorf("before the first rebuild: %+v", got)
@@ -63,7 +63,7 @@ func TestASnapshotIsAllThatThereIs(t *testing.T) {
 }
 
 // A read of an incomplete view rebuilds it, and its snapshot says so; only a key of the wrong type stays.
-func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
+func TestASnapshotReportsABrokenView(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, c := range map[string]struct {
 			spoil func()
@@ -116,7 +116,7 @@ func (v view) retype(key string) {
 
 // A reset keeps the version rising, refuses earlier reads, and leaves nothing else: a broken value would survive a merge, in
 // which the newer version wins.
-func TestAResetForgetsAllButTheVersion(t *testing.T) {
+func TestAResetKeepsOnlyTheVersion(t *testing.T) {
 	eachView(t, func(v view) {
 		v.c.SetDots([]string{"shop"})
 		v.build(FeedFacts{Seen: 9, Entries: posts(1, 12, counted)})
@@ -150,7 +150,7 @@ func TestAResetForgetsAllButTheVersion(t *testing.T) {
 }
 
 // A stamp of the future refuses every add; a reset ends that.
-func TestAResetMendsAStampOfTheFuture(t *testing.T) {
+func TestAResetRepairsAStampInTheFuture(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		v.set("rm", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))

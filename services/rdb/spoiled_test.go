@@ -45,8 +45,8 @@ func (v view) acts() map[string]func(context.Context) error {
 	}
 }
 
-// Every operation that meets a key of the wrong type continues as if the view were missing, also within a batch, and a rebuild
-// repairs the view: no caller gets an error.
+// Every operation that meets a key of the wrong type goes on as if the view were missing, also within a batch. A rebuild
+// repairs the view, and no caller gets an error.
 func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, act := range v.acts() {
@@ -134,7 +134,7 @@ func TestCopiesOfAnotherTypeAreMissing(t *testing.T) {
 }
 
 // The repair costs two more round trips, and only the call that meets the key pays them.
-func TestMendingIsBounded(t *testing.T) {
+func TestRepairsCostTwoRoundTrips(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		v.retype(DocumentKey(reader))
@@ -162,7 +162,7 @@ func TestAKeyThatCannotBeEmptied(t *testing.T) {
 	})
 }
 
-func TestWhatAKeyBelongsTo(t *testing.T) {
+func TestViewOfReturnsTheKeysUser(t *testing.T) {
 	for key, want := range map[string]services.UserID{
 		DocumentKey(reader): reader, inboxKey(1 << 31): 1 << 31, ConversationsKey(other): other, OnlineKey(1): 1,
 		profileKey(reader): 0, postKey(7): 0, "v:{u7}:b/x": 0, "{u7": 0, "{ux}:b": 0, "{u99999999999}:b": 0, "": 0,

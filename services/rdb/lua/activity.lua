@@ -1,4 +1,4 @@
--- Notes that the user was here today, and extends the lifetime of their keys.
+-- Records that the user was active today, and extends the lifetime of their keys.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4...] registered lists
 -- ARGV[1] day  ARGV[2] seconds to live
 -- Returns 1, or 0 when there is no document

@@ -8,7 +8,7 @@ local n, unread, mentions, kept, list, st, known, version = unpack(redis.call('H
 n = tonumber(n)
 if not n then return { 0 } end
 if not (tonumber(unread) and tonumber(mentions) and tonumber(version) and list) or tonumber(kept) ~= redis.call('HLEN', KEYS[2]) then
-  if st == '1' then redis.call('HSET', KEYS[1], 'st', '0') end -- states were lost: their share of the sums is unknown
+  if st == '1' then redis.call('HSET', KEYS[1], 'st', '0') end -- states were lost: their part of the sums is unknown
   return { 0 }
 end
 local sum, mentioned, packed, count, below, listed = tonumber(unread), tonumber(mentions), list, tonumber(kept), 0, false

@@ -1,4 +1,4 @@
--- Marks a document as lost that is older than the version that readers saw, so that it is rebuilt with a newer version.
+-- Marks a document as lost if it is older than the version that readers saw: it is rebuilt with a newer version.
 -- KEYS[1] {u}:b
 -- ARGV[1] the version that readers saw
 -- Returns {status, n, 0}

@@ -18,7 +18,7 @@ local function newer(a, b)
   return a.aged > 0 and a.head > b.head
 end
 
--- The newer of each half, in parts and as text: the head only grows, the user's own part goes by its version, the way of
+-- The newer of each half, in parts and as text: the last sequence only grows, the user's own part goes by its version, the way of
 -- counting by its own.
 local function merged(old, new, oldText, newText)
   local own, way, head = newer(new, old) and new or old, new.way > old.way and new or old, math.max(old.head, new.head)

@@ -2,7 +2,7 @@
 -- after
 -- lib.lua and before every script. A list is 12 bytes for each, in no order: author (4), followed since (8).
 
--- The offset of an author's entry in a list, nil if the author is not in it.
+-- The offset of an author's entry in a list, or nil if the author is not in it.
 local function place(list, author)
   local at = 0
   repeat at = list:find(author, at + 1, true) until not at or at % 12 == 1

@@ -1,4 +1,4 @@
--- Drops the keys of a user, unless they came back meanwhile: their document has a later day or is being built, or a node has a
+-- Drops the keys of a user, unless they have come back meanwhile: their document has a later day or is being built, or a node has a
 -- subscription of theirs.
 -- KEYS[1] {u}:b  KEYS[2] {u}:on  KEYS[3...] the other keys
 -- ARGV[1] the last day of activity at which the keys are dropped; -1 = whatever day the document has

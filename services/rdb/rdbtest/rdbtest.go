@@ -1,4 +1,5 @@
-// Package rdbtest gives tests of features the projections of users, on the servers of redistest. A step that fails ends the test.
+// Package rdbtest opens the projections of users for tests of features, on the servers of redistest. A step that fails ends
+// the test.
 package rdbtest
 
 import (

@@ -9,7 +9,7 @@ import (
 
 // Boards is what boards of shows add to a history.
 type Boards interface {
-	// Event runs one event, of a kind from BoardKinds on.
+	// Event runs one event, of a kind that is BoardKinds or greater.
 	Event(kind int, user, other services.UserID) error
 	// Follow merges an author's shows into a follower's view, and returns the hosts that the document must name. refused says
 	// that something was removed since the stamp.

@@ -68,7 +68,8 @@ func newSnapshot(fields []any, members []string) (s snapshot) {
 	return s
 }
 
-// fault reports a flaw of one view by itself: an order that is not total, a post twice, a count that differs from the list.
+// fault reports a flaw that shows in one view alone: an order that is not total, a post twice, a count that differs from the
+// list.
 func (s snapshot) fault() error {
 	if !s.whole {
 		return nil
@@ -99,7 +100,7 @@ func (s snapshot) fault() error {
 	return nil
 }
 
-// Check checks every view after a step: by itself, and against its state before.
+// Check checks every view after a step: alone, and against its state before the step.
 func (w *World) Check() error {
 	all, err := snapshots(w)
 	if err != nil {

@@ -21,7 +21,7 @@ func open(t *testing.T, url string) *rdb.Projections {
 	return rdbtest.Open(t, redis.Options{URL: url, ReadTimeout: clienttest.Patience}, rdb.Shape{})
 }
 
-// good is no bug.
+// good injects no bug.
 var good clienttest.Bug[*World]
 
 func TestTheInboxEqualsTheFactsAfterEveryHistory(t *testing.T) {
@@ -52,7 +52,7 @@ var (
 
 const stampCheck = "if tonumber(ARGV[1]) <= d.rm then return { 3 } end\n"
 
-// injectedBugs are the bugs that the histories must find, each by itself: the rules of MODEL, one left out at a time.
+// injectedBugs are the bugs that the histories must find, each by itself: each omits one rule of the protocol.
 var injectedBugs = map[string]clienttest.Bug[*World]{
 	"an add as old as it likes":       {Scripts: clienttest.In(inboxAdd, stampCheck, ""), Known: 212},
 	"a merge as old as it likes":      {Scripts: clienttest.In(inboxMerge, stampCheck, ""), Known: 16},

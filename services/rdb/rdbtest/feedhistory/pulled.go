@@ -7,7 +7,7 @@ import (
 	"tidings/services/redis"
 )
 
-// flip makes an author pulled: that is stored first, and then written into each follower's document.
+// flip makes an author's posts pulled. The mode is stored first, and then written into each follower's document.
 func (w *World) flip(author services.UserID) {
 	if w.pulls[author] {
 		return
@@ -32,7 +32,7 @@ func (w *World) NameTo(field rdb.NamedField, author services.UserID) {
 	}
 }
 
-// name writes an author into the documents of the followers with IDs above after, up to to, as they are when it runs.
+// name writes an author into the documents of the followers with IDs above after, up to to, as they stand when it runs.
 func (w *World) name(pause func(), field rdb.NamedField, author, after, to services.UserID) error {
 	stamp, err := w.Client.Now(w.Ctx)
 	if err != nil {

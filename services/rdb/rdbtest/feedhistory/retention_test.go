@@ -12,13 +12,13 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// A longFeed is the feed of one reader with hundreds of posts. It tests what an inbox trims, refuses and reads again. Nothing
-// is concurrent here; worlds test that.
+// A longFeed is the feed of one reader with hundreds of posts. It tests what an inbox trims, refuses and reads again.
+// Nothing runs concurrently here; World tests that.
 type longFeed struct {
 	*World
 	reader  services.UserID
 	authors []services.UserID
-	own     int  // so many of ten posts are the reader's own, which do not count
+	own     int  // how many of ten posts are the reader's own, which do not count
 	loud    bool // one author writes nearly all posts
 }
 
@@ -191,8 +191,8 @@ func (f *longFeed) event() error {
 	}
 }
 
-// hold compares the view with the facts: exactly the newest 300 are listed, in pages of any length, and the count is exact or
-// says that it may be more.
+// hold compares the view with the facts: exactly the newest 300 are listed, in pages of any length, and the count is exact
+// or marked as a lower bound.
 func (f *longFeed) hold() error {
 	facts, true_ := f.homeFeed(f.reader), 0
 	for _, entry := range facts {

@@ -12,8 +12,8 @@ import (
 
 // The work of a world: the steps of services/fanout, with a pause wherever another process could run in between.
 
-// spread updates the author's own feed and then cuts the current followers into chunks.
-func (w *World) spread(pause func(), id services.PostID, remove bool) error {
+// fanOut updates the author's own feed and then cuts the current followers into chunks.
+func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
 	author := w.posts[id].Author
 	var err error
 	if remove {
@@ -37,7 +37,7 @@ func (w *World) spread(pause func(), id services.PostID, remove bool) error {
 	return nil
 }
 
-// chunk updates the followers with IDs above after, up to to, as they are when it runs.
+// chunk updates the followers with IDs above after, up to to, as they stand when it runs.
 func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to services.UserID) error {
 	stamp, err := w.Client.Now(w.Ctx)
 	if err != nil {
@@ -160,8 +160,8 @@ func (w *World) reconcile(pause func(), reader, author services.UserID) error {
 	return fmt.Errorf("reader %d and author %d: refused %d times", reader, author, Rounds)
 }
 
-// sweep removes from the reader's inbox the posts that the author deleted while the reader did not follow: those removals went
-// only to the followers of that time. It runs after the fence, so that no older read brings a post back.
+// sweep removes from the reader's inbox the posts that the author deleted while the reader did not follow: those removals
+// reached only the followers of that time. It runs after the fence, so that an older read cannot bring a post back.
 func (w *World) sweep(pause func(), reader, author services.UserID, alive []services.PostID) error {
 	if !w.sweeps {
 		return nil

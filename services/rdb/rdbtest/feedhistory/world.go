@@ -23,12 +23,12 @@ type World struct {
 	Client *rdb.Projections
 	Random *rand.Rand
 	Users  []services.UserID
-	Boards Boards // nil: nobody has any
+	Boards Boards // nil: no user has a board
 
 	deck   []int  // event kinds to draw from
 	pair   bool   // every event concerns the same two people
 	lost   [2]int // range of a user's keys that are lost: the document, the inbox, both
-	stalls int    // one pause in so many is a long one
+	stalls int    // one in this many pauses is long
 
 	posts map[services.PostID]*services.Post
 	edges map[edge]services.PostID // the time of the follow
@@ -40,10 +40,10 @@ type World struct {
 	queue   []*worker
 	shown   map[services.UserID]snapshot
 	trace   []string
-	Rereads bool // off is an injected bug: a removal does not read its edge again
+	Rereads bool // false is an injected bug: a removal does not read its edge again
 	late    bool // an injected bug: followers' documents name an author before the author is stored as pulled
-	sweeps  bool // off is an injected bug: a follow does not look for posts that were deleted before it
-	// how many posts of an author a follow reads: one more than an inbox holds, so that it is trimmed and has a floor
+	sweeps  bool // false is an injected bug: a follow does not look for posts that were deleted before it
+	// the posts of an author that a follow reads: one more than an inbox holds, so that the inbox is trimmed and has a floor
 	depth int
 }
 
@@ -149,7 +149,7 @@ func (w *World) mix() (deck []int) {
 	return deck
 }
 
-// event runs one event.
+// event runs one random event.
 func (w *World) event() error {
 	user, other := w.anyone(), w.anyone()
 	if w.pair {
@@ -176,7 +176,7 @@ func (w *World) event() error {
 		if id, ok := w.anyPost(); ok && !w.posts[id].Deleted {
 			w.posts[id].Deleted = true
 			w.Say("post %d is deleted", id)
-			w.Enqueue(fmt.Sprintf("remove %d", id), func(pause func()) error { return w.spread(pause, id, true) })
+			w.Enqueue(fmt.Sprintf("remove %d", id), func(pause func()) error { return w.fanOut(pause, id, true) })
 		}
 	case see:
 		if id, ok := w.anyPost(); ok {
@@ -226,7 +226,7 @@ func (w *World) publish(author services.UserID) {
 	}
 	w.posts[id] = &services.Post{ID: id, Author: author}
 	w.Say("%d posts %d", author, id)
-	w.Enqueue(fmt.Sprintf("fan-out %d", id), func(pause func()) error { return w.spread(pause, id, false) })
+	w.Enqueue(fmt.Sprintf("fan-out %d", id), func(pause func()) error { return w.fanOut(pause, id, false) })
 }
 
 // lose deletes keys, as an eviction or a flush does.
@@ -239,7 +239,7 @@ func (w *World) lose(user services.UserID) error {
 	return w.Check()
 }
 
-// visit is a read by the user: whatever is missing is rebuilt. Now and then it is rebuilt although it is there.
+// visit is a read by the user. It rebuilds what is missing, and now and then what is there.
 func (w *World) visit(user services.UserID) error {
 	ready, err := w.ready(user)
 	if err != nil || ready && w.Random.IntN(2) == 0 {
