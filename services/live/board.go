@@ -27,7 +27,7 @@ type Item struct {
 	Host   services.User
 }
 
-// Frozen is what a session keeps of a show while the show changes. A time is zero when it was not reached then.
+// Frozen is what a session keeps of a show while the show changes. A time is zero if it had not been reached.
 type Frozen struct {
 	Status                        ShowStatus
 	PlannedAt, StartedAt, EndedAt time.Time
@@ -39,19 +39,19 @@ type Board struct {
 	Replaced bool // the requested session is over; Session is a new one that continues at the same position
 	Items    []Item
 	HasNext  bool
-	End      services.FeedEnd // why nothing follows, when HasNext is false
+	End      services.FeedEnd // why nothing follows, if HasNext is false
 	Building bool             // the replays come from SQL, because the viewer's list of them is still being built
 }
 
-// place is the position where a page starts.
+// place is where a page starts.
 type place struct {
 	field   string  // the argument that names the session
 	session Session // Made 0: a new one
 	after   ShowPlace
-	last    services.PostID // the show after whose position in the session the page starts; 0: none
+	last    services.PostID // the page starts after this show's position in the session; 0: at the top
 }
 
-// place parses the request, as far as that needs no other data.
+// place parses the parts of the request that need no other data.
 func (a Ask) place(viewer services.UserID) (p place, err error) {
 	p.field = "sessionId"
 	switch {
@@ -73,8 +73,9 @@ func (a Ask) place(viewer services.UserID) (p place, err error) {
 	return p, err
 }
 
-// Board reads a page of a viewer's board. Without a session it freezes a new one, as the board is now; with one it continues in
-// it, as the board was then. When that session is over, a new one continues at the same position and is marked as replacing it.
+// Board reads a page of a viewer's board. Without a session it freezes a new one of the present board; with one it shows the
+// board as that session froze it. When the session is over, a new one continues at the same position and is marked as
+// replacing it.
 func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (Board, error) {
 	start, err := ask.place(viewer)
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *Service) freeze(former Session, hosts []services.FollowedAuthor) Sessio
 	return session
 }
 
-// fill makes a page and reads the data that it shows.
+// fill completes a page: it reads the data of the shows on it.
 func (s *Service) fill(ctx context.Context, board Board, session Session, view view, after ShowPlace, first int) (Board, error) {
 	page, building, err := s.cut(ctx, session, view, after, first)
 	if err != nil {
@@ -152,8 +153,8 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, view v
 	return board, s.present(ctx, board.Items)
 }
 
-// present brings the shows of a page up to date. A replay does not change its status and times any more, and its texts are those
-// of now. The others are in the cache for as long as a session that has them lives.
+// present brings the shows of a page up to date. A replay's status and times no longer change, and its texts are the present
+// ones. The other shows stay in the cache while a session that has them lives.
 func (s *Service) present(ctx context.Context, items []Item) error {
 	var missing []services.PostID
 	s.Memory.Now(func(now func(services.PostID) (Show, bool)) {
@@ -203,7 +204,7 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after Sho
 	if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
 		return cut{}, false, err
 	}
-	if listed.More && len(listed.Lines) <= first { // newer replays have pushed others out of the range that was read
+	if listed.More && len(listed.Lines) <= first { // newer replays displaced others from the range that was read
 		if view, err = s.view(ctx, session, after, allReplays); err != nil {
 			return cut{}, false, err
 		}
@@ -221,8 +222,8 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after Sho
 // allReplays is more than a list shows.
 const allReplays = 2 * services.Retention
 
-// known are the cached replays after a position. The cache has as many of the newest pulled ones as a list has; paging past
-// those ends the list.
+// known are the cached replays after a position. The cache keeps as many of the newest pulled replays as a list does; paging
+// past them ends the list.
 func (s *Service) known(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
 		all, _ := s.Memory.ReplaysAt(hosts, session.Version, ShowPlace{}, services.Retention+1)
@@ -238,9 +239,9 @@ func (s *Service) known(session Session, hosts []services.FollowedAuthor, after 
 	return known
 }
 
-// atSession filters a list of replays to those that were replays of the session's hosts at its version, and reads their data.
-// The cache knows the recent replays. One that it does not know became a replay long ago, or is newer than what this node has
-// read of the log.
+// atSession filters a list of replays to those that were replays of the session's hosts at its version, and reads their
+// data. The cache has the recent replays. One that is missing there became a replay long ago, or after the last log entry
+// that this node has read.
 func (s *Service) atSession(ctx context.Context, list replayList, session Session, hosts []services.FollowedAuthor) (replayList, error) {
 	on := make(map[services.UserID]bool, len(list.Lines))
 	for _, line := range list.Lines {

@@ -16,7 +16,7 @@ import (
 	"tidings/services/store"
 )
 
-// page reads a page that must come.
+// page reads a page, and fails the test on an error.
 func (h hall) page(viewer services.UserID, ask Ask) Board {
 	h.TB.Helper()
 	if ask.First == 0 {
@@ -27,7 +27,7 @@ func (h hall) page(viewer services.UserID, ask Ask) Board {
 	return board
 }
 
-// later lets a moment pass, does what is due, and brings this node's memory up to date.
+// later advances the clock, runs the due jobs, and refreshes this node's cache.
 func (h hall) later() {
 	h.TB.Helper()
 	h.Clock.Advance(time.Second)
@@ -42,7 +42,7 @@ func shown(board Board) (list []services.PostID) {
 	return list
 }
 
-// goOn asks for what follows a page.
+// goOn is the request for the next page.
 func goOn(board Board, byCursor bool) Ask {
 	if len(board.Items) == 0 {
 		session := board.Session.String()
@@ -62,7 +62,7 @@ func text(session Session) *string {
 	return &text
 }
 
-// walk reads what follows a page, page by page.
+// walk reads all pages after a page.
 func (h hall) walk(viewer services.UserID, board Board, first int) (list []services.PostID, end services.FeedEnd) {
 	h.TB.Helper()
 	for turn := 0; ; turn++ {
@@ -82,7 +82,7 @@ func (h hall) walk(viewer services.UserID, board Board, first int) (list []servi
 	}
 }
 
-// Without Redis, and while the list of replays is missing, boards are what they were, and sessions go on.
+// Without Redis, and while the list of replays is missing, boards stay the same, and sessions continue.
 func TestBoardsWithoutRedis(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	h := newHall(w, nil)
@@ -123,14 +123,15 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	}
 }
 
-// A page does not wait for a list of replays that takes long: it comes from the facts and says so, and the list is made.
+// A page does not wait long for a list of replays: it is read from the facts and marked as building, and the list is built
+// meanwhile.
 func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 	for name, pair := range map[string]fanouttest.Options{
 		"embedded":   {SQL: sqltest.SQLite(t), Redis: "embedded"},
 		"production": {SQL: sqltest.Postgres(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var hold atomic.Bool // the next list that is made
+			var hold atomic.Bool // holds the next list that is made
 			held, goOn := make(chan struct{}), make(chan struct{})
 			pair.Trace = func(statement string) {
 				if statement == "replays of followed hosts" && hold.CompareAndSwap(true, false) {
@@ -186,7 +187,8 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 		if got := shown(behind.page(viewer, Ask{})); !slices.Equal(got, []services.PostID{one}) {
 			t.Errorf("a node that is behind makes sessions of what it knows: %v", got)
 		}
-		// A show that came and went is in the viewer's list before this node has heard of it: it is on later boards alone.
+		// A show that started and ended is in the viewer's list before this node reads it from the log: only later boards
+		// have it.
 		replayed(w, host)
 		h.later()
 		h.page(viewer, Ask{}) // makes the list
@@ -209,7 +211,7 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 	})
 }
 
-// Boards end after the newest 300 replays, and say so: of those that are in lists, and of those that nodes have in memory.
+// Boards end after the newest 300 replays and report that end, for replays in lists and for those in nodes' caches.
 func TestReplaysEndWithTheirRetention(t *testing.T) {
 	for name, mode := range map[string]services.AuthorMode{"pushed": services.AuthorSmall, "pulled": services.AuthorHuge} {
 		t.Run(name, func(t *testing.T) {
@@ -241,9 +243,9 @@ func TestReplaysEndWithTheirRetention(t *testing.T) {
 	}
 }
 
-// What a viewer saw last may be gone from his board: the host is followed no longer, is not shown, or is followed again. The
-// next page goes on from its place all the same.
-func TestASessionGoesOnAfterAHostWhoIsGone(t *testing.T) {
+// The show that a viewer saw last may have left the board: its host was unfollowed, is hidden, or was followed again. The
+// next page still continues from its position.
+func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)
 		viewer := w.Users(1)[0]
@@ -277,7 +279,7 @@ func TestASessionGoesOnAfterAHostWhoIsGone(t *testing.T) {
 	})
 }
 
-// The mark of the board is the session's version, and never falls.
+// Marking the board as seen moves the mark to the session's version, and never back.
 func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)
@@ -308,9 +310,9 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 	})
 }
 
-// A host who is followed since, with many newer replays, does not push those of the session out of its pages, nor does a node
-// show an empty page because what it reads is newer than what it knows.
-func TestNewerReplaysArePassedOver(t *testing.T) {
+// A host who was followed after the session began and has many newer replays does not displace the session's replays from
+// its pages. A node whose cache is behind the list shows no empty page.
+func TestNewerReplaysDoNotDisplaceASessions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)
 		viewer, host, other := w.Users(1)[0], w.Users(1)[0], w.Users(1)[0]
@@ -343,8 +345,8 @@ func TestNewerReplaysArePassedOver(t *testing.T) {
 	})
 }
 
-// A subscription whose room another session has taken goes on with one of its own, and does not end the other one.
-func TestAnOpenBoardWhoseRoomIsTaken(t *testing.T) {
+// A subscription whose slot another session has taken continues with a new session, and does not end the other one.
+func TestAnOpenBoardContinuesWhenItsSlotIsTaken(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
 	w.Must(err)

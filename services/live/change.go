@@ -9,12 +9,12 @@ import (
 // MaxChanged bounds each list of a change.
 const MaxChanged = 100
 
-// Difference is how a board now differs from what a session froze. The shows are as they are now, each list in the order of the
-// present board; cancelled shows have no position on it and are in order of id.
+// Difference is the difference between a session's frozen board and the present one. The shows are as they are now, each
+// list in the order of the present board; cancelled shows have no position on it and are in order of id.
 type Difference struct {
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []Show
 
-	More bool // some are left out: no list has more than MaxChanged
+	More bool // some are omitted: no list has more than MaxChanged
 }
 
 // difference sorts the moves since a session into the lists of a Difference.
@@ -46,7 +46,7 @@ func difference(moves []Move) (d Difference) {
 	return d
 }
 
-// planned is an upcoming show as boards have it: an end that was reported before the start is left out.
+// planned is an upcoming show as boards show it: without an end that was reported before the start.
 func planned(show Show) Show {
 	show.EndedAt = time.Time{}
 	return show
@@ -68,7 +68,7 @@ func byPlace(a, b Show) int {
 func (d Difference) same(other Difference) bool {
 	equal := func(a, b []Show) bool {
 		return slices.EqualFunc(a, b, func(a, b Show) bool {
-			a.UpdatedAt = b.UpdatedAt // what is not shown may have changed
+			a.UpdatedAt = b.UpdatedAt // invisible fields may have changed
 			return a == b
 		})
 	}
@@ -81,7 +81,7 @@ func (d Difference) empty() bool {
 	return len(d.WentLive)+len(d.Ended)+len(d.Scheduled)+len(d.Rescheduled)+len(d.Cancelled) == 0
 }
 
-// newAbove counts the moved shows that now are above a position; the zero position: all that have a position.
+// newAbove counts the moved shows that are now above a position; the zero position counts all that have one.
 func newAbove(top ShowPlace, moves []Move) (count int) {
 	for _, move := range moves {
 		if place := move.Is.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {

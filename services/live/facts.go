@@ -30,7 +30,7 @@ var (
 		planned_at = $6, started_at = $7, ended_at = $8, cancelled_at = $9, ver = $10, live_ver = $11, live_stamp = $12, pull = $13, updated_at = $14
 		WHERE id = $1`)
 
-	// An existing row is no error of the statement, for the same reason as in the log: see insertLog.
+	// An existing row is not an error of the statement, for the same reason as in the log: see insertLog.
 	insertFormer = sql.NewStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (show, ver) DO NOTHING`)
 
@@ -82,8 +82,7 @@ func numberOf(status ShowStatus) int64 {
 	return int64(slices.Index(ShowStatuses, status))
 }
 
-// insert inserts a show. importKey is the key that an import gives it, "" for none. CONFLICT when the id or the key is
-// taken.
+// insert inserts a show. importKey is the key that an import gives it, "" for none. CONFLICT if the ID or the key is taken.
 func insert(ctx context.Context, tx *sql.Tx, show Show, importKey string) error {
 	inserted, err := tx.Run(ctx, insertShow, show.ID, importKey, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
@@ -94,8 +93,8 @@ func insert(ctx context.Context, tx *sql.Tx, show Show, importKey string) error 
 	return err
 }
 
-// update writes every field of a show but its id and its host. former is its position until now, which ends at the version
-// that the show has from now on; nil when it has not moved on any board.
+// update writes every field of a show but its id and its host. former is its position until now, which ends at the show's
+// new version; nil if it did not move on any board.
 func update(ctx context.Context, tx *sql.Tx, show Show, former *Former) error {
 	_, err := tx.Run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
@@ -116,13 +115,13 @@ func orNoTime(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: sql.Micros(t), Valid: !t.IsZero()}
 }
 
-// lockShow reads a show and locks it until this transaction ends. Lock the log of shows before: see lockLog. NOT_FOUND
-// when there is none.
+// lockShow reads a show and locks it until this transaction ends. Lock the log of shows first: see lockLog. NOT_FOUND if the
+// show does not exist.
 func lockShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
 	return lockedShow(ctx, tx, showForUpdate, id)
 }
 
-// holdShow reads a show and keeps others from changing it until this transaction ends. NOT_FOUND when there is none.
+// holdShow reads a show and keeps others from changing it until this transaction ends. NOT_FOUND if it does not exist.
 func holdShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
 	return lockedShow(ctx, tx, showForShare, id)
 }
@@ -185,7 +184,7 @@ func countUpcoming(ctx context.Context, tx *sql.Tx, host services.UserID, limit 
 }
 
 // ActiveShows lists the upcoming and live shows that are on boards, of the next hosts after one in order of user ID, at most
-// limit hosts. The shows of one host are together, in order of ID. An empty answer means that none are left.
+// limit hosts. The shows of one host are together, in order of ID. An empty result means that there are no more.
 func (d database) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error) {
 	return selectShows(ctx, d.Runner, activeShows, after, limit)
 }
@@ -227,8 +226,8 @@ func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time)
 	return forgotten, err
 }
 
-// visibleShow reads the show that a viewer names in an argument, and keeps others from changing it until this transaction ends.
-// NOT_FOUND when there is none, and when it is hidden from the viewer.
+// visibleShow reads a show for a viewer's command, and keeps others from changing it until this transaction ends. NOT_FOUND
+// if it does not exist or is hidden from the viewer.
 func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (Show, error) {
 	show, err := holdShow(ctx, tx, id)
 	return show, store.In(tx).Visible(ctx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))

@@ -8,8 +8,8 @@ import (
 	"tidings/services/store"
 )
 
-// The statement is built as those of other lists of users: see store.UserLists. A host who hides from the viewer or blocks them has
-// no row.
+// The statement is built like those of the other lists by user: see store.UserLists. A host who hides from the viewer or
+// blocks them has no row.
 var showsOfHosts = sql.NewStatement("shows of users", `
 WITH ranges AS MATERIALIZED (
 	SELECT c.i, c.owner, c.before, COALESCE((SELECT s.id FROM shows s WHERE s.host = c.owner AND s.id < c.before ORDER BY s.id DESC LIMIT 1 OFFSET $2 - 1), 0) AS bound

@@ -8,7 +8,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// TestHostedShowsAreWalkedToTheirEnd has shows of every status, of hosts of whom two do not show them to the viewer.
+// TestHostedShowsAreWalkedToTheirEnd walks shows of every status, two of whose hosts hide them from the viewer.
 func TestHostedShowsAreWalkedToTheirEnd(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const viewer services.UserID = 5

@@ -65,7 +65,7 @@ UNION ALL SELECT 1 FROM follows WHERE follower = $1 AND followee = $2 AND NOT sh
 	pastFollowsForgotten = sql.NewStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
 )
 
-// putHost notes that a user has a show; created is true for their first.
+// putHost records that a user has a show; created is true for their first.
 func putHost(ctx context.Context, tx *sql.Tx, host services.UserID) (created bool, err error) {
 	inserted, err := tx.Run(ctx, insertHost, host)
 	return inserted > 0, err
@@ -77,23 +77,23 @@ func readHost(ctx context.Context, r sql.Runner, host services.UserID) (known, n
 	return known, named, err
 }
 
-// beginHostChunks records in how many chunks of followers the documents are to list a host. It returns false when that has
-// begun before, or when all documents list the host already.
+// beginHostChunks records in how many chunks of followers the documents are to list a host. It returns false if that has
+// begun before, or if all documents list the host already.
 func beginHostChunks(ctx context.Context, tx *sql.Tx, host services.UserID, chunks int) (begun bool, err error) {
 	changed, err := tx.Run(ctx, hostChunksBegun, host, chunks)
 	return changed > 0, err
 }
 
-// endHostChunk notes that one more chunk of a host's followers is done: their documents list the host. last is true for the
-// last chunk.
+// endHostChunk records that one more chunk of a host's followers is done: their documents list the host. last is true for
+// the last chunk.
 func endHostChunk(ctx context.Context, tx *sql.Tx, host services.UserID) (last bool, err error) {
 	var left int
 	found, err := tx.One(ctx, lowerHostUnnamed, []any{host}, &left)
 	return found && left == 0, err
 }
 
-// publish notes that all documents list a host, and returns the host's shows that are on no board yet and were not
-// cancelled, in order of ID. The caller has locked the log of shows, and puts them onto boards in this transaction.
+// publish records that all documents list a host, and returns the host's shows that no board has yet and were not cancelled,
+// in order of ID. The caller has locked the log of shows, and puts them onto boards in this transaction.
 func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, error) {
 	if _, err := tx.Run(ctx, nameHost, host); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, err
 	return selectShows(ctx, tx.Runner, unpublishedShows, host)
 }
 
-// setNamed notes that all documents list some hosts, and returns those for which that is new. Hosts whose followers are being
-// processed in chunks are left out.
+// setNamed records that all documents list some hosts, and returns those for which that is new. It omits hosts whose
+// followers are being processed in chunks.
 func setNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, tx, hostsNamed, hosts)
 }
@@ -146,7 +146,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 	return slices.Compact(listed), err
 }
 
-// manyFollow returns those of some hosts that have more followers than a number, active or not.
+// manyFollow returns those of some hosts that have more than a number of followers, active or not.
 func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
 	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
@@ -155,8 +155,8 @@ func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, follow
 	return sql.Column[services.UserID](ctx, db, hostsOfMany, list, followers)
 }
 
-// followersOfHosts lists all followers who see the shows of some hosts, in no order: only those last seen at activeSince or
-// later.
+// followersOfHosts lists all followers who see the shows of some hosts, in no order: only followers who were active at
+// activeSince or later.
 func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := db.Each(ctx, hostFollowers, []any{hosts, activeSince}, func(scan func(...any) error) error {
@@ -200,8 +200,8 @@ func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]service
 	return edges, err
 }
 
-// unfollowedSince reports whether a board lost a host's shows at or after a time: the follow has ended, or it stands and the
-// shows are hidden.
+// unfollowedSince reports whether a board lost a host's shows at or after a time: the follow has ended, or it continues and
+// the shows are hidden.
 func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, since time.Time) (bool, error) {
 	var is int
 	return db.One(ctx, followEnded, []any{follower, followee, since}, &is)

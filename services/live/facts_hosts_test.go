@@ -21,7 +21,7 @@ func (b *bundle) host(hosts ...services.UserID) {
 	})
 }
 
-func TestAHostIsNamedAndThenPublished(t *testing.T) {
+func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		is := func(host services.UserID) [2]bool {
 			known, named, err := readHost(b.Ctx, b.DB.Runner, host)
@@ -72,7 +72,7 @@ func TestAHostIsNamedAndThenPublished(t *testing.T) {
 		storetest.Equal(b.T, is(7), [2]bool{true, true})
 		b.MustWrite(func(tx *store.Tx) error {
 			storetest.Equal(b.T, len(storetest.Must(publish(b.Ctx, tx.Tx, 7))(b.T)), 0)
-			storetest.Equal(b.T, storetest.Must(beginHostChunks(b.Ctx, tx.Tx, 7, 2))(b.T), false) // repeated by a job, it changes nothing
+			storetest.Equal(b.T, storetest.Must(beginHostChunks(b.Ctx, tx.Tx, 7, 2))(b.T), false) // a repetition by a job changes nothing
 			return nil
 		})
 		storetest.Equal(b.T, []bool{end(), end()}, []bool{false, false})
@@ -108,7 +108,7 @@ func TestHostsOfAReader(t *testing.T) {
 	})
 }
 
-// The end of a follow is noted where it is the end of a host's shows on a board: by unfollowing, blocking, muting.
+// An unfollow, a block and a mute of a host are recorded as the end of the host's shows on a board.
 func TestEndsOfFollowsOfHosts(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.MakeUsers("ann", "bob", "cat", "dan")
@@ -125,13 +125,13 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 			b.MustWrite(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.Ctx, 1, followee); return err })
 		}
 		unfollow(2)
-		unfollow(4) // no host
-		unfollow(9) // no host
+		unfollow(4) // not a host
+		unfollow(9) // not a host
 		storetest.Equal(b.T, []bool{ended(2, start), ended(2, start.Add(time.Microsecond)), ended(4, start), ended(9, start)}, []bool{true, false, false, false})
 		b.Clock.Advance(time.Minute)
 		b.MakeFollows(services.Edge{Follower: 1, Followee: 2})
 		unfollow(2)
-		unfollow(2) // there is none
+		unfollow(2) // there is no such follow
 		storetest.Equal(b.T, []bool{ended(2, start.Add(time.Minute)), ended(2, start.Add(time.Minute+time.Microsecond))}, []bool{true, false})
 
 		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 3, Made: 60}
@@ -162,7 +162,7 @@ func TestReminders(t *testing.T) {
 		storetest.Equal(b.T, storetest.Must(remindsOf(b.Ctx, b.DB, 2, []services.PostID{5, 6, 8}))(b.T), map[services.PostID]bool{5: true, 6: true})
 		storetest.Equal(b.T, len(storetest.Must(remindsOf(b.Ctx, b.DB, 9, []services.PostID{5}))(b.T)), 0)
 		b.MustWrite(func(tx *store.Tx) error {
-			storetest.Equal(b.T, storetest.Must(countReminders(b.Ctx, tx.Tx, 2, 9))(b.T), 2) // one of the three shows runs
+			storetest.Equal(b.T, storetest.Must(countReminders(b.Ctx, tx.Tx, 2, 9))(b.T), 2) // one of the three shows is live
 			storetest.Equal(b.T, storetest.Must(countReminders(b.Ctx, tx.Tx, 2, 1))(b.T), 1)
 			storetest.Equal(b.T, storetest.Must(removeReminder(b.Ctx, tx.Tx, 5, 2))(b.T), true)
 			storetest.Equal(b.T, storetest.Must(removeReminder(b.Ctx, tx.Tx, 5, 2))(b.T), false)

@@ -38,7 +38,7 @@ type ImportedShow struct {
 	ImportKey string
 }
 
-// ImportHosts notes that these users have shows, and returns those that are not yet listed in all of their followers'
+// ImportHosts records that these users have shows, and returns those that are not yet listed in all of their followers'
 // documents: the hosts that are new.
 func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
 	list := make([][]any, len(hosts))
@@ -58,8 +58,8 @@ func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unna
 	return unnamed, err
 }
 
-// ImportShows inserts shows and returns how many. A show whose id or key is taken is left out: then the caller undoes the
-// others. A show with a version was on no board before that version.
+// ImportShows inserts shows and returns how many. A show whose id or key is taken is omitted: then the caller rolls the
+// others back. A show with a version was on no board before that version.
 func ImportShows(ctx context.Context, tx *sql.Tx, shows []ImportedShow) (inserted int, err error) {
 	byStatus := map[ShowStatus][][]any{}
 	var formers [][]any
@@ -91,7 +91,7 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []ImportedShow) (inserte
 	return inserted, err
 }
 
-// stoodNowhere is a row of the history: the show was on no board until a version.
+// stoodNowhere returns a row of the history: no board had the show until a version.
 func stoodNowhere(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
 	return []any{show, int64(0), int64(until), at, host, numberOf(ShowCancelled), int64(0)}
 }

@@ -25,17 +25,17 @@ var (
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 )
 
-// remindersLooked is how many reminders a count reads at most for each that it may count.
+// remindersLooked is the most reminders that a count reads for each that it may count.
 const remindersLooked = 4
 
-// putReminder records a user's wish to be notified when a show starts; false when it is recorded already. The caller has locked
-// the show, so that it does not start meanwhile.
+// putReminder records a user's wish to be notified when a show starts; false if it is recorded already. The caller has
+// locked the show, so that it cannot start meanwhile.
 func putReminder(ctx context.Context, tx *sql.Tx, show services.PostID, user services.UserID) (added bool, err error) {
 	inserted, err := tx.Run(ctx, insertReminder, show, user, tx.Now)
 	return inserted > 0, err
 }
 
-// removeReminder removes a user's reminder of a show; false when there was none.
+// removeReminder removes a user's reminder of a show; false if there was none.
 func removeReminder(ctx context.Context, tx *sql.Tx, show services.PostID, user services.UserID) (dropped bool, err error) {
 	deleted, err := tx.Run(ctx, deleteReminder, show, user)
 	return deleted > 0, err
@@ -48,8 +48,8 @@ func countReminders(ctx context.Context, tx *sql.Tx, user services.UserID, limit
 	return count, err
 }
 
-// readReminders lists the users with a reminder of a show, in order of user ID, those greater than after, at most limit. Users whom
-// the host has blocked since are left out, as they could not set a reminder now.
+// readReminders lists the users with a reminder of a show, in order of user ID, those greater than after, at most limit.
+// Users whom the host has blocked since are omitted, because they could not set a reminder now.
 func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, db, remindersOf, show, after, limit)
 }

@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// pushedReplay selects the replays of a host that are pushed into replay lists. Its columns and those of pulledReplay form the
-// index shows_replays; pull is in a comparison because SQLite uses an index only for such a condition.
+// pushedReplay selects the replays of a host that are pushed into replay lists. Its columns and those of pulledReplay form
+// the index shows_replays; pull is compared with a constant because SQLite uses the index only for such a condition.
 const (
 	pushedReplay = `s.status = 2 AND s.pull = FALSE AND ` + onBoards
 	pulledReplay = `s.status = 2 AND s.pull = TRUE AND ` + onBoards
@@ -24,8 +24,8 @@ WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
 ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 
-	// The statement is built as that of a home feed: see newestOfSources. Positions are times here and not unique, so it reads
-	// all replays with the same time as the last one.
+	// The statement is built like that of a home feed: see newestOfSources. Here positions are times and not unique, so it
+	// reads all replays that have the last one's time.
 	replaysOfReader = sql.NewStatement("replays of followed hosts", `
 WITH edges AS MATERIALIZED (`+hostEdges+`), page AS MATERIALIZED (
 	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges

@@ -17,10 +17,10 @@ import (
 	"tidings/tests/histories"
 )
 
-// bundle is a store with what tests of the facts need around it.
+// bundle is a store with helpers for tests of the facts.
 type bundle struct{ *storetest.Bundle }
 
-// eachStore runs a test on both engines, each time on a new database with a standing clock.
+// eachStore runs a test on both engines, each time on a new database with a stopped clock.
 func eachStore(t *testing.T, test func(b *bundle)) {
 	t.Helper()
 	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
@@ -41,7 +41,7 @@ func showTime(second int) time.Time {
 	return time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC).Add(time.Duration(second) * time.Second)
 }
 
-// aShow is a show that boards have, of a status, with all its times made of one number.
+// aShow returns a show of a status that boards have. All its times derive from one number.
 func aShow(id services.PostID, host services.UserID, status ShowStatus, second int) Show {
 	show := Show{
 		ID: id, Host: host, Title: fmt.Sprint("show ", id), Status: status, PlannedAt: showTime(second), UpdatedAt: showTime(second), Version: uint64(id),
@@ -80,7 +80,7 @@ func idsOf(shows []Show) []services.PostID {
 	return ids
 }
 
-func TestAShowIsKeptAsItIs(t *testing.T) {
+func TestAShowIsCachedUnchanged(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		at := showTime(0).Add(123 * time.Millisecond)
 		show := Show{

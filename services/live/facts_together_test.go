@@ -12,8 +12,8 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// Many changes of few shows, each of which draws its version and notes where the show stood, go out together as changes of
-// many shows do: a version that another of them has taken meanwhile does not end a pass.
+// Many changes of few shows are committed together, like changes of many shows, although each draws a version and records a
+// former position: a version that another change has taken meanwhile does not end a pass.
 func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	b := &bundle{storetest.NewBundle(t, url)}
@@ -33,7 +33,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if i%7 == 3 { // some are refused
+			if i%7 == 3 { // some changes are refused
 				return errMine
 			}
 			version, err := changelog.AppendLog(b.Ctx, tx.Tx, LogKind, fmt.Sprint(i), nil)
@@ -51,7 +51,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 			t.Errorf("change %d: %v", i, err)
 		}
 	}
-	const most = 30 // one by one they take 6 each
+	const most = 30 // alone, each change takes 6
 	n := trips.Take()
 	t.Logf("%d round trips", n)
 	if n > most {

@@ -17,7 +17,7 @@ import (
 // The kinds of jobs of shows.
 const (
 	jobClose  = "show.close"  // key: show id. It may have had no report for too long
-	jobRemind = "show.remind" // payload: reminding. The show has started: those who asked for a reminder are notified
+	jobRemind = "show.remind" // payload: reminding. The show has started: users with a reminder are notified
 )
 
 // remindersPerStep is the most reminders that one transaction sends.
@@ -30,14 +30,14 @@ func (s *Service) kinds() []jobs.Kind {
 	})
 }
 
-// CloseJob closes a show at a time, unless a report about it comes before.
+// CloseJob returns the job that closes a show at a time, unless a report about it comes before.
 func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobClose, show.String())
 	job.NotBefore = at
 	return job
 }
 
-// reminding is a part of the reminders of a show that has started: the users with IDs above one.
+// reminding is the remaining part of the reminders of a started show: those of users with IDs above After.
 type reminding struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
@@ -51,8 +51,8 @@ func (r reminding) job() jobs.NewJob {
 	return jobs.NewJob{Kind: jobRemind, Payload: payload}
 }
 
-// addShow writes a new show down, and its host if it is their first show. Boards have it at once if all documents name the
-// host, else as soon as they do. The caller's transaction has locked the log of shows before.
+// addShow stores a new show, and its host if it is their first show. Boards show it at once if all documents name the host,
+// otherwise as soon as they do. The caller's transaction has locked the log of shows before.
 func (s *Service) addShow(ctx context.Context, tx *store.Tx, show Show) (Show, error) {
 	first, err := putHost(ctx, tx.Tx, show.Host)
 	if err != nil {
@@ -71,9 +71,9 @@ func (s *Service) addShow(ctx context.Context, tx *store.Tx, show Show) (Show, e
 	return show, jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
-// changeShow writes down a show that a transition has changed, its former state, the log entry for the nodes, and the jobs
-// that project its effects. It answers the show with its new version. The caller's transaction locked the log of shows
-// before it read the show.
+// changeShow stores a show that a transition has changed, its former state, the log entry for the nodes, and the jobs that
+// project its effects. It returns the show with its new version. The caller's transaction locked the log of shows before it
+// read the show.
 func (s *Service) changeShow(ctx context.Context, tx *store.Tx, before, after Show) (Show, error) {
 	if after.Status == ShowReplay && before.Status != ShowReplay {
 		mode, err := posts.ModeOf(ctx, tx.Runner, after.Host)
@@ -95,8 +95,8 @@ func (s *Service) changeShow(ctx context.Context, tx *store.Tx, before, after Sh
 	return after, jobs.Enqueue(ctx, tx.Tx, s.showJobs(before, after)...)
 }
 
-// tell appends a change of a show to the log if boards have its host's shows. It answers the show with its version, and its
-// former state on boards: nil when that did not change or there was none.
+// tell appends a change of a show to the log if boards have its host's shows. It returns the show with its version, and its
+// former position on boards: nil if that did not change or it had none.
 func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after Show) (Show, *Former, error) {
 	_, named, err := readHost(ctx, tx.Tx.Runner, after.Host)
 	if err != nil || !named {
@@ -163,7 +163,7 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 	return outcomes
 }
 
-// closeLater replaces the jobs of shows that are not due yet by jobs at their due times, and says which.
+// closeLater replaces the jobs of shows that are not due yet by jobs at their due times, and returns those shows.
 func (s *Service) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
 	if err := s.lockLog(ctx, tx); err != nil {
 		return nil, err
@@ -189,8 +189,7 @@ func (s *Service) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.J
 	return early, jobs.Enqueue(ctx, tx.Tx, later...)
 }
 
-// closeShow closes a show that is due for it: one that nobody has started, or nobody has ended. Otherwise it changes
-// nothing.
+// closeShow closes a show that nobody has started or ended in time. Any other show it leaves unchanged.
 func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
 	err := s.store.Write(ctx, func(tx *store.Tx) error {
@@ -218,7 +217,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 }
 
 // runRemind leaves a notification job for each of the next users to remind, and a job for the users after them, in the
-// transaction that ends this job: no user is notified twice or missed, wherever the process dies.
+// transaction that ends this job: no user is notified twice or missed, whenever the process dies.
 func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	var part reminding
 	if err := jobs.ReadPayload(job, &part); err != nil {

@@ -29,8 +29,8 @@ func (s *Service) hostKinds() []jobs.Kind {
 	}
 }
 
-// hostJob lets the documents of all followers name a user who has their first show. The shows come onto boards when all
-// documents do: from then on every document that lists a show also gets its changes.
+// hostJob is the job that writes a user with a first show into the documents of all followers. The shows appear on boards
+// when all documents have the host: from then on every board that shows one also gets its changes.
 func hostJob(host services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobHost, host)
 }
@@ -40,11 +40,11 @@ type newHosts struct {
 	Hosts []services.UserID `json:"hosts"`
 }
 
-// hostsAtOnce bounds how many hosts one transaction brings onto boards.
+// hostsAtOnce bounds how many hosts one transaction publishes on boards.
 const hostsAtOnce = 500
 
-// HostsJobs are the jobs of hostJob for many hosts: hundreds are named together, and their shows come onto boards with one
-// entry of the log.
+// HostsJobs are the jobs of hostJob for many hosts: hundreds are written into documents together, and one log entry
+// publishes their shows on boards.
 func HostsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
 	var chunks []newHosts
 	for chunk := range slices.Chunk(hosts, hostsAtOnce) {
@@ -80,8 +80,8 @@ func (s *Service) HostsBy(ctx context.Context, user services.UserID) ([]services
 	return fanout.FollowedAuthors(edges), err
 }
 
-// runHosts lets the documents of all followers of several hosts name these, and brings their shows onto boards. A host with
-// more than one chunk of followers gets a job of their own. Hosts that another job has named, or is naming, are skipped.
+// runHosts writes several hosts into the documents of all their followers, and publishes their shows on boards. A host with
+// more than one chunk of followers gets a separate job. Hosts that another job has written, or is writing, are skipped.
 func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	var some newHosts
 	if err := jobs.ReadPayload(job, &some); err != nil {
@@ -118,7 +118,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// nameHosts lets the documents of all followers of some hosts name these, according to the follows as they are now.
+// nameHosts writes some hosts into the documents of all their followers, by the present follows.
 func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	stamp, err := s.redis.Now(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 	return nil
 }
 
-// publishHosts brings all shows of hosts onto boards, with one entry of the log. All documents name these hosts by now. The
+// publishHosts publishes all shows of hosts on boards, with one log entry. All documents already name these hosts. The
 // caller has locked the log of shows.
 func (s *Service) publishHosts(ctx context.Context, tx *store.Tx, hosts []services.UserID) error {
 	named, err := setNamed(ctx, tx.Tx, hosts)
@@ -158,9 +158,9 @@ func (s *Service) publishHosts(ctx context.Context, tx *store.Tx, hosts []servic
 	return jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
-// runHost lets the documents of a host's followers name the host: at once when they are one chunk, else by a job for each
-// chunk. Without chunks left to queue it brings the host's shows onto boards. It queues nothing for a host that all documents
-// name, or whose chunks are in flight.
+// runHost writes a host into the documents of their followers: at once if they are one chunk, otherwise by a job for each
+// chunk. If there is no chunk to queue, it publishes the host's shows on boards. It queues nothing for a host that all
+// documents name, or whose chunks are in flight.
 func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 	host, err := services.ParseUserIDText(job.Key)
 	if err != nil {
@@ -203,8 +203,8 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// runHostChunk lets the documents of one chunk of followers name the host. A user who begins to follow meanwhile, or
-// returns, gets the name without it. The last chunk brings the host's shows onto boards.
+// runHostChunk writes the host into the documents of one chunk of followers. Users who follow or return meanwhile get the
+// host by their follow or rebuild. The last chunk publishes the host's shows on boards.
 func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 	var chunk fanout.Audience
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -234,8 +234,8 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// publishShows brings onto boards the shows that a host had before all documents named them, each as if it had just got its
-// present status. The caller has locked the log of shows.
+// publishShows publishes on boards the shows that a host had before all documents named the host, each as if it had just
+// reached its present status. The caller has locked the log of shows.
 func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.UserID) error {
 	shows, err := publish(ctx, tx.Tx, host)
 	if err != nil {
@@ -248,7 +248,7 @@ func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.
 		}
 		var nowhere *Former
 		if show.Status == ShowReplay {
-			// Without this row, older sessions could not know that a show that is over was on no board before.
+			// Without this row older sessions would show an ended show that was on no board before.
 			nowhere = &Former{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: ShowCancelled}
 		}
 		if err := update(ctx, tx.Tx, show, nowhere); err != nil {

@@ -14,13 +14,13 @@ import (
 	"tidings/services/store"
 )
 
-// hosted says whether a reader's document names a host.
+// hosted reports whether a reader's document names a host.
 func hosted(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
 	return slices.ContainsFunc(w.Document(reader).Hosts, func(f services.FollowedAuthor) bool { return f.Author == host })
 }
 
-// version is since which version of the log boards have a show as it is; 0: none has it.
+// version is the log version since which boards have a show in its present state; 0 if none has it.
 func version(w *fanouttest.World, show services.PostID) uint64 {
 	w.TB.Helper()
 	shows, err := readShows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{show})
@@ -28,7 +28,7 @@ func version(w *fanouttest.World, show services.PostID) uint64 {
 	return shows[show].Version
 }
 
-// runJobs does the jobs of one kind that wait, and says how many there were.
+// runJobs runs the waiting jobs of one kind and returns their number.
 func runJobs(w *fanouttest.World, kind string, most int) (done int) {
 	w.TB.Helper()
 	for _, job := range claim(w) {
@@ -41,9 +41,9 @@ func runJobs(w *fanouttest.World, kind string, most int) (done int) {
 	return done
 }
 
-// No board has a show before every follower's document names its host, however many chunks they are, and whoever comes in
-// between; then all of them have all that he ever had and did not cancel.
-func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
+// No board has a show before every follower's document names its host, for any number of chunks and with new followers in
+// between. After that, all boards have all shows of the host that were not cancelled.
+func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 	each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(7)
 		host, late := users[0], users[6]
@@ -67,7 +67,7 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 		if !hosted(w, late, host) || !hosted(w, dormant, host) {
 			t.Error("who follows or returns meanwhile is not shown the host")
 		}
-		enqueue(w, hostJob(host)) // a job that is there again begins nothing
+		enqueue(w, hostJob(host)) // a repeated job begins nothing
 		w.Quiet(w.Fanout)
 		for _, user := range users {
 			if got, want := hosted(w, user, host), user != host; got != want {
@@ -123,7 +123,7 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 }
 
 // The seen position of a board is in the document after its job, and after a loss.
-func TestTheMarkOfTheBoardIsCarried(t *testing.T) {
+func TestTheMarkOfTheBoardIsProjected(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.Users(1)[0]
 		see := func(version services.PostID) {
@@ -152,8 +152,8 @@ func TestTheMarkOfTheBoardIsCarried(t *testing.T) {
 	})
 }
 
-// The audit finds a host too many or too few and a wrong mark or list, and reports nothing when all are right.
-func TestTheAuditKnowsBoards(t *testing.T) {
+// The audit finds an extra or missing host, a wrong mark and a wrong list, and reports nothing if all are right.
+func TestTheAuditFindsWrongBoards(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(4)
 	reader := users[0]

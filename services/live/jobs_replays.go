@@ -21,22 +21,23 @@ const (
 
 func (s *Service) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobEnd, Class: jobs.Short, Each: jobs.OfPost(s.fanOutReplay), Changes: jobs.NoCounts()}, // ids of shows look like posts'
+		{Name: jobEnd, Class: jobs.Short, Each: jobs.OfPost(s.fanOutReplay), Changes: jobs.NoCounts()}, // a show's ID has the form of a post's
 		{Name: jobReplays, Class: jobs.Short, Each: s.fanOutReplays, Changes: jobs.NoCounts()},
 		{Name: jobReplay, Class: jobs.Bulk, Each: s.runReplayChunk, Changes: jobs.NoCounts()},
 	}
 }
 
-// replayChunk is a show, or with 0 the newest replays of a host, and a chunk of its host's followers.
+// replayChunk is a chunk of a host's followers, and the show to add to their lists; 0: the host's newest replays.
 type replayChunk struct {
 	Show services.PostID `json:"show,omitempty"`
 	fanout.Audience
 }
 
-// endJob brings a show that has become a replay into the lists of its host's followers.
+// endJob is the job that adds a show that has become a replay to the lists of its host's followers.
 func endJob(show services.PostID) jobs.NewJob { return jobs.Keyed(jobEnd, show.String()) }
 
-// ReplaysJob brings the newest replays of a host into the lists of their followers: one job in place of one for each show.
+// ReplaysJob is the job that adds the newest replays of a host to their followers' lists: one job instead of one for each
+// show.
 func ReplaysJob(host services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobReplays, host)
 }
@@ -76,7 +77,7 @@ func (s *Service) fanOutReplays(ctx context.Context, job jobs.Job) error {
 	return s.fanOutChunks(ctx, job, host, 0)
 }
 
-// fanOutChunks serves the followers as a fan-out of posts does: at once when they are one chunk, else by a job for each
+// fanOutChunks updates the followers as a fan-out of posts does: at once if they are one chunk, otherwise by a job for each
 // chunk. Nobody waits for these jobs, because nodes remember ended shows for the life of a session.
 func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
 	since, err := s.fanout.PushedSince(ctx, host)
@@ -129,7 +130,7 @@ func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, err
 	return []Show{show}, nil
 }
 
-// pushReplays serves one chunk of followers, as SQL has them when it runs. A follower without a list needs none yet: it is
+// pushReplays updates one chunk of followers, read from SQL when it runs. A follower without a list needs none yet: it is
 // made when their board is read.
 func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 	stamp, err := s.redis.Now(ctx)

@@ -72,7 +72,8 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 	})
 }
 
-// Each replay in a list is counted once, and a list that is made anew is a rebuild, which waits for a slot like any other.
+// Each replay in a list is counted once, and a list that is made anew counts as a rebuild, which waits for a slot like any
+// other.
 func TestListsOfReplaysAreCounted(t *testing.T) {
 	each(t, func(cfg *fanout.Config) { smallChunks(cfg); cfg.Rebuilds = 1 }, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
@@ -88,7 +89,7 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 		show := replayed(w, host)
 		w.Quiet(w.Fanout)
 		enqueue(w, endJob(show))
-		w.Quiet(w.Fanout) // no list lacks any
+		w.Quiet(w.Fanout) // no list lacks a replay
 		if got := serviceOf(w).ReplaysDelivered() - delivered; got != 2 {
 			t.Errorf("%d replays are put into lists, want one into each of 2", got)
 		}
@@ -154,8 +155,8 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 	})
 }
 
-// A list keeps the newest 300 replays and the floor below which it is incomplete. The cleaner trims it to these, and when a
-// host leaves, it is made anew if older replays must fill it.
+// A list keeps the newest 300 replays and the floor below which it is incomplete. The cleaner trims it to these, and after
+// an unfollow it is rebuilt if older replays must fill it.
 func TestLongListsOfReplays(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(3)
@@ -170,7 +171,7 @@ func TestLongListsOfReplays(t *testing.T) {
 			}
 			w.Quiet(w.Fanout)
 			start(w, ids...)
-			finish(w, ids...) // at one moment: their ids say which is first
+			finish(w, ids...) // at the same time: their IDs decide the order
 			w.Clock.Advance(time.Second)
 		}
 		many(other, 40)
@@ -201,7 +202,7 @@ func TestLongListsOfReplays(t *testing.T) {
 }
 
 // Concurrent readers, and readers after every kind of loss, find one complete list.
-func TestListsOfReplaysAreMadeWhenTheyAreMissing(t *testing.T) {
+func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
 		w.Follow(users[0], users[1])
@@ -258,7 +259,7 @@ func restrict(w *fanouttest.World, restriction services.Restriction, away bool) 
 	w.Quiet(w.Fanout)
 }
 
-// clean lets a cleaner make one run.
+// clean runs a cleaner once.
 func clean(w *fanouttest.World) {
 	w.TB.Helper()
 	w.Must(w.Fanout.AskForCleaning(w.TB.Context()))
@@ -275,9 +276,9 @@ func clean(w *fanouttest.World) {
 	}
 }
 
-// Data that was read before an unfollow is refused, and then the follow is read again, for that follower alone: those who
-// follow again have the replay and its host, and the others have neither.
-func TestWhatIsRefusedIsReadAgain(t *testing.T) {
+// Data that was read before an unfollow is refused, and the follow is read again for that follower alone. Users who follow
+// again get the replay and its host, and the others neither.
+func TestRefusedReplaysAreReadAgain(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
 		host, readers := users[0], users[1:]

@@ -40,7 +40,7 @@ func present(w *fanouttest.World, id services.PostID) Show {
 
 // A user who asked for a reminder of a show gets one when it starts, and nobody else does; users who cannot see the show by
 // then get none.
-func TestWhoWantsToBeRemindedIs(t *testing.T) {
+func TestUsersWithAReminderAreNotified(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(5)
 		host, fan, other, blocker, unwanted := users[0], users[1], users[2], users[3], users[4]
@@ -86,7 +86,7 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 	})
 }
 
-// A worker dies at any moment while it reminds more people than one step takes: each is reminded, and nobody twice.
+// A worker may die at any step while it reminds more users than one step handles: each user is reminded exactly once.
 func TestRemindersAreExact(t *testing.T) {
 	w := served(t, smallChunks)
 	fanouttest.CrashAnywhere(t, w, func() (check func()) {
@@ -106,7 +106,7 @@ func TestRemindersAreExact(t *testing.T) {
 	})
 }
 
-// Shows without further reports are closed when their time has come, not before, by each show's own times.
+// Shows without further reports are closed when they are due and not earlier, each by its own times.
 func TestForgottenShowsAreClosed(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
@@ -161,7 +161,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 	})
 }
 
-// If longer times are set, a job from before checks again when these are over.
+// After the times are set longer, an earlier job checks again when the new times are over.
 func TestClosingByLongerTimes(t *testing.T) {
 	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
 	show := plan(w, w.Users(1)[0], time.Hour)
@@ -182,7 +182,7 @@ func TestClosingByLongerTimes(t *testing.T) {
 	}
 }
 
-// The history that a session may need stays for as long as the session can live, and goes an hour later.
+// The history that a session may need stays for as long as the session can live, and is dropped an hour later.
 func TestTheJanitorLeavesWhatSessionsNeed(t *testing.T) {
 	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
 	users := w.Users(2)

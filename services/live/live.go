@@ -1,11 +1,10 @@
-// Package live is shows and the live board: scheduling, starting, ending, boards that keep still while somebody scrolls, the jobs
-// that bring shows onto boards and replays into lists, their facts and their node cache, and the source of the badges.
+// Package live is shows and the live board: scheduling, starting, ending, boards that do not move while a user scrolls, the
+// jobs that bring shows onto boards and replays into lists, their facts and their node cache, and the source of the badges.
 //
 // A session is a version of the board, not a copy of it: every node makes the same page of it from its cache of shows and
-// from the viewer's list of replays, in at most two round trips. Statuses and places do not change within a session,
-// whatever the hosts do meanwhile.
-// When the list of replays is lost it is made again while SQL answers; when Redis does not answer, boards come from SQL, and
-// sessions live as long as they can.
+// from the viewer's list of replays, in at most two round trips. Statuses and positions do not change within a session,
+// whatever the hosts do meanwhile. A lost list of replays is rebuilt while boards come from SQL; when Redis does not answer,
+// boards come from SQL, and sessions live as long as they can.
 package live
 
 import (
@@ -30,14 +29,14 @@ type Config struct {
 	Reader *mirror.Reader
 	Log    *changelog.Follower // the node cache follows it
 	Memory *Memory             // the node cache; nil: New makes it. Services of one node share it
-	Jobs   *jobs.Engine        // New registers the kinds of jobs of shows in it
-	Fanout *fanout.Fanout      // New registers in it what rebuilds, follows, audits and the janitor do with boards
+	Jobs   *jobs.Engine        // New registers its kinds of jobs
+	Fanout *fanout.Fanout      // New registers the boards' part of rebuilds, follows, audits and cleaning
 	IDs    *services.IDClock
 	Clock  services.Clock
 
 	Limits ShowLimits // when shows without further reports are closed; zero means 6 h and 12 h
 
-	Sessions Scope // for how many sessions there is room at once; "" means PerRequest
+	Sessions Scope // which sessions can live at the same time; "" means PerRequest
 	// BuildWait is how long a page waits for a rebuild before it is read from SQL; 0 means 500 ms.
 	BuildWait  time.Duration
 	SessionFor time.Duration // how long a session lives after its last page; 0 means 30 minutes. None lives longer than 24 times that
@@ -96,10 +95,11 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// keepLonger is how long after the longest session what it needs is kept: clocks of nodes differ, and a page may be in flight.
+// keepLonger is how long the data of a session is kept after the longest session has ended: clocks of nodes differ, and a
+// page may be in flight.
 const keepLonger = time.Hour
 
-// forgetting drops rows from before every session that may be open.
+// forgetting drops rows that are older than every session that may be open.
 func (s *Service) forgetting(forget func(ctx context.Context, db *sql.DB, before time.Time) (int, error)) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		return forget(ctx, s.store.DB, s.clock.Now().Add(-s.longest-keepLonger))

@@ -24,7 +24,7 @@ func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
 	}
 }
 
-// install gives notifications and shows to a world's node and to those that are made after it.
+// install adds notifications and shows to a world's node and to the nodes made later.
 func install(w *fanouttest.World) *fanouttest.World {
 	notificationstest.Install(w)
 	w.Compare(compareBoards)
@@ -53,7 +53,7 @@ func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	return install(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
 
-// hall is boards on real engines, and the node that serves them.
+// hall is a node that serves boards on real engines.
 type hall struct {
 	*fanouttest.World
 	boards *Service
@@ -91,7 +91,7 @@ func claim(w *fanouttest.World) []jobs.Job {
 	return queued
 }
 
-// steps have every kind of job of shows between them.
+// steps together cause every kind of job of shows.
 func steps() []fanouttest.Step {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	return []fanouttest.Step{
@@ -131,8 +131,8 @@ func steps() []fanouttest.Step {
 	}
 }
 
-// Every kind of job brings the views in line with the facts, and repeating all of them changes nothing.
-func TestEveryJobOfShowsBringsTheViewsInLine(t *testing.T) {
+// Every kind of job makes the views equal to the facts, and repeating all of them changes nothing.
+func TestEveryJobOfShowsMakesTheViewsEqualTheFacts(t *testing.T) {
 	each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {
 			t.Run(step.Name, func(t *testing.T) { step.BringsInLine(t, w) })
@@ -140,9 +140,9 @@ func TestEveryJobOfShowsBringsTheViewsInLine(t *testing.T) {
 	})
 }
 
-// A worker dies at any moment of any job. When its leases have expired another one finishes the work, and readers are shown
-// the facts.
-func TestACrashOfAJobOfShowsIsMended(t *testing.T) {
+// A worker may die between any two steps of any job. When its leases have expired another worker finishes the job, and
+// readers see the facts.
+func TestACrashInAJobOfShowsIsRepaired(t *testing.T) {
 	for _, step := range steps() {
 		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks)) })
 	}

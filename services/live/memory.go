@@ -17,7 +17,7 @@ import (
 type memoryFacts interface {
 	// Shows reads shows in any state.
 	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]Show, error)
-	// ActiveShows lists the upcoming and live shows on boards, of up to limit hosts after one, grouped by host.
+	// ActiveShows lists the upcoming and live shows on boards, of up to limit hosts with IDs above after, grouped by host.
 	ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error)
 	// EndedShows lists the shows that are over or cancelled and have a row in ShowHistory.
 	EndedShows(ctx context.Context, since time.Time) ([]Show, error)
@@ -26,7 +26,7 @@ type memoryFacts interface {
 	ShowHistory(ctx context.Context, since time.Time) ([]Former, error)
 	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
 	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error)
-	// HostVersions lists the hosts after one, in order of user ID.
+	// HostVersions lists the hosts with IDs above after, in that order.
 	HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error)
 }
 
@@ -54,7 +54,7 @@ type Memory struct {
 	following *changelog.Following
 	mu        sync.RWMutex
 	state     *showState
-	changed   changedHosts // in the present read of the log
+	changed   changedHosts // in the read of the log that is under way
 
 	readers *audience[services.UserID] // the users whose badges show hosts' live shows
 	boards  *audience[*HostWatch]
@@ -67,8 +67,8 @@ type changedHosts struct {
 	all         bool              // any host may have changed
 }
 
-// newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any session
-// lasts.
+// newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any
+// session lives.
 func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration) *Memory {
 	const capacity = 10_000
 	clock := log.Clock()
@@ -161,7 +161,7 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	state := m.state
 	for i, change := range changes {
 		m.read.Keep(change.Show.ID, change.Show)
-		// Only a text has changed, of a show that was over long ago.
+		// Only the texts of a show that ended long ago have changed.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
 			continue
 		}
@@ -175,10 +175,10 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	return true
 }
 
-// load reads everything anew. The order of the reads keeps the result complete while others go on writing. The log's head was
-// read first: entries after it may be in the loaded state already, and change nothing then. Versions come before the shows: a
-// count that is newer than its version is notified again when the log brings that version. Active shows come before those that
-// are over, since an active show may end in between. Former positions come last, so they are never behind the shows.
+// load reads everything anew. The order of the reads keeps the result complete while others write. The log's head was read
+// first: later entries may already be in the loaded state, and then change nothing. Versions come before the shows: a count
+// that is newer than its version is notified again when the log brings that version. Active shows come before those that are
+// over, because an active show may end in between. Former positions come last, so they are never behind the shows.
 func (m *Memory) load(ctx context.Context) error {
 	since := m.clock.Now().Add(-m.horizon)
 	state := newShowState()
@@ -239,7 +239,8 @@ func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 	}
 }
 
-// fill adds the ended shows and the former positions to the active shows. Only the history says when a move can be forgotten.
+// fill adds the ended shows and the former positions to the active shows. Only the history has the time at which a move can
+// be forgotten.
 func (s *showState) fill(ended []Show, history []Former) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)
@@ -253,7 +254,7 @@ func (s *showState) fill(ended []Show, history []Former) {
 	}
 	for _, one := range s.byID {
 		if over := one.is(ShowReplay) && !one.pull || one.is(ShowCancelled); over && one.settled {
-			// It was over when it was put on boards.
+			// The show was over when it was published on boards.
 			one.settled = false
 			s.passing = append(s.passing, passing{one.updated / 1000, one.id, one.version})
 		}
@@ -261,7 +262,7 @@ func (s *showState) fill(ended []Show, history []Former) {
 	slices.SortStableFunc(s.passing, func(a, b passing) int { return cmp.Compare(a.at, b.at) })
 }
 
-// install replaces the cache with the loaded state. Which shows have changed is not known.
+// install replaces the cache with the loaded state. It is unknown which shows have changed.
 func (m *Memory) install(state *showState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

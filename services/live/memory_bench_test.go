@@ -21,7 +21,7 @@ const (
 	benchPage  = 20
 )
 
-// fullMemory is a cache with 100,000 active shows, some of which were moved within the horizon.
+// fullMemory is a cache with 100,000 active shows, some of which moved within the horizon.
 func fullMemory(tb testing.TB) (m *cache, version uint64) {
 	m = newShowSQL().cache()
 	turn(tb, m)
@@ -60,8 +60,8 @@ func followed(viewers, count int) [][]services.FollowedAuthor {
 	return lists
 }
 
-// BenchmarkBoard reads the first 20 shows of boards of so many hosts, and counts what is new on them. It also measures the two
-// alternative ways to read a page.
+// BenchmarkBoard reads the first 20 shows of boards of so many hosts, and counts the new shows on them. It also measures the
+// two alternative ways to read a page.
 func BenchmarkBoard(b *testing.B) {
 	m, version := fullMemory(b)
 	for _, count := range []int{10, 200, 2000} {
@@ -92,8 +92,8 @@ func BenchmarkBoard(b *testing.B) {
 	}
 }
 
-// BenchmarkTellHosts finds the receivers to notify of changes of 300 hosts, among 10,000 receivers with 200 hosts each.
-func BenchmarkTellHosts(b *testing.B) {
+// BenchmarkNotifyHosts finds the receivers to notify of changes of 300 hosts, among 10,000 receivers with 200 hosts each.
+func BenchmarkNotifyHosts(b *testing.B) {
 	a := newAudience(services.SystemClock{}, func([]int) {})
 	for i, hosts := range followed(10_000, 200) {
 		a.show(i, hosts)
@@ -123,7 +123,7 @@ func BenchmarkShowMemory(b *testing.B) {
 	}
 }
 
-// headsOfHosts is a heap of hosts' lists by their first spans.
+// headsOfHosts is a heap of hosts' lists ordered by their first spans.
 type headsOfHosts [][]span
 
 func (h headsOfHosts) Len() int           { return len(h) }

@@ -16,7 +16,7 @@ func (m *Memory) Version() uint64 { return m.following.Version() }
 func (m *Memory) Loaded() bool { return m.following.Loaded() }
 
 // ActiveAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a position
-// (the zero value: from the top), at most limit, and whether there are more. Each has the status and the times of that version
+// (the zero value: from the top), at most limit, and whether there are more. Each has its status and times at that version,
 // and its present texts. Versions older than the horizon are incomplete.
 func (m *Memory) ActiveAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if after.Replay {
@@ -34,7 +34,7 @@ func (m *Memory) ReplaysAt(hosts []services.FollowedAuthor, version uint64, afte
 	return m.board(hosts, version, after, limit, true)
 }
 
-// look is what a page first needs of a host.
+// look is what a page reads of a host first.
 type look struct {
 	highest int64 // the greatest score of the spans
 	spans   *[]span
@@ -44,7 +44,7 @@ type look struct {
 // cost.
 type boardPage struct {
 	looks   []look
-	highest []int64 // the greatest of the looks, one more than the page has, the least first
+	highest []int64 // the greatest scores of the looks, one more than the page has lines, least first
 	best    []span
 	full    bool // no span after worst is on the page
 	worst   span
@@ -52,9 +52,10 @@ type boardPage struct {
 
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 
-// board reads a page. First it finds the highest score among the shows of each host, which the table has. The hosts with the
-// highest scores fill the page, or nearly; the others are skipped unless they reach above its end. Two alternatives are slower:
-// a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's host (BenchmarkBoard).
+// board reads a page. First it finds the highest score among the shows of each host, which the table stores. The hosts with
+// the highest scores fill the page, or nearly; the others are skipped unless they reach above its end. Two alternatives are
+// slower: a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's host
+// (BenchmarkBoard).
 func (m *Memory) board(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer boardPages.Put(page)
@@ -86,7 +87,7 @@ func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, afte
 		}
 		p.looks = append(p.looks, one)
 		if after != (ShowPlace{}) && one.highest >= after.Score {
-			continue // all of them may be on former pages
+			continue // all of its shows may be on earlier pages
 		}
 		at, _ := slices.BinarySearch(p.highest, one.highest)
 		switch {
@@ -159,8 +160,9 @@ func (s span) frozen() Show {
 	return whole
 }
 
-// ShowAt is a show as it was at a version. known is false for a show that is not cached: it does not exist, is on no board, or
-// was over before the horizon. there is false when it was on no board at that version: not yet, or cancelled.
+// ShowAt is a show as it was at a version. known is false for a show that is not cached: it does not exist, is on no board,
+// or was over before the horizon. there is false if no board had it at that version: not yet, or no longer because it was
+// cancelled.
 func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known, there bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -183,7 +185,7 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 }
 
 // CountLive counts the running shows of hosts that went live after the viewer last looked and after the viewer followed the
-// host. The count is marked as behind while nothing was loaded yet; CatchUp with any version loads.
+// host. The count is marked as behind until the first load; CatchUp with any version loads.
 func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
 	return m.CountLiveSince(hosts, seen, 0)
 }
@@ -198,7 +200,7 @@ func (m *Memory) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, af
 	for _, followed := range hosts {
 		known := m.state.hosts.one(followed.Author)
 		count.Sequence += known.version
-		if known.active > 0 { // otherwise none runs
+		if known.active > 0 { // otherwise none is live
 			followed.Since = max(followed.Since, after)
 			known.shows.live(followed, seen, func(*cachedShow) { count.New++ })
 		}
@@ -225,7 +227,7 @@ func (m *Memory) LiveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 	return shows
 }
 
-// live calls found for the shows that count for a viewer.
+// live calls found with each show that counts for a viewer.
 func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found func(*cachedShow)) {
 	for _, one := range h.active {
 		if one.score <= 0 {
@@ -237,7 +239,8 @@ func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found fu
 	}
 }
 
-// Now lets read look up shows as they are now, as far as they are cached. read must not keep its argument, nor wait.
+// Now calls read with a function that looks up the present state of cached shows. read must not keep that function, and must
+// not block.
 func (m *Memory) Now(read func(now func(services.PostID) (Show, bool))) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

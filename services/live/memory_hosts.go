@@ -7,7 +7,8 @@ import (
 	"tidings/services"
 )
 
-// cachedHost is a user who has or had a show on boards. A board of many hosts skips most of them without reading their shows.
+// cachedHost is a user who has or had a show on boards. Its summary lets a board of many hosts skip most of them without
+// reading their shows.
 type cachedHost struct {
 	number          services.UserID
 	version         uint64     // of the log, at which the set of live shows last changed
@@ -18,7 +19,7 @@ type cachedHost struct {
 // hostTable finds hosts by user ID. It uses open addressing, because every badge and every board looks up all hosts that a
 // viewer follows, up to thousands, and a map takes three times as long for that. Hosts are never removed.
 type hostTable struct {
-	slots []cachedHost // a power of two of them, at most half of them used; number 0 is a free one
+	slots []cachedHost // a power of two, at most half of them used; user ID 0 marks a free one
 	taken int
 }
 
@@ -26,7 +27,7 @@ const fewestHosts = 64
 
 func newHostTable() *hostTable { return &hostTable{slots: make([]cachedHost, fewestHosts)} }
 
-// slot is the slot of a host, or the free one where it belongs.
+// slot is the slot of a host, or the free slot for it.
 func (t *hostTable) slot(number services.UserID) *cachedHost {
 	const spread = 0x9E3779B1 // odd: the upper bits of the product depend on all bits of the number
 	mask := uint32(len(t.slots) - 1)

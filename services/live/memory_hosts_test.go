@@ -9,7 +9,7 @@ import (
 )
 
 // The table equals a map: every added host is found with its last value, and no other host is.
-func TestTheTableOfHostsIsAMap(t *testing.T) {
+func TestTheTableOfHostsEqualsAMap(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		table, want := newHostTable(), map[services.UserID]uint64{}
 		// IDs next to each other, far apart, and some that collide in one slot.

@@ -17,7 +17,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// hosting is a host whose shows are written as mutations write them.
+// hosting writes a host's shows the way mutations do.
 type hosting struct {
 	*testing.T
 	*store.Store
@@ -79,8 +79,8 @@ func boardsAt(m *Memory, version uint64) (all boardAt) {
 	return all
 }
 
-// A node that starts late reads from SQL what another node has followed in the log: every board of every version, and counts
-// with the same versions.
+// A node that starts late loads from SQL the state that another node has built from the log: every board of every version,
+// and counts with the same versions.
 func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		h := &hosting{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}

@@ -9,7 +9,7 @@ import (
 )
 
 // LogKind is the kind of log entry for shows on boards; the key is the show's id. An entry with an empty key means that many
-// changed at once, and that all must be read anew.
+// shows changed at once and all must be reloaded.
 const LogKind = "show"
 
 // LogChange is an entry of the log of shows: the whole show after the change.
@@ -18,8 +18,8 @@ type LogChange struct {
 	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see HostVersion
 }
 
-// logEntry is the payload. The version of an entry is not known before it is written, so a moved show gets the entry's version
-// when it is read.
+// logEntry is the payload. An entry gets its version when it is written, so a moved show takes that version when the entry
+// is read.
 type logEntry struct {
 	LogChange
 	Moved    bool `json:",omitempty"`
@@ -52,7 +52,7 @@ func (c *LogChange) append(ctx context.Context, tx *store.Tx, entry logEntry) (u
 	return changelog.Append(ctx, tx.Tx, LogKind, c.Show.ID.String(), entry)
 }
 
-// AppendReload logs that many shows changed at once: every node reads all of them anew.
+// AppendReload logs that many shows changed at once: every node reloads all of them.
 func AppendReload(ctx context.Context, tx *store.Tx) (version uint64, err error) {
 	return changelog.AppendLog(ctx, tx.Tx, LogKind, "", nil)
 }
@@ -79,7 +79,7 @@ func (s *Service) lockLog(ctx context.Context, tx *store.Tx) error {
 	return err
 }
 
-// lockAndRead locks the log and then a show until the transaction ends, and reads the show. NOT_FOUND when there is none.
+// lockAndRead locks the log and then a show until the transaction ends, and reads the show. NOT_FOUND if it does not exist.
 func (s *Service) lockAndRead(ctx context.Context, tx *store.Tx, id services.PostID) (Show, error) {
 	if err := s.lockLog(ctx, tx); err != nil {
 		return Show{}, err

@@ -13,7 +13,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// Every node reads from the log what was written into it of shows, with the entry's version unless nothing moved.
+// Every node reads from the log the changes of shows that were written, with the entry's version unless nothing moved.
 func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 	at := time.Date(2026, 3, 29, 1, 59, 59, 123_000_000, time.UTC)
 	planned := Show{

@@ -13,14 +13,14 @@ import (
 	"tidings/services/changelog"
 )
 
-// history is the model: every state that was ever committed. A board at a version is a sorted list of it.
+// history is the model: all states that were ever committed. A board at a version is a sorted list of those states.
 type history struct {
 	r      *rapid.T
 	s      *showSQL
 	states []Show      // in the order of their versions
 	times  []time.Time // when each version of the log was written, from version 1 on
 	nextID services.PostID
-	client map[services.UserID]services.LiveCount // a client that asks all nodes, and drops what is not newer
+	client map[services.UserID]services.LiveCount // a client that asks all nodes and drops answers that are not newer
 }
 
 const modelHosts = services.UserID(4)
@@ -38,7 +38,7 @@ func (h *history) noted() {
 	}
 }
 
-// write commits one change of a random show, or none where the show does not allow it.
+// write commits one change of a random show, or none if the show does not allow it.
 func (h *history) write() {
 	r, s := h.r, h.s
 	s.now = s.now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(r, "ms")) * time.Millisecond)
@@ -49,13 +49,13 @@ func (h *history) write() {
 		plan := s.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute).Truncate(time.Minute)
 		status := ShowUpcoming
 		if what == 0 && rapid.IntRange(0, 9).Draw(r, "direct") == 0 {
-			status = ShowReplay // its host was new, so it was over when it was put on boards
+			status = ShowReplay // its host was new, so it was already over when it was published on boards
 		}
 		h.committed(s.move(Show{ID: h.nextID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
 		return
 	}
 	one := s.shows[services.PostID(rapid.IntRange(1, int(h.nextID)).Draw(r, "show"))]
-	minute := s.now.Truncate(time.Minute) // many are equal
+	minute := s.now.Truncate(time.Minute) // many times are equal
 	switch upcoming, live := one.Status == ShowUpcoming, one.Status == ShowLive; {
 	case what == 2 && upcoming:
 		one.PlannedAt = minute.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute)
@@ -76,7 +76,7 @@ func (h *history) write() {
 	h.committed(s.move(one))
 }
 
-// imported commits many shows at once, for which the log has only one entry without a show.
+// imported commits many shows at once, with a single log entry that names no show.
 func (h *history) imported() {
 	s := h.s
 	s.head++
@@ -105,7 +105,7 @@ func (h *history) imported() {
 	h.noted()
 }
 
-// again applies the changes after a version a second time.
+// again reapplies the changes after a version.
 func (h *history) again(m *cache, after uint64) {
 	var entries []changelog.Entry
 	for _, entry := range h.s.log {
@@ -149,7 +149,7 @@ func (h *history) check(m *cache) {
 	}), 1, int(modelHosts), rapid.ID[services.UserID]).Draw(r, "hosts")...)
 	for version := uint64(0); version <= m.Shows.Version(); version++ {
 		if int(version) < len(h.times) && !h.times[version].After(cut) {
-			continue // a reader of this version saw the next one before the horizon
+			continue // this version was replaced before the horizon, so no session has it
 		}
 		stood := h.at(version)
 		shows, more := m.Shows.ActiveAt(hosts, version, ShowPlace{}, 1000)
@@ -168,7 +168,8 @@ func (h *history) check(m *cache) {
 	h.checkCounts(m)
 }
 
-// checkReplays checks that every replay that ended within the horizon and every pulled replay is there, and nothing untrue.
+// checkReplays checks that every replay that ended within the horizon and every pulled replay is there, and that all others
+// are true replays.
 func (h *history) checkReplays(version uint64, got, truth []shownLine, cut time.Time) {
 	known := got[:0:0]
 	for _, one := range truth {
@@ -182,7 +183,8 @@ func (h *history) checkReplays(version uint64, got, truth []shownLine, cut time.
 	}
 }
 
-// checkCounts compares the counts of badges, and checks that a client that goes by the sequences has the right number.
+// checkCounts compares the counts of badges, and checks that a client that orders answers by their sequences has the right
+// count.
 func (h *history) checkCounts(m *cache) {
 	stood := h.at(m.Shows.Version())
 	for host := services.UserID(1); host <= modelHosts; host++ {
@@ -214,9 +216,8 @@ func (h *history) ask(m *cache, host services.UserID) {
 	}
 }
 
-// Whatever happens to shows, and however the cache learns of it, it has every board of every version that a session can have:
-// from the log, from a load in the middle of changes, from a log that was trimmed or is read twice, on a node that starts late
-// or lags.
+// The cache has every board of every version that a session can have, after any changes of shows: learned from the log, from
+// a load during changes, from a log that was trimmed or is read twice, and on a node that starts late or lags.
 func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		h := &history{r: r, s: newShowSQL(), client: map[services.UserID]services.LiveCount{}}
@@ -240,7 +241,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 				nodes[i] = s.cache()
 				turn(t, nodes[i])
 				h.check(nodes[i])
-			case 1: // the log is read again from somewhere
+			case 1: // the log is read again from a random version
 				if m.Shows.Loaded() {
 					h.again(m, uint64(rapid.IntRange(max(0, int(m.Shows.Version())-20), int(m.Shows.Version())).Draw(r, "again")))
 				}
@@ -276,7 +277,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	})
 }
 
-// checkForgotten checks that, once no session can need it, nothing is left of the past but pulled replays.
+// checkForgotten checks that only pulled replays are left of the past once no session can need it.
 func (h *history) checkForgotten(m *cache) {
 	want := 0
 	for _, one := range h.s.shows {

@@ -6,14 +6,14 @@ import (
 	"tidings/services"
 )
 
-// Move is a show whose position is not the one that it had at a version.
+// Move is a show that has moved since a version.
 type Move struct {
-	Was Show // as it was then; without an id: it was on no board
+	Was Show // as it was at that version; without an ID: no board had it
 	Is  Show // as it is now
 }
 
-// MovedSince lists the shows of hosts that moved after a version, in no order. Shows that were put on boards since and are on
-// none any more are left out.
+// MovedSince lists the shows of hosts that moved after a version, in no order. Shows that were published on boards since and
+// have left them again are omitted.
 func (m *Memory) MovedSince(hosts []services.FollowedAuthor, version uint64) (moves []Move) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -27,7 +27,7 @@ func (m *Memory) MovedSince(hosts []services.FollowedAuthor, version uint64) (mo
 
 func (h *hostShows) moved(moves []Move, version uint64) []Move {
 	first := len(moves)
-	for _, one := range h.active { // a replay does not move any more
+	for _, one := range h.active { // replays no longer move
 		if one.show.version > version && one.holdsAt(version) {
 			moves = append(moves, Move{Was: one.frozen(), Is: one.show.whole()})
 		}

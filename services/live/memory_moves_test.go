@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 )
 
-// The moves since a version equal a comparison of then and now, for every version there was, also on a node that starts late.
+// The moves since any version equal the difference of the boards at that version and now, also on a node that starts late.
 func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newShowSQL()

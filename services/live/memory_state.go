@@ -8,12 +8,12 @@ import (
 	"tidings/services"
 )
 
-// showState is what a node caches of the shows on boards. It has all upcoming and live shows, by host. For as long as a session
-// can last it also has former positions, and the shows that ended or were cancelled. Besides, it has the newest replays of
-// hosts whose replays are in no list. It is not safe for concurrent use: see Memory.
+// showState is what a node caches of the shows on boards. It has all upcoming and live shows, by host. For as long as a
+// session can last it also has former positions, and the shows that ended or were cancelled. Besides, it has the newest
+// replays of hosts whose replays are in no list. It is not safe for concurrent use: see Memory.
 //
-// A board at a version is read without a search in time: a host's spans are sorted by position, and those that are not valid at
-// the version are skipped. Only about one in several is a former one.
+// A board at a version is read without a search by time: a host's spans are sorted by position, and those that are not valid
+// at the version are skipped. Only about one in several is a former one.
 type showState struct {
 	byID    map[services.PostID]*cachedShow
 	hosts   *hostTable
@@ -48,7 +48,7 @@ type span struct {
 	from, until uint64 // until 0: the present position
 }
 
-// passing is a move to forget at a time: no running session can need the position before it then.
+// passing is a move that can be forgotten at a time: from then on no session can need the position before it.
 type passing struct {
 	at      int64 // ms
 	show    services.PostID
@@ -99,8 +99,8 @@ func (s *showState) raise(number services.UserID, version uint64) bool {
 	return behind
 }
 
-// put sets a show to its state at its version. A state that is not newer than the cached one changes nothing, so that a change
-// may come twice. at is when it moved. It reports whether a board shows the difference.
+// put sets a show to its state at its version. A state that is not newer than the cached one changes nothing, so a change
+// may be applied twice. at is when it moved. It reports whether a board shows the difference.
 func (s *showState) put(next Show, at time.Time) (changed bool) {
 	known := s.byID[next.ID]
 	if known == nil {
@@ -121,7 +121,7 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 		return true
 	case next.Version == known.version && updated >= known.updated:
 		former := known.text
-		known.ended = millis(next.EndedAt) // it may be kept for later
+		known.ended = millis(next.EndedAt) // an end may be reported before the start
 		known.write(next)
 		return known.text != former
 	}
@@ -156,7 +156,7 @@ func (s *showState) enter(known *cachedShow) {
 func (s *showState) stood(former Former) {
 	known := s.byID[former.Show]
 	if known == nil {
-		return // it was put on boards after the load began: the log brings it
+		return // it was published after the load began: the log will bring it
 	}
 	s.passing = append(s.passing, passing{former.UntilAt.UnixMilli(), former.Show, former.Until})
 	if former.Until == known.version {
@@ -170,7 +170,7 @@ func (s *showState) stood(former Former) {
 	}
 }
 
-// forget drops the positions that were left until a moment, and the shows that were over by then.
+// forget drops the positions that were left until a moment, and the shows that had ended by then.
 func (s *showState) forget(until int64) {
 	old := 0
 	for ; old < len(s.passing) && s.passing[old].at <= until; old++ {
@@ -191,7 +191,7 @@ func (s *showState) forget(until int64) {
 	}
 }
 
-// settle notes that a show's last move is older than any session, and drops the show when it is over.
+// settle records that a show's last move is older than any session, and drops the show if it is over.
 func (s *showState) settle(known *cachedShow) {
 	known.settled = true
 	switch {

@@ -78,7 +78,7 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 }
 
 // Users whose badges include a host are notified when a show of that host starts or stops being live, and not of other changes.
-func TestReadersOfLiveShowsAreTold(t *testing.T) {
+func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	var told atomic.Int64
@@ -109,7 +109,7 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	step(1, "other changes")
 	s.end(1, 6)
 	step(2, "an end")
-	s.head++ // its entry was trimmed, and everything is loaded: which shows changed is not known
+	s.head++ // its entry was trimmed, and everything is loaded: it is unknown which shows changed
 	s.planned(3, 7, 9)
 	step(3, "a load")
 	m.Log.Unfollow([]services.UserID{reader})
@@ -125,7 +125,7 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 }
 
 // An open board is notified of every change of its hosts' shows.
-func TestOpenBoardsAreTold(t *testing.T) {
+func TestOpenBoardsAreNotified(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	turn(t, m)
@@ -174,9 +174,9 @@ func TestOpenBoardsAreTold(t *testing.T) {
 	}
 }
 
-// A timer that fires while the log is read does not notify of a change that has no version yet: a notified board would read the
-// former version, and would not be notified again.
-func TestNobodyIsToldOfAVersionThatIsNotThereYet(t *testing.T) {
+// A timer that fires while the log is read does not report a change whose version the cache does not have yet: the board
+// would read the former version, and would not be notified again.
+func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	turn(t, m)
@@ -199,7 +199,7 @@ func TestNobodyIsToldOfAVersionThatIsNotThereYet(t *testing.T) {
 }
 
 // Changes right after a notification are notified by a timer, once for all of them, and never left out.
-func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
+func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 	told := make(chan []string, 10)
 	a := newAudience(services.SystemClock{}, func(whom []string) {
 		if len(whom) > 0 {
@@ -218,7 +218,7 @@ func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 		}
 	}
 	a.show("one", of(7, 8, 9))
-	a.show("two", of(9, 7+1<<12)) // which only looks like 7
+	a.show("two", of(9, 7+1<<12)) // which shares its bit with 7
 	a.moved(7)
 	a.tellOwed()
 	if first := next(); !slices.Equal(first, []string{"one"}) {
@@ -229,7 +229,7 @@ func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 	a.moved(7 + 1<<12)
 	a.tellOwed()
 	for heard := []string(nil); !slices.Equal(heard, []string{"one", "two"}); {
-		heard = slices.Compact(slices.Sorted(slices.Values(append(heard, next()...)))) // a slow machine notifies of each at once
+		heard = slices.Compact(slices.Sorted(slices.Values(append(heard, next()...)))) // a slow machine reports each one separately
 	}
 	a.show("one", of(8))
 	a.show("two", nil)
@@ -238,9 +238,9 @@ func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 	}
 }
 
-// Of hosts whose replays are in no list the newest are kept, and besides all that a running session may have to leave out or to
-// show.
-func TestPulledReplaysAreKeptToANumber(t *testing.T) {
+// The cache keeps the newest replays of hosts whose replays are in no list, and all others that a running session may have
+// to show or omit.
+func TestPulledReplaysAreBounded(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	turn(t, m)
@@ -278,7 +278,7 @@ func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 }
 
 // An entry that cannot be parsed causes a load, which contains its change.
-func TestAnEntryOfShowsThatCannotBeReadLoadsAll(t *testing.T) {
+func TestAnUnreadableLogEntryReloadsAllShows(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	turn(t, m)
@@ -299,7 +299,7 @@ func TestAnEntryOfShowsThatCannotBeReadLoadsAll(t *testing.T) {
 }
 
 // Requests that need a version, the loop that reads the log, and readers run concurrently.
-func TestBoardsAreReadWhileTheLogIs(t *testing.T) {
+func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 	s := newShowSQL()
 	for i := range services.PostID(200) {
 		s.planned(i+1, services.UserID(i%5+1), int(i))
@@ -333,7 +333,7 @@ func TestBoardsAreReadWhileTheLogIs(t *testing.T) {
 				if err := m.Shows.Refresh(t.Context()); err != nil {
 					t.Error(err)
 				}
-				s.unclear.Store(true) // the next one loads
+				s.unclear.Store(true) // the next entry causes a load
 			}
 		})
 	}

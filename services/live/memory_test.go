@@ -26,7 +26,7 @@ type showSQL struct {
 	head     uint64
 	now      time.Time
 	between  func(what string) // runs before each read, as if others wrote while the cache loads
-	unclear  atomic.Bool       // the next log entry does not say what changed
+	unclear  atomic.Bool       // the next log entry cannot be parsed
 
 	sqlShows, loads int
 }
@@ -182,7 +182,7 @@ func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limi
 
 func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []HostVersion, err error) {
 	s.between("versions")
-	hosts := map[services.UserID]bool{} // pulls
+	hosts := map[services.UserID]bool{} // whether the host pulls
 	for _, one := range s.shows {
 		hosts[one.Host] = hosts[one.Host] || one.Pull
 	}
@@ -276,7 +276,7 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	}
 	s.end(3, 50)
 	second := s.start(5, 55).Version
-	for range 2 { // from the log, and on a node that starts now
+	for range 2 { // on a node that follows the log, and on one that starts now
 		turn(t, m)
 		if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) {
 			t.Errorf("the first board is now %v", got)

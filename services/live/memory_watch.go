@@ -8,19 +8,19 @@ import (
 	"tidings/services/changelog"
 )
 
-// audience is a set of receivers to notify when shows of their hosts change; K identifies a receiver. Each receiver has a list
-// of host IDs, and a notification walks all lists, at most ten times a second. For 10,000 receivers with 200 hosts each that
-// takes 8 MB and some milliseconds; an index by host would take ten times that.
+// audience notifies receivers when shows of their hosts change; K identifies a receiver. Each receiver has a list of host
+// IDs, and a notification walks all lists, at most ten times a second. For 10,000 receivers with 200 hosts each that takes 8
+// MB and some milliseconds; an index by host would take ten times that.
 type audience[K comparable] struct {
 	clock services.Clock
 	tell  func(whom []K) // must not block
 
 	mu    sync.Mutex
 	shown map[K][]services.UserID
-	owed  map[services.UserID]struct{} // hosts whose shows have changed since the last notification
-	all   bool                         // it is not known whose shows have changed
+	owed  map[services.UserID]struct{} // hosts whose shows have changed since the last notification; not yet reported
+	all   bool                         // shows of unknown hosts have changed
 	told  time.Time
-	waits bool // a timer will notify
+	waits bool // a timer will send the next notification
 }
 
 func newAudience[K comparable](clock services.Clock, tell func(whom []K)) *audience[K] {
@@ -57,7 +57,7 @@ func (a *audience[K]) leave(whom []K) {
 	}
 }
 
-// moved notes that shows of a host have changed.
+// moved records that shows of a host have changed.
 func (a *audience[K]) moved(host services.UserID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,7 +66,7 @@ func (a *audience[K]) moved(host services.UserID) {
 	}
 }
 
-// movedAll notes that shows of unknown hosts have changed.
+// movedAll records that shows of unknown hosts have changed.
 func (a *audience[K]) movedAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,7 +83,7 @@ func (a *audience[K]) tellOwed() {
 			a.mu.Lock()
 			a.waits = false
 			a.mu.Unlock()
-			a.tellOwed() // which waits again if a notification was sent meanwhile
+			a.tellOwed() // it starts a timer again if a notification was sent meanwhile
 		})
 	}
 	a.mu.Unlock()

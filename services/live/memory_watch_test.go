@@ -9,9 +9,8 @@ import (
 	"tidings/services"
 )
 
-// A change during a timer, after the notification that it waited for, is notified by that timer or the next, without any
-// further event.
-func TestNoChangeWaitsForTheNextOne(t *testing.T) {
+// A change that arrives while a timer waits is reported by that timer or the next one, without a further event.
+func TestNoChangeWaitsForALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		told := map[services.UserID]time.Duration{}
@@ -44,9 +43,9 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 	})
 }
 
-// A watched user learns from a show of a host of theirs that goes live. Without it a change whose hint was lost would never be
-// pushed.
-func TestWhatIsLearnedRisesWithAShowThatGoesLive(t *testing.T) {
+// The shared sequence of a watched user rises when a show of their host goes live. Otherwise a change whose hint was lost
+// would never be pushed.
+func TestTheSequenceRisesWhenAShowGoesLive(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	turn(t, m)

@@ -25,13 +25,13 @@ type boards struct {
 	running []services.PostID
 	follows map[[2]services.UserID]bool
 	muted   map[[2]services.UserID]bool
-	unsure  map[[2]services.UserID]bool // pairs whose follow, or its end, has a job that did not run
+	unsure  map[[2]services.UserID]bool // pairs whose follow or unfollow has a pending job
 }
 
 // Hosts, followers and keys change in any order, and workers die at any step. No board has a show whose host a follower's
-// document does not name, unless a job is yet to add it. After quiet every board that is read equals the facts, and the
+// document does not name, unless a pending job will add it. When all jobs have run, every board equals the facts, and the
 // audit finds nothing.
-func TestBoardsEqualTheFactsAfterAnyHistory(t *testing.T) {
+func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.Chunk = 1
 		cfg.Thresholds = services.Thresholds{Big: 100, Huge: 200}
@@ -70,7 +70,7 @@ func TestBoardsEqualTheFactsAfterAnyHistory(t *testing.T) {
 	})
 }
 
-// begin lets everybody follow the hosts; with lists there are shows already, and every board was read.
+// begin lets everybody follow the hosts; with lists, shows exist already and every board has been read.
 func (b *boards) begin(lists bool) {
 	for _, host := range b.hosts {
 		for _, reader := range b.readers {
@@ -140,7 +140,7 @@ func (b *boards) step() {
 	}
 }
 
-// lose removes keys, or lets a reader be away for so long that they are idle.
+// lose removes keys, or makes a reader idle by a long absence.
 func (b *boards) lose(what string, reader services.UserID) {
 	ctx := b.TB.Context()
 	switch what {
@@ -203,16 +203,16 @@ func (b *boards) named() {
 	}
 }
 
-// hides says whether a reader's document would be shown as it is and does not name a host. A document that is away may lack
-// hosts: it is rebuilt before it is shown.
+// hides reports whether a reader's document would be shown and does not name a host. A document of an absent user may lack
+// hosts, because it is rebuilt before it is shown.
 func hides(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
 	document := w.Document(reader)
 	return document.Ready && !w.Fanout.Away(document) && !hosted(w, reader, host)
 }
 
-// A dormant follower can still have a document, where its keys outlive the thresholds. It does not get the name of a new
-// host, counts as away, and names the host when it is next read.
+// A dormant follower can still have a document if its keys outlive the thresholds. A new host is not written into it. It
+// counts as absent, and names the host after the rebuild at its next read.
 func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(3)

@@ -6,7 +6,7 @@ import "tidings/services"
 type line struct {
 	Place ShowPlace
 	Host  services.UserID
-	Show  Show // as the session froze it; without an id while only its position is known
+	Show  Show // as the session froze it; without an ID until it is read; only its position is set
 }
 
 func lineOf(show Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
@@ -35,9 +35,9 @@ type cut struct {
 	End     services.FeedEnd // why nothing follows, when HasNext is false
 }
 
-// page cuts the first lines off a part. Where one source of replays ends while another continues, nothing older than the newest
-// such end is listed, since there would be gaps. Where too few lines of a source were read the page is short, and says that
-// others follow.
+// page cuts the first lines off a part. If one source of replays ends while another continues, the page lists nothing older
+// than the newest such end, to avoid gaps. If too few lines of a source were read, the page is short and says that more
+// follow.
 func (p part) page(first int) (page cut) {
 	for _, show := range p.Active {
 		page.Lines = append(page.Lines, lineOf(show))
@@ -79,7 +79,7 @@ func (p part) page(first int) (page cut) {
 	}
 }
 
-// newest is the source whose first line is the newest of all, -1 when all are at their ends. unread reports that a source has
+// newest is the source whose first line is the newest of all, -1 if all are at their ends. unread reports that a source has
 // further lines that were not read.
 func newest(heads [][]line, sources []replayList) (at int, unread bool) {
 	at = -1

@@ -13,7 +13,7 @@ import (
 
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// drawShow is a show of few moments, so that many are equal.
+// drawShow draws a show from few possible times, so that many are equal.
 func drawShow(t *rapid.T, id int) Show {
 	show := Show{
 		ID: services.PostID(id), Host: services.UserID(rapid.IntRange(1, 3).Draw(t, "host")),
@@ -29,8 +29,8 @@ func drawShow(t *rapid.T, id int) Show {
 	return show
 }
 
-// world is a board as a model has it: a list that is sorted.
-func drawWorld(t *rapid.T) []Show {
+// drawBoard draws the model of a board: a sorted list.
+func drawBoard(t *rapid.T) []Show {
 	world := make([]Show, rapid.IntRange(0, 25).Draw(t, "shows"))
 	for i := range world {
 		world[i] = drawShow(t, i+1)
@@ -39,7 +39,7 @@ func drawWorld(t *rapid.T) []Show {
 	return world
 }
 
-// after is what of a sorted list stands after a place, the first so many.
+// after returns the first limit shows of a sorted list after a position.
 func after(shows []Show, place ShowPlace, limit int) (part []Show, more bool) {
 	for _, show := range shows {
 		if place.ID != 0 && !place.Before(show.Place()) {
@@ -60,11 +60,11 @@ func ids(shows []Show) (list []services.PostID) {
 	return list
 }
 
-// Page by page, whatever their sizes, a board is the list: nothing twice, nothing left out, and nothing older than where
-// one of its sources ends.
+// Pages of any sizes together equal the sorted list: nothing twice, nothing missing, and nothing older than the end of one
+// of its sources.
 func TestPagesAreTheSortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		world := drawWorld(t)
+		world := drawBoard(t)
 		var active []Show
 		sources := make([][]Show, 3)
 		floors := make([]ShowPlace, 3)
@@ -136,8 +136,8 @@ func TestPagesAreTheSortedList(t *testing.T) {
 	})
 }
 
-// A source of which too little was read ends the page early, and nothing is passed over.
-func TestAPageEndsWhereNothingIsKnown(t *testing.T) {
+// A source of which too little was read ends the page early, and no line is skipped.
+func TestAPageEndsWhereASourceWasNotReadFurther(t *testing.T) {
 	replay := func(id int, ended int64) line {
 		return lineOf(Show{ID: services.PostID(id), Status: ShowReplay, EndedAt: at(ended)})
 	}
@@ -152,7 +152,7 @@ func TestAPageEndsWhereNothingIsKnown(t *testing.T) {
 	}
 }
 
-func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
+func TestDifferencesAreSortedByKind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var moves []Move
 		want := map[string][]services.PostID{}
@@ -162,7 +162,7 @@ func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
 				was = Show{}
 			}
 			if was.Status == ShowReplay {
-				is = was // for good
+				is = was // from now on
 			}
 			if was.Status == ShowUpcoming && rapid.IntRange(0, 3).Draw(t, "cancelled") == 0 {
 				is.Status = ShowCancelled

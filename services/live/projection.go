@@ -103,8 +103,8 @@ func parseReplay(member string) (entry replayEntry, ok bool) {
 	return entry, ok
 }
 
-// beginReplays makes the readers' missing lists and returns the stamps under which their facts are to be read; 0 for a reader
-// without a document. Nobody reads a list until a merge ends its rebuild.
+// beginReplays makes the readers' missing lists and returns the stamps under which their facts are to be read; 0 for a
+// reader without a document. No reader uses a list until a merge has ended its rebuild.
 func (p projection) beginReplays(ctx context.Context, readers []services.UserID) ([]redis.Stamp, error) {
 	calls := make([]redis.Call, len(readers))
 	for i, reader := range readers {

@@ -19,13 +19,13 @@ type boardQuery struct {
 	Reader services.UserID
 	Before ShowPlace // replays below it; the zero position, or the position of a show that is no replay: from the top
 	Limit  int       // at most so many replays; 0: only the document is read, as for the badges
-	Slot   string    // the slot of the session that the page belongs to
+	Slot   string    // the slot of the page's session
 }
 
 // boardRead is the part of a live board that Redis holds.
 type boardRead struct {
-	rdb.HostsState               // Ready is false: only Lease is valid
-	Listed         bool          // false: no list of replays, or it is being built; below only Lease is valid
+	rdb.HostsState               // if Ready is false, only Lease is valid
+	Listed         bool          // false: the list of replays is missing or being built; below, only Lease is valid
 	Replays        []replayEntry // newest first, of the newest 300
 	Floor          ShowPlace     // the newest replay that the list does not have; zero: it has all
 	Lease          string        // the live session of the slot; "" for none
@@ -85,7 +85,7 @@ func (p projection) board(ctx context.Context, query boardQuery) (boardRead, err
 	return read, nil
 }
 
-// boardDocument reads the document's part alone in one command. Concurrent calls share a round trip.
+// boardDocument reads only the document's part, in one command. Concurrent calls share a round trip.
 func (p projection) boardDocument(ctx context.Context, reader services.UserID) (boardRead, error) {
 	values, err := p.Shared().HMGet(ctx, rdb.DocumentKey(reader), rdb.HostsFields...).Result()
 	switch {

@@ -30,7 +30,7 @@ type boardWorld struct {
 	redis projection
 	hosts map[services.UserID]bool // authors named in their followers' documents
 	ended map[services.PostID]replayEntry
-	early bool // an injected bug: replays are read before their list is made
+	early bool // injects a bug: replays are read before their list is created
 }
 
 // Event runs one event that concerns boards.
@@ -76,7 +76,7 @@ func (w *boardWorld) endShow(host services.UserID) {
 	})
 }
 
-// pushReplay updates the followers with IDs above after, up to to, as they are when it runs.
+// pushReplay updates the followers with IDs above after, up to to, as they stand when it runs.
 func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to services.UserID) error {
 	stamp, err := w.redis.Now(w.Ctx)
 	if err != nil {
@@ -212,7 +212,7 @@ func (w *boardWorld) Check() error {
 	return nil
 }
 
-// owes reports whether a queued job will still bring an edge, or a missing replay, to a user.
+// owes reports whether a queued job will still apply an edge, or add a missing replay, for a user.
 func (w *boardWorld) owes(user services.UserID, entry replayEntry, missing bool) bool {
 	return w.Queued(func(name string) bool {
 		return name == fmt.Sprintf("edge %d/%d", user, entry.Host) || missing && strings.HasPrefix(name, fmt.Sprintf("replay %d ", entry.Place.ID))
@@ -240,7 +240,7 @@ func (w *boardWorld) Compare(user services.UserID) error {
 	return nil
 }
 
-// boardHistory is a history of people who host shows.
+// boardHistory is a history with hosts of shows.
 func boardHistory(ctx context.Context, client *rdb.Projections, number int, bug clienttest.Bug[*boardWorld]) error {
 	return feedhistory.Run(ctx, client, number, 20_000_000, func(w *feedhistory.World) {
 		all := &boardWorld{World: w, redis: projection{client}, hosts: map[services.UserID]bool{}, ended: map[services.PostID]replayEntry{}}
@@ -280,7 +280,7 @@ var (
 // keepsList makes every rebuild behave as a refill. Only a refill keeps the list, and refills are rare.
 var keepsList = clienttest.In(rebuildBegin, "if ARGV[1] ~= '1' and KEYS[4] then redis.call('DEL', unpack(KEYS, 4)) end", "")
 
-// boardBugs are the injected bugs that these histories must find, each by itself: the rules of MODEL, one left out at a time.
+// boardBugs are the injected bugs that these histories must find, each by itself: each omits one rule of the protocol.
 var boardBugs = map[string]clienttest.Bug[*boardWorld]{
 	"a list that is read while it is built":     {Scripts: clienttest.In(replaysBegin, "'#' .. NOWHERE", "'!' .. NOWHERE"), Known: 2},
 	"facts that are read before the list is":    {Work: func(w *boardWorld) { w.early = true }},

@@ -78,8 +78,8 @@ func TestLeasesOfSessions(t *testing.T) {
 	})
 }
 
-// The cleaner drops sessions that would never end, and leaves others.
-func TestSessionsThatWouldNeverEndAreDropped(t *testing.T) {
+// The cleaner drops sessions without an expiry, and no others.
+func TestSessionsWithoutAnExpiryAreDropped(t *testing.T) {
 	eachList(t, func(v listView) {
 		_, err := v.c.touchSession(v.Context(), listReader, "phone", "a", time.Now().Add(time.Hour))
 		v.must(err)
@@ -123,7 +123,7 @@ func TestBoardsOfBrokenDocuments(t *testing.T) {
 	})
 }
 
-// version is that of the reader's document.
+// version is the version of the reader's document.
 func (v listView) version() uint64 {
 	v.Helper()
 	versions, err := v.c.Versions(v.Context(), []services.UserID{listReader})

@@ -101,7 +101,7 @@ func replay(end int, host services.UserID) replayEntry {
 	return replayEntry{ShowPlace{Replay: true, Score: int64(end), ID: services.PostID(end % 7)}, host}
 }
 
-// replays are those of the shows that ended between two milliseconds, newest first, as boards have them.
+// replays are the replays of shows that ended between two milliseconds, newest first, as on boards.
 func replays(from, to int, host services.UserID) (list []replayEntry) {
 	for end := to; end >= from; end-- {
 		list = append(list, replay(end, host))
@@ -170,7 +170,7 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 	}
 }
 
-func TestAListOfReplaysIsMadeByTheOneRule(t *testing.T) {
+func TestAListOfReplaysFollowsTheRebuildProtocol(t *testing.T) {
 	eachList(t, func(v listView) {
 		if stamp := v.beginReplays(); stamp != 0 {
 			v.Errorf("without a document the stamp is %d", stamp)
@@ -210,7 +210,7 @@ func TestAListOfReplaysIsMadeByTheOneRule(t *testing.T) {
 	})
 }
 
-func TestAListOfReplaysGoesWithWhatItWasMadeBeside(t *testing.T) {
+func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
 	eachList(t, func(v listView) {
 		make := func() {
 			v.build(rdb.FeedFacts{})
@@ -302,7 +302,7 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 	})
 }
 
-// A full list fits a listpack, and the document of a user who follows no host needs next to nothing for it.
+// A full list fits a listpack, and the document of a user who follows no host needs almost no memory for it.
 func TestMemoryOfAListOfReplays(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := listView{t, projection{rdbtest.Open(t, redis.Options{URL: server.URL()}, rdb.Shape{})}}

@@ -51,7 +51,7 @@ func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show S
 	if show.Status != ShowUpcoming { // a reminder that was set in time returned above, unchanged
 		return false, services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
 	}
-	reminders, err := countReminders(ctx, tx.Tx, user, MaxReminders+1) // including this one, which the error rolls back
+	reminders, err := countReminders(ctx, tx.Tx, user, MaxReminders+1) // including this reminder, which an error rolls back
 	if err == nil && reminders > MaxReminders {
 		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", MaxReminders)
 	}
@@ -75,7 +75,7 @@ func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []ser
 	return remindsOf(ctx, s.store.DB, user, shows)
 }
 
-// Shows reads shows as they are now; with facts from SQL, when memory may not know of a change that was just made.
+// Shows reads shows as they are now: from SQL if facts is set, because the cache may lack a change that was just made.
 func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) (map[services.PostID]Show, error) {
 	if facts {
 		return readShows(ctx, s.store.DB.Runner, ids)

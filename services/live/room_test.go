@@ -11,10 +11,11 @@ import (
 	"tidings/services/redis"
 )
 
-// A subscription hears that another session has its room also while its viewer's badges stay as they are: when it renews what it has no longer.
-func TestAnOpenBoardHearsThatItsRoomIsTaken(t *testing.T) {
+// A subscription finds out that another session has taken its slot even if its viewer's badges do not change: at the next
+// renewal.
+func TestAnOpenBoardDetectsThatItsSlotIsTaken(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	w.Clock.Advance(time.Since(fanouttest.Start)) // who has a room is decided by the clock of Redis
+	w.Clock.Advance(time.Since(fanouttest.Start)) // Redis' clock decides who holds a slot
 	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
 	w.Must(err)
 	t.Cleanup(func() { w.Must(redis.Close()) })

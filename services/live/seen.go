@@ -9,8 +9,8 @@ import (
 	"tidings/services/store"
 )
 
-// MarkSeen is the command by which a viewer has looked at the board: at that of a session, nil for the board as it is now. What
-// went live since still counts. The mark only grows. INVALID for a session of somebody else's, and for one of the future.
+// MarkSeen is the command that marks the board as seen by a viewer: the board of a session, or nil for the present board.
+// Shows that went live since still count. The mark only grows. INVALID for another user's session and for one in the future.
 func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *string) (*jobs.Command, error) {
 	session := Session{Version: s.Memory.Version()}
 	if text != nil {

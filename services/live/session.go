@@ -9,22 +9,22 @@ import (
 	"tidings/services"
 )
 
-// Session identifies a board as it was at one moment, for one viewer. It is a version of data that all nodes have and no copy:
-// its text is all that a node needs to serve it.
+// Session identifies a board as it was at one moment, for one viewer. It names a version of data that all nodes have, and
+// copies none: a node needs only its text to serve it.
 type Session struct {
 	Version uint64          // of the log of shows: each show has the position that it had at this version
 	Made    services.PostID // the time, unique among sessions; hosts followed later appear in the next session
 	Viewer  services.UserID
-	Device  uint64 // which of the viewer's devices asked, by a hash of its name; 0: it did not name itself
+	Device  uint64 // hash of the name of the viewer's device; 0 if the client gave none
 }
 
-// Scope defines which sessions share one room: only one of them lives at a time.
+// Scope defines which sessions share one slot. Only one session of a slot lives at a time.
 type Scope string
 
-// The scopes. Where sessions share a room, a new first page ends the session before it.
+// The scopes. If sessions share a slot, a new first page ends the earlier session.
 const (
 	PerRequest Scope = "request" // each first page has its own
-	PerDevice  Scope = "device"  // one for each device of a viewer; a client that does not name its device has one a request
+	PerDevice  Scope = "device"  // one for each device of a viewer; a client that does not name its device gets one for each first page
 	PerUser    Scope = "user"    // one for each viewer
 )
 
@@ -88,7 +88,7 @@ func DeviceHash(name string) uint64 {
 // name is unique among a viewer's sessions.
 func (s Session) name() string { return s.Made.String() }
 
-// slot is the key of the session's room. Only the session that holds it lives.
+// slot is the key under which the session is held in Redis. Only the session that holds it lives.
 func (s Session) slot(scope Scope) string {
 	switch {
 	case scope == PerUser:
@@ -99,19 +99,19 @@ func (s Session) slot(scope Scope) string {
 	return "r" + s.name()
 }
 
-// shared reports whether a new first page takes over the room of the session before it.
+// shared reports whether a new first page takes over the slot of the earlier session.
 func (s Session) shared(scope Scope) bool {
 	return scope == PerUser || scope == PerDevice && s.Device != 0
 }
 
-// lease is the state of a session's room in Redis.
+// lease is the state of a session's slot in Redis.
 type lease struct {
 	Known  bool   // Redis answered
-	Holder string // the name of the live session that has the room; "" for none
+	Holder string // the name of the live session that holds the slot; "" for none
 }
 
-// lives reports whether a session may still be read: for idle after it was made or, by its lease, last used, and however often
-// it is used no longer than longest. What Redis does not answer counts in the session's favour.
+// lives reports whether a session may still be read: for idle after it was created or, by its lease, last used, but never
+// for more than longest. If Redis does not answer, the session is assumed to hold its slot.
 func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) bool {
 	made := s.Made.Time()
 	switch {

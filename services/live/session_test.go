@@ -27,7 +27,7 @@ func drawPlace(t *rapid.T) ShowPlace {
 	}
 }
 
-func TestASessionAndACursorAreReadBackByTheirViewerAlone(t *testing.T) {
+func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session, place := drawSession(t), drawPlace(t)
 		if got, err := ParseSession("sessionId", session.Viewer, session.String()); got != session || err != nil {
@@ -49,7 +49,7 @@ func TestASessionAndACursorAreReadBackByTheirViewerAlone(t *testing.T) {
 
 var aSession = Session{Version: 7, Made: 99, Viewer: 3, Device: 5}
 
-// Whatever is sent as a session is read or refused with a word on what is wrong; what is read prints the same again.
+// Any text sent as a session is either parsed or refused with a reason. A parsed session prints as the same text.
 func FuzzSession(f *testing.F) {
 	good := aSession.String()
 	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", "!!!", "é", strings.Repeat("A", 39), strings.Repeat("_", 39), "\x00", strings.Repeat("A", 10_000)} {
@@ -66,7 +66,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// The same of what is sent as a cursor.
+// The same holds for cursors.
 func FuzzBoardCursor(f *testing.F) {
 	good := CursorText(aSession, ShowPlace{Replay: true, Score: -1, ID: 5})
 	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", aSession.String(), strings.Repeat("A", 63), strings.Repeat("_", 63), "\x00", strings.Repeat("A", 10_000)} {
@@ -106,7 +106,7 @@ func TestAWrongTypeSessionIsRefused(t *testing.T) {
 	}
 }
 
-func TestHowLongASessionLives(t *testing.T) {
+func TestTheLifetimeOfASession(t *testing.T) {
 	const idle, longest = 30 * time.Minute, 12 * time.Hour
 	start := time.UnixMilli(1_700_000_000_000)
 	session := Session{Made: services.PostIDAt(start) + 7, Viewer: 3}
@@ -132,7 +132,7 @@ func TestHowLongASessionLives(t *testing.T) {
 	}
 }
 
-func TestSessionsShareARoomByTheirScope(t *testing.T) {
+func TestSessionsShareASlotByTheirScope(t *testing.T) {
 	phone, tablet := DeviceHash("phone"), DeviceHash("tablet")
 	if phone == tablet || phone == 0 || DeviceHash("") != 0 {
 		t.Fatalf("%d %d %d", phone, tablet, DeviceHash(""))
@@ -158,7 +158,7 @@ func TestSessionsShareARoomByTheirScope(t *testing.T) {
 	}
 }
 
-func TestHostsWhoAreFollowedSinceWait(t *testing.T) {
+func TestHostsFollowedSinceAreInTheNextSession(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session := Session{Made: 50}
 		var all, want []services.FollowedAuthor

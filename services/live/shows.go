@@ -38,13 +38,13 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 	}
 }
 
-// ownShows names what the commands of shows bring up to date: this node's cache of all shows.
+// ownShows is the view that the commands of shows update: this node's cache of all shows.
 const ownShows = "shows"
 
-// Reschedule is the command by which a host edits their show. INVALID for a text that does not fit, a plan that is not in the
-// future, or no change at all; CONFLICT when the show was cancelled, or when its plan changes and it is not upcoming. This and
-// all below: NOT_FOUND when there is no such show or it is hidden, FORBIDDEN for another host's show; a change that is in
-// effect already is no error.
+// Reschedule is the command by which a host edits their show. INVALID for a text that does not fit, a plan that is not in
+// the future, or no change at all; CONFLICT when the show was cancelled, or when its plan changes and it is not upcoming.
+// This and all below: NOT_FOUND when there is no such show or it is hidden, FORBIDDEN for another host's show; a change that
+// is already in effect is no error.
 func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {
 	if edit == (ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title and coverUrl: at least one of them is needed")
@@ -62,9 +62,9 @@ func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) 
 	})
 }
 
-// End is the command by which a host's show ends, at a time; the zero time is now. replayURL is the address of the replay, ""
-// for none yet. An end that is reported before the start is kept until the start comes. CONFLICT when the show was cancelled,
-// INVALID for a time in the future or before it started.
+// End is the command by which a host's show ends, at a time; the zero time is now. replayURL is the address of the replay,
+// "" for none yet. An end that is reported before the start is kept until the start is reported. CONFLICT when the show was
+// cancelled, INVALID for a time in the future or before it started.
 func (s *Service) End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command {
 	return s.change("endShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.End(at, replayURL, now)
@@ -110,8 +110,8 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 	}
 }
 
-// now is the time of a transaction, but no earlier than what this node has made or seen: after a clock was set back, no report
-// must seem to come from the future.
+// now is the time of a transaction, but not earlier than the newest ID that this node has made or seen: if the clock was set
+// back, no report may seem to come from the future.
 func (s *Service) now(tx *store.Tx) time.Time {
 	if latest := tx.Moment(s.ids.Now); latest.After(tx.Now) {
 		return latest

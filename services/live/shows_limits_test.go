@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// The same key has one effect, also when it comes with another that was never answered.
+// An idempotency key has one effect, also if it is repeated together with a key that was never answered.
 func TestIdempotencyOfShows(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newStage(w)
@@ -36,7 +36,7 @@ func TestIdempotencyOfShows(t *testing.T) {
 	}
 }
 
-// One host can have so many upcoming shows and no more; what is over makes room.
+// A host can have at most MaxUpcomingShows upcoming shows; a show that is over makes room.
 func TestTooManyUpcomingShows(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newStage(w)
@@ -59,7 +59,7 @@ func TestTooManyUpcomingShows(t *testing.T) {
 	w.Must(s.do(s.Service.Schedule(host, draft)))
 }
 
-// The replay of a huge author's show goes into nobody's list.
+// The replay of a huge author's show is in no list.
 func TestReplaysOfHugeAuthorsArePulled(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newStage(w)

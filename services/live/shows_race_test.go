@@ -14,8 +14,8 @@ import (
 	"tidings/services/store"
 )
 
-// Many tell of one show at once: each move is made once, in an order of versions without gaps, and nobody is refused.
-func TestManyTellOfOneShowAtOnce(t *testing.T) {
+// Many callers report on one show concurrently: each move happens once, the versions have no gaps, and no report is refused.
+func TestConcurrentReportsOfOneShow(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
 	s := newStage(w)
 	host := w.Users(1)[0]
@@ -54,8 +54,8 @@ func TestManyTellOfOneShowAtOnce(t *testing.T) {
 	}
 }
 
-// Users want to be reminded while the show starts: whoever was early enough is told, whoever was not is refused.
-func TestRemindersBesideTheStart(t *testing.T) {
+// Users set reminders while the show starts: those whose command was accepted are notified, and the others are refused.
+func TestRemindersSetWhileTheShowStarts(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
 	s := newStage(w)
 	users := w.Users(9)
@@ -71,7 +71,7 @@ func TestRemindersBesideTheStart(t *testing.T) {
 					if err := w.Fanout.Commit(t.Context(), s.Service.Start(host, id, time.Time{}))[0]; err != nil {
 						t.Error(err)
 					}
-					// What tells of it begins at once.
+					// The job that notifies starts at once.
 					w.Work(w.Fanout)
 				})
 			}
@@ -90,7 +90,7 @@ func TestRemindersBesideTheStart(t *testing.T) {
 	}
 }
 
-// One user can wait for so many upcoming shows and no more; one that starts makes room.
+// A user can have at most MaxReminders reminders of upcoming shows; a show that starts makes room.
 func TestTooManyReminders(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newStage(w)
@@ -113,7 +113,7 @@ func TestTooManyReminders(t *testing.T) {
 	if err := s.do(s.Remind(fan, more, true)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("one more: %v", err)
 	}
-	w.Must(s.do(s.Remind(fan, first, true))) // it is one of them
+	w.Must(s.do(s.Remind(fan, first, true))) // this reminder exists already
 	w.Must(s.do(s.Service.Start(host, first, time.Time{})))
 	w.Must(s.do(s.Remind(fan, more, true)))
 }

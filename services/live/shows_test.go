@@ -47,7 +47,7 @@ func (s stage) do(cmd *jobs.Command) error {
 	return s.Fanout.Commit(s.TB.Context(), cmd)[0]
 }
 
-// schedule makes a show of a host's, planned an hour ahead, that boards have.
+// schedule makes a host's show, planned an hour ahead, on boards.
 func (s stage) schedule(host services.UserID) services.PostID {
 	s.TB.Helper()
 	cmd := s.Service.Schedule(host, ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})
@@ -65,7 +65,7 @@ func (s stage) show(id services.PostID) Show {
 	return shows[id]
 }
 
-// logged are the changes of shows that the log has.
+// logged returns the changes of shows in the log.
 func (s stage) logged() (changes []LogChange) {
 	s.TB.Helper()
 	entries, err := changelog.LogAfter(s.TB.Context(), s.Store.DB, LogKind, 0, 1000)
@@ -78,7 +78,7 @@ func (s stage) logged() (changes []LogChange) {
 	return changes
 }
 
-// facts are everything that SQL has of shows, but for jobs and idempotency keys.
+// facts prints all of SQL's data on shows, except jobs and idempotency keys.
 func (s stage) facts(shows ...services.PostID) string {
 	s.TB.Helper()
 	history, err := database{s.Store.DB}.ShowHistory(s.TB.Context(), time.Time{})
@@ -92,7 +92,7 @@ func (s stage) facts(shows ...services.PostID) string {
 	return text
 }
 
-// A show goes through its life: every change is a version of the log, and where the show stood before is noted.
+// Every change in a show's life has a version of the log, and its former position is recorded.
 func TestTheLifeOfAShow(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := newStage(w)
@@ -156,7 +156,7 @@ func TestTheLifeOfAShow(t *testing.T) {
 	})
 }
 
-// wantLife compares what is left of a show's life with what was told: where it stood, and the stamps of its host.
+// wantLife compares the recorded life of a show with the reports: its positions, and the versions of its host.
 func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title string) {
 	t, host := s.TB, planned.Host
 	t.Helper()
@@ -177,7 +177,7 @@ func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title
 	if diff := cmp.Diff(want, history); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	// The host's version moves with what is live, and with nothing else.
+	// The host's version changes with the set of live shows, and with nothing else.
 	var moved []ShowStatus
 	for _, change := range s.logged() {
 		if change.Live {
@@ -190,7 +190,8 @@ func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title
 	}
 }
 
-// Until all documents name a new host his shows are facts alone; then boards have them, in the order of their ids.
+// The shows of a new host are only in SQL until all documents name the host. Then boards have them, in the order of their
+// IDs.
 func TestShowsOfANewHostWait(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := newStage(w)
@@ -238,7 +239,7 @@ func TestShowsOfANewHostWait(t *testing.T) {
 	})
 }
 
-// Whatever the order in which a batch tells of start and end, and however often, the show is the same, and the log has each move once.
+// In whatever order and however often a batch reports start and end, the show is the same and the log has each move once.
 func TestABatchInAnyOrder(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newStage(w)
@@ -284,8 +285,8 @@ func indices(n int) []int {
 	return list
 }
 
-// What is refused has its code, names the argument, and changes nothing.
-func TestWhatIsRefusedChangesNothing(t *testing.T) {
+// A refused command returns its code, names the argument, and changes nothing.
+func TestARefusedCommandChangesNothing(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := newStage(w)
 		users := w.Users(4)

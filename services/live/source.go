@@ -49,7 +49,7 @@ func (l Source) Facts(ctx context.Context, user services.UserID, today int64, do
 	return nil
 }
 
-// Render counts the running shows that went live since the board was looked at.
+// Render counts the running shows that went live since the board was seen.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	live := v.Document.LiveCount
 	v.Learned(live.Sequence)
@@ -80,7 +80,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	return []services.Explanation{explanation}, nil
 }
 
-// Digest counts the shows that went live since, running or over.
+// Digest counts the shows that went live since a moment, live or over.
 func (l Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	hosts, err := l.s.HostsBy(ctx, user)
 	if err != nil {

@@ -22,11 +22,11 @@ var ShowStatuses = []ShowStatus{ShowUpcoming, ShowLive, ShowReplay, ShowCancelle
 
 // Show is one broadcast of a host. All times are whole milliseconds in UTC; zero is not yet.
 type Show struct {
-	ID        services.PostID // of the moment of its scheduling
+	ID        services.PostID // made when it was scheduled
 	Host      services.UserID
 	Title     string // 1 to 255 characters
 	CoverURL  string // http or https; "" for none
-	ReplayURL string // the same; "" while it is not ready
+	ReplayURL string // http or https; "" until it is ready
 	Status    ShowStatus
 	PlannedAt time.Time
 	StartedAt time.Time
@@ -34,7 +34,7 @@ type Show struct {
 	// reported.
 	EndedAt     time.Time
 	CancelledAt time.Time
-	UpdatedAt   time.Time // the last change of anything, to the microsecond
+	UpdatedAt   time.Time // the last change of any field, to the microsecond
 
 	// Version is the changelog version of the last change of its status or its position; 0 while no board has it.
 	Version uint64
@@ -42,14 +42,14 @@ type Show struct {
 	// before it. 0: it never went live.
 	LiveVersion uint64
 	LiveStamp   services.PostID
-	// Pull says that its replay is in nobody's list: the node cache has it.
+	// Pull reports that the replay is in no list: it comes from the node cache.
 	Pull bool
 }
 
 // GlobalID is the show's global id.
 func (s Show) GlobalID() string { return services.GlobalID(services.ShowType, s.ID.String()) }
 
-// OverAt is when the show ended, zero before. An end that was reported before the start is none yet.
+// OverAt is when the show ended, zero before. An end that was reported before the start does not count yet.
 func (s Show) OverAt() time.Time {
 	if s.Status == ShowUpcoming {
 		return time.Time{}

@@ -39,8 +39,8 @@ func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now
 }
 
 // Reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. The plan may change
-// while the show is upcoming, texts until it is cancelled: else it is CONFLICT. INVALID as ScheduleShow. changed is false if
-// nothing differs.
+// while the show is upcoming, texts until it is cancelled: otherwise it is CONFLICT. INVALID as ScheduleShow. changed is
+// false if nothing differs.
 func (s Show) Reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, err error) {
 	after := s
 	if edit.Title != nil {
@@ -95,7 +95,8 @@ func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
 	return s.changedTo(after, now)
 }
 
-// over makes a replay of an upcoming show whose end was reported first, now that the start, which is not later, is known.
+// over turns an upcoming show whose end was reported first into a replay, now that its start is reported, which is not later
+// than the end.
 func (s Show) over(startedAt time.Time) Show {
 	s.Status, s.StartedAt = ShowReplay, startedAt
 	if s.EndedAt.Before(startedAt) {
@@ -104,10 +105,10 @@ func (s Show) over(startedAt time.Time) Show {
 	return s
 }
 
-// End ends a show at a time; the zero time is now. replayURL is where the replay can be seen, "" for not yet. An end that is
-// reported before the start is kept until the start is: the show stays upcoming. The first end holds; a later one may add a
-// missing replay URL. CONFLICT if the show was cancelled; INVALID for a time in the future or from before the show started, or
-// was scheduled.
+// End ends a show at a time; the zero time is now. replayURL is where the replay can be seen, "" for none yet. An end that
+// is reported before the start is kept until the start is reported: the show stays upcoming. The first end holds; a later
+// one may add a missing replay URL. CONFLICT if the show was cancelled; INVALID for a time in the future or from before the
+// show started, or was scheduled.
 func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, changed bool, err error) {
 	if err := services.CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
@@ -185,8 +186,8 @@ func (l ShowLimits) ClosesAt(s Show) time.Time {
 	return time.Time{}
 }
 
-// Close closes a show whose time has come: an unstarted show is cancelled or, if its end was reported, becomes a replay that
-// began as planned; an unended show is over. The result depends on the show's times and not on the time of the call.
+// Close closes an overdue show: an unstarted show is cancelled or, if its end was reported, becomes a replay that began as
+// planned; an unended show is over. The result depends on the show's times and not on the time of the call.
 func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
 	at := wholeMillis(l.ClosesAt(s))
 	if at.IsZero() || at.After(now) {

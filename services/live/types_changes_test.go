@@ -30,7 +30,7 @@ func scheduled(t testing.TB) Show {
 	return show
 }
 
-// transition is one transition by the name that the table below has for it: start10 starts a show at minute 10.
+// transition runs one transition, by its name in the table below: start10 starts a show at minute 10.
 func transition(s Show, name string, now time.Time) (Show, bool, error) {
 	var at int
 	word := strings.TrimRight(name, "0123456789")
@@ -53,10 +53,10 @@ func transition(s Show, name string, now time.Time) (Show, bool, error) {
 	panic(name)
 }
 
-// TestTransitions goes through the orders of arrival: what a show is after each, or why it is not.
+// TestTransitions goes through the orders of arrival: the resulting show, or why the transition is refused.
 func TestTransitions(t *testing.T) {
 	for _, c := range []struct {
-		steps string // @ sets the clock, at 100 at first; a trailing = says that a step changes nothing, ! that it is CONFLICT, ? that it is INVALID
+		steps string // @ sets the clock, which begins at 100; a trailing = says that a step changes nothing, ! that it is CONFLICT, ? that it is INVALID
 		want  string
 	}{
 		{"", "UPCOMING plan 60"},
@@ -137,7 +137,7 @@ func told(s Show) string {
 	return text
 }
 
-// Whatever the order in which start and end arrive, and however often, the show ends up the same.
+// In whatever order and however often start and end are reported, the show ends up the same.
 func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := rapid.IntRange(0, 100).Draw(t, "start")
@@ -247,7 +247,7 @@ func TestTextsOfAShow(t *testing.T) {
 	if _, _, err := show.SetReplay("https://example.com/r", minute(100)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("the replay of a cancelled show: %v", err)
 	}
-	// A late show keeps its plan if the same plan is sent again.
+	// Sending the same plan again leaves the plan of a late show as it is.
 	title = "Later"
 	plan := showPlan
 	late, changed, err := scheduled(t).Reschedule(ShowEdit{Title: &title, PlannedAt: &plan}, minute(100))

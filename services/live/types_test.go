@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// TestABoardHasOneOrder puts shows of every status, with equal times among them, into the order that a board promises.
+// TestABoardHasOneOrder sorts shows of every status, some with equal times, in the documented order of boards.
 func TestABoardHasOneOrder(t *testing.T) {
 	at := func(minutes int) time.Time {
 		return time.UnixMilli(1_700_000_000_000).Add(time.Duration(minutes) * time.Minute).UTC()

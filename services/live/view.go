@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 )
 
-// view is a viewer's data: the hosts whom they follow, and their replays after a position.
+// view is a viewer's data: the followed hosts, and their replays after a position.
 type view struct {
 	hosts   []services.FollowedAuthor
 	replays replayList
@@ -27,8 +27,8 @@ func (s *Service) replaysFor(session Session, first int) int {
 	return first + 1 + int(min(since, services.Retention))
 }
 
-// view reads it, with so many replays at most, 0 for the hosts alone: from Redis in one round trip, after a rebuild of what is lost,
-// or else from SQL, as where Redis has missed what the viewer did.
+// view reads a viewer's data, with at most so many replays, 0 for the hosts alone. It comes from Redis in one round trip,
+// after a rebuild of what is missing; or from SQL, for example if Redis lacks the viewer's last command.
 func (s *Service) view(ctx context.Context, session Session, after ShowPlace, replays int) (view, error) {
 	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {
@@ -90,7 +90,7 @@ func (s *Service) listed(ctx context.Context, session Session, v view, after Sho
 	return list, v.building, err
 }
 
-// factual reads the same from SQL.
+// factual reads the same data from SQL.
 func (s *Service) factual(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
 	shows, err := replaysFeed(ctx, s.store.DB, viewer, ShowPlace{}, services.Retention+1)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Service) factual(ctx context.Context, viewer services.UserID, after Sho
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()
-	// The other nodes may share this one's clock, and not know yet that it is ahead of the database's.
+	// Other nodes may share this node's clock, and not know yet that it is ahead of the database's.
 	if now := s.clock.Now(); now.After(latest) {
 		latest = now
 	}
@@ -126,7 +126,7 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 	return err
 }
 
-// shown is a show as the session has it. INVALID for a show that was never in it.
+// shown returns a show as the session froze it. INVALID for a show that was never in it.
 func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (Show, error) {
 	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
 	show, known, there := s.Memory.ShowAt(id, session.Version)
@@ -137,7 +137,7 @@ func (s *Service) shown(ctx context.Context, session Session, id services.PostID
 		}
 		show, there = shows[id]
 		there = there && show.Version > 0 && (show.Version <= session.Version || s.forgotten(session))
-		if there && show.Status == ShowCancelled { // where it stood is forgotten: where it last did
+		if there && show.Status == ShowCancelled { // its position then is forgotten, so use its last one
 			show.Status = ShowUpcoming
 		}
 	}
@@ -167,8 +167,7 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 	return err
 }
 
-// renew extends a session, and is false when a later session has its room. It may fail: then the session's life is not
-// extended.
+// renew extends a session; false if a later session has its slot. If it fails, the session is not extended.
 func (s *Service) renew(ctx context.Context, session Session) bool {
 	until := s.clock.Now().Add(s.idle)
 	if last := session.Made.Time().Add(s.longest); until.After(last) {

@@ -9,12 +9,12 @@ import (
 	"tidings/services/push"
 )
 
-// Change is how a board differs from what its watcher has of it, with the watcher's badges.
+// Change is the difference between a board and what its watcher has received, with the watcher's badges.
 type Change struct {
 	Session  Session
 	Replaced bool // the session that was requested or sent before is over: Session is a new one, of the board as it is now
 	Difference
-	// NewAbove is how many shows are now above the session's first one: what a new first page begins with.
+	// NewAbove is how many shows are now above the session's first one: a new first page begins with them.
 	NewAbove int
 	Badges   *services.Badges
 }
@@ -27,14 +27,14 @@ func (c Change) same(other Change) bool {
 		c.Badges.LiveBoard == other.Badges.LiveBoard
 }
 
-// renewal is how often an open subscription renews its session at least: a request for a page finds it alive, also after Redis
-// has lost the lease.
+// renewal is the longest time between two renewals of an open subscription's session. A request for a page then finds the
+// session alive, also after Redis has lost the lease.
 const renewal = time.Minute
 
-// Watch opens a channel of the differences between a viewer's board and a session, nil for a new one: the present difference,
-// and then each change, only the latest where the consumer is slow. badges are the viewer's, from the hub; Watch waits for the
-// first of them. While the channel is open the session is renewed, within its longest life; when it ends a new one replaces it.
-// The channel is closed when ctx ends and when badges is closed.
+// Watch opens a channel of the differences between a viewer's board and a session, nil for a new one: the present
+// difference, and then each change, only the latest for a slow consumer. badges are the viewer's, from the hub; Watch waits
+// for the first of them. While the channel is open the session is renewed, within its longest life; when it ends a new one
+// replaces it. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
 	start, err := Ask{Session: session}.place(viewer)
 	if err != nil {
@@ -61,13 +61,13 @@ type watcher struct {
 	session Session // Made 0: none yet
 	hosts   *HostWatch
 
-	badges   *services.Badges // the badges at the time when these were read:
+	badges   *services.Badges // the badges at the time when the following fields were read
 	view     view             // the followed hosts
 	top      ShowPlace
 	replaced bool // a session that was sent or requested is over
-	guest    bool // another session has the room of this one: it is not renewed, and a request for its pages gets a new session
+	guest    bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
 	renewed  time.Time
-	waits    time.Time // since when the badges are behind; zero: they are not
+	waits    time.Time // since when the badges are behind; zero if they are not
 }
 
 // wakes is a channel that gets a token when there may be something to send: a show has changed, or it is time to renew.
@@ -95,8 +95,8 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 // every is how often the session is renewed.
 func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) }
 
-// look reads how the board differs now. It reads the followed hosts again when the viewer's badges change, since a follow
-// changes the badges too.
+// look reads the present difference of the board. It reads the followed hosts again when the viewer's badges change, since a
+// follow changes the badges too.
 func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Change, err error) {
 	s := w.service
 	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
@@ -125,11 +125,11 @@ func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Cha
 	return change, nil
 }
 
-// badgesWithin is how long a change waits for the badges that count it: the hub renders them as soon as it hears of it, but
-// not more often than its interval, and may find no engine.
+// badgesWithin is how long a change waits for the badges that count it. The hub renders them as soon as it is notified, but
+// not more often than its interval, and its engines may not answer.
 const badgesWithin = 500 * time.Millisecond
 
-// behind reports whether badges do not count yet the live shows that this node knows of. New badges are about to come, so the
+// behind reports whether badges do not yet count the live shows in this node's cache. New badges are about to come, so the
 // change waits, and both are sent together.
 func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
@@ -144,8 +144,8 @@ func (w *watcher) behind(badges *services.Badges) bool {
 	return waited >= 0 && waited < badgesWithin // the clock may have been set back
 }
 
-// follow reads the followed hosts and the first line of the session's board. It makes a new session when there is none or it is
-// over.
+// follow reads the followed hosts and the first line of the session's board. It makes a new session if there is none or it
+// is over.
 func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool) error {
 	s := w.service
 	session := w.session
@@ -157,8 +157,8 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 		return err
 	}
 	w.hosts.Show(read.hosts)
-	// Another subscription or page may have taken the room: then this board is over as well. A guest's session is without the
-	// room already, and its differences are sent as before.
+	// Another subscription or page may have taken the slot: then this session is over too. A guest's session has no slot
+	// anyway, and its differences are sent as before.
 	given, taken := session.Made != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
 	if !given || over || !(w.guest && taken) && !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
 		w.guest = given && taken

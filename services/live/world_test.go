@@ -39,7 +39,7 @@ func start(w *fanouttest.World, ids ...services.PostID) {
 	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.Start(now, now) })
 }
 
-// finish ends shows, with the jobs that fan out the replays.
+// finish ends shows, and runs the jobs that fan out the replays.
 func finish(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
 	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.End(now, "", now) })

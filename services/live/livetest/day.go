@@ -1,7 +1,7 @@
-// Package livetest makes days of shows and followers of their hosts, and says what each follower has on their board.
+// Package livetest makes a day of shows and followers of their hosts, and computes each follower's board.
 //
-// The same size and seed make the same day. What a board must be is found by sorting a list: slowly, and by nothing that the
-// server has.
+// The same size and seed make the same day. The expected board is computed by sorting a list: slowly, and without any code
+// of the server.
 package livetest
 
 import (
@@ -18,14 +18,14 @@ import (
 	"tidings/services"
 )
 
-// Size is how much there is of a day.
+// Size is the size of a day.
 type Size struct {
-	Shows, Live    int // of all shows so many run now
+	Shows, Live    int // the number of all shows, and of those that are live now
 	Hosts, Viewers int
-	Most           int // hosts that a viewer follows; the first one does
+	Most           int // the most hosts that a viewer follows; the first viewer follows so many
 }
 
-// Show is one show of a day. The number of its host is a place among the day's hosts.
+// Show is one show of a day. Host is an index among the day's hosts.
 type Show struct {
 	Key                     string // and its title
 	Host                    int
@@ -33,10 +33,10 @@ type Show struct {
 	Cancelled               bool
 }
 
-// Day is shows, the older first, and the follows.
+// Day holds the shows, oldest first, and the follows.
 type Day struct {
 	Shows   []Show
-	Follows [][]int // of each viewer, hosts
+	Follows [][]int // the hosts of each viewer
 
 	byHost [][]int
 	hosts  int
@@ -46,8 +46,8 @@ type Day struct {
 func Host(number int) string   { return "host-" + strconv.Itoa(number) }
 func Viewer(number int) string { return "viewer-" + strconv.Itoa(number) }
 
-// NewDay makes the twelve hours before now and the twelve after. Most shows start at the very hour or within its first half
-// minute; a few hosts have many shows, and a few viewers follow many hosts, in about the same number for each order of
+// NewDay makes the twelve hours before now and the twelve after. Most shows start on the hour or within half a minute after
+// it; a few hosts have many shows, and a few viewers follow many hosts, in about the same number for each order of
 // magnitude.
 func NewDay(now time.Time, size Size, seed uint64) *Day {
 	random := rand.New(rand.NewPCG(seed, uint64(size.Shows)))
@@ -65,7 +65,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 			show.Started = start
 		case i%2 == 0:
 			start = start.Add(-time.Duration(2+random.IntN(10)) * time.Hour)
-			show.Started, show.Ended = start, start.Add(long).Truncate(time.Minute) // several end at once
+			show.Started, show.Ended = start, start.Add(long).Truncate(time.Minute) // several end at the same time
 			if show.Ended.After(now) {
 				show.Ended = hour.Add(-time.Minute)
 			}
@@ -109,13 +109,13 @@ func (d *Day) WriteFollows(to io.Writer) error {
 	out := bufio.NewWriter(to)
 	for viewer, hosts := range d.Follows {
 		for _, host := range hosts {
-			_, _ = fmt.Fprintf(out, "%s,%s\n", Viewer(viewer), Host(host)) // Flush answers its error
+			_, _ = fmt.Fprintf(out, "%s,%s\n", Viewer(viewer), Host(host)) // Flush returns its error
 		}
 	}
 	return out.Flush()
 }
 
-// WriteShows writes the file of an import of some of the shows, from one on until before another one.
+// WriteShows writes the file of an import of the shows with indexes from from until before until.
 func (d *Day) WriteShows(to io.Writer, from, until int) error {
 	out := bufio.NewWriter(to)
 	for _, show := range d.Shows[from:until] {
@@ -131,8 +131,8 @@ func (d *Day) WriteShows(to io.Writer, from, until int) error {
 	return out.Flush()
 }
 
-// Board is what a viewer's board must list, of so many of the shows, and whether older replays exist than those that boards keep:
-// the title and the status of each.
+// Board returns the lines that a viewer's board must have if only the first so many shows exist, each with title and status.
+// cut reports whether older replays exist than boards keep.
 func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 	type placed struct {
 		section, place, number int
@@ -168,7 +168,7 @@ func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 	return lines, false
 }
 
-// Active is how many of so many of the shows are live or upcoming.
+// Active counts the live and upcoming shows among the first so many.
 func (d *Day) Active(shows int) (count int) {
 	for _, show := range d.Shows[:shows] {
 		if show.Ended.IsZero() && !show.Cancelled {

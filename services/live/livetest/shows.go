@@ -24,10 +24,10 @@ func New(w *fanouttest.World, limits live.ShowLimits) *live.Service {
 	return s
 }
 
-// Service is what New has made last.
+// Service is the service that New made last.
 func Service(w *fanouttest.World) *live.Service { return w.Shows.(*live.Service) }
 
-// Apply applies commands in one transaction, without what follows a commit, and returns their ids.
+// Apply applies commands in one transaction, without their steps after the commit, and returns their IDs.
 func Apply(w *fanouttest.World, commands ...*jobs.Command) (ids []string) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -60,7 +60,7 @@ func Start(w *fanouttest.World, ids ...services.PostID) {
 	each(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).Start(host, id, now) })
 }
 
-// End ends shows at a time, with the jobs that fan out the replays.
+// End ends shows at a time, and runs the jobs that fan out the replays.
 func End(w *fanouttest.World, at time.Time, ids ...services.PostID) {
 	w.TB.Helper()
 	each(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).End(host, id, at, "") })
@@ -88,7 +88,7 @@ func Replays(w *fanouttest.World, user services.UserID) (ids []services.PostID) 
 		if member[0] == '!' || len(ids) == services.Retention {
 			break
 		}
-		id, err := services.ParsePostID(member[9:22]) // after the end
+		id, err := services.ParsePostID(member[9:22]) // the ID follows the end time
 		w.Must(err)
 		ids = append(ids, id)
 	}

@@ -10,6 +10,6 @@ if not listed(KEYS[2]) then
   local left = redis.call('PTTL', KEYS[1])
   if left > 0 then redis.call('PEXPIRE', KEYS[2], left) end
   rm = math.max(time, rm + 1)
-  redis.call('HSET', KEYS[1], 'rm', string.format('%.0f', rm)) -- earlier reads have skipped it
+  redis.call('HSET', KEYS[1], 'rm', string.format('%.0f', rm)) -- earlier reads have missed this list
 end
 return string.format('%.0f', math.max(time, rm + 1))
