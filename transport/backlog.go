@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A client that asks and does not read leaves its answer in memory until the write deadline. The deadline has room for slow
-// networks, and many such clients together fill the memory in that time. So while the answers that wait take too much, clients
-// must take theirs sooner.
+// A client that requests an answer and does not read it keeps the answer in memory until the write deadline. That deadline
+// is long, for slow networks, and many such clients could fill the memory in the meantime. So while the waiting answers
+// exceed a limit, clients get a shorter deadline.
 
 const (
 	// backlogLimit is the default of SocketConfig.Backlog, in bytes. The memory is about twice as much: the data of an answer and its encoded text.
 	backlogLimit = 128 << 20
-	// hurriedTimeout is the longest write of an answer that begins while the backlog is over its limit. What a client's system
-	// and ours have room for is taken at once all the same.
+	// hurriedTimeout is the longest write of an answer that begins while the backlog is over its limit. Data that fits the
+	// network buffers of both sides is still written at once.
 	hurriedTimeout = 2 * time.Second
 )
 
@@ -24,14 +24,14 @@ type backlog struct {
 	waiting atomic.Int64
 }
 
-// enter counts an answer. The caller takes it out with leave once it is written, or will not be.
+// enter counts an answer. The caller removes it with leave when it was written or dropped.
 func (b *backlog) enter(answer int) {
 	if answer > smallAnswer {
 		b.waiting.Add(int64(answer))
 	}
 }
 
-// leave takes an answer out.
+// leave removes an answer.
 func (b *backlog) leave(answer int) {
 	if answer > smallAnswer {
 		b.waiting.Add(-int64(answer))

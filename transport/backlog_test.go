@@ -38,7 +38,7 @@ func (w *world) askOverSocket() {
 	synctest.Wait() // its answer waits
 }
 
-// askOverHTTP asks for a long answer, and answers a function that reads all that can still be had of it.
+// askOverHTTP asks for a long answer, and returns a function that reads the rest of it until an error.
 func (w *world) askOverHTTP() (rest func() int) {
 	w.Helper()
 	conn, err := w.listener.dial(w.Context(), "", "")
@@ -54,14 +54,14 @@ func (w *world) askOverHTTP() (rest func() int) {
 	}
 	synctest.Wait()
 	return func() int {
-		text, _ := io.ReadAll(reader) // fails where it was cut off
+		text, _ := io.ReadAll(reader) // an error if the answer was cut off
 		return len(text)
 	}
 }
 
-// Answers that nobody takes wait until the write deadline. Once they take too much memory together, a client that asks for more
-// must take its answer within two seconds, over a socket as over HTTP; those who asked before keep their time.
-func TestManyAnswersThatNobodyTakesAreCutOffSooner(t *testing.T) {
+// Unread answers wait until the write deadline. While they together exceed the limit, the client of a new answer must read
+// it within two seconds, over a socket and over HTTP. Earlier answers keep their deadline.
+func TestManyUnreadAnswersAreCutOffSooner(t *testing.T) {
 	const patient, hurried = 3, 20
 	limit := func(cfg *SocketConfig) { cfg.Backlog = (patient + 1) * (longEcho + 1000) }
 	inWorld(t, limit, func(w *world) {

@@ -20,7 +20,7 @@ import (
 	"tidings/services"
 )
 
-// An answer that is too long is an error and nothing else, whoever made it and whichever way it goes.
+// An answer that is too long is replaced by an error, for every kind of operation and every transport.
 func TestLongAnswersAreRefusedWhole(t *testing.T) {
 	const limit = 2000
 	expect := func(t *testing.T, text, advice string) {
@@ -52,7 +52,7 @@ func TestLongAnswersAreRefusedWhole(t *testing.T) {
 		}
 		c.subscribe("m", `mutation{set(text:"`+long+`")}`)
 		expect(w.T, c.next(), "the mutation has been executed")
-		c.subscribe("q", "{hello}") // the id and the socket are free
+		c.subscribe("q", "{hello}") // the ID is free and the socket still works
 		c.expect(`{"type":"next","id":"q","payload":{"data":{"hello":"world"}}}`)
 		c.expect(`{"type":"complete","id":"q"}`)
 	})
@@ -74,7 +74,7 @@ func manyErrors(t *testing.T, limit int) http.Handler {
 	})
 }
 
-// An event that is too long ends its subscription with the error, on both ways in which events are delivered.
+// An event that is too long ends its subscription with the error, for both ways of delivering events.
 func TestLongEventsEndTheirSubscription(t *testing.T) {
 	for _, field := range []string{"ticks", "plain"} {
 		inWorld(t, func(cfg *SocketConfig) { cfg.AnswerLimit = len(`{"ticks":1234}`) }, func(w *world) {
@@ -92,8 +92,8 @@ func TestLongEventsEndTheirSubscription(t *testing.T) {
 	}
 }
 
-// A client that does not take its answer is cut off after the write timeout, and what it was to get is freed.
-func TestAnAnswerThatNobodyTakesIsCutOff(t *testing.T) {
+// A client that does not read its answer is disconnected after the write timeout, and the answer's memory is freed.
+func TestAnUnreadAnswerIsCutOff(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, err := w.listener.dial(w.Context(), "", "")
 		if err != nil {
@@ -106,7 +106,7 @@ func TestAnAnswerThatNobodyTakesIsCutOff(t *testing.T) {
 		if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 			t.Fatalf("%q %v", line, err)
 		}
-		pass(time.Minute) // without reading on
+		pass(time.Minute) // while the client does not read
 		rest, err := io.ReadAll(reader)
 		if len(rest) > smallAnswer || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("after %v: %d bytes were still to be had, error %v", time.Since(start), len(rest), err)
@@ -145,7 +145,7 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	}
 	arrive("192.0.2.1:1")
 	arrive("192.0.2.1:2")
-	third := arrive("[::ffff:192.0.2.1]:3") // the same by another name
+	third := arrive("[::ffff:192.0.2.1]:3") // the same address in another notation
 	arrive("192.0.2.2:4")
 	first := accept("192.0.2.1:1")
 	accept("192.0.2.1:2")
@@ -153,20 +153,20 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	if _, err := third.Read(make([]byte, 1)); err != io.EOF || connections.Refused() != 1 {
 		t.Errorf("the third: %v, %d refused", err, connections.Refused())
 	}
-	for range 2 { // closing twice gives one place back
+	for range 2 { // closing twice frees only one connection
 		_ = first.Close()
 	}
 	arrive("192.0.2.1:5")
 	arrive("192.0.2.1:6")
 	arrive("[2001:db8::1]:7")
 	arrive("[2001:db8::2%eth0]:8")
-	arrive("[2001:db8:0:0:ffff::3]:9") // of one network
+	arrive("[2001:db8:0:0:ffff::3]:9") // in the same /64 network
 	arrive("[2001:db8:0:1::]:10")
 	accept("192.0.2.1:5")
 	accept("[2001:db8::1]:7")
 	accept("[2001:db8::2%eth0]:8")
 	accept("[2001:db8:0:1::]:10")
-	for i := range 3 { // a trusted proxy has as many as it opens
+	for i := range 3 { // a trusted proxy is not bounded
 		arrive(fmt.Sprintf("10.0.0.1:%d", i))
 		accept(fmt.Sprintf("10.0.0.1:%d", i))
 	}
@@ -181,14 +181,14 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	}
 }
 
-// handedListener accepts what a test hands it.
+// handedListener accepts the connections that a test gives it.
 type handedListener struct{ conns chan net.Conn }
 
 func (l *handedListener) Accept() (net.Conn, error) { return <-l.conns, nil }
 func (l *handedListener) Close() error              { return nil }
 func (l *handedListener) Addr() net.Addr            { return &net.IPAddr{} }
 
-// The larger bodies of the scope ingest are for its variables: what is parsed, and remembered, stays small.
+// The larger body limit of the scope ingest applies only to variables: the text, which is parsed and cached, stays small.
 func TestOnlyVariablesMayBeLong(t *testing.T) {
 	handler := newHTTP(t, nil)
 	body := func(comment, operationName, variable, extension int) string {
@@ -218,7 +218,7 @@ func TestOnlyVariablesMayBeLong(t *testing.T) {
 	}
 }
 
-// The cache forgets the oldest documents to stay within its bytes, whatever they are made of.
+// The cache forgets the oldest documents to stay within its bytes, for documents of any content.
 func TestTheQueryCacheIsBoundedInBytes(t *testing.T) {
 	const limit = 1 << 20
 	documents := newDocuments(Config{Schema: newTestSchema(), QueryCacheBytes: limit}.withDefaults())

@@ -22,7 +22,7 @@ type tokenClaims struct {
 var errTwice = services.Errorf(services.Unauthenticated, "token: it has a claim twice")
 
 // UnmarshalJSON reads the claims by their exact names. Decoding into a struct would take Scope for scope and SUB for sub,
-// which an issuer may let anyone put into a token, and the last of two that are called the same.
+// which an issuer may let anyone put into a token, and would use the last of two equal names.
 func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 	known := map[string]any{
 		"iss": &c.Issuer, "sub": &c.Subject, "aud": &c.Audience, "exp": &c.ExpiresAt, "nbf": &c.NotBefore, "iat": &c.IssuedAt, "scope": &c.Scope,
@@ -87,7 +87,7 @@ func (s scopeClaim) scopes() ([]services.Scope, error) {
 		}
 	}
 	if len(scopes) == 0 {
-		// A token that was restricted to other scopes must not become a viewer's token by accident.
+		// A token that is restricted to other scopes must not be treated as a viewer's token.
 		return nil, services.Errorf(services.Forbidden, "token: its scope has none of viewer, ingest and admin")
 	}
 	return scopes, nil

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// An answer is compressed if it is long and the client takes gzip. What arrives is the same in any case.
+// An answer is compressed if it is long and the client accepts gzip. The decompressed answer is the same in any case.
 func TestLongAnswersAreCompressedForClientsThatTakeIt(t *testing.T) {
 	handler := newHTTP(t, nil)
 	long, short := strings.Repeat("a long answer, ", compressFrom/10), "short"
@@ -56,7 +56,7 @@ func TestLongAnswersAreCompressedForClientsThatTakeIt(t *testing.T) {
 	}
 }
 
-// Answers that are compressed at once do not mix.
+// Answers that are compressed concurrently do not mix.
 func TestCompressedAnswersDoNotMix(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 8 {
@@ -77,7 +77,7 @@ func TestCompressedAnswersDoNotMix(t *testing.T) {
 	group.Wait()
 }
 
-// feedPage is like a page of 20 posts as a client asks for it.
+// feedPage is like a client's page of 20 posts.
 func feedPage() []byte {
 	var page strings.Builder
 	page.WriteString(`{"data":{"viewer":{"homeFeed":{"edges":[`)

@@ -37,7 +37,7 @@ type amount struct {
 	otherwise int
 }
 
-// in is the cost for the values of the variables.
+// in returns the cost for given values of the variables.
 func (c cost) in(variables map[string]any) int {
 	sum := c.fixed
 	for _, part := range c.multiple {
@@ -62,7 +62,8 @@ func (c cost) times(items amount) cost {
 	return cost{multiple: []multiple{{items, c}}}
 }
 
-// in is the number of items, never more than a page has. A value that is not a number is refused later, where it is read.
+// in returns the number of items for given variables, at most the size of a page. A value that is not a number counts as
+// none here and is refused when it is read.
 func (a amount) in(variables map[string]any) int {
 	items := a.of(a.value, variables)
 	switch {
@@ -83,7 +84,7 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	}
 	text := value.Raw
 	if value.Kind == ast.Variable {
-		given := variables[value.Raw] // the variable's default, if it was not given
+		given := variables[value.Raw] // contains the variable's default if the client sent none
 		if given == nil {
 			return a.otherwise
 		}
@@ -115,9 +116,9 @@ func (a amount) count(variables map[string]any) int {
 	return 1
 }
 
-// costs computes costs. A field costs its weight plus its selections times its items: for a list below a field with the
-// argument first, the value of that argument; for a list with a list as argument, the length of it; for any other list, an
-// assumed number.
+// costs computes costs. A field costs its weight plus its selections times its number of items. For a list below a field
+// with the argument first, the number is the value of that argument; for a list with a list as argument, its length; for any
+// other list, an assumed number.
 type costs struct {
 	weights map[string]int // by Type.field
 }
@@ -127,7 +128,8 @@ func (c costs) operation(operation *ast.OperationDefinition) cost {
 	return c.selections(operation.SelectionSet, nil)
 }
 
-// selections is the cost of a selection set. page is the number of items in its lists; nil if their own arguments give it.
+// selections is the cost of a selection set. page is the number of items in its lists; nil if their own arguments determine
+// it.
 func (c costs) selections(set ast.SelectionSet, page *amount) (sum cost) {
 	for _, selection := range set {
 		switch one := selection.(type) {
@@ -160,9 +162,9 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	}
 	own := pageOf(field)
 	if own == nil && strings.HasSuffix(field.Definition.Type.Name(), "Connection") {
-		own = page // of a subscription to a list, which has the argument itself
+		own = page // a subscription to a list has the argument first itself
 	}
-	if field.Definition.Type.Elem != nil && own != nil { // a list that says itself how long it is
+	if field.Definition.Type.Elem != nil && own != nil { // a list whose own argument gives its length
 		items := c.selections(field.SelectionSet, nil)
 		items.fixed += weight
 		return items.times(*own)

@@ -25,7 +25,7 @@ type Info { more: Boolean! }
 type Item { id: ID! tags: [String!]! parts: [Item!]! items(first: Int = 5): Items! }
 `
 
-// costOf is what a query costs with its variables.
+// costOf returns the cost of a query with its variables.
 func costOf(t *testing.T, query string, variables map[string]any) int {
 	t.Helper()
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: costSDL})
@@ -79,8 +79,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// A product of many pages stops at a bound instead of running over.
-func TestCostDoesNotRunOver(t *testing.T) {
+// A product of many pages stops at a bound and does not overflow.
+func TestCostDoesNotOverflow(t *testing.T) {
 	query := `{ viewer { items(first: 100) { edges { node {`
 	end := `}}}}}`
 	for range 8 {

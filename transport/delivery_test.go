@@ -14,7 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// TestASlowReaderGetsTheLatest holds a reader up while many events come: the one under way and the last arrive.
+// TestASlowReaderGetsTheLatest blocks a reader while many events come: only the one being written and the last arrive.
 func TestASlowReaderGetsTheLatest(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol)
@@ -53,7 +53,7 @@ func TestASlowReaderGetsTheLatest(t *testing.T) {
 	})
 }
 
-func TestASlowReaderIsCutOffAndHoldsUpNobody(t *testing.T) {
+func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		const slow = 100 // more than there are workers
 		for range slow {
@@ -99,7 +99,8 @@ func TestASlowReaderIsCutOffAndHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// TestSubscriptionsThatWakeCostNoGoroutine counts: one for each socket, and one for each subscription that does not wake.
+// TestSubscriptionsThatWakeCostNoGoroutine counts goroutines: one for each socket, and one for each subscription that does
+// not wake.
 func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice")
@@ -113,7 +114,7 @@ func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
 				t.Errorf("after 9 more of %s: %d goroutines, want %d", field, got, want)
 			}
 		}
-		w.schema.hub.publish(1) // and the workers are gone when there is nothing to do
+		w.schema.hub.publish(1) // and the workers end when there is no work
 		synctest.Wait()
 		if got, want := ownGoroutines(t), 10; got != want {
 			t.Errorf("after the events: %d goroutines, want %d", got, want)
@@ -132,7 +133,7 @@ func ownGoroutines(t *testing.T) int {
 		strings.Count(stacks.String(), "created by tidings/transport.(*workers)")
 }
 
-// TestAThousandSocketsOverTCP has real sockets, all woken at once.
+// TestAThousandSocketsOverTCP wakes a thousand real sockets at once.
 func TestAThousandSocketsOverTCP(t *testing.T) {
 	const count = 1000
 	w := newWorld(t, nil)

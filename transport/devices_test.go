@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// A device is gone with its last socket; one without a name never is, and nobody is while the server drains.
-func TestADeviceIsGoneWithItsLastSocket(t *testing.T) {
+// A device is gone with its last socket; a device without a name is never reported, and none is while the server drains.
+func TestGoneIsCalledAfterADevicesLastSocket(t *testing.T) {
 	var mu sync.Mutex
 	var gone []string
 	told := func() []string {
@@ -39,7 +39,7 @@ func TestADeviceIsGoneWithItsLastSocket(t *testing.T) {
 			return c
 		}
 		first, second, other, nameless := open("alice", "phone"), open("alice", "phone"), open("bob", "phone"), open("alice", "")
-		w.connect().conn.Close() // nobody yet
+		w.connect().conn.Close() // it has no viewer yet
 		first.conn.Close()
 		nameless.conn.Close()
 		if got := told(); len(got) != 0 {

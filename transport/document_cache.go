@@ -6,7 +6,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// The measured memory of a document beside its text: of a name with its position, and of a value with its position.
+// The measured memory of a document beside its text: for each name with its position, and for each value with its position.
 const (
 	documentBytes = 1 << 10
 	partBytes     = 224
@@ -31,7 +31,7 @@ func newDocumentCache(most int, bytes int64) *documentCache {
 	var err error
 	c.byLRU, err = lru.NewLRU(most, func(_ string, left cachedDocument) { c.bytes -= left.bytes })
 	if err != nil {
-		panic("transport: " + err.Error()) // for a capacity below 1 only
+		panic("transport: " + err.Error()) // only for a capacity below 1
 	}
 	return c
 }

@@ -20,7 +20,7 @@ import (
 	"tidings/services"
 )
 
-// everyCode is an error of each code, with what a program is told of it beside the code.
+// everyCode is an error of each code, with its extensions beside the code.
 func everyCode() map[string]struct {
 	err  error
 	want map[string]any
@@ -89,8 +89,8 @@ func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
 	}
 }
 
-// A request that is refused before it is understood names itself as the client did, in the header and in the error.
-func TestRefusalsNameTheRequestAsTheClientDid(t *testing.T) {
+// A request that is refused before it is parsed still carries the client's request ID, in the header and in the error.
+func TestRefusalsCarryTheClientsRequestID(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		for name, header := range map[string][]string{
 			"token":     {"Authorization", "Bearer nonsense"},
@@ -113,7 +113,7 @@ func TestRefusalsNameTheRequestAsTheClientDid(t *testing.T) {
 	})
 }
 
-// An argument that stands in the text that wraps an error is in its extensions.
+// An argument named in the text that wraps an error is in the error's extensions.
 func TestTheArgumentOfAWrappedError(t *testing.T) {
 	err := fmt.Errorf("Tidings-Act-As: %w", services.Errorf(services.Invalid, "a user key has 1 to 64 characters"))
 	if got := faultError(err).Extensions["argument"]; got != "Tidings-Act-As" {
@@ -121,8 +121,8 @@ func TestTheArgumentOfAWrappedError(t *testing.T) {
 	}
 }
 
-// An error of the language says which rule it breaks, and where in a variable.
-func TestErrorsOfTheLanguageHaveAReason(t *testing.T) {
+// A parse or validation error names the broken rule, and the path in a variable.
+func TestParseAndValidationErrorsHaveAReason(t *testing.T) {
 	handler := newHTTP(t, nil)
 	for query, want := range map[string][2]string{
 		`{"query":"{ nothing }"}`: {"", "FieldsOnCorrectType"},
@@ -146,8 +146,8 @@ func TestErrorsOfTheLanguageHaveAReason(t *testing.T) {
 	}
 }
 
-// The id of a request is in its answer, in the header and with the presenter, who logs it; it is the client's where that is a
-// good name, and nobody else's.
+// A request's ID is in its answer, in the header, and with the error presenter, which logs it. It is the client's ID if that
+// is valid, and otherwise unique.
 func TestRequestIDs(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))

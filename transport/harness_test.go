@@ -78,7 +78,7 @@ type world struct {
 	server   *http.Server
 }
 
-// inWorld runs a test in a world of its own, and sees to it that nothing of it is left.
+// inWorld runs a test in its own world, and checks that no goroutine or socket is left.
 func inWorld(t *testing.T, change func(*SocketConfig), test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,16 +137,16 @@ func (w *world) shut() {
 	}
 }
 
-// client is a client that reads all the time, as a browser does.
+// client reads all the time, as a browser does.
 type client struct {
 	*testing.T
 	conn     *websocket.Conn
-	raw      bool // the ids of requests are left in what is received
+	raw      bool // keep the request IDs in received messages
 	received chan string
 	closed   chan *websocket.CloseError // one value, when the connection has ended
 }
 
-// connect opens a socket without a word of the protocol.
+// connect opens a socket without sending a message.
 func (w *world) connect() *client {
 	w.Helper()
 	return w.connectWith(http.Header{}, protocol)
@@ -232,7 +232,7 @@ func (c *client) subscribe(id, query string) {
 	c.send(`{"type":"subscribe","id":"` + id + `","payload":` + string(payload) + `}`)
 }
 
-// next is the next message. In a bubble the wait ends at once when nothing can come any more.
+// next is the next message. In a bubble the wait ends at once if nothing more can come.
 func (c *client) next() string {
 	c.Helper()
 	select {
@@ -254,7 +254,7 @@ func (c *client) expect(want string) {
 	}
 }
 
-// nothing says that no message is there or on its way.
+// nothing fails the test if a message has come or is on its way.
 func (c *client) nothing() {
 	c.Helper()
 	synctest.Wait()
@@ -288,7 +288,7 @@ var requestIDs = regexp.MustCompile(`,?"requestId":"[A-Z2-7]{26}"`)
 // withoutIDs is a text without the ids of requests that the server made.
 func withoutIDs(text string) string { return requestIDs.ReplaceAllString(text, "") }
 
-// fixedClock is a clock that stands until it is moved.
+// fixedClock is a clock that stands still until it is moved.
 type fixedClock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -306,5 +306,5 @@ func (c *fixedClock) move(by time.Duration) {
 	c.now = c.now.Add(by)
 }
 
-// pass lets time go by in a bubble, where that takes none.
+// pass advances a bubble's time, which takes no real time.
 func pass(d time.Duration) { <-time.After(d) }

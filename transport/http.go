@@ -272,7 +272,7 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 	}
 	request := &params{documentID: values.Get("documentId")}
 	request.OperationName = values.Get("operationName")
-	request.Query = strings.Clone(values.Get("query")) // caches keep the text, which must not keep the whole request line in memory
+	request.Query = strings.Clone(values.Get("query")) // caches keep this text: a substring would keep the whole request line in memory
 	for _, name := range []string{"variables", "extensions"} {
 		if err := services.CheckUnicode(name, []byte(values.Get(name))); err != nil {
 			return nil, err

@@ -30,7 +30,7 @@ func newHTTP(t *testing.T, change func(*Config)) http.Handler {
 	return Handler(cfg)
 }
 
-// answer is what came back, taken apart.
+// answer is a parsed response.
 type answer struct {
 	status int
 	header http.Header
@@ -111,7 +111,7 @@ func TestQueriesByPostAndGet(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheOperation(t *testing.T) {
+func TestErrorsInOperations(t *testing.T) {
 	handler := newHTTP(t, nil)
 	for name, query := range map[string]string{"Parse": "{", "Validation": "{ nothing }", "OperationName": "query A { hello } query B { hello }"} {
 		for accept, status := range map[string]int{
@@ -280,7 +280,7 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-func TestAppendResponseIsWhatTheLibraryWrites(t *testing.T) {
+func TestAppendResponseEqualsTheLibrarysEncoding(t *testing.T) {
 	for _, response := range []*graphql.Response{
 		{Data: json.RawMessage(`{"a":1}`)},
 		{Data: json.RawMessage(`null`), Errors: gqlerror.List{{Message: "it \"failed\""}}},

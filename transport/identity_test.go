@@ -36,7 +36,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// pemFile writes a public key as a deployment would.
+// pemFile writes a public key to a PEM file, as in a deployment.
 func pemFile(t *testing.T, key any) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key.pem")
@@ -61,7 +61,7 @@ func newIdentity(t *testing.T, cfg IdentityConfig) *Identity {
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// tokenCase is a token and what becomes of it; no code is good.
+// tokenCase is a token and the expected error code, "" if it is valid.
 type tokenCase struct {
 	name     string
 	identity *Identity
@@ -70,7 +70,7 @@ type tokenCase struct {
 	says     string
 }
 
-// claimsAtNoon are good claims with some changed; nil takes one out.
+// claimsAtNoon returns valid claims with some changes; nil removes a claim.
 func claimsAtNoon(change ...any) jwt.MapClaims {
 	claims := jwt.MapClaims{"sub": "alice", "exp": noon.Add(time.Hour).Unix(), "aud": "tidings", "iss": "https://issuer"}
 	for i := 0; i < len(change); i += 2 {
@@ -111,7 +111,7 @@ func checkTokens(t *testing.T, cases []tokenCase) {
 	}
 }
 
-// checked is the configuration of the identities below, with one key filled in.
+// checked completes a configuration with the settings of the tests below.
 func checked(cfg IdentityConfig) IdentityConfig {
 	cfg.Audience, cfg.Issuer, cfg.Clock = "tidings", "https://issuer", &fixedClock{now: noon}
 	return cfg
@@ -207,7 +207,7 @@ func TestScopes(t *testing.T) {
 	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Clock: &fixedClock{now: noon}})
 	for _, test := range []struct {
 		name  string
-		scope any // nil leaves it out
+		scope any // nil omits it
 		sub   string
 		actAs string
 		key   string

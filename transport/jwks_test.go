@@ -129,7 +129,7 @@ func TestJWKSDamagedSets(t *testing.T) {
 	}
 }
 
-// smallRSA is a key that is too small to be taken: its modulus is made up.
+// smallRSA is a key that is too small to be accepted; its modulus is arbitrary.
 var smallRSA = func() *rsa.PrivateKey {
 	modulus := new(big.Int).Lsh(big.NewInt(1), 1023)
 	return &rsa.PrivateKey{PublicKey: rsa.PublicKey{N: modulus.Add(modulus, big.NewInt(1)), E: 65537}}

@@ -14,7 +14,7 @@ import (
 	"tidings/services"
 )
 
-// fakeLimits refuses what a test says.
+// fakeLimits refuses what a test selects.
 type fakeLimits struct {
 	addresses                  atomic.Int64
 	address, operation, socket atomic.Bool // refused
@@ -114,7 +114,7 @@ func TestSocketsOfAUserAreBounded(t *testing.T) {
 
 func TestSocketsOfAnAddressAreBounded(t *testing.T) {
 	inWorld(t, func(cfg *SocketConfig) { cfg.PerAddress = 2 }, func(w *world) {
-		first := w.connect() // counted before it says anything
+		first := w.connect() // counted before its first message
 		w.connect()
 		_, err := w.dial(http.Header{}, protocol)
 		if refused, ok := err.(*refusal); !ok || refused.status != http.StatusTooManyRequests {
@@ -126,8 +126,8 @@ func TestSocketsOfAnAddressAreBounded(t *testing.T) {
 	})
 }
 
-// Nothing stays counted once all sockets are gone, whichever way they went.
-func TestNothingStaysCountedWhenSocketsAreGone(t *testing.T) {
+// Nothing stays counted once all sockets are gone, however they ended.
+func TestClosedSocketsAreNotCounted(t *testing.T) {
 	var sockets *Sockets
 	inWorld(t, func(cfg *SocketConfig) { cfg.PerUser, cfg.PerAddress = 3, 4 }, func(w *world) {
 		sockets = w.sockets

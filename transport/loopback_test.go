@@ -31,7 +31,7 @@ func TestLoopbackOnly(t *testing.T) {
 	}
 }
 
-// Behind a proxy on the same machine the Host says nothing: what says that it was forwarded is refused.
+// Behind a proxy on the same machine the Host proves nothing: a request with a header of a proxy is refused.
 func TestForwardedRequestsAreRefusedInDevelopmentMode(t *testing.T) {
 	handler := LoopbackOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-IP", "Via"} {

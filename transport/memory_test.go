@@ -38,8 +38,8 @@ func rawFrame(text string) []byte {
 	return append(append(frame, 0, 0, 0, 0), text...)
 }
 
-// runClients opens sockets, each with as many subscriptions as standard input says, one number a line, and
-// tells when they are there.
+// runClients opens sockets, each with the number of subscriptions on a line of standard input, and prints a line when they
+// are open.
 func runClients(address string) {
 	conns := make([]*bufio.ReadWriter, measuredSockets)
 	for i := range conns {

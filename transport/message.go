@@ -14,7 +14,7 @@ import (
 const (
 	closeBadMessage   = 4400 // not a message of the protocol
 	closeUnauthorized = 4401 // subscribe before the acknowledgement
-	closeForbidden    = 4403 // the token is not good, or has expired
+	closeForbidden    = 4403 // the token is not valid or has expired
 	closeSubprotocol  = 4406 // the client does not speak graphql-transport-ws
 	closeInitTimeout  = 4408 // no connection_init in time
 	closeDuplicate    = 4409 // subscribe with an id that is in use
@@ -44,7 +44,7 @@ type message struct {
 	raw    []byte         // the payload of ping, unparsed; nil if absent
 }
 
-// parseMessage reads one message of a client. An error describes the fault for a person, repeats nothing of the message, and
+// parseMessage reads one message of a client. An error describes the fault for people, repeats nothing of the message, and
 // means that the socket must be closed with 4400.
 func parseMessage(text []byte) (message, error) {
 	var parts struct {

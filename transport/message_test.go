@@ -37,8 +37,9 @@ func TestParseMessage(t *testing.T) {
 	}
 }
 
-// What the decoder would mend without a word is no message, and neither is a query's own half of a character.
-func TestHalfACharacterIsNoMessage(t *testing.T) {
+// A message with invalid UTF-8 or half of a surrogate pair, which the decoder would silently replace, is refused; so is such
+// a query.
+func TestInvalidTextIsRefused(t *testing.T) {
 	for text, says := range map[string]string{
 		"{\"type\":\"subscribe\",\"id\":\"7\",\"payload\":{\"query\":\"{a(b:\xff)}\"}}":      "message: not valid UTF-8",
 		`{"type":"subscribe","id":"7","payload":{"query":"{a}","variables":{"b":"\ud83d"}}}`: `message: \ud83d is half of a surrogate pair`,
@@ -117,8 +118,8 @@ func TestShortenCutsBetweenCharacters(t *testing.T) {
 	}
 }
 
-// FuzzParseMessage looks for a message that panics, that is taken although it is none, or that is repeated in
-// the error.
+// FuzzParseMessage looks for a message that panics, that is accepted although it is invalid, or that is repeated in the
+// error.
 func FuzzParseMessage(f *testing.F) {
 	for _, text := range []string{
 		`{"type":"connection_init"}`, `{"type":"connection_init","payload":{"authorization":"Bearer x","device":"d"}}`,

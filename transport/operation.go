@@ -18,8 +18,8 @@ import (
 // The states of a subscription that wakes. A wake-up during a turn is not lost: another turn follows.
 const (
 	stateIdle    = iota // nothing to do until the next wake-up
-	stateRunning        // its turn waits or runs
-	stateAgain          // and it was woken in the meantime
+	stateRunning        // its turn is queued or running
+	stateAgain          // running, and woken again in the meantime
 )
 
 // operation is one subscription, query or mutation of a peer.

@@ -27,7 +27,7 @@ func TestQueryAndMutationOverASocket(t *testing.T) {
 		c.expect(`{"type":"next","id":"q","payload":{"data":{"hello":"world"}}}`)
 		c.expect(`{"type":"complete","id":"q"}`)
 		c.send(`{"type":"subscribe","id":"q","payload":{"query":"mutation M($t: String!) { set(text: $t) } query Q { hello }",` +
-			`"operationName":"M","variables":{"t":"it"},"extensions":{"a":1}}}`) // the id is free again
+			`"operationName":"M","variables":{"t":"it"},"extensions":{"a":1}}}`) // the ID is free again
 		c.expect(`{"type":"next","id":"q","payload":{"data":{"set":"it"}}}`)
 		c.expect(`{"type":"complete","id":"q"}`)
 		c.subscribe("f", "{ fails }")
@@ -50,7 +50,7 @@ func TestIDsAreEscaped(t *testing.T) {
 	})
 }
 
-func TestErrorsBeforeTheStartAreAnErrorOnly(t *testing.T) {
+func TestErrorsBeforeTheStartAreErrorMessages(t *testing.T) {
 	for name, query := range map[string]string{
 		"Parse": "{", "Validation": "{ nothing }", "Subscription": "subscription { nothing }", "Empty": "# a comment",
 		"TwoStreams": "subscription { ticks plain }", "Resolver": "subscription { refused }",
@@ -107,7 +107,7 @@ func TestSubscriptionDeliversAndCompletes(t *testing.T) {
 	}
 }
 
-func TestCompleteCancelsInSilence(t *testing.T) {
+func TestCompleteCancelsWithoutAnAnswer(t *testing.T) {
 	for _, field := range []string{"ticks", "plain", "stuck"} {
 		t.Run(field, func(t *testing.T) {
 			inWorld(t, nil, func(w *world) {
@@ -139,7 +139,7 @@ func TestAnIDUsedAgainBelongsToTheNewOperation(t *testing.T) {
 		c.send(`{"type":"complete","id":"1"}`)
 		c.subscribe("1", "subscription { ticks }")
 		synctest.Wait()
-		close(w.schema.gate) // only now the first one ends
+		close(w.schema.gate) // the first operation ends only now
 		c.nothing()
 		w.schema.hub.publish(4)
 		c.expect(tick("1", 4))
@@ -194,7 +194,7 @@ func TestOperationsAreBounded(t *testing.T) {
 			synctest.Wait()
 			w.schema.hub.publish(1)
 			synctest.Wait()
-			c.send(`{"type":"complete","id":"1"}`) // while the event is on its way
+			c.send(`{"type":"complete","id":"1"}`) // while the event is being delivered
 			pass(10 * time.Second)
 			c.nothing()
 		})
@@ -210,7 +210,7 @@ func TestOperationsAreBounded(t *testing.T) {
 	})
 }
 
-func TestPanicsEndNothingButTheirOperation(t *testing.T) {
+func TestAPanicEndsOnlyItsOperation(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.subscribe("1", "{ panics hello }")
@@ -229,7 +229,7 @@ func TestPanicsEndNothingButTheirOperation(t *testing.T) {
 	})
 }
 
-// TestAMiddlewareMayAnswerItself is the case in which an event is not taken out of the channel that was made for it.
+// TestAMiddlewareMayAnswerItself has a middleware that answers without taking the event from the operation's channel.
 func TestAMiddlewareMayAnswerItself(t *testing.T) {
 	schema := newTestSchema()
 	var skip atomic.Bool

@@ -22,7 +22,7 @@ func newOrigins(list []string, identity *Identity) origins {
 	return set
 }
 
-// foreignPage refuses a request that allows does not allow.
+// foreignPage returns the error for a request that allows rejects.
 func foreignPage(r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

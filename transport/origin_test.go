@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// In development mode the pages of this machine may call, on any port, and in production none that is not listed: the refusal
+// In development mode the pages of this machine may call, on any port, and in production only listed pages; the refusal
 // names the setting.
 func TestOriginsOfThisMachine(t *testing.T) {
 	development := newHTTP(t, nil)

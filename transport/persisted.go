@@ -32,7 +32,7 @@ func (p *params) check() error {
 
 const (
 	persistedExtension = "persistedQuery"
-	storedBytes        = 256 // the memory of a stored text beside the text, roughly
+	storedBytes        = 256 // the approximate memory of a stored text beside the text itself
 )
 
 // persisted finds the texts of requests that name them: trusted documents, which are loaded at the start, and the texts that
@@ -57,7 +57,7 @@ func newPersisted(cfg Config) *persisted {
 	var err error
 	p.byLRU, err = lru.NewLRU(int(p.limit/storedBytes)+1, func(_ textHash, text string) { p.bytes -= storedBytes + int64(len(text)) })
 	if err != nil {
-		panic("transport: " + err.Error()) // for a capacity below 1 only
+		panic("transport: " + err.Error()) // only for a capacity below 1
 	}
 	return p
 }

@@ -22,7 +22,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// hashed is a request that names its query by hash, and has the text too where that is not "".
+// hashed is a request that names its query by hash, and contains the text too if that is not "".
 func hashed(hash, query string) string {
 	request := map[string]any{"extensions": map[string]any{"persistedQuery": map[string]any{"version": 1, "sha256Hash": hash}}}
 	if query != "" {
@@ -33,7 +33,7 @@ func hashed(hash, query string) string {
 
 func withPersisted(cfg *Config) { cfg.PersistedBytes = 1 << 20 }
 
-// A client sends the hash alone, is told that it is not known, sends the text with it once, and the hash from then on.
+// A client sends only the hash, gets PERSISTED_QUERY_NOT_FOUND, sends the hash with the text once, and then only the hash.
 func TestAutomaticPersistedQueries(t *testing.T) {
 	const query = "query Q { hello }"
 	hash := hashOf(query)
@@ -71,7 +71,7 @@ func TestAutomaticPersistedQueries(t *testing.T) {
 	}
 }
 
-// A hash is that of its text, and only a text that can be executed is stored.
+// A hash must match its text, and only a text that can be executed is stored.
 func TestPersistedQueriesAreChecked(t *testing.T) {
 	handler := newHTTP(t, withPersisted)
 	good := "{ hello }"
@@ -107,7 +107,7 @@ func TestPersistedQueriesAreChecked(t *testing.T) {
 	}
 }
 
-// The store keeps the newest within its bytes.
+// The store keeps the newest texts within its limit of bytes.
 func TestThePersistedStoreIsBounded(t *testing.T) {
 	p := newPersisted(Config{PersistedBytes: 10 << 10})
 	for i := range 1000 {
@@ -128,13 +128,13 @@ func TestThePersistedStoreIsBounded(t *testing.T) {
 }
 
 // The text of a query in a URL is a part of the whole request line. The store must not keep that.
-func TestThePersistedStoreKeepsTheTextAlone(t *testing.T) {
+func TestThePersistedStoreKeepsOnlyTheText(t *testing.T) {
 	handler := newHTTP(t, withPersisted)
 	variables := "&variables=" + url.QueryEscape(`{"t":"`+strings.Repeat("a", 30<<10)+`"}`)
 	heap := func() uint64 {
 		var stats runtime.MemStats
 		runtime.GC()
-		runtime.GC() // the first one only empties the pools into their victims
+		runtime.GC() // the first collection only moves pooled objects to the victim cache
 		runtime.ReadMemStats(&stats)
 		return stats.HeapAlloc
 	}
@@ -152,7 +152,7 @@ func TestThePersistedStoreKeepsTheTextAlone(t *testing.T) {
 	runtime.KeepAlive(handler)
 }
 
-// Hashes work on sockets and event streams, where subscriptions by hash share what those by text do.
+// Hashes work on sockets and event streams, where subscriptions by hash share an operation context like those by text.
 func TestPersistedQueriesOfSubscriptions(t *testing.T) {
 	const query = "subscription { ticks }"
 	inWorld(t, nil, func(w *world) {
@@ -229,7 +229,7 @@ func TestTrustedDocuments(t *testing.T) {
 	}
 }
 
-func TestManifestsThatAreNotGood(t *testing.T) {
+func TestInvalidManifests(t *testing.T) {
 	for text, says := range map[string]string{
 		`[]`: "JSON object", `{`: "JSON object", `{"a":"{ hello }"}`: `"a"`, `{"sha256:` + hashOf("{ who }") + `":"{ hello }"}`: "SHA-256",
 		`{"format":"other","operations":[]}`: `"other"`, `{"format":"apollo-persisted-query-manifest","operations":[{"id":"x","body":"{ hello }"}]}`: `"x"`,

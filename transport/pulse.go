@@ -75,7 +75,7 @@ func (s *socket) renew() bool {
 	if !s.whole.IsZero() && s.whole.Before(patience) {
 		patience = s.whole
 	}
-	_ = s.conn.SetReadDeadline(patience) // an error shows at the next read
+	_ = s.conn.SetReadDeadline(patience) // the next read returns the error
 	return true
 }
 

@@ -10,10 +10,10 @@ import (
 	"tidings/services"
 )
 
-// planted is a word in the requests that no answer may repeat.
-const planted = "s3cret"
+// secretWord is a word in the requests that no answer may repeat.
+const secretWord = "s3cret"
 
-// refusedRequest is one that must end before anything is executed.
+// refusedRequest is a request that must be refused before execution.
 type refusedRequest struct {
 	name   string
 	do     func() answer
@@ -29,19 +29,19 @@ func refusedRequests(t *testing.T, handler http.Handler) []refusedRequest {
 		return func() answer { return post(t, handler, "{ hello }", header...) }
 	}
 	return []refusedRequest{
-		{"NoJSON", body(planted), 400, services.Invalid},
-		{"HalfJSON", body(`{"query":"` + planted), 400, services.Invalid},
+		{"NoJSON", body(secretWord), 400, services.Invalid},
+		{"HalfJSON", body(`{"query":"` + secretWord), 400, services.Invalid},
 		{"TwoObjects", body(`{"query":"{hello}"} {"query":"{hello}"}`), 400, services.Invalid},
 		{"Empty", body(``), 400, services.Invalid},
 		{"Null", body(`null`), 400, services.Invalid},
 		{"Batch", body(`[{"query":"{hello}"}]`), 400, services.Invalid},
-		{"NoQuery", body(`{"id":"` + planted + `"}`), 400, services.Invalid},
+		{"NoQuery", body(`{"id":"` + secretWord + `"}`), 400, services.Invalid},
 		{"EmptyQuery", body(`{"query":""}`), 400, services.Invalid},
-		{"QueryNoText", body(`{"query":{"a":"` + planted + `"}}`), 400, services.Invalid},
-		{"OperationNameNoText", body(`{"query":"{hello}","operationName":["` + planted + `"]}`), 400, services.Invalid},
-		{"VariablesNoObject", body(`{"query":"{hello}","variables":"` + planted + `"}`), 400, services.Invalid},
-		{"ExtensionsNoObject", body(`{"query":"{hello}","extensions":["` + planted + `"]}`), 400, services.Invalid},
-		{"NoUTF8", body("{\"query\":\"{hello}\",\"variables\":{\"a\":\"\xff" + planted + "\"}}"), 400, services.Invalid},
+		{"QueryNoText", body(`{"query":{"a":"` + secretWord + `"}}`), 400, services.Invalid},
+		{"OperationNameNoText", body(`{"query":"{hello}","operationName":["` + secretWord + `"]}`), 400, services.Invalid},
+		{"VariablesNoObject", body(`{"query":"{hello}","variables":"` + secretWord + `"}`), 400, services.Invalid},
+		{"ExtensionsNoObject", body(`{"query":"{hello}","extensions":["` + secretWord + `"]}`), 400, services.Invalid},
+		{"NoUTF8", body("{\"query\":\"{hello}\",\"variables\":{\"a\":\"\xff" + secretWord + "\"}}"), 400, services.Invalid},
 		{"TooLong", body(`{"query":"{hello}` + strings.Repeat(" ", 64<<10) + `"}`), 413, services.Invalid},
 		{"Form", hello("Content-Type", "application/x-www-form-urlencoded"), 415, services.Invalid},
 		{"Multipart", hello("Content-Type", "multipart/form-data; boundary=a"), 415, services.Invalid},
@@ -50,11 +50,11 @@ func refusedRequests(t *testing.T, handler http.Handler) []refusedRequest {
 		{"NoContentType", hello("Content-Type", ""), 415, services.Invalid},
 		{"Charset", hello("Content-Type", "application/json; charset=utf-16"), 415, services.Invalid},
 		{"Accept", hello("Accept", "text/html"), 406, services.Invalid},
-		{"BadToken", hello("Authorization", "Bearer "+planted), 401, services.Unauthenticated},
-		{"NoBearer", hello("Authorization", "Basic "+planted), 401, services.Unauthenticated},
-		{"ActAs", hello("Authorization", "Bearer dev:alice", "Tidings-Act-As", planted), 403, services.Forbidden},
+		{"BadToken", hello("Authorization", "Bearer "+secretWord), 401, services.Unauthenticated},
+		{"NoBearer", hello("Authorization", "Basic "+secretWord), 401, services.Unauthenticated},
+		{"ActAs", hello("Authorization", "Bearer dev:alice", "Tidings-Act-As", secretWord), 403, services.Forbidden},
 		{"ActAsBadKey", hello("Authorization", "Bearer dev:a:ingest", "Tidings-Act-As", "b b"), 400, services.Invalid},
-		{"Device", hello("Authorization", "Bearer dev:alice", "Tidings-Device", planted+" "+planted), 400, services.Invalid},
+		{"Device", hello("Authorization", "Bearer dev:alice", "Tidings-Device", secretWord+" "+secretWord), 400, services.Invalid},
 		{"Origin", hello("Origin", "https://evil.test"), 403, services.Forbidden},
 		{"OriginNull", hello("Origin", "null"), 403, services.Forbidden},
 		{"GetFromAnotherSite", func() answer { return get(t, handler, "{ hello }", "Sec-Fetch-Site", "cross-site") }, 403, services.Forbidden},
@@ -84,7 +84,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			if got.status != test.status || got.code() != test.code {
 				t.Errorf("%d %s, want %d with the code %s", got.status, got.body, test.status, test.code)
 			}
-			if strings.Contains(got.body, planted) {
+			if strings.Contains(got.body, secretWord) {
 				t.Errorf("repeats what was sent: %s", got.body)
 			}
 			if strings.Contains(got.body, `"data"`) {
@@ -124,7 +124,7 @@ func TestBodyLimitDependsOnTheScope(t *testing.T) {
 	}
 }
 
-func TestABodyThatBreaksOff(t *testing.T) {
+func TestATruncatedBody(t *testing.T) {
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", io.MultiReader(strings.NewReader(`{"query":`), brokenReader{}))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()

@@ -20,7 +20,7 @@ type requestID struct {
 	id   string
 }
 
-// nameAfter takes the ID that the client gave to the request which w answers. It is called before an ID is needed.
+// nameAfter takes the ID that the client gave to the request that w answers. It is called before an ID is needed.
 func (r *requestID) nameAfter(w http.ResponseWriter) { r.id = w.Header().Get(requestHeader) }
 
 // RequestID is the id.

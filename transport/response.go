@@ -120,8 +120,9 @@ func writeFault(w http.ResponseWriter, status int, err error) {
 	write(w, status, typeJSON, appendResponse(nil, stamped(w, &graphql.Response{Errors: asList(err)})))
 }
 
-// writeResponse answers a well-formed request. An error of the operation has the status 200 in plain JSON, whose clients read
-// the body, and 400 in the newer media type, whose clients read the status. A long one is compressed if the client takes that.
+// writeResponse answers a well-formed request. An error of the operation has the status 200 in plain JSON, whose clients
+// read the body, and 400 in the newer media type, whose clients read the status. A long one is compressed if the client
+// accepts gzip.
 func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, response *graphql.Response) {
 	status := http.StatusOK
 	if accepted == typeResponse && isRequestError(response) {
@@ -132,7 +133,7 @@ func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, resp
 		write(w, status, accepted, body)
 		return
 	}
-	w.Header().Set("Content-Encoding", "gzip") // and no Vary: nobody may store the answer
+	w.Header().Set("Content-Encoding", "gzip") // without Vary, because no cache may store the answer
 	write(w, status, accepted, compressed(body))
 }
 
@@ -188,8 +189,8 @@ func appendResponse(to []byte, response *graphql.Response) []byte {
 	return append(to, '}')
 }
 
-// Errors can repeat parts of the request: values, and names that the schema does not have. They repeat no more than a person
-// needs to find the place.
+// Errors can repeat parts of the request: values, and names that the schema does not have. They repeat only as much as
+// people need to find the place.
 const (
 	maxWord    = 100 // bytes of a word; a quotation counts as one word
 	maxMessage = 400 // bytes of a message

@@ -15,8 +15,7 @@ import (
 	"tidings/services"
 )
 
-// testSchema is a small executable schema, written by hand over the same functions of gqlgen that generated
-// code calls.
+// testSchema is a small executable schema, written by hand on the functions of gqlgen that generated code calls.
 type testSchema struct {
 	hub    *testHub
 	schema *ast.Schema
@@ -155,7 +154,7 @@ func fieldContext(_ context.Context, field graphql.CollectedField) (*graphql.Fie
 	return &graphql.FieldContext{Object: field.ObjectDefinition.Name, Field: field, IsResolver: true}, nil
 }
 
-// testHub stands for the hub: each watcher has a slot for one event, which a newer one replaces.
+// testHub stands in for the hub: each watcher has a slot for one event, which a newer one replaces.
 type testHub struct {
 	mu       sync.Mutex
 	watchers map[*testWatcher]struct{}
@@ -220,7 +219,7 @@ func (h *testHub) publish(value int) {
 	}
 }
 
-// closeAll closes every channel, as a hub does that goes away.
+// closeAll closes every channel, as the hub does when it stops.
 func (h *testHub) closeAll() {
 	h.mu.Lock()
 	watchers := make([]*testWatcher, 0, len(h.watchers))

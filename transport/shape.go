@@ -22,8 +22,8 @@ const (
 	introspectionFields = 500
 	introspectionRoots  = 2 // __schema and __type together
 
-	// Validation compares each pair of fields that share a name in one selection set, and does so again for each
-	// fragment around them: without these bounds 4 KB cost a second.
+	// Validation compares each pair of fields that share a name in one selection set, and does so again for each fragment
+	// around them: without these bounds a document of 4 KB costs a second.
 	maxRepeats   = 30 // fields of one name in one selection set
 	maxFragments = 12 // levels of fragments, inline or spread
 
@@ -82,7 +82,7 @@ func (e *extent) add(other extent) {
 }
 
 // guard measures a parsed document that is not validated: names may be unknown, and fragments may be missing or spread
-// themselves. It visits each selection of the text once, so that its time is proportional to that of parsing.
+// themselves. It visits each selection once, so that its time is proportional to the length of the text.
 type guard struct {
 	fragments map[string]*ast.FragmentDefinition
 	measured  map[string]extent // a fragment that spreads itself counts as empty: validation refuses it
@@ -176,7 +176,7 @@ func (g *guard) selections(set ast.SelectionSet) (whole extent) {
 	return whole
 }
 
-// inFragment is the extent of a fragment's selection at the place of a spread.
+// inFragment returns the extent that a fragment has where it is spread: one level of fragments more.
 func inFragment(inner extent) extent {
 	inner.fragments = min(inner.fragments+1, manyOf)
 	return inner

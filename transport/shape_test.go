@@ -18,7 +18,7 @@ import (
 	"tidings/services"
 )
 
-// newReal is a handler with the schema that is served; nothing stands behind its fields.
+// newReal is a handler with the real schema and no resolvers.
 func newReal(t *testing.T, introspection bool) http.Handler {
 	t.Helper()
 	return newHTTP(t, func(cfg *Config) {
@@ -30,7 +30,7 @@ func repeated(n int, part string) string {
 	return strings.Join(numbered(n, part), "")
 }
 
-// numbered is a part so many times, with its number where it has %d.
+// numbered returns n copies of a part, each with its number in place of %d.
 func numbered(n int, part string) []string {
 	parts := make([]string, n)
 	for i := range parts {
@@ -39,7 +39,7 @@ func numbered(n int, part string) []string {
 	return parts
 }
 
-// doubling is fragments of which each spreads the next twice.
+// doubling returns n fragments, each of which spreads the next one twice.
 func doubling(n int) string {
 	var text strings.Builder
 	for i := range n {
@@ -48,7 +48,7 @@ func doubling(n int) string {
 	return text.String() + fmt.Sprintf(" fragment F%d on Query{__typename}", n)
 }
 
-// What each bound counts: at the limit a document has an allowed shape, beyond it the answer names count and limit.
+// For each bound, a document at the limit is accepted, and one beyond it gets an error with the count and the limit.
 func TestDocumentsBeyondTheirShapeAreRefused(t *testing.T) {
 	handler := newReal(t, false)
 	for name, bound := range map[string]struct {
@@ -102,10 +102,10 @@ func TestDocumentsBeyondTheirShapeAreRefused(t *testing.T) {
 	}
 }
 
-// wide is so many fields with names of their own.
+// wide is a query with n distinct fields.
 func wide(n int) string { return "w{" + repeated(n-1, "x%d ") + "}" }
 
-// However often fragments spread each other, each is measured once: the work is that of the text.
+// Each fragment is measured once, however often it is spread: the work grows with the text only.
 func TestFragmentsAreMeasuredOnce(t *testing.T) {
 	text := "{...F0}" + doubling(60)
 	doc, err := parser.ParseQuery(&ast.Source{Input: text})
@@ -146,7 +146,7 @@ func TestValidationStopsAtTheTenthError(t *testing.T) {
 	}
 }
 
-// drawDocument draws any text of a GraphQL document: some of it is right, much is not, all of it is written by the grammar.
+// drawDocument draws any text of a GraphQL document: it follows the grammar, but is often not valid.
 func drawDocument(t *rapid.T) string {
 	names := rapid.SampledFrom([]string{
 		"viewer", "badges", "total", "value", "homeFeed", "edges", "node", "id", "conversations", "messages", "body", "nodes", "user",
@@ -190,7 +190,7 @@ func kindOfLeaf(part string) bool {
 	return strings.HasSuffix(part, "value") || strings.HasSuffix(part, "id")
 }
 
-// Whatever a document holds: at most ten errors come back, each short, and none with more than 100 bytes of what was sent.
+// Any document gets at most ten errors, each short, and none with more than 100 bytes of the request.
 func TestRefusalsAreShort(t *testing.T) {
 	handlers := []http.Handler{newReal(t, false), newReal(t, true)}
 	check := func(t interface{ Fatalf(string, ...any) }, text string, got answer) {
@@ -225,7 +225,7 @@ func TestRefusalsAreShort(t *testing.T) {
 	})
 }
 
-// Values of variables that do not fit, and what else errors of execution could repeat.
+// Errors of variables and of execution repeat only short parts of the request.
 func TestErrorsOfVariablesAreShort(t *testing.T) {
 	handler := newReal(t, false)
 	for name, variables := range map[string]any{
@@ -239,7 +239,7 @@ func TestErrorsOfVariablesAreShort(t *testing.T) {
 	}
 }
 
-// What GraphiQL and the generators of code send is a question about the schema, and deeper than queries may be.
+// GraphiQL and code generators can introspect the schema, although their query is deeper than other queries may be.
 func TestToolsCanAskForTheSchema(t *testing.T) {
 	text := string(must(os.ReadFile("testdata/introspection.graphql")))
 	got := post(t, newReal(t, true), text)
@@ -265,7 +265,8 @@ func TestReadyMadeOperationsHaveAnAllowedShape(t *testing.T) {
 	}
 }
 
-// @defer needs a transport that answers in parts. There is none, and the executor obeys it all the same: so it is unknown.
+// @defer needs a transport that answers in parts. There is none, and the executor would still obey it, so the directive is
+// not defined.
 func TestDeferIsUnknown(t *testing.T) {
 	for _, text := range []string{
 		"{viewer{...@defer{badges{version}}}}", "{viewer{...F@defer(if:false)}} fragment F on Viewer{user{id}}",

@@ -13,7 +13,7 @@ import (
 
 // shared lets all subscriptions with the same document and no variables use one operation context of gqlgen. The context is
 // most of the memory of a subscription, because it remembers the collected fields of every part of the document. It holds
-// nothing of a viewer, who is in the context.Context. An entry lives as long as it has users.
+// nothing of a viewer, which is in the context.Context. An entry lives as long as it has users.
 type shared struct {
 	mu      sync.Mutex
 	entries map[*ast.OperationDefinition]*sharedEntry // the query cache gives the same document for the same text
@@ -24,8 +24,8 @@ type sharedEntry struct {
 	users  int
 }
 
-// acquire returns the operation context to execute with, and whether it must be released. The parsed operation has passed every
-// check itself before another one may stand in for it.
+// acquire returns the operation context to execute with, and whether it must be released. The parsed operation has passed
+// all checks before a shared one replaces it.
 func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.OperationContext, release bool) {
 	if len(parsed.Variables) > 0 || len(parsed.Extensions) > 0 || len(parsed.Headers) > 0 {
 		tapChannels(parsed)

@@ -12,7 +12,7 @@ import (
 	"tidings/services"
 )
 
-// users says how many users each shared entry has, without order.
+// users returns the number of users of each shared entry, in no order.
 func (s *shared) users() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 		}
 		alice, bob := w.open("alice"), w.open("bob")
 		alice.subscribe("1", "subscription { ticks }")
-		expect("the first", 1) // two that come at once, before the text was ever parsed, have a document each
+		expect("the first", 1) // two concurrent first requests parse the text twice and do not share
 		alice.subscribe("2", "subscription { ticks }")
 		bob.subscribe("1", "subscription { ticks }")
 		expect("three of one document", 3)
@@ -64,8 +64,9 @@ func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 	})
 }
 
-// TestAStoppedOperationHoldsNothing is the race between a complete and the start: it must not be counted for ever.
-func TestAStoppedOperationHoldsNothing(t *testing.T) {
+// TestAStoppedOperationReleasesItsContext tests the race between complete and the start of an operation: it must not stay counted
+// forever.
+func TestAStoppedOperationReleasesItsContext(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice")
 		for range 10 {
@@ -79,7 +80,7 @@ func TestAStoppedOperationHoldsNothing(t *testing.T) {
 	})
 }
 
-func TestWhatIsSharedHoldsNoViewer(t *testing.T) {
+func TestSharedContextsHoldNoViewer(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		w.server.Handler = Handler(Config{
 			Schema: w.schema, Identity: w.identity, Sockets: w.sockets,

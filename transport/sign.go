@@ -14,12 +14,12 @@ import (
 
 // NewToken is a token to be signed, and its key.
 type NewToken struct {
-	HMACSecret     string // for HS256; unused if there is a PrivateKeyFile
+	HMACSecret     string // for HS256; ignored if PrivateKeyFile is set
 	PrivateKeyFile string // PEM: an RSA key for RS256, an Ed25519 key for EdDSA
 
 	Subject          string // the user's key; "" for a token of the host application
 	Scopes           []string
-	Audience, Issuer string // "" leaves the claim out
+	Audience, Issuer string // "" omits the claim
 	Made             time.Time
 	ValidFor         time.Duration
 }

@@ -21,7 +21,7 @@ import (
 const (
 	lingerTime  = 2 * time.Second // for the client to answer our close
 	controlTime = time.Second     // for a ping, a pong or a close to be written
-	maxReason   = 123             // bytes of a close reason, as the protocol has it
+	maxReason   = 123             // bytes of a close reason, by the protocol
 )
 
 // socket is a peer's WebSocket. Its goroutine reads; other goroutines write while they hold the lock write.
@@ -258,7 +258,7 @@ func (s *socket) close(code int, reason string) {
 	_ = s.conn.SetReadDeadline(deadline(lingerTime))
 }
 
-// cut ends the socket without a word.
+// cut ends the socket without a close frame.
 func (s *socket) cut() {
 	s.shut()
 	_ = s.conn.Close()

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A message that comes in parts must be whole within its time, whatever pings come between the parts. Pings between messages keep a
-// socket for as long as they come.
-func TestAMessageThatDoesNotEndIsCutOff(t *testing.T) {
+// A message that comes in parts must be complete within its time, even if pings come between the parts. Pings between
+// messages keep a socket open.
+func TestAnUnfinishedMessageIsCutOff(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		idle, c := w.open("bob"), w.open("alice")
 		ping, first, more := []byte{0x89, 0x80, 0, 0, 0, 0}, []byte{0x01, 0x81, 0, 0, 0, 0, '{'}, []byte{0x00, 0x81, 0, 0, 0, 0, ' '}

@@ -94,13 +94,13 @@ func TestSocketInitTimeout(t *testing.T) {
 		c.expectClose(4408)
 	})
 	inWorld(t, nil, func(w *world) {
-		c := w.open("alice") // one that has been initialised is left alone
+		c := w.open("alice") // an initialised socket is not closed
 		pass(10 * time.Second)
 		c.nothing()
 	})
 }
 
-func TestAClientThatDoesNotAnswerTheCloseIsCutOff(t *testing.T) {
+func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol)
 		if err != nil {
@@ -115,7 +115,7 @@ func TestAClientThatDoesNotAnswerTheCloseIsCutOff(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		if err := conn.WriteMessage(websocket.TextMessage, []byte("more nonsense")); err != nil {
-			t.Fatal(err) // is read and thrown away
+			t.Fatal(err) // is read and discarded
 		}
 		pass(lingerTime - time.Millisecond)
 		synctest.Wait()
@@ -130,7 +130,7 @@ func TestAClientThatDoesNotAnswerTheCloseIsCutOff(t *testing.T) {
 	})
 }
 
-func TestSocketCloseRepeatsNothingOfTheClient(t *testing.T) {
+func TestCloseReasonsRepeatNoClientText(t *testing.T) {
 	const secret = "s3cret"
 	for _, text := range []string{
 		secret, `{"type":"` + secret + `"}`, `{"type":"subscribe","id":"` + secret + `"}`,
@@ -227,7 +227,7 @@ func TestSocketTokenExpires(t *testing.T) {
 		c.send(`{"type":"connection_init","payload":{"authorization":"` + signHMAC(t, testSecret, claimsOf("alice", start.Add(time.Minute))) + `"}}`)
 		c.expect(ack)
 		c.subscribe("1", "subscription { ticks }")
-		pass(80 * time.Second) // pings have come and gone, and the leeway is not over
+		pass(80 * time.Second) // pings were answered, and the leeway is not over
 		w.schema.hub.publish(1)
 		c.expect(`{"type":"next","id":"1","payload":{"data":{"ticks":1}}}`)
 		closing := c.expectClose(4403)
@@ -255,7 +255,7 @@ func TestSocketPingOfTheProtocol(t *testing.T) {
 	})
 }
 
-func TestSocketPingsAndNoticesTheDead(t *testing.T) {
+func TestSocketPingsDetectDeadClients(t *testing.T) {
 	t.Run("Answered", func(t *testing.T) {
 		inWorld(t, nil, func(w *world) {
 			var pings []time.Time
@@ -329,7 +329,7 @@ func TestSocketMessageRate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, nil, func(w *world) {
 				c := w.open("alice")
-				for range 39 { // 20 operations and 20 messages at once; connection_init was one
+				for range 39 { // 20 operations and 20 messages at once; connection_init was the first message
 					ping(c)
 				}
 				c.nothing()

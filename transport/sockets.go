@@ -49,11 +49,11 @@ type SocketConfig struct {
 	InitTimeout       time.Duration // the time for connection_init to arrive; default 3 s
 	OperationTimeout  time.Duration // the time for a query, a mutation or the start of a subscription; default 5 s
 	WriteTimeout      time.Duration // the time for the client to take a frame; default 10 s
-	MessageTimeout    time.Duration // a message that has begun must be there within this; default 10 s
+	MessageTimeout    time.Duration // the time for a message to be complete once it has begun; default 10 s
 	PingInterval      time.Duration // between two pings, give or take a tenth; default 25 s
 	MessageLimit      int64         // bytes of a message; default 64 KB
 	AnswerLimit       int           // bytes of an answer or an event; default 4 MB
-	Backlog           int64         // bytes of answers that may wait to be taken before clients are hurried; default 128 MB
+	Backlog           int64         // bytes of answers that may wait to be taken before clients get a shorter deadline; default 128 MB
 	Subscriptions     int           // operations at a time on one socket or event stream; default 20
 	MessagesPerSecond int           // from one socket, on average; default 20
 
@@ -232,9 +232,9 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(h.ResponseWriter).Hijack()
 }
 
-// Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream, spread evenly over that time so that
-// the clients do not come back all at once. It returns when all are gone; when ctx ends first, the rest are cut
-// off. Draining twice is the same as once.
+// Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream. It spreads these over
+// the given time so that the clients do not reconnect all at once. It returns when all are gone; when ctx ends first, the
+// rest are cut off. Draining twice is the same as once.
 func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	s.mu.Lock()
 	s.draining = true
@@ -286,7 +286,7 @@ func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, pass
 // Stats returns the counters of sockets and event streams.
 func (s *Sockets) Stats() SocketStats {
 	s.mu.Lock()
-	open, streams := len(s.open), int(s.streaming.Load()) // a stream is counted shortly before it opens
+	open, streams := len(s.open), int(s.streaming.Load()) // a stream is counted in streaming shortly before it is in open
 	s.mu.Unlock()
 	return SocketStats{
 		Open: max(open-streams, 0), Streams: streams, Operations: int(s.operations.Load()), Opened: s.opened.Load(),

@@ -39,7 +39,7 @@ func TestUpgradeRefused(t *testing.T) {
 	})
 }
 
-func TestUpgradeIsNoHandshake(t *testing.T) {
+func TestABadUpgradeIsRefused(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		http1 := &http.Client{Transport: &http.Transport{DialContext: w.listener.dial, DisableKeepAlives: true}}
 		request, err := http.NewRequest(http.MethodGet, "http://tidings.test/graphql", nil)
@@ -83,7 +83,7 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 		if _, err := w.dial(http.Header{}, protocol); err == nil || err.(*refusal).status != http.StatusServiceUnavailable {
 			t.Errorf("an upgrade while draining: %v", err)
 		}
-		w.schema.hub.closeAll() // the hub closes too: no client may take that for the end of its subscription
+		w.schema.hub.closeAll() // the hub closes too: clients must not be told that their subscriptions completed
 		<-drained
 		if took := time.Since(start); took < 3900*time.Millisecond || took > 4100*time.Millisecond {
 			t.Errorf("drained in %v, want 4 s", took)
@@ -97,9 +97,9 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 	})
 }
 
-func TestDrainCutsOffWhoDoesNotLeave(t *testing.T) {
+func TestDrainCutsOffClientsThatStay(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
-		conn, err := w.dial(http.Header{}, protocol) // and reads nothing, ever
+		conn, err := w.dial(http.Header{}, protocol) // and never reads
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestAHubThatRefusesWhileDrainingEndsNoSubscription(t *testing.T) {
 		go w.sockets.Drain(w.Context(), 10*time.Second)
 		synctest.Wait()
 		c.subscribe("1", "subscription { ticks }")
-		c.subscribe("2", "{ hello }") // what was begun is finished: a client would send a mutation again
+		c.subscribe("2", "{ hello }") // operations under way are finished, because a client would repeat a mutation
 		c.expect(`{"type":"next","id":"2","payload":{"data":{"hello":"world"}}}`)
 		c.expect(`{"type":"complete","id":"2"}`)
 		c.expectClose(1012)

@@ -13,7 +13,7 @@ import (
 	"tidings/services"
 )
 
-// silent opens a distinct stream whose client reads only when told to.
+// silent opens a distinct stream whose client reads only when the test says so.
 func (w *world) silent() (net.Conn, *bufio.Reader) {
 	w.Helper()
 	conn, err := w.listener.dial(w.Context(), "", "")
@@ -30,7 +30,7 @@ func (w *world) silent() (net.Conn, *bufio.Reader) {
 			w.Fatal(err)
 		}
 	}
-	for range 2 { // the rest of the first comment
+	for range 2 { // skip the rest of the first comment
 		if _, err = reader.ReadString('\n'); err != nil {
 			w.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func (w *world) silent() (net.Conn, *bufio.Reader) {
 	return conn, reader
 }
 
-// While a reader of events is held up many come: the one under way and the last arrive.
+// While a reader of events is blocked many come: only the one being written and the last arrive.
 func TestASlowEventStreamGetsTheLatest(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, reader := w.silent()
@@ -64,7 +64,7 @@ func TestASlowEventStreamGetsTheLatest(t *testing.T) {
 	})
 }
 
-func TestASlowEventStreamIsCutOffAndHoldsUpNobody(t *testing.T) {
+func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		const slow = 100 // more than there are workers
 		for range slow {
@@ -96,8 +96,8 @@ func TestASlowEventStreamIsCutOffAndHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// Each client is told when to come back, not all at once, and no subscription is called complete.
-func TestDrainSendsEventStreamsAway(t *testing.T) {
+// Each client gets its own reconnect time, so that they do not return all at once, and no subscription completes.
+func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		streams := make([]*events, 20)
 		for i := range streams {
@@ -107,7 +107,7 @@ func TestDrainSendsEventStreamsAway(t *testing.T) {
 				streams[i] = w.fulfil(w.reserve("alice"))
 			}
 		}
-		w.reserve("alice") // one that nobody fulfils
+		w.reserve("alice") // a reservation that no request uses
 		synctest.Wait()
 		start := time.Now()
 		drained := make(chan struct{})
@@ -127,7 +127,7 @@ func TestDrainSendsEventStreamsAway(t *testing.T) {
 			}
 			response.Body.Close()
 		}
-		w.schema.hub.closeAll() // the hub goes too: that is no subscription's end
+		w.schema.hub.closeAll() // the hub closes too: that must not complete a subscription
 		<-drained
 		if took := time.Since(start); took < 3900*time.Millisecond || took > 4100*time.Millisecond {
 			t.Errorf("drained in %v, want 4 s", took)
@@ -166,7 +166,7 @@ func TestAnEventStreamIsKeptAlive(t *testing.T) {
 	})
 }
 
-// A stream ends with its token, at the latest.
+// A stream ends when its token expires, at the latest.
 func TestAnEventStreamEndsWithItsToken(t *testing.T) {
 	inWorld(t, func(cfg *SocketConfig) {
 		cfg.Identity = newIdentity(t, IdentityConfig{HMACSecret: testSecret})
@@ -186,7 +186,7 @@ func TestAnEventStreamEndsWithItsToken(t *testing.T) {
 }
 
 // A device is gone with the last of its sockets and event streams.
-func TestADeviceIsGoneWithItsLastEventStream(t *testing.T) {
+func TestGoneIsCalledAfterADevicesLastEventStream(t *testing.T) {
 	gone := make(chan services.Viewer, 10)
 	inWorld(t, func(cfg *SocketConfig) { cfg.Gone = func(viewer services.Viewer) { gone <- viewer } }, func(w *world) {
 		open := func() *events {

@@ -15,7 +15,7 @@ import (
 type events struct {
 	*testing.T
 	response *http.Response
-	received chan string // events and fields, each without its empty line
+	received chan string // events and fields, each without the empty line after it
 	ended    chan struct{}
 }
 
@@ -84,7 +84,7 @@ func (w *world) distinct(key, query string) *events {
 	return w.listen(w.http(http.MethodPost, "", `{"query":"`+query+`"}`, "Accept", typeEvents, "Authorization", "Bearer dev:"+key))
 }
 
-// reserve reserves a stream and says its token.
+// reserve reserves a stream and returns its token.
 func (w *world) reserve(key string) string {
 	w.Helper()
 	status, token := w.status(http.MethodPut, "", "", "Authorization", "Bearer dev:"+key)
@@ -114,7 +114,7 @@ func (e *events) expect(want string) {
 		if got != want {
 			e.Fatalf("got  %s\nwant %s", got, want)
 		}
-	case <-e.ended: // what came before its end is there
+	case <-e.ended: // everything before its end has arrived
 		if len(e.received) == 0 {
 			e.Fatalf("the stream has ended, want %s", want)
 		}
@@ -124,7 +124,7 @@ func (e *events) expect(want string) {
 	}
 }
 
-// nothing says that no event is there or on its way, and that the stream is open.
+// nothing fails the test if an event has come or is on its way, or if the stream has ended.
 func (e *events) nothing() {
 	e.Helper()
 	synctest.Wait()
@@ -137,7 +137,7 @@ func (e *events) nothing() {
 	}
 }
 
-// end waits for the end of the stream, and says what came before it.
+// end waits for the end of the stream, and returns what came before it.
 func (e *events) end() (last []string) {
 	e.Helper()
 	select {

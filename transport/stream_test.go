@@ -12,7 +12,7 @@ import (
 	"tidings/services"
 )
 
-// A subscription, a query and a mutation have an event stream each, which ends with them.
+// A subscription, a query and a mutation each have their own event stream, which ends with them.
 func TestDistinctConnections(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		e := w.distinct("alice", "subscription { ticks }")
@@ -46,7 +46,7 @@ func otherwise(want, other string) string {
 	return want
 }
 
-// A client that prefers JSON gets JSON; where it takes an event stream too, a subscription is one.
+// A client that prefers JSON gets JSON; if it accepts an event stream too, a subscription gets one.
 func TestAcceptOfAnEventStream(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		const all = "application/graphql-response+json, application/json, text/event-stream, multipart/mixed"
@@ -65,8 +65,8 @@ func TestAcceptOfAnEventStream(t *testing.T) {
 	})
 }
 
-// The client that closes a stream ends its subscription.
-func TestAClosedEventStreamIsGone(t *testing.T) {
+// A client ends its subscription by closing the stream.
+func TestClosingAnEventStreamEndsItsSubscription(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		for _, field := range []string{"ticks", "plain"} {
 			e := w.distinct("alice", "subscription { "+field+" }")
@@ -124,8 +124,8 @@ func TestSingleConnection(t *testing.T) {
 	})
 }
 
-// What was asked for on a reservation comes once its stream is there.
-func TestResultsWaitForTheirStream(t *testing.T) {
+// Results of operations on a reservation arrive once its stream is connected.
+func TestResultsWaitForTheReservedStream(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		token := w.reserve("alice")
 		if status, _ := w.operate("alice", token, "1", "{ hello }"); status != 202 {
@@ -138,7 +138,7 @@ func TestResultsWaitForTheirStream(t *testing.T) {
 	})
 }
 
-func TestAReservationEnds(t *testing.T) {
+func TestAnUnusedReservationExpires(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		token := w.reserve("alice")
 		if status, _ := w.operate("alice", token, "1", "subscription { ticks }"); status != 202 {
@@ -159,7 +159,7 @@ func TestAReservationEnds(t *testing.T) {
 	})
 }
 
-// What a stranger, or a client that is wrong, is answered.
+// Requests on another user's stream and malformed requests are refused.
 func TestEventStreamsThatAreRefused(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		token := w.reserve("alice")
@@ -207,7 +207,7 @@ func TestEventStreamsThatAreRefused(t *testing.T) {
 	})
 }
 
-// Sockets and event streams have their places in common.
+// Sockets and event streams share their limits.
 func TestEventStreamsHaveTheLimitsOfSockets(t *testing.T) {
 	for name, change := range map[string]func(*SocketConfig){
 		"PerUser": func(c *SocketConfig) { c.PerUser = 2 }, "PerAddress": func(c *SocketConfig) { c.PerAddress = 2 },

@@ -36,7 +36,7 @@ func sign(t *testing.T, method jwt.SigningMethod, key any, kid string, claims jw
 	return text
 }
 
-// signText signs claims as they are written.
+// signText signs claims given as JSON text.
 func signText(t *testing.T, claims string) string {
 	t.Helper()
 	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
@@ -47,7 +47,7 @@ func signText(t *testing.T, claims string) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// The names of claims are exact, and each stands once: an issuer may let anyone add a claim called Scope or SUB.
+// The names of claims are exact, and a repeated name is refused: an issuer may let anyone add a claim called Scope or SUB.
 func TestClaimsAreReadByTheirExactNames(t *testing.T) {
 	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Audience: "tidings", Issuer: "https://issuer", Clock: &fixedClock{now: noon}})
 	past, future := fmt.Sprint(noon.Add(-time.Hour).Unix()), fmt.Sprint(noon.Add(time.Hour).Unix())

@@ -1,14 +1,15 @@
-// Package transport is GraphQL over HTTP, over WebSocket (gorilla) and over event streams (SSE), our own; and who it is that asks.
+// Package transport is GraphQL over HTTP, over WebSocket (gorilla) and over event streams (SSE), our own; and the
+// authentication of requests.
 //
-// It guarantees: no resolver runs before the token, the origin, the size and the form of a request were
-// checked, and no request of any form is dear to refuse; no error repeats more than 100 bytes of what the client
-// sent; no answer is longer than its limit; a socket costs one goroutine, an event stream that of its request, and
-// a subscription none; a slow reader holds up nobody else; whatever a client does wrong ends in a documented status or close code.
+// It guarantees: no resolver runs before the token, the origin, the size and the form of a request were checked, and
+// refusing a request is always cheap; no error repeats more than 100 bytes of what the client sent; no answer is longer than
+// its limit; a socket costs one goroutine, an event stream that of its request, and a subscription none; a slow reader
+// delays no other; every mistake of a client ends in a documented status or close code.
 //
-// On failure: a request that cannot be understood gets an error with a code and nothing is executed. A socket
-// that does not take its frames within the write deadline is cut off, and its client, which comes back, is
-// told the full state. When the server drains, sockets are closed with 1012, event streams end with a retry time, and new ones
-// of both are refused with 503.
+// On failure: a request that cannot be understood gets an error with a code and nothing is executed. A socket that does not
+// take its frames within the write deadline is cut off, and its client reconnects and gets the full state. When the server
+// drains, sockets are closed with 1012, event streams end with a retry time, and new connections of both kinds are refused
+// with 503.
 package transport
 
 import (

@@ -13,14 +13,15 @@ import (
 
 const trustedPrefix = "sha256:"
 
-// TrustedDocuments are the documents of a manifest, which is written when the clients are built. nil has none.
+// TrustedDocuments are the documents of a manifest, which the build of the clients writes. nil means none.
 type TrustedDocuments struct {
 	hashes map[textHash]string // texts by their hash
 	texts  map[string]struct{}
 }
 
 // ReadTrustedDocuments reads a manifest: a JSON object of texts by their id, or the form of Apollo's tools, which has a list
-// of operations with id and body. An id is the SHA-256 of its text in hexadecimal digits, with sha256: before it or not.
+// of operations with id and body. An id is the SHA-256 of its text in hexadecimal digits, with or without the prefix
+// sha256:.
 func ReadTrustedDocuments(path string) (*TrustedDocuments, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

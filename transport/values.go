@@ -12,9 +12,9 @@ import (
 	"tidings/services"
 )
 
-// createOperation prepares the document and reads the variables. It coerces variables strictly by the specification, where the
-// executor takes a string for a number or a number for a string, and replaces the executor's message where it speaks of another
-// value than the client sent. It refuses an operation that is too expensive, and returns the cost of the others.
+// createOperation prepares the document and reads the variables. It coerces variables strictly by the specification, where
+// the executor would accept a string for a number or a number for a string, and replaces the executor's message if it names
+// another value than the client's. It refuses an operation that is too expensive, and returns the cost of the others.
 func createOperation(
 	ctx context.Context, exec graphql.GraphExecutor, documents *documents, request *params,
 ) (operation *graphql.OperationContext, price int, faults gqlerror.List) {
@@ -84,7 +84,7 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 		object, _ := value.(map[string]any)
 		for _, field := range definition.Fields {
 			value := object[field.Name]
-			if value == nil { // paths for many absent fields would be most of the work
+			if value == nil { // building paths for many absent fields would be most of the work
 				continue
 			}
 			if fault := wrongValue(schema, field.Type, value, append(place[:len(place):len(place)], ast.PathName(field.Name))); fault != nil {

@@ -12,7 +12,7 @@ import (
 	"tidings/services"
 )
 
-// Whatever a variable holds, it is judged without a panic, and a message never repeats a text of it.
+// Any value of a variable is checked without a panic, and no message repeats a text of it.
 func FuzzWrongValue(f *testing.F) {
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
 		enum Colour { RED GREEN } scalar Any
@@ -44,7 +44,7 @@ func FuzzWrongValue(f *testing.F) {
 	})
 }
 
-// A number or a text keeps its kind on its way through an input object, a list and a list of lists.
+// A number or a text keeps its kind inside an input object, a list and a list of lists.
 func TestWrongValue(t *testing.T) {
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
 		enum Colour { RED GREEN }

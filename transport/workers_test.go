@@ -11,7 +11,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 )
 
-// idleOperation is one whose channel a test fills; what it would write goes nowhere, because its socket is closing.
+// idleOperation is an operation whose channel a test fills. Its messages are dropped, because its socket is closing.
 func idleOperation(sockets *Sockets, next graphql.ResponseHandler) (*operation, chan int) {
 	channel := make(chan int, 1)
 	silent := &socket{peer: peer{sockets: sockets, closing: true}}
@@ -54,7 +54,7 @@ func TestWorkersRunABoundedNumberOfTurns(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatWaitsGivesItsPlaceAway(t *testing.T) {
+func TestAWaitingWorkerGivesUpItsSlot(t *testing.T) {
 	w := &workers{limit: 1, running: 1}
 	w.leave()
 	if w.running != 0 {
@@ -68,8 +68,8 @@ func TestAWorkerThatWaitsGivesItsPlaceAway(t *testing.T) {
 	}
 }
 
-// TestNoWakeUpIsLost has many subscriptions with one hub each, which put values while turns are under way: what
-// is rendered last must be what was put last.
+// TestNoWakeUpIsLost has many subscriptions, each with a hub that puts values during turns: the last rendered value must be
+// the last one put.
 func TestNoWakeUpIsLost(t *testing.T) {
 	sockets := NewSockets(SocketConfig{})
 	const operations, values = 50, 200
@@ -103,7 +103,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	all.Wait()
 }
 
-func TestTapLeavesAloneWhatIsNoChannel(t *testing.T) {
+func TestTapIgnoresResultsThatAreNoChannel(t *testing.T) {
 	one := &operation{}
 	var none <-chan int
 	for _, result := range []any{nil, 5, none} {
