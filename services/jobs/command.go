@@ -16,15 +16,15 @@ type Command struct {
 	Actor services.UserID
 
 	// Key is the client's idempotency key, "" for none. It remembers the answer: the ids that were made, or the refusal
-	// (CONFLICT, NOT_FOUND or FORBIDDEN; any other error leaves the key free). Input is the mutation's input without the key.
-	// It is needed with a Key: the same key with another input is refused. See inputHash.
+	// (CONFLICT, NOT_FOUND or FORBIDDEN; any other error leaves the key free). Input is the mutation's input without the
+	// key. Input is required with a Key: the same key with another input is refused. See inputHash.
 	Key   string
 	Input any
-	// Makes is the type of the first id that Apply answers, as services.PostType; "" if that is no global id.
+	// Makes is the type of the first id that Apply returns, such as services.PostType; "" if it is not a global ID.
 	Makes string
 
-	// Apply writes the facts and the jobs and answers the ids that it made. It may run more than once. With ErrUnchanged it
-	// still answers the ids, its writes are rolled back, and the command counts as successful.
+	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it
+	// still returns the IDs, its writes are rolled back, and the command counts as successful.
 	Apply func(ctx context.Context, tx *sql.Tx) (ids []string, err error)
 	// AfterCommit brings the actor's own views up to date; nil for none. It may fail: the job remains.
 	AfterCommit func(ctx context.Context) error
@@ -39,7 +39,7 @@ type Command struct {
 	unchanged bool
 }
 
-// ErrUnchanged is the error of Apply when the requested state holds already.
+// ErrUnchanged is the error of Apply if the state is already as requested.
 var ErrUnchanged = services.Errorf(services.Conflict, "the state is already as requested")
 
 // Changed says whether a successful command changed anything, now or, under the same idempotency key, the first time.
@@ -72,8 +72,9 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	// The key comes before the facts. Of two requests with one key, the second waits here for the end of the first and then
-	// gives the same answer. If the facts came first, it would find those of the first request and be refused as a repetition.
+	// Claim the key before reading the facts. Of two requests with one key, the second waits here for the end of the first
+	// and then gives the same answer. In the other order, it would see the facts of the first request and be refused as a
+	// repetition.
 	err = Remember(ctx, tx, scope, c.Key, hash, nil)
 	if errors.Is(err, ErrRemembered) {
 		return c.recall(ctx, tx, scope, hash)
@@ -124,7 +125,7 @@ func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, hash []b
 		return err
 	}
 	if !found {
-		return ErrRemembered // the key expired between the two statements: the next request takes it
+		return ErrRemembered // the key expired between the two statements: the next request can claim it
 	}
 	if !bytes.Equal(had.BodyHash, hash) && !c.fitsUnversioned(had) {
 		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), IdempotencyFor)

@@ -36,8 +36,8 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	return errs
 }
 
-// Beyond manyCommands commands, the jobs bring the actors' own views up to date, except for updates that need no SQL and the
-// first few reads: one by one, reads would cost PostgreSQL several round trips each.
+// Beyond manyCommands commands, the jobs update the actors' own views, except for updates that need no SQL and the first few
+// reads: each single read would cost several round trips to PostgreSQL.
 const (
 	manyCommands = 20
 	readsOfMany  = 3

@@ -70,7 +70,7 @@ func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
 	})
 }
 
-func TestTheSameKeyForSomethingElseIsAConflict(t *testing.T) {
+func TestAKeyUsedForAnotherRequestIsAConflict(t *testing.T) {
 	n := small(t, nil)
 	first := newCommand(1, "make")
 	first.Key = "k"
@@ -92,8 +92,8 @@ func TestTheSameKeyForSomethingElseIsAConflict(t *testing.T) {
 	}
 }
 
-// turns is the command that turns a switch on or off; it is refused where that changes nothing. The switch is on after an odd
-// number of changes.
+// turns is the command that turns a switch on or off; it is refused if the switch is already so. The switch is on after an
+// odd number of changes.
 func turns(name, key string, on bool) *jobs.Command {
 	return &jobs.Command{
 		Name: fmt.Sprint("turn ", on), Actor: 1, Input: name, Key: key,
@@ -107,7 +107,7 @@ func turns(name, key string, on bool) *jobs.Command {
 	}
 }
 
-// A late repetition of a refused request has no effect on what happened since, one by one and within one batch.
+// A late repetition of a refused request does not affect later changes, alone and within one batch.
 func TestAKeyRemembersARefusal(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		for _, together := range []bool{false, true} {
@@ -136,8 +136,8 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 	})
 }
 
-// Each code is remembered or leaves its key free, and what failed has no effect.
-func TestWhichRefusalsAKeyRemembers(t *testing.T) {
+// Each code is remembered or leaves its key free, and a failed command has no effect.
+func TestCodesThatAKeyRemembers(t *testing.T) {
 	n := small(t, nil)
 	for _, code := range []services.Code{
 		services.Conflict, services.NotFound, services.Forbidden,
@@ -170,8 +170,8 @@ func TestWhichRefusalsAKeyRemembers(t *testing.T) {
 	}
 }
 
-// Who comes with the same key at the same time is answered like the first, also where a repetition would be refused.
-func TestOneKeyAtOnceHasOneEffectAndOneAnswer(t *testing.T) {
+// Concurrent requests with one key get the same answer as the first, even if a repetition would be refused.
+func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		const callers, keys = 10, 20
 		for key := range keys {
@@ -209,7 +209,7 @@ func TestOneKeyAtOnceHasOneEffectAndOneAnswer(t *testing.T) {
 }
 
 // Of several commands each fails by itself, and errs[i] is of commands[i].
-func TestOneFailureLeavesTheOthers(t *testing.T) {
+func TestAFailedCommandDoesNotAffectOthers(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		cmds := make([]*jobs.Command, 5)
 		mine := make([]*command, 5)
@@ -246,8 +246,8 @@ func TestOneFailureLeavesTheOthers(t *testing.T) {
 	})
 }
 
-// The fact is safe whatever becomes of the view: the answer says that the view is behind.
-func TestAViewThatFailsIsBehind(t *testing.T) {
+// The fact is committed even if the update of the view fails; the answer says that the views are stale.
+func TestAFailedUpdateLeavesTheViewStale(t *testing.T) {
 	n := small(t, func(cfg *jobs.Config) { cfg.AfterCommit = 10 * time.Millisecond })
 	good, bad, slow := newCommand(1, "good"), newCommand(2, "bad"), newCommand(3, "slow")
 	bad.AfterCommit = func(context.Context) error { return errors.New("of the test") }
@@ -268,8 +268,8 @@ func TestAViewThatFailsIsBehind(t *testing.T) {
 	}
 }
 
-// A client that goes away once the fact is there still gets its view.
-func TestTheViewFollowsThoughTheClientLeft(t *testing.T) {
+// The view is still updated if the client disconnects after the commit.
+func TestTheViewIsUpdatedAfterTheClientLeft(t *testing.T) {
 	n := small(t, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	o := newCommand(1, "make")
@@ -329,8 +329,8 @@ func TestKeysOfOneTo64Characters(t *testing.T) {
 	}
 }
 
-// Of one actor's commands with one CoalesceKey the last one's AfterCommit runs for all; other
-// actors', and those without a key, run each.
+// Of one actor's commands with one CoalesceKey the last one's AfterCommit runs for all; those of other actors and those
+// without a key all run.
 func TestTheLastOfCoalescedCommandsRunsForAll(t *testing.T) {
 	n := small(t, nil)
 	var mu sync.Mutex

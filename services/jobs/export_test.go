@@ -1,6 +1,6 @@
 package jobs
 
-// Doubt makes it doubtful whether this node holds jobs.
+// Doubt marks jobs as in doubt: this node may or may not hold them.
 func (e *Engine) Doubt(claimed []Job) { e.inDoubt.add(claimed) }
 
 // MaxRounds is how often a merge reads the facts.

@@ -15,7 +15,7 @@ type NewJob struct {
 	Payload   []byte
 	NotBefore time.Time
 	// Group merges jobs of a kind that are committed together into one: its payload has one line for each. Such a job has no
-	// key and no NotBefore. "" is a job by itself.
+	// key and no NotBefore. "" keeps the job separate.
 	Group string
 }
 
@@ -82,7 +82,7 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 		if payload == nil {
 			payload = []byte{}
 		}
-		// A job planned for later counts as made when it is due, so that the planned delay is not measured as waiting.
+		// A job planned for later counts as created when it is due, so that the planned delay is not measured as waiting.
 		made := tx.Began
 		if due.After(made) {
 			made = due
@@ -93,8 +93,8 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 	return err
 }
 
-// groupedJobs are the jobs of a transaction that have a group. One job is added for each group, in the order in which the
-// groups first came.
+// groupedJobs are the jobs of a transaction that have a group. One job is added for each group, in the order of the groups'
+// first jobs.
 var groupedJobs = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, grouped []any) error {
 	type group struct{ kind, name string }
 	places := map[group]int{}
@@ -133,13 +133,13 @@ func FinishHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err e
 	return finished, err
 }
 
-// FinishInTx deletes jobs that are done together with what they did. If fewer go than were given, a lease was lost:
-// return an error from the transaction, since another process does the rest.
+// FinishInTx deletes jobs that are done in the transaction of their effect. If it deletes fewer than were given, a lease was
+// lost: return an error from the transaction, because another process does the rest.
 func FinishInTx(ctx context.Context, tx *sql.Tx, jobs []Job) (int, error) {
 	return ofJobs(ctx, tx, finishStatement, jobs)
 }
 
-// Release gives jobs back undone. They can be claimed from notBefore on, and no try is counted.
+// Release returns jobs to the queue undone. They can be claimed from notBefore on, and no try is counted.
 func Release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
 		_, err := ofJobs(ctx, tx, releaseJobs, jobs, notBefore)
@@ -159,7 +159,7 @@ func ofJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more 
 	}
 	for _, token := range tokens {
 		if token == "" {
-			continue // never claimed: the empty token would match every job that nobody holds
+			continue // never claimed: the empty token would match every job without a lease
 		}
 		n, err := tx.Run(ctx, st, append([]any{ids[token], token}, more...)...)
 		if err != nil {
@@ -170,8 +170,8 @@ func ofJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more 
 	return changed, nil
 }
 
-// Fail records that a job failed with its own error. It is tried again from retryAt on, unless this was the last of maxTries:
-// then it becomes a dead job, with the error's text. Nothing happens when the lease was lost.
+// Fail records that a job failed with its own error. It is tried again from retryAt on, unless this was the last of
+// maxTries: then it becomes a dead job, with the error's text. It does nothing if the lease was lost.
 func Fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		dead = false
@@ -198,9 +198,9 @@ func Fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Tim
 	return dead && err == nil, err
 }
 
-// JobCounts returns how many jobs are not done yet (leased and planned ones included), how many are dead, and since when the
-// oldest of the first has waited: the time when it was made, or became due if it was planned for later. The time is zero when
-// there is none.
+// JobCounts returns how many jobs wait (leased and planned ones included), how many are dead, and since when the oldest
+// waiting job has waited: the time when it was made, or became due if it was planned for later. The time is zero when there
+// is none.
 func JobCounts(ctx context.Context, s *sql.DB) (waiting, dead int, oldest time.Time, err error) {
 	var created sql.NullInt64
 	if _, err := s.One(ctx, countJobs, nil, &waiting, &dead, &created); err != nil {

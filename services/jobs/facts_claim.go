@@ -36,7 +36,7 @@ func claimJobs(kinds int) sql.Statement {
 	}
 	parts := make([]string, kinds)
 	for i := range parts {
-		parts[i] = fmt.Sprintf(dueOfKind, i+3, i) // after the time and the limit
+		parts[i] = fmt.Sprintf(dueOfKind, i+3, i) // $1 and $2 are the time and the limit
 	}
 	st := sql.NewStatement(fmt.Sprintf("claim jobs of %d kinds", kinds), strings.Join(parts, " UNION ALL "))
 	claims.Store(kinds, st)
@@ -46,13 +46,14 @@ func claimJobs(kinds int) sql.Statement {
 var claims sync.Map // int: statement
 
 // Claim leases up to limit due jobs of some kinds, those due longest first. Of several jobs with one kind and key it returns
-// the newest, as old as the oldest, and deletes the others. On PostgreSQL several nodes claim concurrently and never get the same job. An error may
-// come with jobs: the answer to the commit was lost, and this node may hold them all the same. Release gives them back.
+// the newest, as old as the oldest, and deletes the others. On PostgreSQL several nodes claim concurrently and never get the
+// same job. An error may come with jobs: the answer to the commit was lost, and this node may hold them. Release returns
+// them to the queue.
 func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil
 	}
-	// A read first saves the writer, and the disk, an empty transaction.
+	// Read first, to save the writer and the disk an empty transaction.
 	now := s.Now()
 	kinds, err := firstDue(ctx, s, kinds, func(due time.Time) bool { return !due.After(now) })
 	if err != nil || len(kinds) == 0 {
@@ -118,12 +119,12 @@ func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int) ([]Job, err
 	return jobs, err
 }
 
-// backdateFrom is the least difference in age that a claim writes down when jobs collapse. Jobs of one burst need no statement
-// more; a job that was released again and again is older than its successor by at least its pause.
+// backdateFrom is the least difference in age that a claim stores when jobs collapse. Jobs of one burst then need no further
+// statement. A job that was released before is older than its successor by at least its pause.
 const backdateFrom = pauseFor / 2
 
-// collapse keeps the newest job of each kind and key, in the position of the first and with the time of the oldest, and lists
-// the ids of the others. Rows are the ids and times of the kept ones that are much older than they were.
+// collapse keeps the newest job of each kind and key, in the position of the first and with the time of the oldest, and
+// lists the ids of the others. Rows are the IDs and new times of the kept jobs that become much older.
 func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 	type name struct{ kind, key string }
 	places := make(map[name]int)

@@ -59,8 +59,7 @@ func RememberRefused(ctx context.Context, tx *sql.Tx, scope, key string, refusal
 	return err
 }
 
-// unchangedCode stands in the column of a refusal's code when the request found the state as it asked for. It is no
-// services.Code.
+// unchangedCode stands in the column of a refusal's code when the state was already as requested. It is not a services.Code.
 const unchangedCode = "UNCHANGED"
 
 // RememberUnchanged stores, under a key that this transaction has claimed, that its request changed nothing, and the ids that

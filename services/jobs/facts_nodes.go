@@ -45,11 +45,11 @@ var (
 // Node is a process that shares this database, according to its last heartbeat.
 type Node struct {
 	Name    string
-	Process string        // the prefix of its jobs' tokens; "" for a version that does not record it
+	Process string        // the prefix of its jobs' tokens; "" for a release that does not record it
 	Self    bool          // it is this node
-	Halted  bool          // an engine does not answer it, or did not a moment ago: its jobs wait
+	Halted  bool          // its jobs wait for an engine that does not answer, or did not a moment ago
 	Silent  time.Duration // since its last heartbeat, by the database's clock
-	Ahead   time.Duration // how far its clock is ahead of the database's, less the time that the heartbeat took on its way
+	Ahead   time.Duration // how far its clock is ahead of the database's, less the heartbeat's time in transit
 }
 
 // Beat records this node's heartbeat, and whether its jobs wait for an engine that does not answer. It lists the nodes with a
@@ -99,19 +99,19 @@ func ForgetNodes(ctx context.Context, s *sql.DB) (forgotten int, err error) {
 	return forgotten, err
 }
 
-// HeldBy lists jobs that some nodes hold leases on, at most limit, the first made first.
+// HeldBy lists jobs that some nodes hold leases on, at most limit, oldest first.
 func HeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Job, error) {
 	return jobsOf(ctx, s, heldJobs, nodes, limit)
 }
 
-// HeldBefore lists jobs that earlier processes of a node hold leases on, at most limit, the first made first.
+// HeldBefore lists jobs that earlier processes of a node hold leases on, at most limit, oldest first.
 func HeldBefore(ctx context.Context, s *sql.DB, node Node, limit int) ([]Job, error) {
 	return jobsOf(ctx, s, heldBefore, []string{node.Name}, node.Process+"%", limit)
 }
 
-// Overdue lists the ids of jobs of some kinds that were due by a time and are not done yet, at most limit, the first made first:
-// the workers are behind, an engine does not answer them, or a hanging node has locked the jobs. until is the end of the leases
-// and pauses that they may have: later ones are left out.
+// Overdue lists the ids of jobs of some kinds that were due by a time and are not done yet, at most limit, oldest first.
+// They are overdue because the workers are behind, an engine does not answer, or a hanging node has locked them. Jobs whose
+// lease or pause ends after until are omitted.
 func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
 	list := make(sql.Rows, len(kinds))
 	for i, kind := range kinds {
@@ -120,7 +120,7 @@ func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.T
 	return sql.Column[int64](ctx, s, overdueJobs, list, until, dueBy, limit)
 }
 
-// Jobs reads those of some jobs that are not done yet, the first made first, without claiming them.
+// Jobs reads those of some jobs that are not done yet, oldest first, without claiming them.
 func Jobs(ctx context.Context, s *sql.DB, ids []int64) ([]Job, error) {
 	return jobsOf(ctx, s, jobsByID, ids)
 }
@@ -153,7 +153,7 @@ func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Dura
 }
 
 // FreeOwnJobs ends the leases that an earlier process of this node's name still holds, and returns how many. It cannot free
-// jobs that a transaction of that process still has locked: they are left, at most limit, the first made first. Call it again
+// jobs that a transaction of that process still has locked: it returns them, at most limit, oldest first. Call it again
 // until none is left. On SQLite the lock of the file proves that every former holder of a lease is dead: all leases end.
 func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []Job, err error) {
 	its := s.Tokens + "%"

@@ -11,10 +11,10 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// engine is one that jobs need and that can be away.
+// engine stands for an engine that jobs need and that may not answer.
 type engine struct {
 	away  bool
-	check func() // at each look at a job that waits
+	check func() // called each time a waiting job is read
 }
 
 // kinds are the jobs that need the engine: "paint" changes a count of one user.
@@ -32,7 +32,7 @@ func (e *engine) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: "paint", Each: do, Changes: jobs.CountsOf(users, "RED")}}
 }
 
-// tries lets a worker of the node do what is due, and then a job's pause pass.
+// tries lets a worker run the due jobs, and then advances the clock by a job's pause.
 func (n *node) tries(heart *jobs.Heartbeat, away bool) {
 	n.tb.Helper()
 	if _, err := n.Workers(1)[0].RunOnce(n.tb.Context()); services.IsUnavailable(err) != away {
@@ -42,9 +42,9 @@ func (n *node) tries(heart *jobs.Heartbeat, away bool) {
 	n.clock.advance(500 * time.Millisecond)
 }
 
-// While an engine does not answer, jobs are claimed and released again and again, and newer ones take their place. Once they have
-// waited for long, their counts are behind, also after the engine has come back, until the jobs are done.
-func TestWhatWaitsForAnEngineIsBehindUntilItIsDone(t *testing.T) {
+// While an engine does not answer, jobs are claimed and released again and again, and newer ones take their place. After a
+// long wait their counts are behind until the jobs are done, even if the engine answers again.
+func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		e := &engine{away: true, check: func() {}}
 		n := newNode(t, url, "here", nil, e.kinds()...)
@@ -57,7 +57,7 @@ func TestWhatWaitsForAnEngineIsBehindUntilItIsDone(t *testing.T) {
 			if since := n.Behind(1)["RED"]; since.IsZero() == want || want && !since.Equal(start) {
 				t.Errorf("in round %d the count is behind since %v", round, since)
 			}
-			if want { // a later look must not forget it for a moment, although another job has taken its place
+			if want { // a later beat must not forget it even for a moment, although another job has replaced it
 				e.check = func() {
 					if n.Behind(1) == nil {
 						t.Error("nothing is behind while the waiting jobs are looked at")
@@ -80,8 +80,8 @@ func TestWhatWaitsForAnEngineIsBehindUntilItIsDone(t *testing.T) {
 	})
 }
 
-// What has waited behind the jobs that an engine did not answer is behind too, however late it becomes overdue.
-func TestWhatWaitsBehindABacklogIsBehind(t *testing.T) {
+// The counts of jobs that waited behind those are behind too, however late the jobs become overdue.
+func TestJobsBehindABacklogAreBehind(t *testing.T) {
 	e := &engine{away: true, check: func() {}}
 	n := small(t, nil, e.kinds()...)
 	heart := n.Heartbeat()
@@ -107,8 +107,8 @@ func TestWhatWaitsBehindABacklogIsBehind(t *testing.T) {
 	}
 }
 
-// A node whose jobs wait for an engine says so to the others: they read from another Redis than it can reach.
-func TestAHaltedNodeIsHeardOfByTheOthers(t *testing.T) {
+// A node whose jobs wait for an engine reports it to the others, which may read a Redis that it cannot reach.
+func TestOtherNodesLearnOfAHaltedNode(t *testing.T) {
 	url := sqltest.Postgres(t)
 	e := &engine{away: true, check: func() {}}
 	n, other := newNode(t, url, "here", nil, e.kinds()...), newNode(t, url, "there", nil, e.kinds()...)

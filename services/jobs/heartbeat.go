@@ -12,16 +12,16 @@ import (
 const (
 	// beatEvery is the time between two heartbeats. They cost a round trip each and no wait for the disk.
 	beatEvery = 250 * time.Millisecond
-	// silentAfter is when the jobs that a node holds no longer count as in progress: together with two beats less than a
-	// second.
+	// silentAfter is the silence after which a node's jobs no longer count as in progress: less than a second together with
+	// two beats.
 	silentAfter = 600 * time.Millisecond
-	// deadAfter is when others take over the jobs that a node holds. If the node comes back, it finds its tokens void.
+	// deadAfter is the silence after which others take over a node's jobs. If the node comes back, its tokens are void.
 	deadAfter = 2 * time.Second
-	// haltedFor is how long after the last engine that did not answer a job this node says that it is halted: longer than a
-	// job's pause and the next try together, so that jobs that fail again are not forgotten between two tries.
+	// haltedFor is how long this node reports itself as halted after an engine did not answer a job: longer than a job's
+	// pause and its next try together, so that jobs that fail again are not forgotten in between.
 	haltedFor = 2 * time.Second
-	// lostAfter is when a node holds nothing any more that others would wait for: PostgreSQL has ended its transactions by
-	// then.
+	// lostAfter is the silence after which PostgreSQL has ended all transactions of a node, so that it locks no job any
+	// more.
 	lostAfter = 10 * time.Second
 	// beatWithin bounds one turn of a heartbeat.
 	beatWithin = time.Second
@@ -30,14 +30,14 @@ const (
 )
 
 // Heartbeat announces to the other nodes on this database that this one lives, and takes over the jobs of silent ones. These
-// are freed after two seconds, and until they are done, Behind names the counts that they may change. Behind also names
-// the counts of jobs that wait because Redis or SQL does not answer this node or another: otherwise the first reads after the engine
-// is back would show them as EXACT. On SQLite, which serves one process, there is no other node. The heartbeat also
-// gives back jobs whose state is unknown because SQL did not answer.
+// are freed after two seconds, and Behind names the counts that they may change until they are done. Behind also names the
+// counts of jobs that wait because Redis or SQL does not answer this node or another: otherwise the first reads after the
+// engine answers again would show them as EXACT. On SQLite, which serves one process, there is no other node. The heartbeat
+// also releases jobs whose state is unknown because SQL did not answer.
 type Heartbeat struct {
 	engine *Engine
 
-	// A process before this one, under the same name, did not end well. PostgreSQL may not have noticed that it is gone.
+	// An earlier process of the same name crashed. PostgreSQL may not have noticed yet that it is gone.
 	crashed bool
 	begun   time.Time // the start of this process
 	left    []Job     // jobs that could not be freed so far
@@ -88,7 +88,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_ = h.replaced(nodes) // notes the processes
+	_ = h.replaced(nodes) // records the processes
 	return h.engine.onBeat(ctx, nodes)
 }
 
@@ -110,7 +110,7 @@ func (h *Heartbeat) freeOwn(ctx context.Context) error {
 // lingers says whether PostgreSQL may still run transactions of a crashed process of the same name.
 func (h *Heartbeat) lingers() bool { return h.crashed && time.Since(h.begun) < lostAfter }
 
-// Run beats until ctx ends, and then takes this node off the list. It ends after the workers.
+// Run beats until ctx ends, and then removes this node from the list. Stop it after the workers.
 func (h *Heartbeat) Run(ctx context.Context) error {
 	failing := false
 	err := services.Every(ctx, beatEvery, func(ctx context.Context) {
@@ -153,7 +153,7 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	}
 	var silent, dead []string
 	replaced := h.replaced(nodes)
-	// Once jobs are overdue, those behind them become overdue too: the look at them goes on until none is left.
+	// While jobs are overdue, later ones become overdue too, so look for them until none is left.
 	hanging := h.lingers() || len(replaced) > 0 || halted || len(e.inFlight.jobs) > 0
 	for _, node := range nodes {
 		if node.Silent >= silentAfter {
@@ -168,15 +168,15 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	if err := h.takeOver(ctx, silent, dead, replaced); err != nil {
 		return err
 	}
-	// It comes last: the jobs of dead nodes must not wait for the reading of overdue jobs, whose number grows with the backlog.
+	// Do this last: the jobs of dead nodes must not wait while overdue jobs are read, whose number grows with the backlog.
 	if hanging {
 		return e.inFlight.lookAtOverdue(ctx, e)
 	}
 	return nil
 }
 
-// replaced lists the nodes whose process has lately replaced one that had not removed its node from the list. That one crashed,
-// perhaps too recently to count as silent, and PostgreSQL may still run its transactions.
+// replaced lists the nodes whose process has recently replaced one that did not remove its node from the list. The earlier
+// process crashed, perhaps too recently to count as silent, and PostgreSQL may still run its transactions.
 func (h *Heartbeat) replaced(nodes []Node) (replaced []Node) {
 	processes := make(map[string]process, len(nodes))
 	for _, node := range nodes {
@@ -198,7 +198,7 @@ func (h *Heartbeat) replaced(nodes []Node) (replaced []Node) {
 	return replaced
 }
 
-// takeOver notes the jobs that silent nodes and crashed processes held, and frees those of dead nodes.
+// takeOver records the jobs that silent nodes and crashed processes held, and frees those of dead nodes.
 func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replaced []Node) (err error) {
 	e := h.engine
 	held := h.left
@@ -230,16 +230,16 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 	return err
 }
 
-// noteHalt notes that an engine did not answer a job.
+// noteHalt records that an engine did not answer a job.
 func (e *Engine) noteHalt() { e.halt.Store(e.clock.Now().UnixMicro()) }
 
-// halted says whether an engine does not answer this node's jobs, or did not a moment ago.
+// halted reports whether an engine does not answer this node's jobs, or did not until a moment ago.
 func (e *Engine) halted() bool {
 	last := e.halt.Load()
 	return last != 0 && e.clock.Now().Sub(time.UnixMicro(last)) < haltedFor
 }
 
-// inDoubt are jobs that this node may hold although nobody works on them: SQL did not answer when they were claimed or
+// inDoubt are jobs that this node may hold although no worker runs them: SQL did not answer when they were claimed or
 // settled.
 type inDoubt struct {
 	mu   sync.Mutex
@@ -252,8 +252,8 @@ func (d *inDoubt) add(jobs []Job) {
 	d.jobs = append(d.jobs, jobs...)
 }
 
-// giveBack releases them. Jobs that were claimed again or finished meanwhile do not have this node's token any more, and are
-// left alone.
+// giveBack releases them. Jobs that were claimed again or finished meanwhile no longer have this node's token, and do not
+// change.
 func (d *inDoubt) giveBack(ctx context.Context, e *Engine) error {
 	d.mu.Lock()
 	jobs := d.jobs

@@ -32,7 +32,7 @@ func two(t *testing.T) (n, other *node) {
 	return n, other
 }
 
-// takes lets the node claim everything that is due, after a heartbeat that is its last.
+// takes lets the node claim all due jobs after its last heartbeat.
 func (n *node) takes() []jobs.Job {
 	n.tb.Helper()
 	_, err := jobs.Beat(n.tb.Context(), n.db, false)
@@ -87,8 +87,8 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	}
 }
 
-// While the jobs of a silent node cannot be looked into, any count may lack something. Once they are done, none does.
-func TestAllIsBehindNoLongerThanTheUnknownJobsOfASilentNode(t *testing.T) {
+// While the jobs of a silent node cannot be read, any count may lack a change. Once they are done, none does.
+func TestAllIsBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	url := sqltest.Postgres(t)
 	answers := false
 	kind := jobs.Kind{Name: "paint", Each: nothing, Changes: jobs.CountsOf(func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
@@ -103,7 +103,7 @@ func TestAllIsBehindNoLongerThanTheUnknownJobsOfASilentNode(t *testing.T) {
 	n.enqueue(jobs.Keyed("paint", "1"))
 	held := other.takes()
 	until(t, "the node is silent", func() bool {
-		_ = heart.RunOnce(t.Context()) // fails while the job cannot be looked into
+		_ = heart.RunOnce(t.Context()) // fails while the job cannot be read
 		return n.SomeBehind()
 	})
 	if got := n.Behind(2); len(got) != len(services.Sources) {
@@ -119,8 +119,8 @@ func TestAllIsBehindNoLongerThanTheUnknownJobsOfASilentNode(t *testing.T) {
 	}
 }
 
-// Jobs that are overdue and cannot be looked into do not hold up the takeover of what a dead node holds. While they cannot, any
-// count may lack something, and no longer.
+// Jobs that are overdue and cannot be read do not delay the takeover of a dead node's jobs. Any count may lack a change
+// until they can be read.
 func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 	url := sqltest.Postgres(t)
 	answers := false
@@ -145,7 +145,7 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 	n.clock.advance(time.Second)
 	var freed []jobs.Job
 	until(t, "the job of the dead node is freed", func() bool {
-		_ = heart.RunOnce(t.Context()) // fails while the overdue job cannot be looked into
+		_ = heart.RunOnce(t.Context()) // fails while the overdue job cannot be read
 		var err error
 		freed, err = jobs.Claim(t.Context(), n.db, []string{"paint"}, 10, 30*time.Second)
 		n.must(err)
@@ -167,8 +167,8 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 	}
 }
 
-// A job that may reach anyone puts its counts behind for everyone: by its kind, because its key cannot be read, or because its
-// kind is another version's.
+// A job that may concern any user makes its counts behind for all users: because of its kind, because its key cannot be
+// read, or because its kind belongs to another release.
 func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 	for kind, want := range map[string][]services.Source{"flood": {"RED"}, "lost": {"BLUE"}, "of the next version": services.Sources} {
 		t.Run(kind, func(t *testing.T) {
@@ -195,8 +195,8 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 	}
 }
 
-// A node that starts again under its name frees at once what it held, and no other node's.
-func TestANodeThatStartsAgainFreesItsOwn(t *testing.T) {
+// A node that starts again under its name frees its own jobs at once, and no other node's.
+func TestARestartedNodeFreesItsOwnJobs(t *testing.T) {
 	n, before := two(t)
 	n.enqueue(jobs.Keyed("paint", "1"))
 	before.takes()
@@ -211,8 +211,9 @@ func TestANodeThatStartsAgainFreesItsOwn(t *testing.T) {
 	}
 }
 
-// A job that the process before has locked at the start is freed once PostgreSQL has ended its transaction, long before its lease
-// runs out. Until it is done its counts are behind, and so are those of a job that is overdue because it is locked.
+// A job that the earlier process still locks at the start is freed once PostgreSQL has ended its transaction, long before
+// its lease runs out. Until it is done its counts are behind, and so are those of a job that is overdue because of that
+// lock.
 func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	_, before := two(t)
 	before.enqueue(jobs.Keyed("paint", "1"))
@@ -253,9 +254,9 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	}
 }
 
-// A node crashes and starts again under its name before the others find it silent, while PostgreSQL still has a transaction of the
-// process before. The others name the counts of the job that it has locked, and of what is overdue, until these are done.
-func TestTheOthersNoticeAProcessThatTookThePlaceOfACrashedOne(t *testing.T) {
+// A node crashes and restarts under its name before the others notice its silence, while PostgreSQL still runs a transaction
+// of the earlier process. Until they are done, the others report the counts of the locked job and of overdue jobs as behind.
+func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 	n, before := two(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
@@ -293,8 +294,8 @@ func TestTheOthersNoticeAProcessThatTookThePlaceOfACrashedOne(t *testing.T) {
 	}
 }
 
-// A node that ends well and starts again makes nothing behind: the jobs that its new process holds are not those of a crashed one.
-func TestAProcessAfterOneThatEndedWellIsNotSuspected(t *testing.T) {
+// A node that shuts down cleanly and restarts makes no count behind: no crashed process holds its jobs.
+func TestARestartAfterACleanShutdownMakesNothingBehind(t *testing.T) {
 	n, before := two(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
@@ -314,8 +315,8 @@ func TestAProcessAfterOneThatEndedWellIsNotSuspected(t *testing.T) {
 	}
 }
 
-// What this node claimed or finished without hearing of it is given back with the next heartbeat.
-func TestJobsInDoubtAreGivenBack(t *testing.T) {
+// Jobs whose claim or end got no answer from SQL are released with the next heartbeat.
+func TestJobsInDoubtAreReleased(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := newNode(t, url, "here", nil, does("paint", nothing))
 		n.enqueue(jobs.Keyed("paint", ""))
@@ -334,9 +335,9 @@ func TestJobsInDoubtAreGivenBack(t *testing.T) {
 	})
 }
 
-// Who asked hears of the nodes when the heartbeat begins and after each beat, and not while the node is alone on its database;
-// an error of theirs is the beat's.
-func TestABeatIsHeard(t *testing.T) {
+// A registered function gets the nodes when the heartbeat begins and after each beat, unless the node is alone on its
+// database. Its error fails the beat.
+func TestOnBeatGetsTheNodes(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := newNode(t, url, "here", nil)
 		shared := !strings.HasPrefix(url, "sqlite:") // with other nodes

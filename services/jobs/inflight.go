@@ -22,8 +22,8 @@ func (l BehindSince) add(more BehindSince) {
 	}
 }
 
-// Behind says which counts of a user's document lack a change, or may, because a node died that held a job of theirs, or because
-// an engine did not answer such a job. It is nil in normal operation and then costs one atomic read.
+// Behind returns which counts of a user's document may lack a change, because a node died that held one of their jobs, or
+// because an engine did not answer such a job. It is nil in normal operation and then costs one atomic read.
 func (e *Engine) Behind(user services.UserID) BehindSince {
 	shown := e.inFlight.shown.Load()
 	if shown == nil {
@@ -41,8 +41,8 @@ func (e *Engine) Behind(user services.UserID) BehindSince {
 // SomeBehind says whether Behind names a count of any user.
 func (e *Engine) SomeBehind() bool { return e.inFlight.shown.Load() != nil }
 
-// inFlight are the jobs that nodes held when they fell silent, and those that waited for long while a node hung or an engine did
-// not answer, until they are done. Only the heartbeat changes it.
+// inFlight holds, until they are done, the jobs that nodes held when they fell silent, and jobs that have waited long
+// because a node hung or an engine did not answer. Only the heartbeat changes it.
 type inFlight struct {
 	jobs  affectedJobs
 	shown atomic.Pointer[behind]
@@ -62,7 +62,7 @@ type affected struct {
 	since     time.Time
 }
 
-// Keys in inFlight.jobs that no job has. They stand for jobs that are not known yet and may change any count.
+// Keys in inFlight.jobs that are not IDs of jobs. They stand for jobs that were not read yet and may change any count.
 const (
 	moreHeld    = 0
 	moreOverdue = -1
@@ -71,15 +71,15 @@ const (
 const (
 	// overdueAtOnce is how many overdue jobs are read at once.
 	overdueAtOnce = 500
-	// lookWithin bounds the look at overdue jobs in one beat: with more time this node would fall silent.
+	// lookWithin bounds the time to read overdue jobs in one beat: with more time this node would fall silent.
 	lookWithin = 400 * time.Millisecond
 )
 
-// look adds the jobs that silent nodes hold now; lookAtOverdue forgets those that are done. If it fails, it keeps the jobs that
-// it has found.
+// look adds the jobs that silent nodes hold now; lookAtOverdue removes those that are done. On an error it keeps the jobs
+// found so far.
 func (i *inFlight) look(ctx context.Context, e *Engine, held []Job) error {
 	if len(held) == 0 {
-		delete(i.jobs, moreHeld) // shown by the lookAtOverdue of this beat, which finds those jobs if they still wait
+		delete(i.jobs, moreHeld) // lookAtOverdue of this beat finds those jobs if they still wait
 		return nil
 	}
 	next := maps.Clone(i.jobs)
@@ -95,7 +95,7 @@ func (i *inFlight) look(ctx context.Context, e *Engine, held []Job) error {
 	return err
 }
 
-// remaining are those of the jobs that are not done yet.
+// remaining returns the jobs that are not done yet.
 func (i *inFlight) remaining(ctx context.Context, e *Engine) (affectedJobs, error) {
 	remaining := make(affectedJobs, len(i.jobs))
 	if len(i.jobs) == 0 {
@@ -111,9 +111,10 @@ func (i *inFlight) remaining(ctx context.Context, e *Engine) (affectedJobs, erro
 	return remaining, nil
 }
 
-// lookAtOverdue forgets the jobs that are done and adds all overdue ones, a part at a time. Those are not only the unclaimed: a
-// node that hangs in the middle of a claim has locked jobs that do not show as claimed yet, and while an engine does not
-// answer, jobs are claimed and released again and again. Until all are known, every count may lack the effect of one of them.
+// lookAtOverdue removes the jobs that are done and adds all overdue ones, a part at a time. Overdue jobs need not be
+// unclaimed: a node that hangs in the middle of a claim has locked jobs that do not show as claimed yet, and while an engine
+// does not answer, jobs are claimed and released again and again. Until all are read, every count may lack the effect of one
+// of them.
 func (i *inFlight) lookAtOverdue(ctx context.Context, e *Engine) error {
 	looking, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -127,7 +128,7 @@ func (i *inFlight) lookAtOverdue(ctx context.Context, e *Engine) error {
 func (i *inFlight) lookFor(ctx context.Context, e *Engine) error {
 	now := e.clock.Now()
 	dueBy := now.Add(-silentAfter)
-	// This is first: a job that another one replaces in between shows in the list of overdue ones.
+	// Do this first: a job that replaces another one in between is then found in the list of overdue ones.
 	next, err := i.remaining(ctx, e)
 	if err != nil {
 		next = affectedJobs{}
@@ -169,7 +170,7 @@ func (i *inFlight) show(jobs affectedJobs) {
 // affectedJobs are the counts that jobs change, by job ID.
 type affectedJobs map[int64]affected
 
-// add adds those of the given jobs that are not known yet.
+// add adds those of the given jobs that are not there yet.
 func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
 	for _, job := range some {
 		if _, known := a[job.ID]; known {
@@ -184,12 +185,12 @@ func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
 	return nil
 }
 
-// anything is all counts of all users.
+// anything returns all counts of all users.
 func anything(since time.Time) affected {
 	return affected{everybody: true, sources: services.Sources, since: since}
 }
 
-// behind sums up the counts of all jobs; nil when there are none.
+// behind summarizes the counts of all jobs; nil if there are none.
 func (i *inFlight) behind() *behind {
 	b := &behind{everybody: BehindSince{}, users: map[services.UserID]BehindSince{}}
 	for _, change := range i.jobs {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// hashVersion is the first byte of an input hash. The version before had none, and hashed a text that each mutation defined.
+// hashVersion is the first byte of an input hash. The previous release had none, and hashed a text that each mutation
+// defined.
 const hashVersion = 2
 
 // inputHash distinguishes requests under one idempotency key: the version, then the hash of the command's name and canonical
@@ -70,7 +71,7 @@ func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {
 				if !omittable.IsSet() {
 					continue
 				}
-				part = part.MethodByName("Value").Call(nil)[0] // null asks for something else than absence
+				part = part.MethodByName("Value").Call(nil)[0] // null means something else than absence
 			}
 		}
 		to = append(strconv.AppendQuote(to, field.name), ':')
@@ -124,10 +125,10 @@ func sortedFields(of reflect.Type) []inputField {
 	return fields
 }
 
-// fitsUnversioned says whether a remembered answer can be that of this command, stored by the version before, whose hash of
-// the same request is different. Such an answer distinguishes requests by the type of the ids that they made, and otherwise
-// trusts the key, for the 24 hours that keys are remembered: after a CONFLICT, a client that repeats a request across an
-// upgrade would take it for refused.
+// fitsUnversioned reports whether a stored answer of the previous release, which hashed requests differently, can belong to
+// this command. Such an answer distinguishes requests by the type of the ids that they made, and otherwise trusts the key,
+// for the 24 hours that keys are remembered: after a CONFLICT, a client that repeats a request across an upgrade would
+// believe that it was refused.
 func (c *Command) fitsUnversioned(had Remembered) bool {
 	if len(had.BodyHash) != sha256.Size {
 		return false

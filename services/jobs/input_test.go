@@ -23,8 +23,8 @@ type input struct {
 	At    *time.Time
 }
 
-// One request has one hash however its lists are ordered, and every other has another.
-func TestInputsAreToldApart(t *testing.T) {
+// A request has the same hash for any order of its lists, and different requests have different hashes.
+func TestInputsHaveDistinctHashes(t *testing.T) {
 	empty, minus, yes, no := "", "-", true, false
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	one, later := noon.In(time.FixedZone("east", 3600)), noon.Add(time.Microsecond)
@@ -75,8 +75,9 @@ func TestInputsAreToldApart(t *testing.T) {
 	}
 }
 
-// What the version before remembered is of a command that makes the same, or that it refused; what this version remembered is not.
-func TestMemoriesOfTheVersionBefore(t *testing.T) {
+// An answer stored by the previous release fits a command that makes the same kind of ID, or that was refused. An answer
+// stored by this release needs the same hash.
+func TestAnswersStoredByThePreviousRelease(t *testing.T) {
 	before, now := make([]byte, 32), make([]byte, 33)
 	refusal := &services.Error{Code: services.Conflict}
 	for _, memory := range []struct {
@@ -86,7 +87,7 @@ func TestMemoriesOfTheVersionBefore(t *testing.T) {
 	}{
 		{Remembered{BodyHash: before}, "", true},
 		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.PostType, true},
-		{Remembered{BodyHash: before, IDs: []string{"1234"}}, "", true}, // no global id
+		{Remembered{BodyHash: before, IDs: []string{"1234"}}, "", true}, // not a global ID
 		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
 		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, "", false},
 		{Remembered{BodyHash: before}, services.PostType, false},

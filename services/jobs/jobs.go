@@ -1,10 +1,10 @@
-// Package jobs is the engine of commands and of the jobs that they leave behind. It knows no feature: the packages that own
-// kinds of jobs register them.
+// Package jobs is the engine of commands and of the jobs that they leave behind. It depends on no feature: the packages that
+// own kinds of jobs register them.
 //
 // It guarantees that a command's facts and jobs are in one transaction, that one idempotency key has one effect and one
-// answer, and that an actor never reads views that are older than the answer to a command of theirs: see ViewsStale. A job
-// runs at least once, so its effect must be idempotent. A job whose engine does not answer waits, and that does not count as
-// a try. A job that fails by itself is tried five times, and then it is dead. When a process dies between any two steps,
+// answer, and that actors never read views that are older than the answers to their own commands: see ViewsStale. A job runs
+// at least once, so its effect must be idempotent. A job whose engine does not answer waits, and that does not count as a
+// try. A job that fails by itself is tried five times, and then it is dead. When a process dies between any two steps,
 // another worker repeats the step: at once when the process restarts under its name, after two seconds of silence on another
 // node, and in any case when the lease expires. Meanwhile Behind names the counts that may lack its effect.
 package jobs
@@ -19,7 +19,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Config is what an engine needs.
+// Config holds what New needs.
 type Config struct {
 	DB    *sql.DB
 	Clock services.Clock
@@ -30,7 +30,7 @@ type Config struct {
 	AfterCommit time.Duration // how long a command waits for the actor's own views; 0 means 300 ms
 }
 
-// Engine commits the commands and does the jobs of one node. It is safe for concurrent use once its kinds are registered.
+// Engine commits the commands and runs the jobs of one node. It is safe for concurrent use once its kinds are registered.
 type Engine struct {
 	db    *sql.DB
 	clock services.Clock

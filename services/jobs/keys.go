@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// UserKeyed is a job of a kind whose key is a user.
+// UserKeyed returns a job of a kind whose key is a user.
 func UserKeyed(kind string, user services.UserID) NewJob {
 	return Keyed(kind, services.UserIDText(user))
 }

@@ -24,16 +24,16 @@ const (
 
 // Kind declares one kind of job. Its owner registers it.
 type Kind struct {
-	Name  string // stored in the queue: it outlives the program, as do keys and payloads
+	Name  string // stored in the queue: like keys and payloads, it must stay the same across releases
 	Class Class
 
-	// Each does one job, Batch does all jobs that were claimed together and answers an outcome for each; a kind has one of the
-	// two. The outcome ErrFinished says that the job has removed itself from the queue.
+	// Each runs one job, Batch runs all jobs that were claimed together and returns an outcome for each; a kind has one of
+	// the two. The outcome ErrFinished means that the job has removed itself from the queue.
 	Each  func(ctx context.Context, job Job) error
 	Batch func(ctx context.Context, jobs []Job) (outcomes []error)
 
-	// Changes states the counts that jobs of the kind change: CountsOf or NoCounts. A kind without it is refused, because the
-	// counts of a job that a dead node held would then be shown as exact.
+	// Changes states the counts that jobs of the kind change: CountsOf or NoCounts. A kind without it is refused, because
+	// the counts of a dead node's job would then be shown as exact.
 	Changes Changes
 }
 
@@ -44,8 +44,8 @@ type Changes struct {
 	users   UsersOf
 }
 
-// UsersOf lists the users whose counts a job changes. everyone stands for all users, where listing them would take longer
-// than doing the job.
+// UsersOf lists the users whose counts a job changes. everyone is true if the job may concern all users, or if listing them
+// would take longer than the job itself.
 type UsersOf func(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error)
 
 // CountsOf states that jobs of a kind change the counts of these sources, for the users that a job names.

@@ -14,9 +14,9 @@ import (
 	"tidings/services/sql"
 )
 
-// A kind is registered once and whole: without the counts that it changes, a dead node's jobs would leave wrong numbers that are
-// shown as exact.
-func TestAKindIsRefusedUnlessItIsWhole(t *testing.T) {
+// A kind is registered once, and with all its parts: without the counts that it changes, a dead node's jobs would leave
+// wrong counts shown as exact.
+func TestAnIncompleteKindIsRefused(t *testing.T) {
 	batch := func(context.Context, []jobs.Job) []error { return nil }
 	counts := jobs.CountsOf(jobs.Everyone, "RED")
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func TestAKindIsRefusedUnlessItIsWhole(t *testing.T) {
 	}
 }
 
-// Short jobs are claimed together and by their own worker; chunks one at a time, the urgent ones by a worker of their own.
+// Short jobs are claimed together and by their own worker; chunks one at a time, urgent ones by a separate worker.
 func TestEachClassHasItsWorkers(t *testing.T) {
 	var done []string
 	each := func(_ context.Context, job jobs.Job) error {
@@ -88,9 +88,9 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 	}
 }
 
-// A job that fails by itself is tried five times and is dead then. Neither it nor a kind that nobody has registered holds up
-// another; and an engine that does not answer is no try.
-func TestAJobDiesByItsOwnFailuresAlone(t *testing.T) {
+// A job that fails by itself is dead after five tries. Neither it nor a job of an unregistered kind delays others. A try
+// without an answer from an engine does not count.
+func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 	outcome := map[string]error{"bad": fmt.Errorf("of the test"), "away": services.Errorf(services.Unavailable, "of the test")}
 	n := small(t, nil, does("good", nothing), does("paint", func(_ context.Context, job jobs.Job) error { return outcome[job.Key] }))
 	n.enqueue(jobs.Keyed("paint", "bad"), jobs.Keyed("paint", "away"), jobs.Keyed("good", ""))
@@ -116,7 +116,7 @@ func TestAJobDiesByItsOwnFailuresAlone(t *testing.T) {
 	}
 }
 
-// The effect of a job and its end are one: a worker that has lost its lease has no effect.
+// A job's effect and its end are one transaction: a worker that has lost its lease has no effect.
 func TestALateWorkerHasNoEffect(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.Register(does("paint", func(ctx context.Context, job jobs.Job) error {

@@ -36,19 +36,19 @@ func (c *handClock) advance(by time.Duration) {
 	c.now = c.now.Add(by)
 }
 
-// node is an engine on a database of its own, with made-up kinds of jobs.
+// node is an engine on its own database, with kinds of jobs for tests.
 type node struct {
 	*jobs.Engine
 	tb    testing.TB
 	db    *sql.DB
 	clock *handClock
 
-	startsAgain func() *node // another process under the same name, where two made it
+	startsAgain func() *node // starts another process under the same name; set by two
 }
 
 var start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// newNode opens a database as a node of a name; nothing of the engine runs yet.
+// newNode opens a database as a node of a name; no part of the engine runs yet.
 func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
 	tb.Helper()
 	clock := &handClock{now: start}
@@ -75,7 +75,7 @@ func each(t *testing.T, test func(t *testing.T, n *node)) {
 	sqltest.EachURL(t, func(t *testing.T, url string) { test(t, newNode(t, url, "", nil)) })
 }
 
-// does is a kind of short job that does nothing but call a function.
+// does returns a kind of short job that only calls a function.
 func does(name string, do func(ctx context.Context, job jobs.Job) error) jobs.Kind {
 	return jobs.Kind{Name: name, Class: jobs.Short, Each: do, Changes: jobs.NoCounts()}
 }
@@ -105,7 +105,7 @@ func (n *node) claimOf(kinds ...string) []jobs.Job {
 	return claimed
 }
 
-// left says how many jobs wait and how many are dead.
+// left returns how many jobs wait and how many are dead.
 func (n *node) left() (waiting, dead int) {
 	n.tb.Helper()
 	waiting, dead, _, err := jobs.JobCounts(n.tb.Context(), n.db)
@@ -137,7 +137,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// userOfKey is the UsersOf of made-up kinds: the length of the key.
+// userOfKey is the UsersOf of the tests' kinds: the user's ID is the length of the key.
 func userOfKey(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 	return []services.UserID{services.UserID(len(job.Key))}, false, nil
 }

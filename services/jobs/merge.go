@@ -9,18 +9,18 @@ import (
 // milliseconds between two reads.
 const maxRounds = 20
 
-// Merge brings a projection in line with the facts without a lock over both. A round takes a stamp of the projection, then
-// reads the facts, then merges them under the stamp. The order matters: the projection refuses facts that may be older than
-// a change that it has seen since the stamp, and the next round reads them again.
+// Merge makes a projection equal to the facts without a lock over both. A round takes a stamp of the projection, then reads
+// the facts, then merges them under the stamp. The order matters: the projection refuses facts that may be older than a
+// change that it has seen since the stamp, and the next round reads them again.
 type Merge[Stamp, Facts any] struct {
 	// Name names the projection, for the error after maxRounds.
 	Name func() string
-	// Mark stamps the projection. ok is false when there is no projection or nothing to do: the merge then ends without an
+	// Mark stamps the projection. ok is false if there is no projection or nothing to do: the merge then ends without an
 	// error.
 	Mark func(ctx context.Context) (stamp Stamp, ok bool, err error)
 	// Read reads the facts.
 	Read func(ctx context.Context) (Facts, error)
-	// Put merges the facts. done is false when the projection has refused them.
+	// Put merges the facts. done is false if the projection has refused them.
 	Put func(ctx context.Context, stamp Stamp, facts Facts) (done bool, err error)
 }
 

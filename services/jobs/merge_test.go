@@ -12,14 +12,14 @@ import (
 	"tidings/services/jobs"
 )
 
-// projection is a copy of a fact that takes no facts from before its last change.
+// projection is a copy of a fact that refuses facts read before its last change.
 type projection struct {
 	fact    int // the source of truth
 	shown   int
 	changes int // of shown
 }
 
-// merge is the merge of a projection, with something that happens before each step.
+// merge is the merge of a projection, which calls before before each step.
 func (p *projection) merge(before func(step string)) jobs.Merge[int, int] {
 	return jobs.Merge[int, int]{
 		Name: func() string { return "the copy" },
@@ -42,13 +42,13 @@ func (p *projection) merge(before func(step string)) jobs.Merge[int, int] {
 	}
 }
 
-// set changes the fact, and the projection with it, as whoever changes a fact does.
+// set changes the fact and then the projection, as every writer does.
 func (p *projection) set(fact int) {
 	p.fact, p.shown = fact, fact
 	p.changes++
 }
 
-// Whatever changes between two steps, a merge that ends without an error leaves the fact.
+// A merge that ends without an error leaves the present fact, whatever changed between its steps.
 func TestAMergeNeverLeavesAnOlderFact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := &projection{fact: -1}
@@ -66,7 +66,7 @@ func TestAMergeNeverLeavesAnOlderFact(t *testing.T) {
 	})
 }
 
-// A round marks before it reads; a merge ends with the first that is done, and gives up after MaxRounds.
+// A round marks before it reads. A merge ends with the first successful round, and gives up after MaxRounds.
 func TestAMergeRepeatsAllStepsUntilItIsDone(t *testing.T) {
 	round := []string{"mark", "read", "put"}
 	for refusals, want := range map[int]int{0: 1, 1: 2, 5: 6, jobs.MaxRounds: jobs.MaxRounds} {
@@ -87,7 +87,7 @@ func TestAMergeRepeatsAllStepsUntilItIsDone(t *testing.T) {
 	}
 }
 
-// An error of a step ends the merge, and so does a projection that is not there.
+// An error of a step ends the merge, and so does a missing projection.
 func TestAMergeEndsWithTheFirstError(t *testing.T) {
 	failure := errors.New("of the test")
 	for _, failing := range []string{"mark", "read", "put", ""} {

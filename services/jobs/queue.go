@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// ErrFinished is the outcome of a job that took itself out of the queue, in the transaction of its effect.
+// ErrFinished is the outcome of a job that removed itself from the queue, in the transaction of its effect.
 var ErrFinished = errors.New("finished in its own transaction")
 
 // Keyed is a job of a kind with a key, due now. Waiting jobs with the same kind and key become one.
@@ -48,7 +48,7 @@ func Finish(ctx context.Context, tx *sql.Tx, done ...Job) error {
 	return err
 }
 
-// FinishWith removes a job from the queue and applies its effect in one transaction. It answers ErrFinished on success.
+// FinishWith removes a job from the queue and applies its effect in one transaction. It returns ErrFinished on success.
 func (e *Engine) FinishWith(ctx context.Context, job Job, effect func(tx *sql.Tx) error) error {
 	err := e.db.Write(ctx, func(tx *sql.Tx) error {
 		if err := Finish(ctx, tx, job); err != nil {
@@ -63,7 +63,7 @@ func (e *Engine) FinishWith(ctx context.Context, job Job, effect func(tx *sql.Tx
 	return ErrFinished
 }
 
-// Replace replaces a job by others. It answers ErrFinished on success.
+// Replace replaces a job by others. It returns ErrFinished on success.
 func (e *Engine) Replace(ctx context.Context, job Job, with []NewJob) error {
 	return e.FinishWith(ctx, job, func(tx *sql.Tx) error { return Enqueue(ctx, tx, with...) })
 }

@@ -9,19 +9,19 @@ import (
 	"tidings/services"
 )
 
-// maxStale bounds how many updates are remembered. Beyond it, a command shows when its job has run.
+// maxStale bounds how many updates are remembered. Beyond it, a command is visible only after its job has run.
 const maxStale = 100_000
 
 // readersShare is the fraction of a command's time that a reader spends on an owed update: the reader can use the facts
-// instead, and where Redis hangs the time is lost.
+// instead, and if Redis hangs the time is wasted.
 const readersShare = 6
 
 // staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
 // update after the commit failed. Until it succeeds, the actor's views in Redis are older than the answers to their
 // commands, so their reads come from SQL.
 type staleViews struct {
-	users  atomic.Int64 // how many owe an update: readers check this first
-	unlike atomic.Int64 // counts the updates that no other replaces
+	users  atomic.Int64 // number of users with an owed update: readers check this first
+	unlike atomic.Int64 // number of updates without an input, which no other update replaces
 
 	mu    sync.Mutex
 	of    map[services.UserID]*owed
@@ -39,13 +39,13 @@ type update struct {
 	run func(context.Context) error
 }
 
-// note remembers an update that failed. A later one of the same kind replaces it, because each reads the facts anew or
-// projects a newer state of them.
+// note records a failed update. A later one of the same kind replaces it, because each reads the facts anew or projects a
+// newer state of them.
 func (s *staleViews) note(cmd *Command) {
 	kind := cmd.CoalesceKey
 	if kind == "" {
 		hash, err := cmd.inputHash()
-		if err != nil { // without an input it equals no other
+		if err != nil { // without an input no other update equals it
 			hash = fmt.Append(nil, s.unlike.Add(1))
 		}
 		kind = cmd.Name + "\x00" + string(hash)
@@ -87,7 +87,7 @@ func (s *staleViews) take(actor services.UserID) (updates map[string]*update, st
 }
 
 // settle ends a try: the updates that succeeded are owed no longer, unless they failed again meanwhile for a newer command.
-// It says whether any is still owed.
+// It reports whether any is still owed.
 func (s *staleViews) settle(actor services.UserID, done map[string]*update) (stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +116,9 @@ func (s *staleViews) actors() []services.UserID {
 	return actors
 }
 
-// ViewsStale says whether a user's views in Redis lack a change that this node has acknowledged. It first tries, for a short
-// time, to bring them up to date. After true, the caller reads the facts. It costs nothing while nobody's views are stale.
+// ViewsStale reports whether a user's views in Redis lack a change that this node has acknowledged. It first tries, for a
+// short time, to bring them up to date. After true, the caller reads the facts. It costs nothing while no user's views are
+// stale.
 func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 	if e.stale.users.Load() == 0 {
 		return false
@@ -154,7 +155,7 @@ func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[se
 }
 
 // UpdateStaleViews tries the owed updates of all users, each for as long as a command would, until a few have failed. It
-// answers how many users still have owed updates.
+// returns how many users still have owed updates.
 func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 	const enough = 8
 	failed := 0

@@ -12,7 +12,7 @@ import (
 
 var errMissed = errors.New("missed")
 
-// An actor's views are stale from the answer to an update that failed until one has succeeded, and nobody else's are.
+// An actor's views are stale from the answer to an update that failed until one has succeeded, and no other user's are.
 func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	n := small(t, nil)
 	ctx := t.Context()
@@ -40,8 +40,8 @@ func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	}
 }
 
-// While one reader tries, others do not wait for it; and what fails meanwhile for a newer command stays owed.
-func TestAnUpdateThatFailsMeanwhileStaysOwed(t *testing.T) {
+// While one reader tries, others do not wait for it; and an update that fails meanwhile for a newer command stays owed.
+func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 	n := small(t, nil)
 	ctx := t.Context()
 	mark := func(own func(context.Context) error) {
@@ -99,7 +99,7 @@ func TestAnUpdateThatPanicsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Many different updates of one actor are all made, each kind once.
+// Of many owed updates of one actor, each kind runs once.
 func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
 	n := small(t, nil)
 	failure := errMissed
@@ -121,7 +121,7 @@ func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
 	}
 }
 
-// A reader waits less for an update that is owed than the command did: they have the facts to turn to.
+// A reader waits a shorter time for an owed update than the command did, because the reader can use the facts.
 func TestReadersHaveLessTimeForUpdatesThanCommands(t *testing.T) {
 	n := small(t, nil)
 	var has time.Duration // the time of the last try

@@ -16,12 +16,12 @@ const MaxTries = 5
 const (
 	claimLimit   = 1000
 	retryAfter   = 2 * time.Second
-	pauseFor     = 500 * time.Millisecond // the rest of a worker after an engine did not answer
+	pauseFor     = 500 * time.Millisecond // a worker's pause after an engine did not answer
 	jobParallel  = 4
 	finishWithin = 5 * time.Second
 )
 
-// Worker does the jobs of one class.
+// Worker runs the jobs of one class.
 type Worker struct {
 	engine *Engine
 	class  Class
@@ -36,7 +36,7 @@ func (e *Engine) Workers(bulk int) []*Worker {
 	return append(workers, &Worker{e, Urgent})
 }
 
-// Run does jobs until ctx ends; the jobs in progress are then finished first.
+// Run runs jobs until ctx ends, and then finishes the jobs in progress.
 func (w *Worker) Run(ctx context.Context) error {
 	e := w.engine
 	timer := time.NewTimer(0)
@@ -58,7 +58,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.wakeUp[w.class]:
-			if err != nil { // rest, even if woken
+			if err != nil { // pause, even if woken
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
@@ -70,7 +70,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce claims the due jobs, does them, and answers how many it claimed. An error means that an engine did not answer:
+// RunOnce claims the due jobs, runs them, and returns how many it claimed. An error means that an engine did not answer:
 // those jobs are released without counting a try.
 func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	e := w.engine
@@ -112,7 +112,7 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 	}
 }
 
-// RunJobs does claimed jobs and settles each: those of a kind with Batch together, the others a few in parallel. An error
+// RunJobs runs claimed jobs and settles each: those of a kind with Batch together, the others a few in parallel. An error
 // means that an engine did not answer, as for RunOnce.
 func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	var group errgroup.Group
@@ -146,7 +146,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	return e.settle(ctx, jobs, outcomes)
 }
 
-// noted notes that an engine did not answer a job, while the others of its batch may still wait for the engine.
+// noted records at once that an engine did not answer a job: the others of its batch may still wait for the engine.
 func (e *Engine) noted(outcome error) error {
 	if outcome != nil && services.IsUnavailable(outcome) {
 		e.noteHalt()
@@ -173,7 +173,7 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 			dead, failed := Fail(ctx, e.db, job, err, retryAt, MaxTries)
 			e.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
 			if failed != nil {
-				e.inDoubt.add(jobs) // jobs that are settled already lack this node's token: giving them back has no effect
+				e.inDoubt.add(jobs) // releasing jobs that are already settled has no effect: they no longer have this node's token
 				return failed
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// blocking is a kind whose jobs tell when they begin and wait for leave to end.
+// blocking returns a kind whose jobs report on begun when they begin, and end when leave has a value.
 func blocking(name string) (kind jobs.Kind, begun, leave chan struct{}) {
 	begun, leave = make(chan struct{}), make(chan struct{})
 	return does(name, func(context.Context, jobs.Job) error {
@@ -21,7 +21,7 @@ func blocking(name string) (kind jobs.Kind, begun, leave chan struct{}) {
 	}), begun, leave
 }
 
-// A worker at a long job keeps its lease: nobody else takes the job meanwhile.
+// A worker at a long job keeps its lease: no other worker takes the job meanwhile.
 func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 	const lease = 20 * time.Millisecond
 	kind, begun, leave := blocking("paint")
@@ -50,8 +50,8 @@ func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 	}
 }
 
-// Run does what comes, sleeps between, is woken by Wake alone, and ends when it is told to.
-func TestRunIsWokenAndEnds(t *testing.T) {
+// Run runs due jobs, sleeps in between, is woken by Wake, and ends with its context.
+func TestWakeAndStop(t *testing.T) {
 	n := small(t, func(cfg *jobs.Config) { cfg.Poll = time.Hour }, does("paint", nothing))
 	ctx, stop := context.WithCancel(t.Context())
 	var group errgroup.Group
@@ -72,8 +72,8 @@ func TestRunIsWokenAndEnds(t *testing.T) {
 	}
 }
 
-// A worker that is told to stop finishes the job that it is at.
-func TestRunFinishesWhatItHolds(t *testing.T) {
+// A worker that is stopped finishes its present job.
+func TestRunFinishesItsPresentJob(t *testing.T) {
 	kind, begun, leave := blocking("paint")
 	n := small(t, nil, kind)
 	n.enqueue(jobs.Keyed("paint", ""))
