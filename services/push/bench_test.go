@@ -49,8 +49,8 @@ func watched(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *atomi
 	return h, version, events, openWatchers(b, ctx, h, n, events)
 }
 
-// openWatchers opens n channels and measures what each costs, the subscription's own context and the
-// transport's callback not counted.
+// openWatchers opens n channels and measures what each costs, without the subscription's own context and the transport's
+// callback.
 func openWatchers(b *testing.B, ctx context.Context, h *Hub, n int, events *atomic.Int64) float64 {
 	contexts := make([]context.Context, n)
 	for i := range contexts {
@@ -78,8 +78,8 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// BenchmarkEvents hints 10,000 watched users, each of whom then gets their new state. The time is that of all users
-// together.
+// BenchmarkEvents sends hints about 10,000 watched users, each of whom then gets the new state. The time is the total for
+// all users.
 func BenchmarkEvents(b *testing.B) {
 	const users = 10_000
 	h, version, events, bytes := watched(b, users)
@@ -97,7 +97,7 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportMetric(bytes, "B/watcher")
 }
 
-// BenchmarkSweep reconciles 10,000 watched users, none of whom has changed.
+// BenchmarkSweep reconciles 10,000 watched users without any change.
 func BenchmarkSweep(b *testing.B) {
 	h, _, _, _ := watched(b, 10_000)
 	b.ReportAllocs()

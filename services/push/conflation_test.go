@@ -27,8 +27,8 @@ func TestConflation(t *testing.T) {
 				if i%10 == 0 {
 					want = 1 + i
 				}
-				// The timer of the tenth step and the step itself share a moment: the step's hint comes first or the timer
-				// does, and either way the newest state is sent within it.
+				// The timer of the tenth step and the step itself happen at the same time, in either order. In both cases
+				// the newest state is sent at that time.
 				if got := taken(states); got != want && got != want-1 {
 					t.Fatalf("after %d ms: got %d, want %d", i*10, got, want)
 				}
@@ -45,7 +45,7 @@ func TestConflation(t *testing.T) {
 	})
 }
 
-// TestConflationOfASlowConsumer: nothing queues, and the newest state is there when they receive.
+// TestConflationOfASlowConsumer: nothing queues, and the next receive gets the newest state.
 func TestConflationOfASlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -70,9 +70,9 @@ func TestConflationOfASlowConsumer(t *testing.T) {
 	})
 }
 
-// TestNewcomer: a watcher who comes while the others wait for their turn gets their state at once. The others get theirs no
-// sooner and no later for it.
-func TestNewcomer(t *testing.T) {
+// TestANewWatcherIsServedAtOnce: a watcher who arrives while the others are throttled gets the first state at once. The others still get
+// theirs when it is due.
+func TestANewWatcherIsServedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 0)
@@ -193,8 +193,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestNewcomerDuringRender: a newcomer's state comes from a read that began after they came, not from the one in flight.
-func TestNewcomerDuringRender(t *testing.T) {
+// TestANewWatcherDuringARender: a newcomer's state comes from a read that began after they came, not from the one in flight.
+func TestANewWatcherDuringARender(t *testing.T) {
 	e := newEngines()
 	e.set(7, 100, 1)
 	config := e.config()
@@ -205,7 +205,7 @@ func TestNewcomerDuringRender(t *testing.T) {
 	h.config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		badges, errs := render(ctx, users)
 		if second == nil {
-			e.set(7, 101, 2) // before they come, and after the read; the hint was for others, long ago
+			e.set(7, 101, 2) // before the newcomer arrives and after the read began; the hint was sent long before
 			second = mustWatch(t, h, 7, "")
 		}
 		return badges, errs

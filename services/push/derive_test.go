@@ -24,7 +24,7 @@ type derivation struct {
 	ended  bool
 }
 
-// shows sets the result of each look from now on.
+// shows sets the result of look from now on.
 func (d *derivation) shows(number int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,7 +48,7 @@ func derive(ctx context.Context) *derivation {
 	return d
 }
 
-// wants checks the value that can be taken: -1 for none.
+// wants checks the value in the channel: -1 for none.
 func (d *derivation) wants(t *testing.T, what string, want int) {
 	t.Helper()
 	synctest.Wait()

@@ -51,14 +51,14 @@ func (w *world) carry(user services.UserID) {
 func (w *world) back() {
 	w.away = false
 	for user := services.UserID(1); user <= people; user++ {
-		if doc, ok := w.docs[user]; ok && (doc.number != w.facts[user].number || w.guessed[user]) {
+		if doc, ok := w.docs[user]; ok && (doc.number != w.facts[user].number || w.fromClock[user]) {
 			w.carry(user)
 		}
 	}
-	clear(w.guessed)
+	clear(w.fromClock)
 }
 
-// arrive delivers one hint: any of those in flight, perhaps twice, perhaps never.
+// arrive delivers one hint: any of the hints in flight, once, twice or not at all.
 func (w *world) arrive() {
 	if len(w.hints) == 0 {
 		return
@@ -156,7 +156,7 @@ func (w *world) renderOne(user services.UserID) (*services.Badges, error) {
 	if w.away || !ok {
 		doc = document{n: w.stamp(), number: w.facts[user].number}
 	}
-	w.guessed[user] = w.guessed[user] || w.away
+	w.fromClock[user] = w.fromClock[user] || w.away
 	if !w.away && !ok {
 		w.docs[user] = doc
 	}

@@ -8,8 +8,8 @@ import (
 
 var faceSeed = maphash.MakeSeed()
 
-// faceOf is a hash of the part of badges that a person sees, equal for equal content and never 0. It tells two states of one
-// version apart.
+// faceOf is a hash of the visible part of badges, equal for equal content and never 0. It tells two states of one version
+// apart.
 func faceOf(badges *services.Badges) uint64 {
 	var hash maphash.Hash
 	hash.SetSeed(faceSeed)

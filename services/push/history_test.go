@@ -8,8 +8,8 @@ import (
 )
 
 // TestHistories: hints lost, doubled and out of order, Redis away and flushed, renders slow and failing, watchers coming and
-// going. After quiet and one reconciliation, every open channel's last state is the truth, and the versions on each channel
-// rose strictly.
+// going. When nothing changes any more, after one reconciliation, every open channel's last state is right, and the versions
+// on each channel rose strictly.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(drawn{t}, limits{faults: true})
@@ -19,8 +19,8 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// TestHistoriesWithoutHealing: where no hint is lost and nothing fails, the order of entering, reading and leaving is
-// enough. Reconciliation never gets an answer, and every channel still ends with the truth.
+// TestHistoriesWithoutHealing: if no hint is lost and nothing fails, the order of entering, reading and leaving is enough.
+// Reconciliation never gets an answer, and every channel still ends with the right state.
 func TestHistoriesWithoutHealing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(drawn{t}, limits{faults: false})

@@ -15,9 +15,9 @@ type Hub struct {
 	config Config
 	born   time.Time
 
-	work  chan struct{} // tokens: ready is not empty
-	rearm chan struct{} // a token: the first timer has changed
-	hurry chan struct{} // a token: reconcile now
+	work  chan struct{} // a token means that ready is not empty
+	rearm chan struct{} // a token means that the first timer has changed
+	hurry chan struct{} // a token means that a reconciliation is due now
 
 	sweeping sync.Mutex // one reconciliation at a time
 
@@ -79,14 +79,14 @@ func (h *Hub) runTimers(ctx context.Context) error {
 	}
 }
 
-// Watch opens a channel with the state of a user: first the full state, unless since is as new, then each newer version,
-// only the newest where the consumer is slow. since is the version that the client holds, or "". States in the channel are
-// shared and must not be changed. The channel is closed when ctx ends or the hub drains. Watch never waits for an engine: a
-// state that cannot be read now arrives when it can.
+// Watch opens a channel with the state of a user: first the full state, unless since is as new, then each newer version; a
+// slow consumer gets only the newest. since is the version that the client holds, or "". States in the channel are shared
+// and must not be changed. The channel is closed when ctx ends or the hub drains. Watch never waits for an engine: a state
+// that cannot be read now arrives when it can.
 //
 // ctx should descend from the context package's own kinds: another implementation costs a goroutine.
 //
-// The error is INVALID where since is not a version, UNAVAILABLE when the hub drains.
+// The error is INVALID if since is not a version, UNAVAILABLE if the hub drains.
 func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
 	if err := h.checkSince(number, since); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (h *Hub) WatchAnew(ctx context.Context, number services.UserID, since strin
 	return h.Watch(ctx, number, "")
 }
 
-// checkSince checks the version that a client holds, and notes it as one that the user has seen.
+// checkSince checks the version that a client holds, and reports it to Held.
 func (h *Hub) checkSince(number services.UserID, since string) error {
 	if since != "" && !isVersion(since) {
 		return services.Errorf(services.Invalid,
@@ -132,7 +132,7 @@ func (h *Hub) unwatch(w *watcher) {
 	w.close()
 }
 
-// Hint says that a user's document is now at n. It never waits. A hint is not a state: a lost, late or doubled hint does no
+// Hint says that a user's document is now at n. It never blocks. A hint is not a state: a lost, late or doubled hint does no
 // harm, and a hint about a user who is not watched here has no effect.
 func (h *Hub) Hint(number services.UserID, n uint64) {
 	h.mu.Lock()
@@ -142,8 +142,8 @@ func (h *Hub) Hint(number services.UserID, n uint64) {
 	}
 }
 
-// HintShared says that shared content of everybody's badges changed: every watched user is read again, conflated as usual.
-// It never waits for an engine.
+// HintShared reports that content shared by all badges changed: every watched user is read again, conflated as usual. It
+// never waits for an engine.
 func (h *Hub) HintShared() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +164,7 @@ func (h *Hub) moved(u *user, now moment) {
 	h.dirty(u, now)
 }
 
-// HintSharedOf is HintShared for some users, whose shared content changed. Users who are not watched here are skipped.
+// HintSharedOf is HintShared for content that only some users share. Users who are not watched here are skipped.
 func (h *Hub) HintSharedOf(users []services.UserID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,7 +176,7 @@ func (h *Hub) HintSharedOf(users []services.UserID) {
 	}
 }
 
-// HintAll says that hints may have been lost: a reconciliation, which checks every user, is due now.
+// HintAll reports that hints may have been lost. It starts a reconciliation, which checks every user.
 func (h *Hub) HintAll() {
 	h.mu.Lock()
 	h.resync = true

@@ -68,7 +68,7 @@ func TestWatchSince(t *testing.T) {
 	}
 }
 
-func TestWatchRefusesWhatIsNoVersion(t *testing.T) {
+func TestWatchRefusesAnInvalidVersion(t *testing.T) {
 	h := New(newEngines().config())
 	good := services.Version(1, 2)
 	for _, since := range []string{"1", "zzz", good + "0", strings.Replace(good, ".", ",", 1), "x" + good[1:], good[:32] + "x"} {
@@ -82,8 +82,8 @@ func TestWatchRefusesWhatIsNoVersion(t *testing.T) {
 	}
 }
 
-// TestNextAt: time alone changes the state, and a renderer whose clock is behind causes no busy loop.
-func TestNextAt(t *testing.T) {
+// TestNextAtRendersAgain: time alone changes the state, and a renderer whose clock is behind causes no busy loop.
+func TestNextAtRendersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		at := time.Now().Add(3500 * time.Millisecond)
@@ -149,7 +149,7 @@ func TestWatchEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			for range dead { // a state may have been faster than the end
+			for range dead { // a state may arrive before the channel is closed
 			}
 			if stats := h.Stats(); stats.Watchers != 1 {
 				t.Errorf("%d watchers, want 1", stats.Watchers)
@@ -233,8 +233,8 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// TestComingBackAfterFailure: a user whose render failed, and who left, is not delayed when they come back.
-func TestComingBackAfterFailure(t *testing.T) {
+// TestReturnAfterAFailedRender: a user who left after a failed render is not delayed on return.
+func TestReturnAfterAFailedRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.renderErr = errAway
@@ -255,7 +255,7 @@ func TestComingBackAfterFailure(t *testing.T) {
 	})
 }
 
-// A change of content that all badges share reaches every watched user, in a version whose shared half alone rose.
+// A change of content that all badges share reaches every watched user, in a version of which only the shared half rose.
 func TestHintShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -282,7 +282,7 @@ func TestHintShared(t *testing.T) {
 	})
 }
 
-// A change of content that some users share reaches those users, and nobody else.
+// A change of content that some users share reaches those users, and no others.
 func TestHintSharedOfSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestSweepEntersBeforeItCompares: a change before the lease is written is hinted to nobody, so the same reconciliation
+// TestSweepEntersBeforeItCompares: a change before the lease is written has no hint to this node, so the same reconciliation
 // finds it.
 func TestSweepEntersBeforeItCompares(t *testing.T) {
 	e := newEngines()
@@ -31,8 +31,8 @@ func TestSweepEntersBeforeItCompares(t *testing.T) {
 	wantTaken(t, states, 2, "after one sweep")
 }
 
-// TestDoubtDuringEnter: if reconciliation finds lost data while Enter is in flight, the lease is written again, because
-// nobody knows which of the two Redis did first.
+// TestDoubtDuringEnter: if reconciliation finds lost data while Enter is in flight, the lease is written again, because the
+// order of the two in Redis is unknown.
 func TestDoubtDuringEnter(t *testing.T) {
 	clock := &handClock{time.Unix(1000, 0)}
 	e := newEngines()
@@ -44,7 +44,7 @@ func TestDoubtDuringEnter(t *testing.T) {
 	var b batch
 	h.render(t.Context(), &b)
 
-	clock.at = clock.at.Add(31 * time.Second) // the lease is due with the next read
+	clock.at = clock.at.Add(31 * time.Second) // the lease is renewed with the next read
 	h.Hint(7, 101)
 	e.hold = func(ctx context.Context, call string) {
 		if call == "enter" {

@@ -31,7 +31,7 @@ type engines struct {
 	versionsErr error
 	enterErr    error
 	renderErr   error
-	hold        func(ctx context.Context, call string) // called without the lock, before anything is done
+	hold        func(ctx context.Context, call string) // called without the lock, before the call takes effect
 }
 
 type called struct {
@@ -43,14 +43,14 @@ func newEngines() *engines {
 	return &engines{docs: map[services.UserID]*services.Badges{}, on: map[services.UserID]bool{}, born: time.Now()}
 }
 
-// set writes a user's document: its own half n, and a value to identify it.
+// set writes a user's document: the user's half n, and a value to identify it.
 func (e *engines) set(user services.UserID, n uint64, value int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.NewCount(value, services.Exact, time.Time{})}
 }
 
-// share makes every document show a shared change of a moment.
+// share gives every document a shared change with a stamp.
 func (e *engines) share(stamp uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,7 +67,7 @@ func (e *engines) change(do func(e *engines)) {
 	do(e)
 }
 
-// calls are those noted until now.
+// calls returns the recorded calls.
 func (e *engines) calls(list *[]called) []called {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -139,7 +139,7 @@ func (e *engines) config() Config {
 	}
 }
 
-// holdUp sets a function to run before each call; nil is none.
+// holdUp sets a function to run before each call; nil removes it.
 func (e *engines) holdUp(hold func(ctx context.Context, call string)) {
 	e.change(func(e *engines) { e.hold = hold })
 }
@@ -160,7 +160,7 @@ func running(t *testing.T, e *engines, config Config, test func(h *Hub)) {
 	}
 }
 
-// pass lets time go by, with all its effects.
+// pass advances time and waits for all effects.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -175,7 +175,7 @@ func mustWatch(t *testing.T, h *Hub, user services.UserID, since string) <-chan 
 	return states
 }
 
-// taken is the value in a channel right now, -1 where it is empty, -2 where it is closed.
+// taken is the value in a channel now, -1 if it is empty, -2 if it is closed.
 func taken(states <-chan *services.Badges) int {
 	select {
 	case badges, open := <-states:

@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 )
 
-// A world is a hub, its surroundings, and people who act in an order that a picker picks. It is single-threaded, so that a
+// A world is a hub, its surroundings, and users who act in an order that a picker chooses. It is single-threaded, so that a
 // history can be repeated and shrunk. Concurrent events happen inside the calls that the hub makes, before and after each
 // takes effect.
 type world struct {
@@ -24,23 +24,23 @@ type world struct {
 	docs  map[services.UserID]document // what Redis holds
 	on    map[services.UserID]bool     // leases: where hints go
 
-	away     bool // Redis
-	broken   map[services.UserID]bool
-	guessed  map[services.UserID]bool // was rendered without Redis
-	hints    []hint                   // in flight
-	clients  []*client
-	held     map[services.UserID][]string // versions that clients left with
-	content  map[string]int               // what each version showed: equal version, equal content
-	late     []func()                     // effects that an injected bug delays
-	depth    int
-	sweeping bool
-	reading  map[services.UserID]bool // users being rendered
-	err      error
+	away      bool // Redis does not answer
+	broken    map[services.UserID]bool
+	fromClock map[services.UserID]bool // whether a user was rendered without Redis
+	hints     []hint                   // in flight
+	clients   []*client
+	held      map[services.UserID][]string // versions that clients left with
+	content   map[string]int               // what each version showed: equal version, equal content
+	late      []func()                     // effects that an injected bug delays
+	depth     int
+	sweeping  bool
+	reading   map[services.UserID]bool // users being rendered
+	err       error
 }
 
-// limits say what may happen, and which bug is injected.
+// limits defines which events may happen, and which bug is injected.
 type limits struct {
-	faults bool // hints are lost, Redis goes away and forgets, renders fail; else reconciliation is kept from healing
+	faults bool // hints are lost, Redis fails and loses data, renders fail; otherwise reconciliation is prevented from repairing
 	bug    bug
 }
 
@@ -70,7 +70,7 @@ type hint struct {
 	n    uint64
 }
 
-// client is a consumer of one channel, and what it believes.
+// client is a consumer of one channel, and the state that it shows.
 type client struct {
 	user    services.UserID
 	states  <-chan *services.Badges
@@ -95,7 +95,7 @@ const people = 4
 func newWorld(p picker, l limits) *world {
 	w := &world{picker: p, limits: l, clock: &handClock{time.Unix(1_000_000, 0)},
 		facts: map[services.UserID]*fact{}, docs: map[services.UserID]document{},
-		on: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, guessed: map[services.UserID]bool{}, reading: map[services.UserID]bool{},
+		on: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, fromClock: map[services.UserID]bool{}, reading: map[services.UserID]bool{},
 		held: map[services.UserID][]string{}, content: map[string]int{}}
 	for user := services.UserID(1); user <= people; user++ {
 		w.facts[user] = &fact{}
@@ -132,7 +132,7 @@ func (w *world) someone() services.UserID {
 	return services.UserID(1 + w.pick("user", people))
 }
 
-// act does one thing.
+// act performs one random event.
 func (w *world) act() {
 	switch w.pick("act", 16) {
 	case 0, 1, 2:
@@ -163,7 +163,7 @@ func (w *world) act() {
 	}
 }
 
-// change writes a fact, its job, and the hint that the job sends where the user has a lease.
+// change writes a fact, its job, and the hint that the job sends if the user has a lease.
 func (w *world) change(user services.UserID) {
 	w.facts[user].number++
 	if !w.away {
@@ -239,10 +239,10 @@ func (w *world) receive(c *client, badges *services.Badges) {
 		w.fail("a client of user %d got version %s after %s", c.user, badges.Version, c.last)
 	}
 	c.last = badges.Version
-	c.version = max(c.version, badges.Version) // as a client does: it drops what is not newer
+	c.version = max(c.version, badges.Version) // clients drop versions that are not newer
 }
 
-// history lets events happen, then has quiet, and answers the first violation.
+// history lets events happen, then waits until all is idle, and returns the first violation.
 func (w *world) history(steps int) error {
 	for range steps {
 		w.act()
@@ -251,7 +251,7 @@ func (w *world) history(steps int) error {
 	w.back()
 	clear(w.broken)
 	if w.faults {
-		w.hints = nil // the last ones are lost
+		w.hints = nil // lose the hints that are still in flight
 	} else {
 		for len(w.hints) > 0 {
 			w.arrive()
@@ -268,7 +268,7 @@ func (w *world) history(steps int) error {
 	return w.err
 }
 
-// leaveNothing: when all have gone, so have their timers, and after a while everything else.
+// leaveNothing: without watchers there are no timers, and after a while no users.
 func (w *world) leaveNothing() {
 	for len(w.clients) > 0 {
 		w.unwatch()
@@ -283,7 +283,7 @@ func (w *world) leaveNothing() {
 	}
 }
 
-// untilIdle works until nobody waits for anything, and lets the needed time pass.
+// untilIdle runs the hub until nothing waits, and advances time as needed.
 func (w *world) untilIdle() {
 	for range 1000 {
 		for w.work() {

@@ -1,5 +1,5 @@
-// Package push is the hub: it takes hints in and wakes subscriptions, and its reconciliation finds what lost hints left
-// behind.
+// Package push is the hub: it takes hints in and wakes subscriptions, and its reconciliation finds the changes whose hints
+// were lost.
 //
 // It delivers a user's state to their watchers on this node. Watching always takes the same three steps, written here and
 // nowhere else: enter (the local map, then the node's lease in Redis), read the state, then send only newer versions.
@@ -35,15 +35,15 @@ type Config struct {
 	Versions func(ctx context.Context, users []services.UserID) ([]uint64, error)
 	// Enter records in Redis that this node wants hints about the users, for the time of the lease.
 	Enter func(ctx context.Context, users []services.UserID, lease time.Duration) error
-	// Lost is called with users whose documents are now older than the versions shown, which were rendered of them: Redis has
-	// lost writes without noticing. After it, Render reads documents that are rebuilt and newer. nil: the users are only read
-	// again.
+	// Lost is called with users whose documents are now older than the versions shown, which were rendered from them: Redis
+	// has lost writes without noticing. After it, Render reads documents that are rebuilt and newer. nil: the users are only
+	// read again.
 	Lost func(ctx context.Context, users []services.UserID, shown []uint64) error
-	// Learned is, for each user, how far this node has learned the changes that the user's badges share with others, from
-	// memory alone. A user who was rendered at a lower value has missed a change. nil: it is not compared.
+	// Learned is, for each user, the sequence of the shared changes that this node has applied to the user's badges, from
+	// memory alone. A user who was rendered at a lower value has missed a change. nil: sequences are not compared.
 	Learned func(users []services.UserID) []uint64
-	// Raise is called with users who have two states of one version, with its own half. After it, Render reads newer versions.
-	// nil: the later state is sent with the next change.
+	// Raise is called with users who have two states of one version, with that version's own half. After it, Render reads
+	// newer versions. nil: the later state is sent with the next change.
 	Raise func(ctx context.Context, users []services.UserID, shown []uint64) error
 	// Held is called with the version that a client holds when it begins to watch. It never waits for an engine. nil: it is not
 	// called.
@@ -58,8 +58,8 @@ type Config struct {
 	// state that was sent.
 	Render func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error)
 
-	Clock services.Clock // nil is the machine's
-	Log   *slog.Logger   // nil is silent
+	Clock services.Clock // nil means the machine's clock
+	Log   *slog.Logger   // nil discards
 
 	MinInterval time.Duration // between two changes sent to one user; 0 is 100 ms. The first goes at once.
 	Sweep       time.Duration // between two reconciliations; 0 is 1 s
@@ -73,7 +73,7 @@ type Stats struct {
 	Online       int    // users with a watcher
 	Watchers     int    // open channels
 	Delivered    uint64 // states put into channels
-	Conflated    uint64 // of these, states that a newer one replaced before they were taken
+	Conflated    uint64 // those of them that a newer state replaced before they were received
 	Repairs      uint64 // users that reconciliation found with a stale or lost state
 	Conflicts    uint64 // users with two different states under one version
 	RenderErrors uint64 // users who could not be rendered, or only as UNKNOWN; each try counts
@@ -83,10 +83,10 @@ type Stats struct {
 const (
 	maxBatch      = 256  // users in one Render: larger batches gain nothing and delay their first user
 	maxSweep      = 1000 // users in one Versions, Enter or Leave
-	workers       = 4    // Render calls at once: enough to keep reading while others render
+	workers       = 4    // Render calls at once: enough that some read while others render
 	callTimeout   = time.Second
 	renderTimeout = 5 * time.Second
-	leaveTimeout  = 2 * time.Second // for all users, when the hub ends
+	leaveTimeout  = 2 * time.Second // to leave all users when the hub ends
 )
 
 func (c Config) withDefaults() Config {

@@ -15,8 +15,8 @@ type batch struct {
 	changed []bool
 	wakes   []func()
 
-	twofold []services.UserID // users with two states of one version
-	shown   []uint64          // the own half of that version
+	conflicting []services.UserID // users with two states of one version
+	shown       []uint64          // the user's half of that version
 }
 
 func (h *Hub) runWorker(ctx context.Context) error {
@@ -40,7 +40,7 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 	if len(b.users) == 0 {
 		return false
 	}
-	// It comes before the read, so that a change after the read is hinted. If it fails, reconciliation reports it.
+	// Enter before the read, so that a change after the read sends a hint. If it fails, reconciliation reports it.
 	_ = h.enterAll(ctx, b.enter)
 	limited, cancel := context.WithTimeout(ctx, renderTimeout)
 	badges, errs := h.config.Render(limited, b.numbers)
@@ -53,7 +53,7 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 func (h *Hub) take(b *batch) {
 	b.users, b.numbers, b.enter = b.users[:0], b.numbers[:0], b.enter[:0]
 	b.changed, b.wakes = b.changed[:0], b.wakes[:0]
-	b.twofold, b.shown = b.twofold[:0], b.shown[:0]
+	b.conflicting, b.shown = b.conflicting[:0], b.shown[:0]
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
@@ -119,18 +119,18 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 
 // raise asks for newer versions of the documents of users with two states of one version.
 func (h *Hub) raise(ctx context.Context, b *batch) {
-	if len(b.twofold) == 0 || h.config.Raise == nil {
+	if len(b.conflicting) == 0 || h.config.Raise == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	h.config.Log.Error("badges changed without a newer version and get one", "users", len(b.twofold))
-	if err := h.config.Raise(ctx, b.twofold, b.shown); err != nil {
-		h.config.Log.Warn("badges got no newer version; reconciliation tries again", "users", len(b.twofold), "cause", err)
+	h.config.Log.Error("badges changed without a newer version and get one", "users", len(b.conflicting))
+	if err := h.config.Raise(ctx, b.conflicting, b.shown); err != nil {
+		h.config.Log.Warn("badges got no newer version; reconciliation tries again", "users", len(b.conflicting), "cause", err)
 	}
 }
 
-// at is list[i], or nothing where the list is too short.
+// at is list[i], or the zero value if the list is too short.
 func at[T any](list []T, i int) (value T) {
 	if i < len(list) {
 		value = list[i]
@@ -150,12 +150,12 @@ func (h *Hub) fail(u *user, now moment) {
 	u.failures = min(u.failures+1, 2)
 }
 
-// deliver puts a state into the channels that may have it now, and decides the user's next step.
+// deliver puts a state into the channels that may get it now, and decides the user's next step.
 func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, now moment) {
 	u.phase = clean
 	if u.note(badges, h.config.Lost != nil) {
 		h.stats.Conflicts++
-		b.twofold, b.shown = append(b.twofold, u.number), append(b.shown, u.rendered)
+		b.conflicting, b.shown = append(b.conflicting, u.number), append(b.shown, u.rendered)
 	}
 	if len(u.watchers) == 0 {
 		return
@@ -191,7 +191,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	}
 	if badges.Total.Precision == services.Unknown {
 		h.stats.RenderErrors++
-		h.fail(u, now) // UNKNOWN is better than silence for a watcher without a state, but must be tried again
+		h.fail(u, now) // a watcher without a state gets UNKNOWN, but the render must be tried again
 		return
 	}
 	u.failures = 0
@@ -201,26 +201,26 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 // note remembers the rendered state, and says whether it differs from the last one under the same version. If the version
 // fell, note keeps the higher one, so that reconciliation reports the document as lost, unless the higher version did not
 // come from Redis.
-func (u *user) note(badges *services.Badges, reports bool) (twofold bool) {
+func (u *user) note(badges *services.Badges, reports bool) (conflicting bool) {
 	own, shared := services.OwnHalf(badges.Version), services.SharedHalf(badges.Version)
-	guessed := badges.Total.Precision == services.Stale || badges.Total.Precision == services.Unknown
-	if own < u.rendered && reports && !guessed && !u.guessed {
+	fromClock := badges.Total.Precision == services.Stale || badges.Total.Precision == services.Unknown
+	if own < u.rendered && reports && !fromClock && !u.fromClock {
 		return false
 	}
-	if guessed {
-		u.rendered, u.version, u.guessed = own, shared, true
+	if fromClock {
+		u.rendered, u.version, u.fromClock = own, shared, true
 		return false
 	}
 	face := faceOf(badges)
-	twofold = !u.guessed && own == u.rendered && shared == u.version && u.face != 0 && face != u.face
-	u.rendered, u.version, u.learned, u.guessed = own, shared, badges.Learned, false
-	if !twofold { // until the version is raised, each further render finds the conflict again
+	conflicting = !u.fromClock && own == u.rendered && shared == u.version && u.face != 0 && face != u.face
+	u.rendered, u.version, u.learned, u.fromClock = own, shared, badges.Learned, false
+	if !conflicting { // until the version is raised, each further render finds the conflict again
 		u.face = face
 	}
-	return twofold
+	return conflicting
 }
 
-// next decides what a user who was just rendered waits for.
+// next decides the next phase of a user who was just rendered.
 func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now moment) {
 	again := u.again
 	u.again = false

@@ -57,9 +57,9 @@ func TestRenderErrors(t *testing.T) {
 	})
 }
 
-// TestUnknown: a watcher without a state is sent UNKNOWN, one with a state keeps it, and both are tried again although Redis
+// TestUnknownIsSentAndRetried: a watcher without a state gets UNKNOWN, one with a state keeps it, and both are tried again although Redis
 // never reports a difference.
-func TestUnknown(t *testing.T) {
+func TestUnknownIsSentAndRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
@@ -129,7 +129,7 @@ func TestSweepGivesUpOnSilence(t *testing.T) {
 	})
 }
 
-// TestRunEnds leaves everyone, and does not wait for the answer forever.
+// TestRunEnds: Run leaves all users at its end, and does not wait forever for the answer.
 func TestRunEnds(t *testing.T) {
 	for name, silent := range map[string]bool{"OK": false, "Redis is silent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -161,9 +161,9 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// TestUnknownIsTriedWhenSharedThingsMove: the missing part may be the one that changed, and the user's own turn would come
-// later.
-func TestUnknownIsTriedWhenSharedThingsMove(t *testing.T) {
+// TestUnknownIsRetriedAfterASharedChange: a shared change may repair an UNKNOWN state, so its users are tried before their
+// own turn.
+func TestUnknownIsRetriedAfterASharedChange(t *testing.T) {
 	for name, tell := range map[string]func(*Hub){"everybody": (*Hub).HintShared, "some": func(h *Hub) { h.HintSharedOf([]services.UserID{7}) }} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

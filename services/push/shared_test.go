@@ -45,8 +45,8 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 	})
 }
 
-// The sample finds a state that changed without a newer version; it is sent once it has one. Until that works, each sample
-// finds it again.
+// The sample finds a state that changed without a newer version; it is sent once it has one. Until the raise succeeds, each
+// sample finds it again.
 func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -102,8 +102,8 @@ func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 	})
 }
 
-// Every part that a person sees enters the hash that tells two states apart.
-func TestFacesDiffer(t *testing.T) {
+// Every visible part enters the hash that tells two states apart.
+func TestEveryVisiblePartIsHashed(t *testing.T) {
 	state := func() *services.Badges {
 		one := services.NewCount(1, services.Exact, time.Time{})
 		return &services.Badges{

@@ -28,7 +28,7 @@ func TestSlotKeepsTheNewest(t *testing.T) {
 	}
 }
 
-func TestSlotFirst(t *testing.T) {
+func TestSlotOmitsAHeldFirstState(t *testing.T) {
 	for _, test := range []struct {
 		since, version string
 		sent           bool
@@ -65,7 +65,7 @@ func TestSlotClosed(t *testing.T) {
 	}
 }
 
-// TestSlotHistories: in any order of puts and takes, the versions that come out rise, and a take gets the newest put.
+// TestSlotHistories: in any order of puts and takes, the taken versions rise, and a take gets the newest put.
 func TestSlotHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSlot[int]("")

@@ -11,7 +11,7 @@ import (
 )
 
 // TestManyAtOnce runs everything concurrently on the real clock: writers, hints of which a third is lost, watchers who come
-// and go, Redis away for moments. The versions on each channel rise. After quiet, the watchers who stayed show the last
+// and go, and short failures of Redis. The versions on each channel rise. In the end, the watchers who stayed show the last
 // state.
 func TestManyAtOnce(t *testing.T) {
 	const users, stayers, rounds = 20, 60, 400
@@ -84,12 +84,12 @@ func follow(t *testing.T, states <-chan *services.Badges, show func(*services.Ba
 func comeAndGo(t *testing.T, ctx context.Context, h *Hub, users, rounds int, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	for range rounds {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // some are never sent anything
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // some watchers get no state
 		states, err := h.Watch(ctx, services.UserID(1+random.IntN(users+5)), "")
 		if err != nil {
 			t.Error(err)
 		} else if random.IntN(2) == 0 {
-			cancel() // at once, so that it meets every step of the hub
+			cancel() // at once, so that it hits every step of the hub
 		}
 		seen := 0
 		follow(t, states, func(*services.Badges) {

@@ -65,7 +65,7 @@ func (h *Hub) Sweep(ctx context.Context) error {
 		compareErr := h.compare(ctx, &p)
 		first = cmp.Or(first, compareErr, enterErr)
 		if first != nil && h.now()-start >= h.config.Sweep {
-			break // Redis does not answer and each portion would wait for it: end this reconciliation and start a new one later
+			break // Redis does not answer, and each portion would wait for it
 		}
 	}
 	if first == nil {
@@ -74,8 +74,8 @@ func (h *Hub) Sweep(ctx context.Context) error {
 	return cmp.Or(first, ctx.Err())
 }
 
-// sample queues some users who have nothing to wait for, others at each reconciliation. Their rendered states are compared
-// with those that they are shown.
+// sample queues some idle users, different ones at each reconciliation. Their newly rendered states are compared with the
+// states that they were sent.
 func (h *Hub) sample() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,8 +114,8 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 			h.queue(u)
 		}
 		if u.phase == clean || u.phase == failed {
-			// Only these: a user who is about to be read enters with that read. They must not count as entered while this Enter
-			// is still in flight.
+			// Renew only the leases of these: a user who is about to be read enters with that read, and must not count as
+			// entered while this Enter is in flight.
 			p.enter = h.renewLease(p.enter, u, p.now)
 		}
 		if u.phase == clean || u.phase == rendering { // the others will be read after Versions
@@ -151,7 +151,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	defer h.mu.Unlock()
 	now := h.now()
 	for i, u := range p.users {
-		missed := u.phase == clean && !u.guessed && u.rendered == p.rendered[i] && learned[i] > u.learned
+		missed := u.phase == clean && !u.fromClock && u.rendered == p.rendered[i] && learned[i] > u.learned
 		if len(u.watchers) == 0 || !missed && !differs(u, versions[i], p.rendered[i]) {
 			continue
 		}
@@ -166,7 +166,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// report reports the documents that are older than the states that were rendered of them, and then has them read again.
+// report reports the documents that are older than the states that were rendered from them, and then has them read again.
 func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	if h.config.Lost == nil {
 		return nil
@@ -175,7 +175,7 @@ func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	var shown []uint64
 	h.mu.Lock()
 	for i, u := range p.users {
-		if n := versions[i]; n > 0 && n < u.rendered && u.rendered == p.rendered[i] && !u.guessed && len(u.watchers) > 0 {
+		if n := versions[i]; n > 0 && n < u.rendered && u.rendered == p.rendered[i] && !u.fromClock && len(u.watchers) > 0 {
 			users, shown = append(users, u.number), append(shown, u.rendered)
 		}
 	}
@@ -190,20 +190,19 @@ func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	return nil
 }
 
-// differs says whether a user must be read again, who was rendered at before when Redis was asked and had n. A user who was
-// rendered since may correctly be ahead of n; a render in flight restores a lost document by itself. A state that was
-// rendered without Redis may have the document's own version and lack a shared change, whose hint is spent, so it is read
-// again.
+// differs reports whether a user must be read again, who had the rendered version before when Redis answered with n. A user
+// who was rendered since may correctly be ahead of n; a render in flight restores a lost document by itself. A state that
+// was rendered without Redis may have the document's own version and lack a shared change, whose hint will not come again,
+// so it is read again.
 func differs(u *user, n, before uint64) bool {
-	if n == 0 || u.guessed && n <= u.rendered {
+	if n == 0 || u.fromClock && n <= u.rendered {
 		return u.phase == clean && u.rendered == before
 	}
 	return n > u.rendered || n < u.rendered && u.rendered == before
 }
 
 // renewLease adds a user whose lease is missing or a third old to the users to enter. They count as entered from here on,
-// before the answer: if anything casts doubt on their lease while Enter is in flight, that doubt stays, and they enter once
-// more.
+// before the answer: if the lease becomes doubtful while Enter is in flight, it stays doubtful, and they enter once more.
 func (h *Hub) renewLease(enter []services.UserID, u *user, now moment) []services.UserID {
 	if u.on && now-u.entered < h.config.Lease/3 {
 		return enter
@@ -251,7 +250,7 @@ func (h *Hub) leave(ctx context.Context, p *portion) {
 		if len(u.watchers) > 0 {
 			u.on = false
 			h.dirty(u, now)
-		} else if u.phase == clean && u.since < p.now { // nobody came and went meanwhile
+		} else if u.phase == clean && u.since < p.now { // no watcher came and left meanwhile
 			h.remove(u)
 		} else {
 			u.on = false

@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-func TestSweepFindsWhatWasNotHinted(t *testing.T) {
+func TestSweepFindsChangesWithoutAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
@@ -32,10 +32,10 @@ func TestSweepFindsWhatWasNotHinted(t *testing.T) {
 	})
 }
 
-// TestSweepReadsAgainWhatWasNotRead: if the render of a shared change finds no engine, it returns the earlier state, STALE
-// and under its own version. Nothing in the document tells of that change, so reconciliation reads the user again once Redis
+// TestSweepRereadsAfterAFailedRender: if the render of a shared change finds no engine, it returns the earlier state, STALE
+// and under its own version. The document does not show that change, so reconciliation reads the user again once Redis
 // answers.
-func TestSweepReadsAgainWhatWasNotRead(t *testing.T) {
+func TestSweepRereadsAfterAFailedRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
@@ -82,8 +82,8 @@ func TestHintAll(t *testing.T) {
 	})
 }
 
-// TestSweepAfterLostData: a version that fell is read again, once, and never sent; a missing one is rebuilt by Render. In
-// both cases the lease may be lost too, and is written again.
+// TestSweepAfterLostData: a document whose version fell is read again, once, and that version is never sent; a missing one
+// is rebuilt by Render. In both cases the lease may be lost too, and is written again.
 func TestSweepAfterLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -119,10 +119,10 @@ func TestSweepAfterLostData(t *testing.T) {
 	})
 }
 
-// TestSweepReportsWhatFell: a document that is older than the shown state is reported with the shown version, whether
-// reconciliation or a render before it finds it. The state rendered after that is sent. A document that follows a guessed
-// version is not reported.
-func TestSweepReportsWhatFell(t *testing.T) {
+// TestSweepReportsVersionsThatFell: a document that is older than the shown state is reported with the shown version,
+// whether reconciliation or a render before it finds it. The state rendered after that is sent. A document that follows a
+// fallback version is not reported.
+func TestSweepReportsVersionsThatFell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
@@ -179,7 +179,7 @@ func TestSweepReportsWhatFell(t *testing.T) {
 	})
 }
 
-// TestSweepWhileRedisIsAway: reconciliation goes on each second, and states are right within one second once Redis is back.
+// TestSweepWhileRedisIsAway: reconciliation is tried each second, and states are right within a second after Redis is back.
 func TestSweepWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -288,8 +288,8 @@ func TestLinger(t *testing.T) {
 	})
 }
 
-// TestComingBackWhileLeaving: Leave may take effect after the Enter of a user who comes back, so they enter again.
-func TestComingBackWhileLeaving(t *testing.T) {
+// TestReturnDuringLeave: Leave may take effect after the Enter of a user who comes back, so they enter again.
+func TestReturnDuringLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
@@ -327,7 +327,7 @@ func TestComingBackWhileLeaving(t *testing.T) {
 	})
 }
 
-// TestSweepPortions: every user is checked once, at most 1,000 in a call, also while some go.
+// TestSweepPortions: every user is checked once, at most 1,000 in a call, also while some leave.
 func TestSweepPortions(t *testing.T) {
 	clock := &handClock{time.Unix(1000, 0)}
 	e := newEngines()

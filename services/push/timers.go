@@ -19,7 +19,7 @@ func (h *Hub) startTimer(u *user, at moment) {
 	}
 }
 
-// stopTimer removes a user's timer, if there is one.
+// stopTimer removes a user's timer, if set.
 func (h *Hub) stopTimer(u *user) {
 	if u.timer == noTimer {
 		return
@@ -34,7 +34,7 @@ func (h *Hub) stopTimer(u *user) {
 	}
 }
 
-// fire wakes every user whose time has come, and answers the time until the next one; some is false when there is none.
+// fire wakes every user whose time has come, and returns the time until the next one; some is false if there is none.
 func (h *Hub) fire() (wait moment, some bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

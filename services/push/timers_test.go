@@ -75,7 +75,7 @@ func fireLikeModel(t *rapid.T, h *Hub, model map[*user]moment) {
 	}
 }
 
-func TestTimersOfThoseWhoLeave(t *testing.T) {
+func TestTimersOfUsersWhoLeave(t *testing.T) {
 	clock := &handClock{time.Unix(1000, 0)}
 	h := New(Config{Clock: clock})
 	u := h.enter(1)
@@ -87,8 +87,8 @@ func TestTimersOfThoseWhoLeave(t *testing.T) {
 	}
 }
 
-// TestNothingWaitsForNobody: a user without watchers has neither a timer nor a position in the ready queue.
-func TestNothingWaitsForNobody(t *testing.T) {
+// TestUsersWithoutWatchersCostNothing: a user without watchers has neither a timer nor a position in the ready queue.
+func TestUsersWithoutWatchersCostNothing(t *testing.T) {
 	clock := &handClock{time.Unix(1000, 0)}
 	h := New(Config{Clock: clock,
 		Enter: func(context.Context, []services.UserID, time.Duration) error { return nil },

@@ -15,40 +15,40 @@ type moment = time.Duration
 type phase uint8
 
 const (
-	clean     phase = iota // nothing to do, but a timer may be set for their NextAt
+	clean     phase = iota // idle; a timer may be set for NextAt
 	waiting                // dirty, and too soon after the last change: their timer is set to due
 	queued                 // in Hub.ready
 	rendering              // with a worker
-	failed                 // could not be rendered: reconciliation queues them again
+	failed                 // the render failed: reconciliation queues the user again
 )
 
-// user is a person with watchers on this node, or who had some until just now. Hub.mu guards it.
+// user is a user with watchers on this node, or one whose watchers left just now. Hub.mu guards it.
 type user struct {
-	watchers []*watcher
-	number   services.UserID
-	place    int32 // index in Hub.order
-	timer    int32 // index in Hub.timers, or noTimer
-	phase    phase
-	failures uint8  // renders that failed in a row
-	again    bool   // while rendering: the state being read may be stale already
-	changed  bool   // queued for a change, not only for the first state of a watcher
-	on       bool   // Enter was answered, and nothing since suggests that Redis forgot it
-	rendered uint64 // own half of the last rendered version, also of one too old to be sent
-	learned  uint64 // how far this node had learned shared changes at that render
-	version  uint64 // shared half of the last rendered version
-	face     uint64 // of the last rendered state, see faceOf
-	guessed  bool   // that version came from a clock and not from Redis, whose own version may correctly be lower
-	wakeAt   moment // the time of their timer
-	due      moment // no change is sent before it
-	entered  moment // when Enter last succeeded
-	since    moment // failed: when to try again; without watchers: since when
+	watchers  []*watcher
+	number    services.UserID
+	place     int32 // index in Hub.order
+	timer     int32 // index in Hub.timers, or noTimer
+	phase     phase
+	failures  uint8  // renders that failed in a row
+	again     bool   // while rendering: the state in flight may already be stale
+	changed   bool   // queued for a change, not only for the first state of a watcher
+	on        bool   // Enter was answered, and nothing since suggests that Redis forgot it
+	rendered  uint64 // the user's half of the last rendered version, even if it was too old to be sent
+	learned   uint64 // this node's sequence of shared changes at that render
+	version   uint64 // shared half of the last rendered version
+	face      uint64 // of the last rendered state, see faceOf
+	fromClock bool   // that version came from a clock; Redis' own version may correctly be lower
+	wakeAt    moment // the time of their timer
+	due       moment // no change is sent before it
+	entered   moment // when Enter last succeeded
+	since     moment // if failed: the time of the next try; without watchers: the time when the last one left
 }
 
-// stage is the progress of a watcher.
+// stage is how far a watcher has been served.
 type stage uint8
 
 const (
-	arrived stage = iota // no render has begun since they came: a render in flight may have read before
+	arrived stage = iota // no render has begun since they arrived; one in flight may have read too early
 	asked                // a render has begun and will bring their first state
 	served               // has their first state
 )
@@ -119,7 +119,7 @@ func (h *Hub) part(u *user, w *watcher, now moment) {
 	}
 }
 
-// rest cancels all work for a user without watchers: the next watcher causes a new read anyway.
+// rest cancels all pending work for a user without watchers: the next watcher causes a new read anyway.
 func (h *Hub) rest(u *user, now moment) {
 	u.since = now
 	u.again, u.changed = false, false
@@ -155,7 +155,7 @@ func (h *Hub) queue(u *user) {
 	signal(h.work)
 }
 
-// signal leaves a token, unless there are enough.
+// signal leaves a token, unless the channel is full.
 func signal(tokens chan<- struct{}) {
 	select {
 	case tokens <- struct{}{}:
