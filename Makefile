@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .PHONY: help run test check nightly lint generate verify schema web clients bench install
 
 # What generating writes.
-GENERATED = graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go bench/peers/gqlgen/{generated,models_gen}.go
+GENERATED = docs/schema.md graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go bench/peers/gqlgen/{generated,models_gen}.go
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,8 +41,9 @@ lint: ## gofmt, go vet, staticcheck (the version that go.mod pins)
 	go vet ./...
 	go tool staticcheck ./...
 
-generate: ## make Go of graph/*.graphqls, and of the schema of the bench's peer
+generate: ## make Go and docs/schema.md of graph/*.graphqls, and Go of the schema of the bench's peer
 	go tool gqlgen generate
+	page=$$(mktemp); trap 'rm -f "$$page"' EXIT; go run . schema --markdown > "$$page" && cat "$$page" > docs/schema.md
 	cd bench/peers/gqlgen && go tool gqlgen generate
 
 verify: ## prove that generating again changes nothing, neither Go nor the pages' assets, and that official clients work

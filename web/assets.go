@@ -23,6 +23,7 @@ var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 	".json": "application/json",
+	".png":  "image/png",
 	".svg":  "image/svg+xml",
 	".txt":  "text/plain; charset=utf-8",
 }

@@ -1,6 +1,6 @@
-// Package web is GraphiQL and a demo page, embedded.
+// Package web is GraphiQL, a demo page and the books, embedded.
 //
-// It guarantees that both pages work without any network but the way to this server: every file that they need is
+// It guarantees that all pages work without any network but the way to this server: every file that they need is
 // in the binary, and their content security policies let them ask nobody else. Files have addresses that hold their
 // hash and may be kept for ever; a page itself is asked for again each time. Nothing here reads or keeps a token: in
 // development mode the pages offer "dev:" tokens, elsewhere the visitor gives one.

@@ -111,7 +111,7 @@ func TestPageEscapesItsConfiguration(t *testing.T) {
 
 func TestAssets(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
-	names := []string{"LICENSES.txt", "demo.css", "demo.js", "favicon.svg", "graphiql-page.css", "graphiql-page.js",
+	names := []string{"LICENSES.txt", "demo.css", "demo.js", "docs.css", "favicon.svg", "graphiql-page.css", "graphiql-page.js",
 		"graphiql.min.css", "graphiql.min.js", "operations.json", "react-dom.production.min.js", "react.production.min.js"}
 	if len(embedded()) != len(names) {
 		t.Errorf("%d files are embedded, the test knows %d", len(embedded()), len(names))

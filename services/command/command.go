@@ -42,7 +42,7 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 	case "doctor":
 		err = runDoctor(ctx, command.Config, stdout)
 	case "schema":
-		err = runSchema(stdout)
+		err = runSchema(command.Schema, stdout)
 	case "completion":
 		err = runCompletion(command.Shell, stdout)
 	}

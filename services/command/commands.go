@@ -25,6 +25,7 @@ type Command struct {
 	Export ExportOptions `embed:""`
 	Token  TokenOptions  `embed:""`
 	Shell  string        `kong:"-"` // of a completion
+	Schema SchemaOptions `embed:""`
 }
 
 // grammar is the command line as kong reads it. All flags stand at the root, so they may come before their command.
@@ -36,7 +37,7 @@ type grammar struct {
 	Exports exportWords `cmd:"" name:"export" help:"Export all data of one user as JSON Lines."`
 	Tokens  tokenWords  `cmd:"" name:"token" help:"Sign a token for a test."`
 	Doctor  doctorWords `cmd:"" help:"Check the settings, the database, Redis and this machine."`
-	Schema  schemaWords `cmd:"" help:"Print the GraphQL schema of the server."`
+	Schemas schemaWords `cmd:"" name:"schema" help:"Print the GraphQL schema of the server."`
 	Version struct{}    `cmd:"" help:"Print the version, the commit and Go's version, as --version does."`
 
 	Completion completionWords `cmd:"" help:"Print the script that completes commands and flags in bash, zsh or fish."`

@@ -9,11 +9,20 @@ import (
 	"tidings/graph"
 )
 
+// SchemaOptions are the options of "tidings schema".
+type SchemaOptions struct {
+	Markdown bool `group:"Schema:" for:"schema" help:"print a reference to read, in Markdown"`
+}
+
 // runSchema does "tidings schema": the schema that the server serves, in the schema definition language. Its order is always
 // the same.
-func runSchema(out io.Writer) error {
+func runSchema(options SchemaOptions, out io.Writer) error {
+	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
+	if options.Markdown {
+		return writeReference(schema, out)
+	}
 	var text bytes.Buffer
-	formatter.NewFormatter(&text, formatter.WithIndent("  ")).FormatSchema(graph.NewExecutableSchema(graph.Config{}).Schema())
+	formatter.NewFormatter(&text, formatter.WithIndent("  ")).FormatSchema(schema)
 	_, err := out.Write(text.Bytes())
 	return err
 }

@@ -75,6 +75,9 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 		mux.Handle("/graphiql", page)
 		mux.Handle("/graphiql/", page)
 		mux.Handle("GET /metrics", s.metrics())
+		books := web.Docs(Version())
+		mux.Handle("/docs", books)
+		mux.Handle("/docs/", books)
 		mux.Handle("/{$}", web.Demo(web.DemoConfig{Mode: s.Config.pageMode(), Version: Version()}))
 	}
 	if profiles {

@@ -15,7 +15,7 @@ import (
 
 // operational are the paths that are served to operators, and what is for everybody.
 var (
-	operational = []string{"/metrics", "/graphiql", "/"}
+	operational = []string{"/metrics", "/graphiql", "/docs/", "/"}
 	profiles    = []string{"/debug/pprof/", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine", "/debug/pprof/symbol", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"}
 	everybodys  = []string{"/healthz", "/readyz", "/graphql?query=%7B__typename%7D"}
 )

@@ -41,8 +41,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// program builds the real binary, once for all tests, and answers its path.
-var program = sync.OnceValues(func() (path string, err error) {
+// Program builds the real binary, once for all tests, and answers its path.
+var Program = sync.OnceValues(func() (path string, err error) {
 	if buildFolder, err = os.MkdirTemp("", "tidings-*"); err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func (t *transcript) String() string {
 // what a shell does before. The process is killed at the test's end, and also when the test binary is.
 func Launch(tb testing.TB, shell string, arguments ...string) *Process {
 	tb.Helper()
-	path, err := program()
+	path, err := Program()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -100,15 +100,11 @@ func Launch(tb testing.TB, shell string, arguments ...string) *Process {
 		p.Command = exec.Command("/bin/sh", append([]string{"-c", shell + ` && exec "$0" "$@"`, path}, arguments...)...)
 	}
 	p.Command.Dir, p.Command.Stdout, p.Command.Stderr = tb.TempDir(), &p.Output, &p.Output
-	for _, setting := range os.Environ() {
-		if name, _, _ := strings.Cut(setting, "="); !strings.HasPrefix(name, "TIDINGS_") && name != "DATABASE_URL" && name != "REDIS_URL" {
-			p.Command.Env = append(p.Command.Env, setting)
-		}
-	}
+	p.Command.Env = Environment()
 	if err := p.Command.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	unleash := p.leash()
+	unleash := Leash(tb, p.Command.Process.Pid)
 	go func() {
 		_ = p.Command.Wait() // the state says it
 		unleash()
@@ -119,15 +115,26 @@ func Launch(tb testing.TB, shell string, arguments ...string) *Process {
 	return p
 }
 
-// leash starts a shell that kills the process when this test binary is no more.
-func (p *Process) leash() (unleash func()) {
-	watcher := exec.Command("/bin/sh", "-c", `read -r word; kill -KILL "$0"`, fmt.Sprint(p.Command.Process.Pid))
+// Environment is that of this process without the settings of the program.
+func Environment() (plain []string) {
+	for _, setting := range os.Environ() {
+		if name, _, _ := strings.Cut(setting, "="); !strings.HasPrefix(name, "TIDINGS_") && name != "DATABASE_URL" && name != "REDIS_URL" {
+			plain = append(plain, setting)
+		}
+	}
+	return plain
+}
+
+// Leash starts a shell that kills a process when this test binary is no more; of a group of processes the number is negative.
+func Leash(tb testing.TB, pid int) (unleash func()) {
+	tb.Helper()
+	watcher := exec.Command("/bin/sh", "-c", `read -r word; kill -KILL -- "$0"`, fmt.Sprint(pid))
 	in, err := watcher.StdinPipe()
 	if err == nil {
 		err = watcher.Start()
 	}
 	if err != nil {
-		p.tb.Fatal(err)
+		tb.Fatal(err)
 	}
 	return func() {
 		_ = watcher.Process.Kill()

@@ -18,12 +18,16 @@ async function run(command, args, cwd = root) {
   }
 }
 
-// The samples of the README, a file each, so that they are compiled with the tests.
+// The samples of the README and of the books, a file each, so that they are compiled with the tests.
 function samples() {
-  const text = readFileSync(join(root, 'README.md'), 'utf8');
-  const blocks = [...text.matchAll(/^```(tsx?)\n(.*?)^```$/gms)];
-  if (blocks.length === 0) throw new Error('README.md has no samples');
-  blocks.forEach(([, language, code], i) => writeFileSync(join(here, 'generated', `sample-${i + 1}.${language}`), `${code}\nexport {};\n`));
+  const docs = join(root, '..', '..', 'docs');
+  const pages = { sample: join(root, 'README.md') };
+  for (const name of readdirSync(docs)) if (name.endsWith('.md')) pages[name.slice(0, -3)] = join(docs, name);
+  for (const [name, page] of Object.entries(pages)) {
+    const blocks = [...readFileSync(page, 'utf8').matchAll(/^```(tsx?)\n(.*?)^```$/gms)];
+    if (blocks.length === 0 && name === 'sample') throw new Error('README.md has no samples');
+    blocks.forEach(([, language, code], i) => writeFileSync(join(here, 'generated', `${name}-${i + 1}.${language}`), `${code}\nexport {};\n`));
+  }
 }
 
 // The operations of the scenarios and the fragment: for Relay's compiler in one module, which their names begin with, and for

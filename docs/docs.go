@@ -1,0 +1,111 @@
+// Package docs is the books: the Markdown pages of this folder, which any host of git repositories shows, and their HTML for the
+// site at /docs.
+//
+// It guarantees one order of the pages, headings with the same anchors as on those hosts, and links that lead to the same page in
+// both places. Links to other files of the repository become plain text in the HTML.
+//
+// On failure: a page of the list that is not in this folder, or has no title, is a fault of the build, so that Pages panics.
+package docs
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"strings"
+	"sync"
+)
+
+//go:embed *.md *.png
+var files embed.FS
+
+// Files are the pages and their pictures.
+func Files() fs.FS { return files }
+
+// Groups are the headings of the list of pages, each with the files below it in their order. A page in another language is not
+// listed: quick-start.zh.md belongs to quick-start.md.
+var Groups = []struct {
+	Title, Chinese string
+	Names          []string
+}{
+	{"Start", "开始", []string{"README"}},
+	{"Understand", "理解", []string{"architecture", "glossary"}},
+	{"Reference", "参考", []string{"schema", "limits"}},
+}
+
+// Languages are the languages of pages, English first.
+var Languages = []Language{{"en", "English", ""}, {"zh", "中文", ".zh"}}
+
+// Language is a language of pages.
+type Language struct {
+	Code   string // as in HTML
+	Name   string // in itself
+	suffix string // of a file's name, before .md
+}
+
+// Page is a page of the site.
+type Page struct {
+	Name     string // the file's name without .md
+	Language string // its code: "en" or "zh"
+	Title    string // the first heading, as text
+	Group    int    // the index in Groups
+	Headings []Heading
+	HTML     template.HTML
+	Other    string // the name of the page in the other language; "" if there is none
+}
+
+// Heading is a heading of a page.
+type Heading struct {
+	Level    int // 1 is the title
+	Text, ID string
+}
+
+// Path is the page's address relative to the address of the site, which ends with a slash.
+func (p Page) Path() string { return path(p.Name) }
+
+func path(name string) string {
+	if name == "README" {
+		return "./"
+	}
+	return name
+}
+
+// Pages are all pages: those in English in their order, and then the others.
+var Pages = sync.OnceValue(func() []Page {
+	var pages []Page
+	for _, language := range Languages {
+		for i, group := range Groups {
+			for _, name := range group.Names {
+				source, err := files.ReadFile(name + language.suffix + ".md")
+				if err != nil && language.suffix != "" {
+					continue // not translated
+				}
+				if err != nil {
+					panic(fmt.Errorf("docs: the list has a page that there is not: %w", err))
+				}
+				html, outline := Render(source)
+				if len(outline.Headings) == 0 || outline.Headings[0].Level != 1 {
+					panic(fmt.Errorf("docs: %s.md does not begin with its title", name))
+				}
+				pages = append(pages, Page{
+					Name: name + language.suffix, Language: language.Code, Title: outline.Headings[0].Text, Group: i,
+					Headings: outline.Headings, HTML: html,
+				})
+			}
+		}
+	}
+	for i := range pages {
+		for j := range pages {
+			if i != j && base(pages[i].Name) == base(pages[j].Name) {
+				pages[i].Other = pages[j].Name
+			}
+		}
+	}
+	return pages
+})
+
+// base is the name of a page in English.
+func base(name string) string {
+	name, _, _ = strings.Cut(name, ".")
+	return name
+}

@@ -1,0 +1,163 @@
+package docs
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/text"
+)
+
+// markdown is GitHub's dialect. The pages are ours, and may hold HTML.
+var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+	goldmark.WithRendererOptions(html.WithUnsafe()))
+
+// Outline is what a page has and where it leads.
+type Outline struct {
+	Headings []Heading
+	Links    []string // destinations of links and pictures, as they are written
+}
+
+// Parse reads Markdown, with the IDs of headings as hosts of git repositories make them.
+func Parse(source []byte) ast.Node {
+	return markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{}))))
+}
+
+// addresses are those in HTML of a page.
+var addresses = regexp.MustCompile(`(?:src|srcset|href)="([^"\s]+)`)
+
+// Look reads the outline of Markdown.
+func Look(source []byte) Outline { return outline(Parse(source), source) }
+
+func outline(document ast.Node, source []byte) (found Outline) {
+	inHTML := func(lines *text.Segments) {
+		for _, match := range addresses.FindAllSubmatch(lines.Value(source), -1) {
+			found.Links = append(found.Links, string(match[1]))
+		}
+	}
+	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the function never fails
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch node := node.(type) {
+		case *ast.Heading:
+			id, _ := node.AttributeString("id")
+			found.Headings = append(found.Headings, Heading{node.Level, plain(node, source), string(id.([]byte))})
+		case *ast.Link:
+			found.Links = append(found.Links, string(node.Destination))
+		case *ast.Image:
+			found.Links = append(found.Links, string(node.Destination))
+		case *ast.HTMLBlock:
+			inHTML(node.Lines())
+		case *ast.RawHTML:
+			inHTML(node.Segments)
+		}
+		return ast.WalkContinue, nil
+	})
+	return found
+}
+
+// plain is the text of a node without its marks.
+func plain(node ast.Node, source []byte) string {
+	var out strings.Builder
+	_ = ast.Walk(node, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
+		if leaf, ok := node.(*ast.Text); ok && entering {
+			out.Write(leaf.Segment.Value(source))
+		}
+		return ast.WalkContinue, nil
+	})
+	return out.String()
+}
+
+// wide is what can be wider than a phone: a reader who has only a keyboard scrolls it when it can be focused.
+var wide = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
+
+// Render makes HTML of a page, and answers its outline.
+func Render(source []byte) (template.HTML, Outline) {
+	document := Parse(source)
+	found := outline(document, source)
+	for _, link := range linksOf(document) {
+		destination := string(link.Destination)
+		switch {
+		case strings.HasPrefix(destination, "../"):
+			unlink(link)
+		case strings.Contains(destination, "://"):
+			link.SetAttributeString("rel", "noreferrer")
+		default:
+			link.Destination = []byte(onSite(destination))
+		}
+	}
+	var out bytes.Buffer
+	if err := markdown.Renderer().Render(&out, source, document); err != nil {
+		panic(fmt.Errorf("docs: render: %w", err)) // a buffer takes everything
+	}
+	return template.HTML(wide.Replace(out.String())), found
+}
+
+func linksOf(document ast.Node) (links []*ast.Link) {
+	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
+		if link, ok := node.(*ast.Link); ok && entering {
+			links = append(links, link)
+		}
+		return ast.WalkContinue, nil
+	})
+	return links
+}
+
+// unlink leaves the text of a link.
+func unlink(link *ast.Link) {
+	for child := link.FirstChild(); child != nil; child = link.FirstChild() {
+		link.Parent().InsertBefore(link.Parent(), link, child)
+	}
+	link.Parent().RemoveChild(link.Parent(), link)
+}
+
+// onSite is the address on the site of what a page links to.
+func onSite(destination string) string {
+	file, fragment, found := strings.Cut(destination, "#")
+	if name, isPage := strings.CutSuffix(file, ".md"); isPage {
+		file = path(name)
+	}
+	if found {
+		file += "#" + fragment
+	}
+	return file
+}
+
+// anchors make the IDs of headings: lower case, letters, digits, '-' and '_', a hyphen for each space, and a number where an ID is
+// taken.
+type anchors struct{ taken map[string]int }
+
+// Generate makes the ID of a heading.
+func (a *anchors) Generate(value []byte, _ ast.NodeKind) []byte {
+	id := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+			return unicode.ToLower(r)
+		case r == ' ':
+			return '-'
+		default:
+			return -1
+		}
+	}, string(value))
+	if a.taken == nil {
+		a.taken = map[string]int{}
+	}
+	times := a.taken[id]
+	a.taken[id]++
+	if times > 0 {
+		id = fmt.Sprintf("%s-%d", id, times)
+	}
+	return []byte(id)
+}
+
+// Put is for IDs that a page gives itself; ours give none.
+func (a *anchors) Put([]byte) {}

@@ -1,0 +1,244 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// capabilities are the chapters of the reference: the files of the schema, in the order in which one meets them.
+var capabilities = []struct{ file, title string }{
+	{"schema", "Basics and errors"},
+	{"badges", "Badges"},
+	{"policy", "Display policy"},
+	{"explain", "Why a badge"},
+	{"feed", "Home feed"},
+	{"posts", "Likes and comments"},
+	{"people", "People"},
+	{"notifications", "Notifications"},
+	{"chat", "Conversations"},
+	{"messages", "Site messages"},
+	{"notices", "Announcements and dots"},
+	{"views", "General views"},
+	{"live", "Shows"},
+	{"board", "Live board"},
+	{"ingest", "Events of the application"},
+	{"admin", "Operators"},
+}
+
+const aboutReference = `# The schema
+
+What a client can ask, by capability. Made from the schema of the server by ` + "`tidings schema --markdown`" + `; ` + "`tidings schema`" + `
+prints the schema itself, for tools. A type with ` + "`!`" + ` is never null; one in brackets is a list.
+
+`
+
+// reference writes the schema as a page of Markdown.
+type reference struct {
+	schema *ast.Schema
+	out    strings.Builder
+}
+
+func writeReference(schema *ast.Schema, out io.Writer) error {
+	r := reference{schema: schema}
+	r.out.WriteString(aboutReference)
+	for _, capability := range capabilities {
+		fmt.Fprintf(&r.out, "- %s\n", chapterLink(capability.file, capability.title))
+	}
+	for _, capability := range capabilities {
+		r.chapter(capability.file, capability.title)
+	}
+	_, err := io.WriteString(out, r.out.String())
+	return err
+}
+
+func chapterLink(file, title string) string {
+	return fmt.Sprintf("[%s](#%s)", title, strings.ReplaceAll(strings.ToLower(title), " ", "-"))
+}
+
+// moved are the chapters of what is in the file of the basics, because the root types begin there.
+var moved = map[string]string{
+	"Query.admin": "admin", "Admin": "admin", "JobQueue": "admin", "Mutation.ingest": "ingest", "Subscription.badgesChanged": "badges",
+	"Viewer.badges": "badges", "Viewer.homeFeed": "feed",
+}
+
+// fileOf is the chapter of a type.
+func fileOf(definition *ast.Definition) string {
+	return chapterOf(definition.Name, definition.Position)
+}
+
+func chapterOf(name string, at *ast.Position) string {
+	if to := moved[name]; to != "" {
+		return to
+	}
+	if at == nil || at.Src == nil {
+		return ""
+	}
+	return strings.TrimSuffix(path.Base(at.Src.Name), ".graphqls")
+}
+
+// chapter writes what a file of the schema defines: operations first, then types by name.
+func (r *reference) chapter(file, title string) {
+	fmt.Fprintf(&r.out, "\n## %s\n", title)
+	operations := []*ast.Definition{r.schema.Query, r.schema.Mutation, r.schema.Subscription}
+	for _, root := range operations {
+		if fields := fieldsIn(root, file); len(fields) > 0 {
+			name := map[*ast.Definition]string{r.schema.Query: "Queries", r.schema.Mutation: "Mutations", r.schema.Subscription: "Subscriptions"}[root]
+			fmt.Fprintf(&r.out, "\n### %s: %s\n\n", title, strings.ToLower(name))
+			r.fields(fields)
+		}
+	}
+	var types []*ast.Definition
+	for _, definition := range r.schema.Types {
+		own := fileOf(definition) == file || len(fieldsIn(definition, file)) > 0
+		if own && !definition.BuiltIn && !slices.Contains(operations, definition) {
+			types = append(types, definition)
+		}
+	}
+	place := func(definition *ast.Definition) int { // types of other files, to which this one adds, come first
+		if fileOf(definition) != file {
+			return 0
+		}
+		return definition.Position.Line
+	}
+	slices.SortFunc(types, func(a, b *ast.Definition) int { return cmp.Or(place(a)-place(b), cmp.Compare(a.Name, b.Name)) })
+	for _, definition := range types {
+		r.definition(definition, file, title)
+	}
+}
+
+// fieldsIn are the fields that a file gives a type.
+func fieldsIn(definition *ast.Definition, file string) (fields ast.FieldList) {
+	for _, field := range definition.Fields {
+		chapter := chapterOf(definition.Name+"."+field.Name, field.Position)
+		if chapter == "schema" {
+			chapter = fileOf(definition)
+		}
+		if chapter == file && !strings.HasPrefix(field.Name, "__") {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
+// definition writes a type, or the fields that a file adds to it.
+func (r *reference) definition(definition *ast.Definition, file, title string) {
+	kind := kindOf(definition)
+	if fileOf(definition) != file {
+		fmt.Fprintf(&r.out, "\n### `%s %s`: %s\n\n", kind, definition.Name, strings.ToLower(title))
+		r.fields(fieldsIn(definition, file))
+		return
+	}
+	fmt.Fprintf(&r.out, "\n### `%s %s`\n\n%s\n", kind, definition.Name, prose(definition.Description))
+	if len(definition.Interfaces) > 0 {
+		fmt.Fprintf(&r.out, "\nImplements %s.\n", r.names(definition.Interfaces))
+	}
+	if definition.IsAbstractType() {
+		var names []string
+		for _, possible := range r.schema.GetPossibleTypes(definition) {
+			names = append(names, possible.Name)
+		}
+		slices.Sort(names)
+		fmt.Fprintf(&r.out, "\nOne of %s.\n", r.names(names))
+	}
+	if definition.Directives.ForName("oneOf") != nil {
+		r.out.WriteString("\nExactly one of its fields is given.\n")
+	}
+	r.out.WriteString("\n")
+	for _, value := range definition.EnumValues {
+		fmt.Fprintf(&r.out, "- `%s`: %s\n", value.Name, prose(value.Description))
+	}
+	r.fields(fieldsIn(definition, file))
+	var further []string
+	for _, capability := range capabilities {
+		if capability.file != file && len(fieldsIn(definition, capability.file)) > 0 {
+			anchor := fmt.Sprintf("%s-%s-%s", kind, strings.ToLower(definition.Name), strings.ReplaceAll(strings.ToLower(capability.title), " ", "-"))
+			further = append(further, fmt.Sprintf("[%s](#%s)", strings.ToLower(capability.title), anchor))
+		}
+	}
+	if len(further) > 0 {
+		fmt.Fprintf(&r.out, "\nFurther fields: %s.\n", strings.Join(further, ", "))
+	}
+}
+
+func (r *reference) names(names []string) string {
+	linked := make([]string, len(names))
+	for i, name := range names {
+		linked[i] = r.link(name)
+	}
+	return strings.Join(linked, ", ")
+}
+
+func (r *reference) fields(fields ast.FieldList) {
+	for _, field := range fields {
+		var arguments []string
+		for _, argument := range field.Arguments {
+			arguments = append(arguments, argument.Name+": "+r.kind(argument.Type)+fallback(argument.DefaultValue))
+		}
+		signature := ""
+		if len(arguments) > 0 {
+			signature = "(" + strings.Join(arguments, ", ") + ")"
+		}
+		fmt.Fprintf(&r.out, "- **%s**%s: %s%s", field.Name, signature, r.kind(field.Type), fallback(field.DefaultValue))
+		if field.Description != "" {
+			fmt.Fprintf(&r.out, "\\\n  %s", prose(field.Description))
+		}
+		r.out.WriteString("\n")
+		for _, argument := range field.Arguments {
+			if argument.Description != "" {
+				fmt.Fprintf(&r.out, "  - `%s`: %s\n", argument.Name, prose(argument.Description))
+			}
+		}
+	}
+}
+
+func fallback(value *ast.Value) string {
+	if value == nil {
+		return ""
+	}
+	return " = `" + value.String() + "`"
+}
+
+// kind is a type as a field has it, with a link to its description.
+func (r *reference) kind(kind *ast.Type) string {
+	text := ""
+	if kind.Elem != nil {
+		text = `\[` + r.kind(kind.Elem) + `\]`
+	} else {
+		text = r.link(kind.NamedType)
+	}
+	if kind.NonNull {
+		text += "!"
+	}
+	return text
+}
+
+func (r *reference) link(name string) string {
+	definition := r.schema.Types[name]
+	if definition.BuiltIn {
+		return name
+	}
+	return fmt.Sprintf("[%s](#%s-%s)", name, kindOf(definition), strings.ToLower(name))
+}
+
+// kindOf is the keyword of a type.
+func kindOf(definition *ast.Definition) string {
+	switch definition.Kind {
+	case ast.Object:
+		return "type"
+	case ast.InputObject:
+		return "input"
+	default:
+		return strings.ToLower(string(definition.Kind))
+	}
+}
+
+// prose is a description on one line.
+func prose(description string) string {
+	return strings.NewReplacer("<", `\<`, "*", `\*`).Replace(strings.Join(strings.Fields(description), " "))
+}

@@ -1,0 +1,141 @@
+// Package books follows the pages of docs and the README to the letter: every command and sample is done as a reader does it,
+// each page in a folder of its own.
+//
+// Blocks of sh run one after the other in one bash that ends at the first failure; 127.0.0.1:8080 and other ports are replaced by
+// free ones, and "go run ." by the program. A page that starts no server gets one in development mode. HTML comments directly
+// before a block give it another meaning:
+//
+//	<!-- server -->            sh: goes on in a terminal of its own; the next block waits until it serves
+//	<!-- server: NAME -->      the same, for a second one; a name that is used again ends the former one by Ctrl-C first
+//	<!-- terminal: NAME -->    sh: goes on in a terminal of its own; text: what that terminal prints next
+//	<!-- prints -->            text: what the last block printed, where other text stands between
+//	<!-- from: FILE -->        its lines stand in this file of the repository; a line ... leaves some out
+//	<!-- not run: REASON -->   is not done
+//
+// Blocks of graphql are checked by the schema and done as the user of a first line "# as alice" or "# as host:ingest for
+// alice", with the variables of a block of json directly after them; a subscription is done up to its first event. A block that has
+// only fragments is checked, and used by the blocks after it. Blocks of js are done by node. A name after the language
+// ("js outbox.mjs") makes a file instead, which a later command must name. sql is done in PostgreSQL. ts and tsx are
+// compiled by web/client/tests. yaml, ini and json must parse. Text directly after a block is what it prints: white space does not
+// count, "..." stands for anything, and an ID such as post:38G2TZ0C0N800 for the ID at its place, in later blocks too.
+package books
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidings/tests/world"
+)
+
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+
+func TestEveryPageDoesWhatItSays(t *testing.T) {
+	found, err := pages()
+	if err != nil || len(found) < 5 {
+		t.Fatalf("%d pages: %v", len(found), err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		blocks := blocksOf(name, found[name])
+		if len(blocks) == 0 {
+			continue
+		}
+		t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
+			t.Parallel()
+			r, err := newReader(t)
+			if err == nil {
+				err = r.read(blocks)
+			}
+			for _, skipped := range r.skipped {
+				t.Log("not run: " + skipped)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What a page says wrongly is found: a command that fails, a field that is not in the schema, an output that differs, and so on.
+func TestWrongPagesAreFound(t *testing.T) {
+	for name, page := range map[string]struct{ text, fault string }{
+		"a command":              {"```sh\ntrue\ntidings --no-such-flag\necho after\n```\n", "unknown flag --no-such-flag"},
+		"a server that does not": {"<!-- server -->\n```sh\ntidings --listen nowhere\n```\n", "it ended before it printed that it serves"},
+		"a field":                {"```graphql\n# as alice\n{ viewer { badges { totals { value } } } }\n```\n", `Cannot query field "totals"`},
+		"a fragment's field":     {"```graphql\nfragment Icon on Badges { sum { value } }\n```\n", `Cannot query field "sum"`},
+		"a refused operation":    {"```graphql\n# as alice\n{ admin { jobs { waiting } } }\n```\n", "FORBIDDEN"},
+		"a refused event":        {"```graphql\n# as host:ingest\nmutation { ingest(events: [{as: \"user:a\", do: {follow: {userId: \"user:a\"}}}]) { results { error { code } } } }\n```\n", "an event has an error"},
+		"an output":              {"```sh\necho 12 3\n```\n```text\n1...4\n```\n", "it printed:\n12 3"},
+		"an output elsewhere":    {"<!-- terminal: two -->\n```sh\necho 1\n```\n\n<!-- terminal: two -->\n```text\n2\n```\n", "it ended before it printed"},
+		"a program":              {"```js\nthrow new Error('no')\n```\n", "Error: no"},
+		"a file without use":     {"```js unused.mjs\n1\n```\n", "no command after it names unused.mjs"},
+		"a statement":            {"```sql\nSELECT nothing;\n```\n", `column "nothing" does not exist`},
+		"another file's lines":   {"<!-- from: deploy/compose/nginx.conf -->\n```nginx\nlisten 12345;\n```\n", "does not have"},
+		"no YAML":                {"```yaml\na: [\n```\n", "no YAML"},
+		"no reason":              {"<!-- not run -->\n```sh\nfalse\n```\n", "without a reason"},
+		"no language":            {"```\nls\n```\n", "no rule"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := newReader(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = r.read(blocksOf("page.md", []byte("# A page\n\n"+page.text)))
+			if err == nil || !strings.Contains(err.Error(), page.fault) || !strings.HasPrefix(err.Error(), "page.md:") {
+				t.Errorf("the fault is %v, not %q", err, page.fault)
+			}
+		})
+	}
+}
+
+// Every kind of block works as the package says.
+func TestEveryKindOfBlockIsDone(t *testing.T) {
+	r, err := newReader(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.read(blocksOf("page.md", []byte(everyKind))); err != nil {
+		t.Error(err)
+	}
+	if len(r.skipped) != 1 || r.skipped[0] != "page.md:3: needs another machine" {
+		t.Errorf("not run: %q", r.skipped)
+	}
+}
+
+const everyKind = `<!-- not run: needs another machine -->
+` + "```sh\nfalse\n```\n" + `
+
+<!-- server -->
+` + "```sh\ngo run . --log-level error\n```\n" + `
+
+` + "```graphql\n# as bob\nmutation Say($body: String!) { publishPost(input: {body: $body}) { post { id } } }\n```\n" + `
+` + "```json\n{\"body\": \"hello\"}\n```\n" + `
+
+It answers:
+
+<!-- prints -->
+` + "```text\n{\"data\": {\"publishPost\": {\"post\": {\"id\": \"post:38G2TZ0C0N800\"}}}}\n```\n" + `
+
+` + "```graphql\nfragment Body on Post { body }\n```\n" + `
+
+` + "```graphql\n# as host:ingest for alice\nquery { node(id: \"post:38G2TZ0C0N800\") { ...Body } viewer { user { key } } }\n```\n" + `
+` + "```text\n...\"hello\"... \"alice\"...\n```\n" + `
+
+<!-- terminal: watch -->
+` + "```sh\ncurl -sN http://127.0.0.1:8080/graphql -H 'Authorization: Bearer dev:carol' -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{\"query\": \"subscription { badgesChanged { total { display } } }\"}'\n```\n" + `
+<!-- terminal: watch -->
+` + "```text\n\"display\": \"0\"\n```\n" + `
+
+` + "```js follow.mjs\nawait fetch('http://127.0.0.1:8080/healthz').then((r) => r.text()).then((text) => console.log(text));\n```\n" + `
+
+` + "```sh\nkept=yes\nnode follow.mjs\n```\n" + `
+` + "```text\nok\n```\n" + `
+
+` + "```sh\necho $kept\n```\n" + `
+` + "```text\nyes\n```\n" + `
+
+` + "```sql\nSELECT 40 + 2;\n```\n" + `
+` + "```text\n42\n```\n"

@@ -1,0 +1,76 @@
+package books
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/yuin/goldmark/ast"
+
+	"tidings/docs"
+	"tidings/tests/world"
+)
+
+// block is a fenced block of a page.
+type block struct {
+	at       string // the page and the line, for errors
+	language string
+	file     string // the name after the language; "" if there is none
+	text     string
+	comment  string // of the HTML comment directly before it
+	follows  string // the language of the block directly before it; "" if there is other text between
+}
+
+var comment = regexp.MustCompile(`(?s)^<!--\s*(.*?)\s*-->`)
+
+// directive is the rest of the block's comment after a word, and whether the comment begins with it.
+func (b block) directive(word string) (rest string, found bool) {
+	if rest, found = strings.CutPrefix(b.comment, word); !found {
+		return "", false
+	}
+	return strings.TrimSpace(strings.TrimPrefix(rest, ":")), true
+}
+
+// blocksOf lists the blocks of a page in their order.
+func blocksOf(name string, source []byte) (blocks []block) {
+	_ = ast.Walk(docs.Parse(source), func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the function never fails
+		fence, ok := node.(*ast.FencedCodeBlock)
+		if !ok || !entering {
+			return ast.WalkContinue, nil
+		}
+		b := block{text: string(fence.Lines().Value(source))}
+		if fence.Lines().Len() > 0 {
+			b.at = fmt.Sprintf("%s:%d", name, 1+bytes.Count(source[:fence.Lines().At(0).Start], []byte("\n")))
+		}
+		if fence.Info != nil {
+			b.language, b.file, _ = strings.Cut(string(fence.Info.Value(source)), " ")
+		}
+		before := node.PreviousSibling()
+		if html, ok := before.(*ast.HTMLBlock); ok {
+			if match := comment.FindSubmatch(html.Lines().Value(source)); match != nil {
+				b.comment, before = string(match[1]), before.PreviousSibling()
+			}
+		}
+		if former, ok := before.(*ast.FencedCodeBlock); ok && former.Info != nil {
+			b.follows = string(former.Language(source))
+		}
+		blocks = append(blocks, b)
+		return ast.WalkContinue, nil
+	})
+	return blocks
+}
+
+// pages are all pages whose samples must work: the books and the README.
+func pages() (map[string][]byte, error) {
+	files, err := filepath.Glob(filepath.Join(world.Root(), "docs", "*.md"))
+	found := map[string][]byte{}
+	for _, file := range append(files, filepath.Join(world.Root(), "README.md")) {
+		if err == nil {
+			found[strings.TrimPrefix(file, world.Root()+"/")], err = os.ReadFile(file)
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,281 @@
+package books
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/graph"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// reader does what a page says, from its top to its end, in a folder of its own.
+type reader struct {
+	tb              testing.TB
+	folder, scratch string
+	environment     []string
+	ports           map[string]string // in the page -> the one that is used
+	ids             map[string]string // of objects, in the page -> the true one
+	shell           *terminal
+	open            map[string]*terminal
+	served          bool
+	printed         string // by the last block
+	fragments       map[string]string
+	database        string // of blocks in SQL
+	schema          *ast.Schema
+	pending         []block // files of which no command has used the name
+	skipped         []string
+}
+
+// newReader makes a reader with a folder and a bash.
+func newReader(tb testing.TB) (*reader, error) {
+	r := &reader{
+		tb: tb, folder: tb.TempDir(), scratch: tb.TempDir(), ports: map[string]string{}, ids: map[string]string{}, open: map[string]*terminal{},
+		fragments: map[string]string{}, schema: graph.NewExecutableSchema(graph.Config{}).Schema(),
+	}
+	programs, err := bin(tb)
+	if err != nil {
+		return nil, err
+	}
+	r.environment = append(world.Environment(), "PATH="+programs+":"+os.Getenv("PATH"), "TIDINGS_LISTEN="+r.here("127.0.0.1:8080"), "NO_COLOR=1")
+	r.shell, err = newShell(tb, r.folder, r.environment)
+	return r, err
+}
+
+// read does all blocks of a page.
+func (r *reader) read(blocks []block) error {
+	for _, b := range blocks {
+		if strings.Contains(b.text, "127.0.0.1:8080") || b.language == "graphql" {
+			if err := r.serve(b); err != nil {
+				return fmt.Errorf("%s: %w", b.at, err)
+			}
+		}
+		if err := r.block(b, blocks); err != nil {
+			return fmt.Errorf("%s (%s): %w", b.at, b.language, err)
+		}
+	}
+	for _, b := range r.pending {
+		return fmt.Errorf("%s: no command after it names %s", b.at, b.file)
+	}
+	return nil
+}
+
+func (r *reader) block(b block, all []block) error {
+	if reason, skipped := b.directive("not run"); skipped {
+		if reason == "" {
+			return fmt.Errorf("it is not run without a reason")
+		}
+		r.skipped = append(r.skipped, b.at+": "+reason)
+		return nil
+	}
+	if source, found := b.directive("from"); found {
+		return isFrom(b.text, source)
+	}
+	switch b.language {
+	case "sh":
+		return r.command(b)
+	case "graphql":
+		return r.operation(b, variablesOf(b, all))
+	case "text":
+		return r.compare(b)
+	case "js":
+		return r.javaScript(b)
+	case "sql":
+		return r.statements(b)
+	case "ts", "tsx":
+		return nil // web/client/tests compiles them
+	case "yaml", "ini", "json", "html", "csv", "jsonl":
+		return r.data(b)
+	default:
+		return fmt.Errorf("there is no rule for blocks of this language: use sh, graphql, text, js, ts, tsx, sql, yaml, ini, json, html, csv or jsonl")
+	}
+}
+
+// command does a block of sh: in the first terminal, or in one of its own, where a server goes on.
+func (r *reader) command(b block) error {
+	unused := r.pending[:0]
+	for _, file := range r.pending {
+		if !strings.Contains(b.text, file.file) {
+			unused = append(unused, file)
+		}
+	}
+	r.pending = unused
+	name, serves := b.directive("server")
+	other, isTerminal := b.directive("terminal")
+	if !serves && !isTerminal {
+		printed, err := r.shell.run(r.scratch, r.here(b.text))
+		r.printed = printed
+		return err
+	}
+	if name += other; name == "" {
+		name = "server"
+	}
+	if former := r.open[name]; former != nil {
+		if err := former.interrupt(); err != nil {
+			return err
+		}
+	}
+	opened, err := openTerminal(r.tb, r.folder, r.scratch, r.environment, name, r.here(b.text))
+	if err != nil {
+		return err
+	}
+	r.open[name], r.printed = opened, ""
+	if serves {
+		r.served = true
+		return opened.await(r.tb, "that it serves", func(printed string) bool { return strings.Contains(printed, "Tidings serves ") })
+	}
+	return nil
+}
+
+// serve starts a server in development mode for a page that starts none before it needs one.
+func (r *reader) serve(b block) error {
+	if _, own := b.directive("server"); own || r.served {
+		return nil
+	}
+	if _, skipped := b.directive("not run"); skipped {
+		return nil
+	}
+	return r.command(block{language: "sh", text: "tidings", comment: "server"})
+}
+
+var (
+	address = regexp.MustCompile(`\b(127\.0\.0\.1|localhost):(\d{4,5})\b`)
+	object  = regexp.MustCompile(`\b[a-zA-Z]+:[0-9A-HJKMNP-TV-Z]{13,}\b`)
+)
+
+// here is a text of the page with the addresses and the IDs that there are in its place.
+func (r *reader) here(text string) string {
+	text = address.ReplaceAllStringFunc(text, func(match string) string {
+		host, port, _ := strings.Cut(match, ":")
+		if r.ports[port] == "" {
+			r.ports[port] = freePort(r.tb)
+		}
+		return host + ":" + r.ports[port]
+	})
+	return object.ReplaceAllStringFunc(text, func(id string) string {
+		if actual := r.ids[id]; actual != "" {
+			return actual
+		}
+		return id
+	})
+}
+
+func freePort(tb testing.TB) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, port, _ := strings.Cut(listener.Addr().String(), ":")
+	_ = listener.Close()
+	return port
+}
+
+// compare compares a block of text that follows another, or that a comment gives to a terminal, with what was printed. Any
+// other text is the page's own.
+func (r *reader) compare(b block) error {
+	name, isTerminal := b.directive("terminal")
+	_, printed := b.directive("prints")
+	if !isTerminal && !printed && b.follows == "" {
+		return nil
+	}
+	if !isTerminal {
+		_, err := r.match(b.text, r.printed, true)
+		return err
+	}
+	t := r.open[name]
+	if t == nil {
+		return fmt.Errorf("no terminal %q was opened", name)
+	}
+	err := t.await(r.tb, "what the page says", func(printed string) bool {
+		_, err := r.match(b.text, printed, false)
+		return err == nil
+	})
+	t.read += len(t.printed())
+	return err
+}
+
+// match compares without white space; "..." stands for any text, and an ID that the page has for the first time for any ID of its type.
+func (r *reader) match(want, got string, whole bool) (end int, err error) {
+	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
+	var pattern strings.Builder
+	var named []string
+	text, at := bare(r.here(want)), 0
+	quote := func(text string) {
+		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(text), `\.\.\.`, `.*?`))
+	}
+	for _, span := range object.FindAllStringIndex(text, -1) {
+		id := text[span[0]:span[1]]
+		quote(text[at:span[0]])
+		kind, _, _ := strings.Cut(id, ":")
+		if r.known(id) {
+			quote(id)
+		} else {
+			pattern.WriteString("(" + kind + ":[0-9A-Z]+)")
+			named = append(named, id)
+		}
+		at = span[1]
+	}
+	quote(text[at:])
+	expression := "(?s)" + pattern.String()
+	if whole {
+		expression = "(?s)^" + pattern.String() + "$"
+	}
+	found := regexp.MustCompile(expression).FindStringSubmatchIndex(bare(got))
+	if found == nil {
+		return 0, fmt.Errorf("it printed:\n%s\nand not:\n%s", got, want)
+	}
+	for i, id := range named {
+		r.ids[id] = bare(got)[found[2*i+2]:found[2*i+3]]
+	}
+	return found[1], nil
+}
+
+// known says whether an ID is a true one.
+func (r *reader) known(id string) bool {
+	for _, actual := range r.ids {
+		if actual == id {
+			return true
+		}
+	}
+	return false
+}
+
+// javaScript keeps a program for later commands, or does it at once where it has no name.
+func (r *reader) javaScript(b block) error {
+	if b.file != "" {
+		return r.write(b)
+	}
+	b.file = fmt.Sprintf("sample-%d.mjs", len(r.environment)+r.shell.blocks)
+	if err := os.WriteFile(filepath.Join(r.scratch, b.file), []byte(r.here(b.text)), 0o600); err != nil {
+		return err
+	}
+	return r.command(block{text: "node " + filepath.Join(r.scratch, b.file)})
+}
+
+// write makes a file of a block for the commands that follow.
+func (r *reader) write(b block) error {
+	if b.file != filepath.Base(b.file) {
+		return fmt.Errorf("%s is no name of a file in the folder of the page", b.file)
+	}
+	r.pending = append(r.pending, b)
+	return os.WriteFile(filepath.Join(r.folder, b.file), []byte(r.here(b.text)), 0o600)
+}
+
+// statements does SQL in a database of PostgreSQL that the page alone has.
+func (r *reader) statements(b block) error {
+	if r.database == "" {
+		r.database = sqltest.NewServer(r.tb).Database(r.tb)
+	}
+	file := filepath.Join(r.scratch, fmt.Sprintf("%d.sql", r.shell.blocks))
+	if err := os.WriteFile(file, []byte(b.text), 0o600); err != nil {
+		return err
+	}
+	return r.command(block{text: fmt.Sprintf("psql -qAt -v ON_ERROR_STOP=1 '%s' < %s", r.database, file)})
+}

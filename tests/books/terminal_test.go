@@ -1,0 +1,169 @@
+package books
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidings/tests/world"
+)
+
+// patience bounds a command. It is long because a machine may be busy.
+const patience = 60 * time.Second
+
+// terminal is a bash in the folder of a page, as a reader has it.
+type terminal struct {
+	command *exec.Cmd
+	output  string // the file that has everything printed since the last block
+	read    int    // how much of the output has been compared
+	ended   chan struct{}
+	blocks  int
+	in, out *os.File // of the loop
+}
+
+// loop does the commands of the files whose names it reads. A command that fails ends it.
+const loop = `set -eo pipefail
+while read -r file; do
+	source "$file" >"$file.out" 2>&1 </dev/null
+	echo done >&3
+done`
+
+// newTerminal starts a bash with arguments in a group of its own; the test's end kills all of the group.
+func newTerminal(tb testing.TB, folder string, environment []string, prepare func(*exec.Cmd), arguments ...string) (*terminal, error) {
+	t := &terminal{command: exec.Command("bash", arguments...), ended: make(chan struct{})}
+	t.command.Dir, t.command.Env = folder, environment
+	t.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	prepare(t.command)
+	if err := t.command.Start(); err != nil {
+		return nil, err
+	}
+	unleash := world.Leash(tb, -t.command.Process.Pid)
+	go func() {
+		_ = t.command.Wait() // a command that fails is seen by its output
+		close(t.ended)
+	}()
+	tb.Cleanup(func() {
+		_ = syscall.Kill(-t.command.Process.Pid, syscall.SIGKILL) // it may have ended
+		<-t.ended
+		unleash()
+	})
+	return t, nil
+}
+
+// newShell starts the terminal in which blocks run one after the other.
+func newShell(tb testing.TB, folder string, environment []string) (*terminal, error) {
+	read, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	out, done, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTerminal(tb, folder, environment, func(command *exec.Cmd) {
+		command.Stdin, command.ExtraFiles = read, []*os.File{done}
+	}, "-c", loop)
+	_, _ = read.Close(), done.Close()
+	if err == nil {
+		t.in, t.out = in, out
+	}
+	return t, err
+}
+
+// run does a block and answers what it printed.
+func (t *terminal) run(scratch, text string) (string, error) {
+	t.blocks++
+	file := filepath.Join(scratch, fmt.Sprintf("block-%d.sh", t.blocks))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintln(t.in, file); err != nil {
+		return "", err
+	}
+	if err := t.out.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return "", err
+	}
+	_, err := t.out.Read(make([]byte, 16))
+	printed, _ := os.ReadFile(file + ".out")
+	if err != nil {
+		return "", fmt.Errorf("a command failed, or did not end within %s (%w); printed:\n%s", patience, err, printed)
+	}
+	return string(printed), nil
+}
+
+// openTerminal does a block that goes on, as a server does.
+func openTerminal(tb testing.TB, folder, scratch string, environment []string, name, text string) (*terminal, error) {
+	output, err := os.CreateTemp(scratch, name+"-*.out")
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTerminal(tb, folder, environment, func(command *exec.Cmd) {
+		command.Stdout, command.Stderr = output, output
+	}, "-ec", text)
+	_ = output.Close()
+	if err == nil {
+		t.output = output.Name()
+	}
+	return t, err
+}
+
+// printed is what it has printed since the last comparison.
+func (t *terminal) printed() string {
+	all, _ := os.ReadFile(t.output)
+	return string(all[min(t.read, len(all)):])
+}
+
+// await waits until a condition holds for what is printed.
+func (t *terminal) await(tb testing.TB, what string, holds func(printed string) bool) error {
+	deadline := time.Now().Add(patience)
+	for !holds(t.printed()) {
+		select {
+		case <-t.ended:
+			if holds(t.printed()) {
+				return nil
+			}
+			return fmt.Errorf("it ended before it printed %s:\n%s", what, t.printed())
+		case <-tb.Context().Done():
+			return tb.Context().Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("it did not print %s; it printed:\n%s", what, t.printed())
+		}
+	}
+	return nil
+}
+
+// interrupt is Ctrl-C.
+func (t *terminal) interrupt() error {
+	_ = syscall.Kill(-t.command.Process.Pid, syscall.SIGINT) // it may have ended
+	select {
+	case <-t.ended:
+		return nil
+	case <-time.After(patience):
+		return fmt.Errorf("it did not end by Ctrl-C; it printed:\n%s", t.printed())
+	}
+}
+
+// bin makes the folder of the programs that a reader has: tidings, and a go that runs it where the page says "go run .".
+func bin(tb testing.TB) (folder string, err error) {
+	program, err := world.Program()
+	if err != nil {
+		return "", err
+	}
+	folder = tb.TempDir()
+	if err := os.Symlink(program, filepath.Join(folder, "tidings")); err != nil {
+		return "", err
+	}
+	real, err := exec.LookPath("go")
+	if err != nil {
+		return "", err
+	}
+	script := strings.ReplaceAll("#!/bin/sh\nif [ \"$1 $2\" = 'run .' ]; then shift 2; exec tidings \"$@\"; fi\nexec REAL \"$@\"\n", "REAL", real)
+	return folder, os.WriteFile(filepath.Join(folder, "go"), []byte(script), 0o700)
+}

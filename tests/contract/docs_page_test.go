@@ -1,0 +1,51 @@
+package contract
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"tidings/docs"
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+// Every page of the books can be read on a phone and on a desk, in the light and in the dark, by keyboard and by a screen reader,
+// and asks nothing of another machine. Pictures of them go to TIDINGS_TEST_PICTURES, where it names a folder.
+func TestTheBooksCanBeRead(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
+	tab := browsertest.New(t)
+	for _, look := range []struct {
+		width int64
+		dark  bool
+	}{{1280, false}, {390, true}, {1280, true}, {390, false}} {
+		browsertest.Size(tab, t, look.width, 900)
+		browsertest.Dark(tab, t, look.dark)
+		for i, page := range docs.Pages() {
+			if i > 1 && look.dark == (look.width == 1280) {
+				continue // the colours of each page are seen once
+			}
+			name := fmt.Sprintf("%s-%d-%t", page.Name, look.width, look.dark)
+			browsertest.Navigate(tab, t, n.URL+"/docs/"+page.Path())
+			browsertest.WaitFor(tab, t, page.Title+" is shown", `document.querySelector('h1')?.innerText && document.querySelector('[aria-current=page]')`)
+			if found := browsertest.Inaccessible(tab, t); len(found) > 0 {
+				t.Errorf("%s: %q", name, found)
+			}
+			if wide := browsertest.Evaluate[int](tab, t, `document.documentElement.scrollWidth`); int64(wide) > look.width {
+				t.Errorf("%s is %d wide", name, wide)
+			}
+			if broken := browsertest.Evaluate[[]string](tab, t, `[...document.images].filter((image) => !image.naturalWidth).map((image) => image.src)`); len(broken) > 0 {
+				t.Errorf("%s: pictures that are not there: %q", name, broken)
+			}
+			if folder := os.Getenv("TIDINGS_TEST_PICTURES"); folder != "" {
+				browsertest.Screenshot(tab, t, filepath.Join(folder, "docs-"+name+".png"))
+			}
+		}
+	}
+	if foreign, complaints := browsertest.Foreign(tab, n.URL), browsertest.Complaints(tab); len(foreign)+len(complaints) > 0 {
+		t.Errorf("asked elsewhere: %q; complaints: %q", foreign, complaints)
+	}
+}

@@ -1,0 +1,136 @@
+package web
+
+import (
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+
+	"tidings/docs"
+)
+
+// docsPath is the address of the books' first page. It ends with a slash, so that links between pages are relative as in their files.
+const docsPath = "/docs/"
+
+// docsPolicy allows the books their style and their pictures. They have no scripts.
+const docsPolicy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// docsWords are the words around a page, by its language.
+var docsWords = map[string]struct{ Pages, Skip, Demo, Previous, Next, Contents string }{
+	"en": {"Pages", "Skip to the text", "Demo", "Previous", "Next", "On this page"},
+	"zh": {"目录", "跳到正文", "演示", "上一页", "下一页", "本页内容"},
+}
+
+// docsView is a page of the books as its template takes it.
+type docsView struct {
+	docs.Page
+	Words          any
+	Groups         []docsGroup
+	Other          *docs.Page // the same page in the other language
+	OtherLanguage  string     // its name, in itself
+	Previous, Next *docs.Page
+	Version        string
+}
+
+type docsGroup struct {
+	Title string
+	Pages []docs.Page
+}
+
+// Docs serves the books under /docs/: every page, with a list of all pages beside it, and their pictures. Register it for "/docs"
+// and for "/docs/". It answers GET and HEAD, and is safe for concurrent use. version is shown at the foot; empty shows none.
+func Docs(version string) http.Handler {
+	served := sync.OnceValue(func() map[string]*asset { // few processes are asked for the books
+		files, err := loadDocs(version)
+		if err != nil {
+			panic(fmt.Errorf("web: the books: %w", err))
+		}
+		return files
+	})
+	return readOnly(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path+"/" == docsPath {
+			http.Redirect(w, r, docsPath, http.StatusMovedPermanently)
+			return
+		}
+		file := served()[strings.TrimPrefix(r.URL.Path, docsPath)]
+		if file == nil {
+			http.NotFound(w, r)
+			return
+		}
+		servePage(w, r, file, docsPolicy)
+	})
+}
+
+// loadDocs makes the pages and pictures, by their addresses below docsPath.
+func loadDocs(version string) (map[string]*asset, error) {
+	served := map[string]*asset{}
+	for _, view := range docsViews(version) {
+		page, err := newPage("docs.html", view, embedded())
+		if err != nil {
+			return nil, err
+		}
+		served[strings.TrimPrefix(view.Path(), "./")] = page
+	}
+	return served, fs.WalkDir(docs.Files(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) == ".md" {
+			return err
+		}
+		content, err := fs.ReadFile(docs.Files(), name)
+		if err == nil {
+			served[name], err = newAsset(name, content)
+		}
+		return err
+	})
+}
+
+// docsViews are the pages with what is around them. Each is listed with the pages of its own language, and with those in English that
+// are not translated.
+func docsViews(version string) (views []docsView) {
+	pages := docs.Pages()
+	for i := range pages {
+		view := docsView{Page: pages[i], Words: docsWords[pages[i].Language], Version: version}
+		var listed []*docs.Page
+		view.Groups = make([]docsGroup, len(docs.Groups))
+		for g, group := range docs.Groups {
+			if view.Groups[g].Title = group.Title; view.Language == "zh" {
+				view.Groups[g].Title = group.Chinese
+			}
+		}
+		for j := range pages {
+			page := &pages[j]
+			if page.Name == view.Page.Other {
+				view.Other = page
+				continue
+			}
+			if page.Language != view.Language && (page.Language != "en" || page.Other != "") {
+				continue
+			}
+			view.Groups[page.Group].Pages = append(view.Groups[page.Group].Pages, *page)
+		}
+		for g := range view.Groups {
+			for p := range view.Groups[g].Pages {
+				listed = append(listed, &view.Groups[g].Pages[p])
+			}
+		}
+		for _, language := range docs.Languages {
+			if view.Other != nil && view.Other.Language == language.Code {
+				view.OtherLanguage = language.Name
+			}
+		}
+		for at, page := range listed {
+			if page.Name != view.Name {
+				continue
+			}
+			if at > 0 {
+				view.Previous = listed[at-1]
+			}
+			if at+1 < len(listed) {
+				view.Next = listed[at+1]
+			}
+		}
+		views = append(views, view)
+	}
+	return views
+}
