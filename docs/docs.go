@@ -16,7 +16,7 @@ import (
 	"sync"
 )
 
-//go:embed *.md *.png
+//go:embed *.md *.png *.svg
 var files embed.FS
 
 // Files are the pages and their pictures.
@@ -28,9 +28,10 @@ var Groups = []struct {
 	Title, Chinese string
 	Names          []string
 }{
-	{"Start", "开始", []string{"README"}},
-	{"Understand", "理解", []string{"architecture", "glossary"}},
-	{"Reference", "参考", []string{"schema", "limits"}},
+	{"Start", "开始", []string{"README", "quick-start", "tour"}},
+	{"Build", "构建", []string{"embed", "front-end", "schema", "limits"}},
+	{"Operate", "运维", []string{"operate"}},
+	{"Understand", "理解", []string{"how-it-works", "compare", "architecture", "glossary"}},
 }
 
 // Languages are the languages of pages, English first.

@@ -8,6 +8,7 @@
 //	<!-- server -->            sh: goes on in a terminal of its own; the next block waits until it serves
 //	<!-- server: NAME -->      the same, for a second one; a name that is used again ends the former one by Ctrl-C first
 //	<!-- terminal: NAME -->    sh: goes on in a terminal of its own; text: what that terminal prints next
+//	<!-- browser: NAME URL --> text: what a tab of Chromium shows next; a button of the page is clicked by NAME URL BUTTON
 //	<!-- prints -->            text: what the last block printed, where other text stands between
 //	<!-- from: FILE -->        its lines stand in this file of the repository; a line ... leaves some out
 //	<!-- not run: REASON -->   is not done

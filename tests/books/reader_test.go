@@ -1,19 +1,23 @@
 package books
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"tidings/graph"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
+	"tidings/web/browsertest"
 )
 
 // reader does what a page says, from its top to its end, in a folder of its own.
@@ -25,6 +29,8 @@ type reader struct {
 	ids             map[string]string // of objects, in the page -> the true one
 	shell           *terminal
 	open            map[string]*terminal
+	browser         context.Context
+	tabs            map[string]context.Context
 	served          bool
 	printed         string // by the last block
 	fragments       map[string]string
@@ -37,7 +43,7 @@ type reader struct {
 // newReader makes a reader with a folder and a bash.
 func newReader(tb testing.TB) (*reader, error) {
 	r := &reader{
-		tb: tb, folder: tb.TempDir(), scratch: tb.TempDir(), ports: map[string]string{}, ids: map[string]string{}, open: map[string]*terminal{},
+		tb: tb, folder: tb.TempDir(), scratch: tb.TempDir(), ports: map[string]string{}, ids: map[string]string{}, open: map[string]*terminal{}, tabs: map[string]context.Context{},
 		fragments: map[string]string{}, schema: graph.NewExecutableSchema(graph.Config{}).Schema(),
 	}
 	programs, err := bin(tb)
@@ -100,13 +106,7 @@ func (r *reader) block(b block, all []block) error {
 
 // command does a block of sh: in the first terminal, or in one of its own, where a server goes on.
 func (r *reader) command(b block) error {
-	unused := r.pending[:0]
-	for _, file := range r.pending {
-		if !strings.Contains(b.text, file.file) {
-			unused = append(unused, file)
-		}
-	}
-	r.pending = unused
+	r.uses(b.text)
 	name, serves := b.directive("server")
 	other, isTerminal := b.directive("terminal")
 	if !serves && !isTerminal {
@@ -132,6 +132,11 @@ func (r *reader) command(b block) error {
 		return opened.await(r.tb, "that it serves", func(printed string) bool { return strings.Contains(printed, "Tidings serves ") })
 	}
 	return nil
+}
+
+// uses takes note of the files that a text names.
+func (r *reader) uses(text string) {
+	r.pending = slices.DeleteFunc(r.pending, func(b block) bool { return strings.Contains(text, b.file) })
 }
 
 // serve starts a server in development mode for a page that starts none before it needs one.
@@ -182,6 +187,9 @@ func freePort(tb testing.TB) string {
 func (r *reader) compare(b block) error {
 	name, isTerminal := b.directive("terminal")
 	_, printed := b.directive("prints")
+	if view, isBrowser := b.directive("browser"); isBrowser {
+		return r.look(view, b.text)
+	}
 	if !isTerminal && !printed && b.follows == "" {
 		return nil
 	}
@@ -198,6 +206,41 @@ func (r *reader) compare(b block) error {
 		return err == nil
 	})
 	t.read += len(t.printed())
+	return err
+}
+
+// look waits until a tab shows a text: "NAME URL", or "NAME URL BUTTON" after a click on the button of that text.
+func (r *reader) look(view, want string) error {
+	name, address, _ := strings.Cut(view, " ")
+	address, button, clicks := strings.Cut(address, " ")
+	tab := r.tabs[name]
+	switch {
+	case tab == nil && r.browser == nil:
+		r.browser = browsertest.New(r.tb)
+		tab = r.browser
+	case tab == nil:
+		tab = browsertest.NewTab(r.browser, r.tb)
+	}
+	if r.tabs[name] == nil {
+		r.tabs[name] = tab
+		browsertest.Navigate(tab, r.tb, r.here(address))
+	}
+	if clicks {
+		browsertest.WaitFor(tab, r.tb, "the button is there", fmt.Sprintf(`window.wanted = [...document.querySelectorAll('button')].find((button) => button.innerText === %q)`, button))
+		browsertest.Evaluate[bool](tab, r.tb, `(window.wanted.click(), true)`)
+	}
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		shown := browsertest.Evaluate[string](tab, r.tb, `document.body?.innerText ?? ''`)
+		if _, err = r.match(want, shown, false); err == nil {
+			return nil
+		}
+		select {
+		case <-r.tb.Context().Done():
+			return r.tb.Context().Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 	return err
 }
 
@@ -229,7 +272,7 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	}
 	found := regexp.MustCompile(expression).FindStringSubmatchIndex(bare(got))
 	if found == nil {
-		return 0, fmt.Errorf("it printed:\n%s\nand not:\n%s", got, want)
+		return 0, fmt.Errorf("it printed:\n%s\nand not:\n%s", got, r.here(want))
 	}
 	for i, id := range named {
 		r.ids[id] = bare(got)[found[2*i+2]:found[2*i+3]]
@@ -264,6 +307,7 @@ func (r *reader) write(b block) error {
 	if b.file != filepath.Base(b.file) {
 		return fmt.Errorf("%s is no name of a file in the folder of the page", b.file)
 	}
+	r.uses(b.text) // a program may name another file
 	r.pending = append(r.pending, b)
 	return os.WriteFile(filepath.Join(r.folder, b.file), []byte(r.here(b.text)), 0o600)
 }
