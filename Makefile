@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check nightly lint generate verify schema web clients bench install
+.PHONY: help run test check nightly lint generate verify schema web clients release bench install
 
 # What generating writes.
 GENERATED = docs/schema.md graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go bench/peers/gqlgen/{generated,models_gen}.go
@@ -36,10 +36,11 @@ check:
 nightly: install ## run every test anew in a random order, with the full set of histories
 	TIDINGS_TEST_HISTORIES=full go test $(RACE) -vet=off -count=1 -shuffle=on -p 3 -timeout 60m $(LONGEST) ./...
 
-lint: ## gofmt, go vet, staticcheck (the version that go.mod pins)
+lint: ## gofmt, go vet, staticcheck (the version that go.mod pins), a build for another system
 	@unformatted=$$(gofmt -l .); if [[ -n $$unformatted ]]; then echo "not formatted (gofmt -w):" $$unformatted; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
+	CGO_ENABLED=0 GOOS=windows go build -o /dev/null .
 
 generate: ## make Go and docs/schema.md of graph/*.graphqls, and Go of the schema of the bench's peer
 	go tool gqlgen generate
@@ -69,6 +70,9 @@ web: ## make the pages' assets again from their npm packages (needs node and npm
 
 clients: ## build @tidings/client and prove it with Apollo, urql, Relay and React against a real server (needs node and npm)
 	cd web/client && npm ci --ignore-scripts && npm test
+
+release: ## build the archives for all systems, with checksums, into dist (VERSION=v1.2.3 stamps another version)
+	go run ./deploy/release -version "$(VERSION)" -out dist
 
 bench: ## measure against the peers and write bench/RESULTS.md and its charts (needs redis-server, node and npm)
 	go run ./bench

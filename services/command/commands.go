@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -124,7 +123,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	}
 	g.Name = commandOf(line)
 	if g.Name == "version" {
-		_, err := fmt.Fprintf(out, "tidings %s %s %s/%s\n", node.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		_, err := fmt.Fprintln(out, "tidings", node.Build())
 		return Command{Name: "version"}, err
 	}
 	if faults := g.complete(line, unread); len(faults) > 0 {

@@ -111,10 +111,9 @@ func (x *examination) addresses() {
 
 // machine checks the limits of this process and its machine.
 func (x *examination) machine() {
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil {
-		sockets := max(int64(files.Max)-filesBeside, 0)
-		x.weigh(files.Max < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(files.Max)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
+	if limit, known := openFiles(); known {
+		sockets := max(int64(limit)-filesBeside, 0)
+		x.weigh(limit < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(limit)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
 	}
 	x.add(services.Fine, "machine", fmt.Sprintf("%d processors, %s on %s", runtime.NumCPU(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH), "")
 	if limit, err := memlimit.FromCgroup(); err == nil && limit < 1<<60 {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -193,12 +192,11 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 
 // disk checks the space of a folder's file system.
 func (x *examination) disk(folder string) {
-	var at syscall.Statfs_t
-	if err := syscall.Statfs(folder, &at); err != nil {
+	free, err := freeSpace(folder)
+	if err != nil {
 		x.add(services.Failure, fmt.Sprintf("%s cannot be read: %v", services.Quote(folder), err), "Choose another --data folder, or give this user the right to read it.")
 		return
 	}
-	free := uint64(at.Bavail) * uint64(at.Bsize) //nolint:unconvert // the types differ between systems
 	x.check(free < lowDisk, services.Warning, fmt.Sprintf("%s are free in %s", humanize.IBytes(free), services.Quote(folder)), "Make room: without it writes are refused.")
 }
 
@@ -209,7 +207,7 @@ func holderOf(path string) string {
 		return ""
 	}
 	defer func() { _ = file.Close() }()
-	if errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
+	if held, _ := tryLock(file, false); held {
 		return cmp.Or(readHolder(file), " by another process")
 	}
 	return ""

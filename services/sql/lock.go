@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"syscall"
 
 	"tidings/services"
 )
@@ -18,8 +17,8 @@ func lockFile(path string) (io.Closer, error) {
 	if err != nil {
 		return nil, services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)
 	}
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	held, err := tryLock(file, true)
+	if held {
 		holder := readHolder(file)
 		_ = file.Close()
 		return nil, services.Errorf(services.Conflict,

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"os"
+	"time"
+)
+
+// entry is a file of an archive.
+type entry struct {
+	name string
+	mode os.FileMode
+	text []byte
+}
+
+// tarred is a tar file, compressed. It names no user, and no time but the given one.
+func tarred(entries []entry, at time.Time) ([]byte, error) {
+	var file bytes.Buffer
+	compressed, err := gzip.NewWriterLevel(&file, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	archive := tar.NewWriter(compressed)
+	for _, one := range entries {
+		header := &tar.Header{Name: one.name, Mode: int64(one.mode), Size: int64(len(one.text)), ModTime: at, Format: tar.FormatUSTAR}
+		if err := archive.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := archive.Write(one.text); err != nil {
+			return nil, err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return nil, err
+	}
+	err = compressed.Close()
+	return file.Bytes(), err
+}
+
+// zipped is a ZIP file, with no time but the given one.
+func zipped(entries []entry, at time.Time) ([]byte, error) {
+	var file bytes.Buffer
+	archive := zip.NewWriter(&file)
+	for _, one := range entries {
+		header := &zip.FileHeader{Name: one.name, Method: zip.Deflate, Modified: at}
+		header.SetMode(one.mode)
+		writer, err := archive.CreateHeader(header)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := writer.Write(one.text); err != nil {
+			return nil, err
+		}
+	}
+	err := archive.Close()
+	return file.Bytes(), err
+}

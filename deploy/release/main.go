@@ -1,0 +1,156 @@
+// Command release builds the archives of a release: a static program for each of the usual systems, with the licence, the README,
+// the scripts for completion and, for Linux, the systemd unit; and their checksums.
+//
+// The same commit, version and Go make the same bytes: paths and the time of the build are left out, and files carry the time of the
+// commit. It runs in the repository's root:
+//
+//	go run ./deploy/release -version v1.2.3 -out dist
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// targets are the systems of a release.
+var targets = []target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
+
+type target struct{ system, processor string }
+
+func (t target) String() string { return t.system + "/" + t.processor }
+
+// program is the name of the file.
+func (t target) program() string {
+	if t.system == "windows" {
+		return "tidings.exe"
+	}
+	return "tidings"
+}
+
+// files are the files of an archive beside the program, with their names there.
+func (t target) files() map[string]string {
+	files := map[string]string{"LICENSE": "LICENSE", "README.md": "README.md", "CHANGELOG.md": "CHANGELOG.md"}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		files["completion/tidings."+shell] = "services/command/completion/tidings." + shell
+	}
+	if t.system == "linux" {
+		files["tidings.service"] = "deploy/systemd/tidings.service"
+	}
+	return files
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	version := flag.String("version", "", "the version to stamp; empty: as git describe names the commit")
+	out := flag.String("out", "dist", "the folder for the archives; created if missing")
+	only := flag.String("only", "", "one system, as linux/amd64; empty: all")
+	flag.Parse()
+	if err := release(ctx, *version, *out, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// versions are the texts that can be a version, and a part of a file's name.
+var versions = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
+
+// release builds the archives and their checksums.
+func release(ctx context.Context, version, out, only string) error {
+	described, err := output(ctx, "git", "describe", "--tags", "--always", "--dirty")
+	if err != nil {
+		return err
+	}
+	if version = cmp.Or(version, described); !versions.MatchString(version) {
+		return fmt.Errorf("%q is not a version: letters, digits, '.', '+', '_' and '-' are allowed", version)
+	}
+	seconds, err := output(ctx, "git", "log", "-1", "--format=%ct")
+	if err != nil {
+		return err
+	}
+	committed, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	var sums bytes.Buffer
+	for _, t := range targets {
+		if only != "" && only != t.String() {
+			continue
+		}
+		name, archive, err := t.build(ctx, version, time.Unix(committed, 0).UTC())
+		if err != nil {
+			return fmt.Errorf("%s: %w", t, err)
+		}
+		if err := os.WriteFile(filepath.Join(out, name), archive, 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(archive), name)
+	}
+	if sums.Len() == 0 {
+		return fmt.Errorf("%q is not a system of a release: %v are", only, targets)
+	}
+	fmt.Print(sums.String())
+	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), sums.Bytes(), 0o644)
+}
+
+// build makes the program and the archive for a system.
+func (t target) build(ctx context.Context, version string, at time.Time) (name string, archive []byte, err error) {
+	folder, err := os.MkdirTemp("", "tidings-release-*")
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	program := filepath.Join(folder, t.program())
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X tidings/services/node.stamped="+version, "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.system, "GOARCH="+t.processor, "GOFLAGS=")
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", nil, fmt.Errorf("go build: %w\n%s", err, text)
+	}
+	root := fmt.Sprintf("tidings-%s-%s-%s", version, t.system, t.processor)
+	entries := []entry{}
+	if entries, err = add(entries, root+"/"+t.program(), program, 0o755); err != nil {
+		return "", nil, err
+	}
+	for inside, path := range t.files() {
+		if entries, err = add(entries, root+"/"+inside, path, 0o644); err != nil {
+			return "", nil, err
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	if t.system == "windows" {
+		archive, err = zipped(entries, at)
+		return root + ".zip", archive, err
+	}
+	archive, err = tarred(entries, at)
+	return root + ".tar.gz", archive, err
+}
+
+func add(entries []entry, name, path string, mode os.FileMode) ([]entry, error) {
+	text, err := os.ReadFile(path)
+	return append(entries, entry{name, mode, text}), err
+}
+
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	text, err := exec.CommandContext(ctx, name, args...).Output()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%s: %w: %s", name, err, failed.Stderr)
+	}
+	return strings.TrimSpace(string(text)), err
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+var entries = []entry{{"t/LICENSE", 0o644, []byte("free")}, {"t/tidings", 0o755, bytes.Repeat([]byte("program"), 10_000)}}
+
+// The same files make the same bytes, whoever packs them and whenever.
+func TestArchivesAreReproducible(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0).UTC()
+	for name, pack := range map[string]func([]entry, time.Time) ([]byte, error){"tar": tarred, "zip": zipped} {
+		first, err := pack(entries, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := pack(entries, at)
+		if err != nil || !bytes.Equal(first, second) {
+			t.Errorf("%s: two archives differ: %v", name, err)
+		}
+		if later, err := pack(entries, at.Add(time.Hour)); err != nil || bytes.Equal(first, later) {
+			t.Errorf("%s: the time of the commit is not in it: %v", name, err)
+		}
+	}
+}
+
+func TestArchivesHoldTheirFiles(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0).UTC()
+	packed, err := tarred(entries, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := tar.NewReader(plain)
+	for _, want := range entries {
+		header, err := archive.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil || header.Name != want.name || os.FileMode(header.Mode) != want.mode || !header.ModTime.Equal(at) || header.Uname != "" || !bytes.Equal(text, want.text) {
+			t.Errorf("tar: %+v, %v", header, err)
+		}
+	}
+	if packed, err = zipped(entries, at); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range entries {
+		file, err := opened.Open(want.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(file)
+		if err != nil || !bytes.Equal(text, want.text) || opened.File[i].Mode() != want.mode {
+			t.Errorf("zip: %s, %v, %v", want.name, opened.File[i].Mode(), err)
+		}
+	}
+}
+
+// Every file that an archive takes along is in the repository.
+func TestTheFilesOfAReleaseExist(t *testing.T) {
+	t.Chdir("../..")
+	for _, one := range targets {
+		for inside, path := range one.files() {
+			if text, err := os.ReadFile(path); err != nil || len(text) == 0 {
+				t.Errorf("%s: %s: %v", one, inside, err)
+			}
+		}
+		if _, unit := one.files()["tidings.service"]; unit != (one.system == "linux") {
+			t.Errorf("%s: the systemd unit: %t", one, unit)
+		}
+	}
+}
+
+func TestAReleaseOfNothingIsRefused(t *testing.T) {
+	t.Chdir("../..")
+	for _, c := range []struct{ version, only, want string }{
+		{"v1; rm", "", "is not a version"}, {"../v1", "", "is not a version"}, {"v1", "plan9/amd64", "linux/amd64"},
+	} {
+		if err := release(t.Context(), c.version, t.TempDir(), c.only); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+//go:build unix
+
+package node
+
+import "syscall"
+
+// openFiles is the number of files that this process may open; known says whether there is such a limit.
+func openFiles() (limit uint64, known bool) {
+	var files syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
+	return uint64(files.Max), err == nil //nolint:unconvert // the types differ between systems
+}

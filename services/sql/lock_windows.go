@@ -1,0 +1,33 @@
+package sql
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// A lock keeps others from reading what it covers, so it covers a byte far behind the text.
+const lockedByte = 1 << 30
+
+// tryLock locks a file for this process, alone or with other readers. held says that another process has it.
+func tryLock(file *os.File, alone bool) (held bool, err error) {
+	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
+	if alone {
+		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
+	}
+	err = windows.LockFileEx(windows.Handle(file.Fd()), flags, 0, 1, 0, &windows.Overlapped{Offset: lockedByte})
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		return true, nil
+	}
+	return false, err
+}
+
+// freeSpace is the number of bytes that this process may still write in a folder.
+func freeSpace(folder string) (free uint64, err error) {
+	path, err := windows.UTF16PtrFromString(folder)
+	if err == nil {
+		err = windows.GetDiskFreeSpaceEx(path, &free, nil, nil)
+	}
+	return free, err
+}
