@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -77,6 +78,33 @@ func TestDeploymentsAreWellFormed(t *testing.T) {
 				if err := yaml.Unmarshal([]byte(document), &content); err != nil || len(content) == 0 {
 					t.Errorf("%s: %v", path, err)
 				}
+			}
+		}
+	}
+}
+
+// The image's build gets every file of the program: what Dockerfile.dockerignore leaves out is no part of it.
+func TestTheImageIsBuiltOfWholePackages(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`, ".")
+	list.Dir = "../.."
+	listed, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs(list.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := strings.Fields(strings.ReplaceAll(string(listed), root+string(filepath.Separator), ""))
+	if len(files) < 300 || !slices.Contains(files, "server.go") {
+		t.Fatalf("the program has %d files", len(files))
+	}
+	left := strings.Fields(readText(t, "deploy/Dockerfile.dockerignore"))
+	for _, file := range files {
+		for _, pattern := range left {
+			inside, anywhere := strings.CutPrefix(pattern, "**/")
+			if strings.HasPrefix(file, pattern+"/") || anywhere && slices.Contains(strings.Split(file, "/"), inside) {
+				t.Errorf("%s leaves out %s", pattern, file)
 			}
 		}
 	}
