@@ -20,6 +20,7 @@ import (
 	"tidings/services"
 	"tidings/services/rdb"
 	tidingsredis "tidings/services/redis"
+	"tidings/services/trace"
 )
 
 // bareFleet opens a fleet to a bare writer in this process.
@@ -187,7 +188,7 @@ func hints(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
 	received, subscribed, ended := make(chan tidingsredis.Hint, 10*users), make(chan struct{}, 10), make(chan error, 1)
 	go func() {
 		ended <- server.RunHints(ctx, tidingsredis.HintReceiver{
-			Documents: func(hints []tidingsredis.Hint) {
+			Documents: func(hints []tidingsredis.Hint, _ trace.Cause) {
 				for _, hint := range hints {
 					received <- hint
 				}

@@ -3,10 +3,13 @@ package dataloader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"sync"
+
+	"tidings/services/trace"
 )
 
 // Batch reads values by their keys, each key at most once. Keys that are asked for together are read together, and a caller
@@ -52,6 +55,12 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch f
 		found, err := map[K]V(nil), errBroken
 		func() {
 			defer func() { b.settle(c, found, err) }() // also if fetch panics, so that no caller waits for ever
+			if trace.On() {
+				var span trace.Span
+				ctx, span = trace.Start(ctx, "load", fmt.Sprintf("%T", *new(V)))
+				span.Count(len(c.keys))
+				defer func() { span.End(err) }()
+			}
 			found, err = fetch(ctx, c.keys)
 		}()
 	}

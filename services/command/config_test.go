@@ -132,7 +132,7 @@ func TestEverySettingArrives(t *testing.T) {
 		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "show-late-after": "1h0m0s", "show-longest": "3h0m0s", "mute-mentions": "true",
 		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s", "board-sessions": "device", "board-session-for": "10m0s",
-		"persisted-queries": "4096", "trusted-documents": "m.json", "trusted-only": "true", "demo": "true", "pprof": "true", "demo-pace": "7", "query-cost": "5000", "log-interval": "1s", "sockets-per-user": "7", "sockets-per-address": "70", "rate-limits": "WRITES=5,FOLLOWS=0", "trusted-proxies": "10.0.0.0/8,192.0.2.1", "idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
+		"persisted-queries": "4096", "trusted-documents": "m.json", "trusted-only": "true", "demo": "true", "pprof": "true", "traces": "http://127.0.0.1:4318", "demo-pace": "7", "query-cost": "5000", "log-interval": "1s", "sockets-per-user": "7", "sockets-per-address": "70", "rate-limits": "WRITES=5,FOLLOWS=0", "trusted-proxies": "10.0.0.0/8,192.0.2.1", "idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
 	}
 	for _, flag := range settingsOf(node.Config{}) {
 		value, known := given[flag.Name]

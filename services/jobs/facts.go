@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services/sql"
+	"tidings/services/trace"
 )
 
 // NewJob is work to be done later. Jobs of one kind and key that are claimed together collapse to the last one; an empty key
@@ -17,6 +18,8 @@ type NewJob struct {
 	// Group merges jobs of a kind that are committed together into one: its payload has one line for each. Such a job has no
 	// key and no NotBefore. "" keeps the job separate.
 	Group string
+
+	cause trace.Cause // of the command that enqueued it
 }
 
 // Job is work that this process holds a lease on. Tries is how often it has failed. Token fences the lease: after it has
@@ -28,10 +31,11 @@ type Job struct {
 	Tries     int
 	Token     string
 	CreatedAt time.Time
+	Cause     trace.Cause // the span that it is a consequence of
 }
 
 var (
-	insertJobs = sql.NewInsertion("enqueue jobs", "jobs", "kind TEXT, key TEXT, payload BYTEA, due_at BIGINT, created_at BIGINT", "")
+	insertJobs = sql.NewInsertion("enqueue jobs", "jobs", "kind TEXT, key TEXT, payload BYTEA, due_at BIGINT, created_at BIGINT, cause TEXT", "")
 
 	extendJobs = sql.NewStatement("extend leases", `UPDATE jobs SET due_at = $3 WHERE {in id $1 BIGINT} AND token = $2`)
 
@@ -61,7 +65,9 @@ var (
 // others now.
 func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 	single := make([]NewJob, 0, len(jobs))
+	cause := trace.CauseOf(ctx)
 	for _, job := range jobs {
+		job.cause = cause
 		if job.Group != "" {
 			tx.Keep(groupedJobs, job)
 			continue
@@ -87,7 +93,7 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 		if due.After(made) {
 			made = due
 		}
-		all = append(all, []any{job.Kind, job.Key, payload, due, made})
+		all = append(all, []any{job.Kind, job.Key, payload, due, made, job.cause.Text()})
 	}
 	_, err := tx.Insert(ctx, insertJobs, all)
 	return err
@@ -106,7 +112,7 @@ var groupedJobs = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, grouped []any
 		if !known {
 			place = len(jobs)
 			places[of] = place
-			jobs = append(jobs, NewJob{Kind: job.Kind})
+			jobs = append(jobs, NewJob{Kind: job.Kind, cause: job.cause})
 		} else {
 			jobs[place].Payload = append(jobs[place].Payload, '\n')
 		}

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"tidings/services/sql"
+	"tidings/services/trace"
 )
 
 // dueOfKind lists and locks the due jobs of one kind, in the order of the index. It skips rows that another transaction has
 // locked.
-const dueOfKind = `SELECT * FROM (SELECT id, kind, key, payload, tries, created_at, due_at FROM jobs
+const dueOfKind = `SELECT * FROM (SELECT id, kind, key, payload, tries, created_at, due_at, cause FROM jobs
 	WHERE kind = $%d AND due_at <= $1 ORDER BY due_at, id LIMIT $2 {skip locked}) AS of_%d`
 
 var (
@@ -106,7 +107,9 @@ func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int) ([]Job, err
 	err := tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var job dueJob
 		var created int64
-		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &job.Tries, &created, &job.due)
+		var cause string
+		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &job.Tries, &created, &job.due, &cause)
+		job.Cause = trace.ParseCause(cause)
 		job.CreatedAt = sql.FromMicros(created)
 		due = append(due, job)
 		return err

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 // MaxTries is the number of failures of its own after which a job is dead.
@@ -128,7 +129,9 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 			together[job.Kind] = append(together[job.Kind], i)
 		default:
 			group.Go(func() error {
+				ctx, span := trace.StartFrom(ctx, []trace.Cause{job.Cause}, "job", job.Kind)
 				outcomes[i] = e.noted(kind.Each(ctx, job))
+				endSpan(span, outcomes[i])
 				return nil
 			})
 		}
@@ -138,15 +141,42 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 		for k, i := range positions {
 			batch[k] = jobs[i]
 		}
-		for k, outcome := range e.kinds[name].Batch(ctx, batch) {
-			outcomes[positions[k]] = e.noted(outcome)
-		}
+		e.runBatch(ctx, name, batch, func(k int, outcome error) { outcomes[positions[k]] = e.noted(outcome) })
 	}
 	_ = group.Wait() // outcomes are settled below
 	return e.settle(ctx, jobs, outcomes)
 }
 
+<<<<<<< HEAD
 // noted records at once that an engine did not answer a job: the others of its batch may still wait for the engine.
+=======
+// runBatch does jobs of one kind together.
+func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle func(k int, outcome error)) {
+	causes := make([]trace.Cause, len(batch))
+	for k, job := range batch {
+		causes[k] = job.Cause
+	}
+	ctx, span := trace.StartFrom(ctx, causes, "job", name)
+	span.Count(len(batch))
+	var failed error
+	for k, outcome := range e.kinds[name].Batch(ctx, batch) {
+		settle(k, outcome)
+		if outcome != nil && outcome != ErrFinished {
+			failed = outcome
+		}
+	}
+	endSpan(span, failed)
+}
+
+func endSpan(span trace.Span, outcome error) {
+	if outcome == ErrFinished {
+		outcome = nil
+	}
+	span.End(outcome)
+}
+
+// noted notes that an engine did not answer a job, while the others of its batch may still wait for the engine.
+>>>>>>> d34b4a4 (trace: record spans from the request to the push)
 func (e *Engine) noted(outcome error) error {
 	if outcome != nil && services.IsUnavailable(outcome) {
 		e.noteHalt()

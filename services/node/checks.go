@@ -13,6 +13,7 @@ import (
 	"tidings/services/badge/source"
 	"tidings/services/notifications"
 	"tidings/services/ratelimit"
+	"tidings/services/trace"
 	"tidings/transport"
 )
 
@@ -35,6 +36,12 @@ var Checks = map[string]func(c Config) string{
 	"operations-listen": checkOperations,
 	"pprof": func(c Config) string {
 		return when(c.Pprof && c.Operations == "" && !c.Development(), "profiles show the inside of the process, so they need --operations-listen (TIDINGS_OPERATIONS_LISTEN), an address that only operators reach")
+	},
+	"traces": func(c Config) string {
+		if c.Traces == "" {
+			return ""
+		}
+		return trace.CheckEndpoint(c.Traces)
 	},
 	"data":               func(c Config) string { return when(c.Data == "" && !c.Demo, "the name of a folder is required") },
 	"demo":               checkDemo,

@@ -28,6 +28,8 @@ type Config struct {
 
 	Pprof bool `name:"pprof" help:"serve profiles of this process under /debug/pprof/ on the operations address alone, for go tool pprof; in development mode without such an address, on --listen"`
 
+	Traces string `name:"traces" variable:"OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" secret:"url" help:"the collector that spans of OpenTelemetry are sent to, by OTLP over HTTP: http://127.0.0.1:4318; empty: none are recorded; OpenTelemetry's other variables hold too: OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME and so on"`
+
 	Demo     bool `help:"serve a demo world of a few hundred people who post, like, talk and go live, and a page to watch it on; in a temporary folder unless --data names one; development mode only"`
 	DemoPace int  `default:"60" placeholder:"COUNT" min:"0" max:"6000" help:"the acts a minute of the people of --demo; 0: they do nothing"`
 

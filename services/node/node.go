@@ -15,6 +15,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql/handler"
 	"golang.org/x/sync/errgroup"
 
 	"tidings/dataloader"
@@ -40,6 +41,7 @@ import (
 	"tidings/services/social"
 	"tidings/services/sql"
 	"tidings/services/store"
+	"tidings/services/trace"
 	"tidings/services/views"
 	"tidings/transport"
 	"tidings/web"
@@ -67,7 +69,8 @@ type Server struct {
 	operations  *http.Server // for operators; not started without a listener
 	Connections *transport.Connections
 	Ready       readiness
-	world       *demo.World // nil without --demo
+	world       *demo.World     // nil without --demo
+	spans       *trace.Recorder // nil without --traces
 }
 
 // Serve runs a node until ctx ends, and then drains it.
@@ -166,6 +169,9 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err = s.Fanout.BeginActivity(ctx); err == nil && cfg.Development() {
 		_, err = root.Social.Make(ctx, web.People)
 	}
+	if err == nil {
+		s.spans, err = trace.Open(ctx, trace.Config{Endpoint: cfg.Traces, Node: cfg.Node, Version: Version(), Env: os.Getenv, Log: log})
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.Redis.Close(), s.Store.Close())
 	}
@@ -180,10 +186,10 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline, MessageTimeout: cfg.RequestDeadline,
 		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})
-	graphql := transport.Handler(transport.Config{
+	var graphql http.Handler = transport.Handler(transport.Config{
 		Schema: resolvers.Hot(graph.NewExecutableSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,
-		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: resolvers.Around(root.Sources),
+		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: s.around(root.Sources),
 		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
 		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), QueryTokens: cfg.QueryTokens, Log: log,
 		Shape: transport.Shape{
@@ -191,10 +197,23 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		},
 		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
+	if s.spans != nil {
+		graphql = trace.Handler(graphql)
+	}
 	s.Connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
 	s.HTTP = s.httpServer(s.routes(graphql, cfg.Development(), cfg.Pprof && cfg.Development() && cfg.Operations == ""))
 	s.operations = s.httpServer(s.routes(graphql, true, cfg.Pprof))
 	return s, nil
+}
+
+// around is the middleware of operations.
+func (s *Server) around(sources dataloader.Sources) func(*handler.Server) {
+	return func(server *handler.Server) {
+		resolvers.Around(sources)(server)
+		if s.spans != nil {
+			transport.Traced(server)
+		}
+	}
 }
 
 // wire makes the services, from the bottom up.
@@ -323,6 +342,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	stopLoops()
 	<-looping
 	failure = errors.Join(failure, s.Store.Close(), s.Redis.Close())
+	s.spans.Close()
 	s.Log.Info("gone")
 	return failure
 }
@@ -337,9 +357,9 @@ func (s *Server) workerLoops() []func(context.Context) error {
 
 func (s *Server) runHints(ctx context.Context) error {
 	return s.Redis.RunHints(ctx, redis.HintReceiver{
-		Documents: func(hints []redis.Hint) {
+		Documents: func(hints []redis.Hint, cause trace.Cause) {
 			for _, hint := range hints {
-				s.Hub.Hint(hint.User, hint.N)
+				s.Hub.HintFrom(hint.User, hint.N, cause)
 			}
 		},
 		Log: s.Memory.Log.Wake,

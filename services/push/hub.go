@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 // Hub keeps the watchers of this node. All methods are safe for concurrent use.
@@ -134,10 +135,14 @@ func (h *Hub) unwatch(w *watcher) {
 
 // Hint says that a user's document is now at n. It never blocks. A hint is not a state: a lost, late or doubled hint does no
 // harm, and a hint about a user who is not watched here has no effect.
-func (h *Hub) Hint(number services.UserID, n uint64) {
+func (h *Hub) Hint(number services.UserID, n uint64) { h.HintFrom(number, n, trace.Cause{}) }
+
+// HintFrom is Hint for a change that a span caused: the span of the push belongs to its trace.
+func (h *Hub) HintFrom(number services.UserID, n uint64, cause trace.Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.rendered {
+		u.cause = cause
 		h.dirty(u, h.now())
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
+
+	"tidings/services/trace"
 )
 
 // Shared is the client for single reads under load: concurrent reads share one round trip. It counts round trips as the plain
@@ -54,7 +56,10 @@ func (h sharedHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			return h.client.Process(ctx, read{once{cmd}})
 		}
 		countRoundTrip(ctx)
-		return h.batches.Process(ctx, read{once{cmd}})
+		ctx, span := trace.Start(ctx, "redis", "shared read")
+		err := h.batches.Process(ctx, read{once{cmd}})
+		endSpan(span, err)
+		return err
 	}
 }
 

@@ -13,10 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 const (
 	hintFormat       = 1    // the first byte of a message
+	causeFormat      = 2    // the first byte of one with a cause: its length, the cause, and then a message without one
 	hintsPerMessage  = 4096 // bounds one message to 64 KB
 	hintPing         = time.Second
 	hintSilence      = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
@@ -36,14 +38,14 @@ type Hint struct {
 type hintReceivers struct {
 	mu        sync.RWMutex
 	next      int
-	receivers map[int]func([]Hint)
+	receivers map[int]func([]Hint, trace.Cause)
 }
 
-func (h *hintReceivers) add(receive func([]Hint)) (remove func()) {
+func (h *hintReceivers) add(receive func([]Hint, trace.Cause)) (remove func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.receivers == nil {
-		h.receivers = map[int]func([]Hint){}
+		h.receivers = map[int]func([]Hint, trace.Cause){}
 	}
 	id := h.next
 	h.next++
@@ -55,12 +57,12 @@ func (h *hintReceivers) add(receive func([]Hint)) (remove func()) {
 	}
 }
 
-func (h *hintReceivers) deliver(hints []Hint) {
+func (h *hintReceivers) deliver(hints []Hint, cause trace.Cause) {
 	h.mu.RLock()
 	receivers := slices.Collect(maps.Values(h.receivers))
 	h.mu.RUnlock()
 	for _, receive := range receivers {
-		receive(hints)
+		receive(hints, cause)
 	}
 }
 
@@ -68,12 +70,13 @@ func (h *hintReceivers) deliver(hints []Hint) {
 // returns, even if Redis is unavailable; those for other nodes are one round trip together. The embedded Redis has no other
 // nodes: all hints are delivered here. The error is UNAVAILABLE and may be ignored: a hint may be lost.
 func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) error {
+	cause := trace.CauseOf(ctx)
 	messages := map[string][]Hint{}
 	for node, hints := range byNode {
 		switch {
 		case len(hints) == 0:
 		case node == c.id || c.mode == modeEmbedded:
-			c.hints.deliver(hints)
+			c.hints.deliver(hints, cause)
 		default:
 			messages[node] = hints
 		}
@@ -84,7 +87,7 @@ func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) err
 	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for node, hints := range messages {
 			for part := range slices.Chunk(hints, hintsPerMessage) {
-				p.Publish(ctx, hintChannel(node), encodeHints(part))
+				p.Publish(ctx, hintChannel(node), withCause(cause, encodeHints(part)))
 			}
 		}
 	})
@@ -101,6 +104,25 @@ func encodeHints(hints []Hint) []byte {
 		message = binary.AppendUvarint(message, hint.N)
 	}
 	return message
+}
+
+// withCause puts a cause before a message. Without one, as whenever no spans are recorded, the message stays as it is, and nodes
+// of older versions understand it.
+func withCause(cause trace.Cause, message []byte) []byte {
+	text := cause.Text()
+	if text == "" {
+		return message
+	}
+	return append(append([]byte{causeFormat, byte(len(text))}, text...), message...)
+}
+
+// cutCause undoes withCause.
+func cutCause(message string) (cause trace.Cause, rest string) {
+	if len(message) < 2 || message[0] != causeFormat || len(message) < 2+int(message[1]) {
+		return trace.Cause{}, message
+	}
+	end := 2 + int(message[1])
+	return trace.ParseCause(message[2:end]), message[end:]
 }
 
 // decodeHints reads the output of encodeHints. It returns false for a message of another version or another program.
@@ -151,9 +173,9 @@ func (c *Client) runLogHints(ctx context.Context) {
 // input without waiting: until one returns nothing more is received, and a publisher in this process waits for it; after 3
 // seconds the connection counts as dead and Resync is called.
 type HintReceiver struct {
-	Documents func([]Hint) // documents of users have changed
-	Log       func()       // another node has appended to the changelog
-	Resync    func()       // after every subscription, also the first: hints may have been lost before it
+	Documents func(hints []Hint, cause trace.Cause) // documents of users have changed
+	Log       func()                                // another node has appended to the changelog
+	Resync    func()                                // after every subscription, also the first: hints may have been lost before it
 }
 
 // RunHints receives the hints for this node, and sends those of HintLog, until ctx ends or the Client is closed, and then
@@ -226,12 +248,13 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 				}
 				break
 			}
-			hints, ok := decodeHints(message.Payload)
+			cause, rest := cutCause(message.Payload)
+			hints, ok := decodeHints(rest)
 			if !ok {
 				c.log.Warn("a hint in a format that this version does not know", "bytes", len(message.Payload))
 				continue
 			}
-			receiver.Documents(hints)
+			receiver.Documents(hints, cause)
 		}
 		heard.Store(int64(time.Since(start)))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/redis/redistest"
+	"tidings/services/trace"
 )
 
 // listener is a node that receives hints.
@@ -33,7 +34,7 @@ func listen(t *testing.T, options Options) *listener {
 	done := make(chan error, 1)
 	go func() {
 		done <- l.RunHints(ctx, HintReceiver{
-			Documents: func(hints []Hint) {
+			Documents: func(hints []Hint, _ trace.Cause) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				l.hints = append(l.hints, hints...)
@@ -175,7 +176,7 @@ func TestCloseEndsTheHints(t *testing.T) {
 		c := connect(t, Options{URL: url, Node: "a"})
 		ended, subscribed := make(chan error, 1), make(chan struct{}, 1)
 		go func() {
-			ended <- c.RunHints(t.Context(), HintReceiver{Documents: func([]Hint) {}, Log: func() {}, Resync: func() { subscribed <- struct{}{} }})
+			ended <- c.RunHints(t.Context(), HintReceiver{Documents: func([]Hint, trace.Cause) {}, Log: func() {}, Resync: func() { subscribed <- struct{}{} }})
 		}()
 		<-subscribed
 		if err := c.Close(); err != nil {
@@ -299,5 +300,22 @@ func killSubscriptions(t *testing.T, c *Client) {
 		return master.Do(ctx, "CLIENT", "KILL", "TYPE", "pubsub").Err()
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestHintsTravelWithTheirCause(t *testing.T) {
+	plain := encodeHints([]Hint{{1, 2}})
+	if message := withCause(trace.Cause{}, plain); string(message) != string(plain) {
+		t.Errorf("a hint without a cause is %q: older versions do not understand it", message)
+	}
+	for _, message := range []string{"", "\x02", "\x02\x37too short", string(plain)} {
+		if _, rest := cutCause(message); rest != message {
+			t.Errorf("of %q %q is left", message, rest)
+		}
+	}
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	_, rest := cutCause("\x02\x37" + parent + string(plain))
+	if hints, ok := decodeHints(rest); !ok || len(hints) != 1 {
+		t.Errorf("hints with a cause are %v", hints)
 	}
 }

@@ -2,10 +2,13 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"tidings/services/trace"
 )
 
 // RoundTrips counts how often an operation waited for Redis. A pipeline is one, whatever it contains and however many masters
@@ -44,7 +47,7 @@ func countRoundTrip(ctx context.Context) {
 	}
 }
 
-// roundTripHook counts on the client that is called, not on the cluster nodes behind it: those are called concurrently.
+// roundTripHook counts, and records a span for each round trip, on the client that is called, not on the cluster nodes behind it: those are called concurrently.
 type roundTripHook struct{}
 
 func (roundTripHook) DialHook(next redis.DialHook) redis.DialHook {
@@ -53,20 +56,37 @@ func (roundTripHook) DialHook(next redis.DialHook) redis.DialHook {
 
 func (roundTripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !handshakes(cmd) {
-			countRoundTrip(ctx)
+		if handshakes(cmd) {
+			return next(ctx, cmd)
 		}
-		return next(ctx, cmd)
+		countRoundTrip(ctx)
+		ctx, span := trace.Start(ctx, "redis", cmd.Name())
+		err := next(ctx, cmd)
+		endSpan(span, err)
+		return err
 	}
 }
 
 func (roundTripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if !handshakes(cmds[0]) {
-			countRoundTrip(ctx)
+		if handshakes(cmds[0]) {
+			return next(ctx, cmds)
 		}
-		return next(ctx, cmds)
+		countRoundTrip(ctx)
+		ctx, span := trace.Start(ctx, "redis", "pipeline")
+		span.Count(len(cmds))
+		err := next(ctx, cmds)
+		endSpan(span, err)
+		return err
 	}
+}
+
+// endSpan ends the span of a round trip. An absent value is no error, and an error may be that of one command of many.
+func endSpan(span trace.Span, err error) {
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	span.End(Unavailable(err))
 }
 
 // handshakes reports whether a command only makes a connection. The library sends it in the context, and through the hooks, of

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 // queryer sends SQL to a pool, to a transaction, or to SQLite's one writing connection.
@@ -29,6 +30,7 @@ type Runner struct {
 	Dialect dialect
 	db      queryer
 	trace   func(statement string) // nil: not traced
+	reads   bool                   // outside of a transaction, whose span would be around those of its statements
 }
 
 func (r Runner) tell(st Statement) {
@@ -38,8 +40,13 @@ func (r Runner) tell(st Statement) {
 }
 
 // Each calls scan for every row. scan gets the row's Scan.
-func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(into func(...any) error) error) error {
+func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(into func(...any) error) error) (err error) {
 	r.tell(st)
+	if r.reads {
+		var span trace.Span
+		ctx, span = trace.Start(ctx, "sql", st.name)
+		defer func() { span.End(err) }()
+	}
 	rows, err := r.db.query(ctx, st.texts[r.Dialect], r.Dialect.bind(args))
 	if err != nil {
 		return Fault(st.name, err)

@@ -68,7 +68,7 @@ type DB struct {
 // another process has open, and for a database that is newer than this program; UNAVAILABLE for one that cannot be reached or
 // opened. The errors name the database and never a password.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
-	s := &DB{clock: cfg.Clock, log: cfg.Log, Tokens: rand.Text(), Runner: Runner{trace: cfg.Trace}}
+	s := &DB{clock: cfg.Clock, log: cfg.Log, Tokens: rand.Text(), Runner: Runner{trace: cfg.Trace, reads: true}}
 	if s.clock == nil {
 		s.clock = services.SystemClock{}
 	}

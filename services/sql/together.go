@@ -176,7 +176,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 	before := t.scripts[i]
 	calls := 0
 	t.tx.Now = t.first.Add(time.Duration(i) * time.Microsecond)
-	t.tx.Runner = Runner{Postgres, p, p.note}
+	t.tx.Runner = Runner{Dialect: Postgres, db: p, trace: p.note}
 	t.tx.newID = func(next func() services.PostID) services.PostID {
 		calls++
 		return t.id(i, calls-1, next)

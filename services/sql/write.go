@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 // Tx is one write transaction, or one part of a shared one. It is valid until its function returns and must not leave the
@@ -41,7 +42,7 @@ func (s *DB) newTx(functions int, db queryer) *Tx {
 			first = given + 1
 		}
 		if s.given.CompareAndSwap(given, first+int64(functions)-1) {
-			return &Tx{Now: FromMicros(first), Began: FromMicros(began), Runner: Runner{s.Dialect, db, s.trace}}
+			return &Tx{Now: FromMicros(first), Began: FromMicros(began), Runner: Runner{Dialect: s.Dialect, db: db, trace: s.trace}}
 		}
 	}
 }
@@ -84,12 +85,15 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 		return repeat(err, len(fns))
 	}
 	defer s.writing.Done()
+	ctx, span := trace.Start(ctx, "sql", "transaction")
+	span.Count(len(fns))
 	if s.Dialect == SQLite {
 		errs = s.writer.write(ctx, fns)
 	} else {
 		errs = s.writePostgres(ctx, fns)
 	}
 	s.noteRefusal(errs)
+	span.End(errs[0])
 	return errs
 }
 

@@ -21,6 +21,7 @@ import (
 // and line 5 for notifications, by which features notify.
 var lines = map[string]int{
 	".":                      -2,
+	"deploy/release":         -2,
 	"tests/house":            -2,
 	"tests/model":            -2,
 	"tests/faults":           -2,
@@ -60,7 +61,8 @@ var lines = map[string]int{
 	"services/rdb":           11,
 	"services/redis":         12,
 	"services/sql":           12,
-	"services":               13,
+	"services/trace":         13,
+	"services":               14,
 }
 
 // testHelpers are packages that only tests import. Each belongs to its parent, and may import it.

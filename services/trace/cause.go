@@ -1,0 +1,51 @@
+package trace
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/propagation"
+	otel "go.opentelemetry.io/otel/trace"
+)
+
+// Cause names the span that caused work to be done later or elsewhere. The zero value names none.
+type Cause struct{ context *otel.SpanContext }
+
+// CauseOf is the span of ctx.
+func CauseOf(ctx context.Context) Cause {
+	if active.Load() == nil {
+		return Cause{}
+	}
+	return causeIn(ctx)
+}
+
+func causeIn(ctx context.Context) Cause {
+	found := otel.SpanContextFromContext(ctx)
+	if !found.IsValid() || !found.IsSampled() {
+		return Cause{}
+	}
+	return Cause{&found}
+}
+
+// Equal says whether two causes name the same span.
+func (c Cause) Equal(other Cause) bool { return c.Text() == other.Text() }
+
+// header is the field of the W3C's trace context: "traceparent".
+const header = "traceparent"
+
+// Text is the cause in the form of the header traceparent, "" for none.
+func (c Cause) Text() string {
+	if c.context == nil {
+		return ""
+	}
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(otel.ContextWithSpanContext(context.Background(), *c.context), carrier)
+	return carrier[header]
+}
+
+// ParseCause reads the output of Text. Anything else is no cause.
+func ParseCause(text string) Cause {
+	if text == "" || active.Load() == nil {
+		return Cause{}
+	}
+	return causeIn(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{header: text}))
+}

@@ -1,0 +1,57 @@
+package trace
+
+import (
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	otel "go.opentelemetry.io/otel/trace"
+)
+
+// Handler records a span for each request, within the trace that its header traceparent names. Sockets and event streams have
+// none: they last, and each of their operations has a trace of its own.
+func Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		recorder := active.Load()
+		if recorder == nil || r.Header.Get("Upgrade") != "" || strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx, span := recorder.tracer.Start(ctx, method(r)+" /graphql", otel.WithSpanKind(otel.SpanKindServer))
+		answer := &answer{ResponseWriter: w, status: http.StatusOK}
+		defer func() {
+			span.SetAttributes(attribute.String("http.request.method", method(r)), attribute.String("http.route", "/graphql"), attribute.Int("http.response.status_code", answer.status))
+			if answer.status >= http.StatusInternalServerError {
+				span.SetStatus(codes.Error, http.StatusText(answer.status))
+			}
+			span.End()
+		}()
+		next.ServeHTTP(answer, r.WithContext(ctx))
+	})
+}
+
+// method is the method of a request, of those that a client may use.
+func method(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:
+		return r.Method
+	}
+	return "OTHER"
+}
+
+// answer notes the status.
+type answer struct {
+	http.ResponseWriter
+	status int
+}
+
+func (a *answer) WriteHeader(status int) {
+	a.status = status
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap gives http.ResponseController the writer with its deadlines.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

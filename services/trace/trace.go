@@ -1,0 +1,116 @@
+// Package trace records spans with OpenTelemetry and sends them to a collector. It knows no feature: the engines and the edge
+// begin the spans.
+//
+// It guarantees that nothing waits for the collector: spans wait in a bounded queue, and those that do not fit are dropped. Without a
+// collector a span costs one atomic read. A span has names and counts alone: no text of a query, no variable, no key of a user.
+//
+// While the collector does not answer, its spans are lost; the log says when that begins and when it ends.
+package trace
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	otel "go.opentelemetry.io/otel/trace"
+
+	"tidings/services"
+)
+
+// active records the spans of this process, nil without a collector. It is global, as OpenTelemetry's own provider is: engines that
+// several nodes of a test share could not tell the nodes apart.
+var active atomic.Pointer[Recorder]
+
+// On says whether spans are recorded at all.
+func On() bool { return active.Load() != nil }
+
+// Span is a piece of work. The zero value records nothing.
+type Span struct{ span otel.Span }
+
+// Start begins a span within that of ctx. Without one there it records nothing: work that no request caused has no trace. The
+// name is kind and what, with a space between.
+func Start(ctx context.Context, kind, what string) (context.Context, Span) {
+	r := active.Load()
+	if r == nil || !otel.SpanFromContext(ctx).IsRecording() {
+		return ctx, Span{}
+	}
+	return r.begin(ctx, named(kind, what), otel.WithSpanKind(otel.SpanKindClient))
+}
+
+// StartOperation begins a span within that of ctx, or the first of a new trace.
+func StartOperation(ctx context.Context, kind, what string) (context.Context, Span) {
+	r := active.Load()
+	if r == nil {
+		return ctx, Span{}
+	}
+	return r.begin(ctx, named(kind, what))
+}
+
+// mostCauses bounds the links of a span.
+const mostCauses = 64
+
+// StartFrom begins the span of work that others caused earlier. With one cause it belongs to the trace of that, with several it has
+// a trace of its own with links to them, and without any it records nothing.
+func StartFrom(ctx context.Context, causes []Cause, kind, what string) (context.Context, Span) {
+	r := active.Load()
+	if r == nil {
+		return ctx, Span{}
+	}
+	var links []otel.Link
+	seen := map[otel.SpanID]bool{}
+	for _, cause := range causes {
+		if cause.context == nil || seen[cause.context.SpanID()] || len(links) == mostCauses {
+			continue
+		}
+		seen[cause.context.SpanID()] = true
+		links = append(links, otel.Link{SpanContext: *cause.context})
+	}
+	switch len(links) {
+	case 0:
+		return ctx, Span{}
+	case 1:
+		return r.begin(otel.ContextWithRemoteSpanContext(ctx, links[0].SpanContext), named(kind, what), otel.WithSpanKind(otel.SpanKindConsumer))
+	}
+	return r.begin(ctx, named(kind, what), otel.WithNewRoot(), otel.WithLinks(links...), otel.WithSpanKind(otel.SpanKindConsumer))
+}
+
+func (r *Recorder) begin(ctx context.Context, name string, options ...otel.SpanStartOption) (context.Context, Span) {
+	ctx, span := r.tracer.Start(ctx, name, options...)
+	return ctx, Span{span}
+}
+
+// longestName bounds a name, which a client may have chosen.
+const longestName = 100
+
+func named(kind, what string) string {
+	if what == "" {
+		return kind
+	}
+	return kind + " " + what[:min(len(what), longestName)]
+}
+
+// Count notes how many things the span is about.
+func (s Span) Count(n int) {
+	if s.span != nil {
+		s.span.SetAttributes(attribute.Int("tidings.count", n))
+	}
+}
+
+// Fail notes that the work failed with a code.
+func (s Span) Fail(code string) {
+	if s.span != nil {
+		s.span.SetStatus(codes.Error, code)
+	}
+}
+
+// End ends the span; err is the outcome, of which only the code is recorded.
+func (s Span) End(err error) {
+	if s.span == nil {
+		return
+	}
+	if err != nil {
+		s.Fail(string(services.CodeOf(err)))
+	}
+	s.span.End()
+}

@@ -1,0 +1,40 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tidings/services/trace"
+)
+
+// Traced records a span for each operation: its name and kind, and neither its text nor its variables. That of a subscription
+// ends when the subscription has started; its events belong to what caused them.
+func Traced(server *handler.Server) {
+	server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
+		running := graphql.GetOperationContext(ctx).Operation
+		ctx, span := trace.StartOperation(ctx, string(running.Operation), running.Name)
+		if running.Operation == ast.Subscription {
+			defer span.End(nil)
+			return next(ctx)
+		}
+		respond := next(ctx)
+		return func(ctx context.Context) *graphql.Response {
+			response := respond(ctx)
+			if response != nil && len(response.Errors) > 0 {
+				span.Fail(codeOf(response.Errors[0]))
+			}
+			span.End(nil)
+			return response
+		}
+	})
+}
+
+// codeOf is the code of an error as clients see it.
+func codeOf(shown *gqlerror.Error) string {
+	code, _ := shown.Extensions["code"].(string)
+	return code
+}
