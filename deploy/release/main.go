@@ -78,9 +78,13 @@ func release(ctx context.Context, version, out, only string) error {
 	if version = cmp.Or(version, described); !versions.MatchString(version) {
 		return fmt.Errorf("%q is not a version: letters, digits, '.', '+', '_' and '-' are allowed", version)
 	}
-	seconds, err := output(ctx, "git", "log", "-1", "--format=%ct")
+	last, err := output(ctx, "git", "log", "-1", "--format=%H %ct")
 	if err != nil {
 		return err
+	}
+	commit, seconds, _ := strings.Cut(last, " ")
+	if strings.HasSuffix(described, "-dirty") {
+		commit += "-dirty"
 	}
 	committed, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
@@ -94,7 +98,7 @@ func release(ctx context.Context, version, out, only string) error {
 		if only != "" && only != t.String() {
 			continue
 		}
-		name, archive, err := t.build(ctx, version, time.Unix(committed, 0).UTC())
+		name, archive, err := t.build(ctx, version, commit, time.Unix(committed, 0).UTC())
 		if err != nil {
 			return fmt.Errorf("%s: %w", t, err)
 		}
@@ -111,14 +115,16 @@ func release(ctx context.Context, version, out, only string) error {
 }
 
 // build makes the program and the archive for a system.
-func (t target) build(ctx context.Context, version string, at time.Time) (name string, archive []byte, err error) {
+func (t target) build(ctx context.Context, version, commit string, at time.Time) (name string, archive []byte, err error) {
 	folder, err := os.MkdirTemp("", "tidings-release-*")
 	if err != nil {
 		return "", nil, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	program := filepath.Join(folder, t.program())
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X tidings/services/node.stamped="+version, "-o", program, ".")
+	// Go's own record of the commit depends on how the repository was checked out.
+	stamps := "-s -w -X tidings/services/node.stamped=" + version + " -X tidings/services/node.commit=" + commit
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", program, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.system, "GOARCH="+t.processor, "GOFLAGS=")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("go build: %w\n%s", err, text)

@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// stamped is the version of a release: the release build sets it.
-var stamped string
+// stamped and commit are the version of a release and what it was built from: the release build sets them.
+var stamped, commit string
 
 // Version is the version of a release, else the module's version as the build knows it: a tag, a commit, or (devel).
 func Version() string {
@@ -21,16 +21,19 @@ func Version() string {
 
 // Build says which program this is: its version, the commit it was built from, Go's version and the system.
 func Build() string {
-	commit := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
+	from := commit
+	if info, ok := debug.ReadBuildInfo(); ok && from == "" {
 		for _, setting := range info.Settings {
 			switch {
 			case setting.Key == "vcs.revision":
-				commit = " commit " + setting.Value
+				from = setting.Value
 			case setting.Key == "vcs.modified" && setting.Value == "true":
-				commit += " (modified)"
+				from += " (modified)"
 			}
 		}
 	}
-	return fmt.Sprintf("%s%s %s %s/%s", Version(), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	if from != "" {
+		from = " commit " + from
+	}
+	return fmt.Sprintf("%s%s %s %s/%s", Version(), from, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
