@@ -194,8 +194,7 @@ func drawCount(t *rapid.T) services.Count {
 func drawBadges(t *rapid.T) *services.Badges {
 	badges := &services.Badges{Version: services.Version(rapid.Uint64Max(1<<53).Draw(t, "n"), 5), Quiet: rapid.Bool().Draw(t, "quiet")}
 	for _, count := range []*services.Count{
-		&badges.Total, &badges.Notifications.Total, &badges.Notifications.Like, &badges.Notifications.Comment,
-		&badges.Notifications.Mention, &badges.Notifications.Follow, &badges.SiteMessages.Total, &badges.Conversations.Total, &badges.Conversations.Mentions,
+		&badges.Total, &badges.Notifications.Total, &badges.SiteMessages.Total, &badges.Conversations.Total, &badges.Conversations.Mentions,
 	} {
 		*count = drawCount(t)
 	}
@@ -203,6 +202,7 @@ func drawBadges(t *rapid.T) *services.Badges {
 		*field.Of(badges) = drawCount(t)
 	}
 	for _, category := range services.Categories {
+		*badges.Notifications.Of(category) = drawCount(t)
 		*badges.Notifications.Older.Of(category) = rapid.IntRange(0, 1000).Draw(t, "older")
 	}
 	badges.Notifications.Newest = services.PostID(rapid.Uint64Max(2).Draw(t, "newest")) << 40

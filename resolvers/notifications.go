@@ -138,7 +138,7 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 				causes = append(causes, graphPost(post, visible.people[post.Author], together))
 			}
 		}
-	default:
+	case services.CategoryLike, services.CategoryFollow:
 		for _, action := range actions {
 			if user, ok := visible.people[action.Actor]; ok && !visible.hidden[action.Actor] {
 				causes = append(causes, graphUser(user))

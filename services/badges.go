@@ -92,32 +92,6 @@ func (c *Count) Add(part Count) {
 	}
 }
 
-// Category is a kind of notification with a count of its own.
-type Category string
-
-// The categories.
-const (
-	CategoryLike     Category = "LIKE"     // likes on the user's posts, grouped by post
-	CategoryComment  Category = "COMMENT"  // comments on the user's posts and replies to the user's comments
-	CategoryMention  Category = "MENTION"  // posts that mention the user
-	CategoryFollow   Category = "FOLLOW"   // new followers
-	CategoryReminder Category = "REMINDER" // shows that have started and for which the user has set a reminder
-)
-
-// Categories lists every category, in the order of the document.
-var Categories = []Category{CategoryLike, CategoryComment, CategoryMention, CategoryFollow, CategoryReminder}
-
-// CategoryCounts are the absolute counts of one category of notifications, as the facts had them at a version. Unseen groups
-// are counted by the day of their newest unseen cause, so that time alone can remove them.
-type CategoryCounts struct {
-	Category Category
-	Version  uint64 // rises with every change of the facts; 0 is before the first
-	Newest   PostID // the position of the newest notification, 0 if there never was one
-	Older    int    // unseen groups from before Day-7
-	Day      int64  // days since 1970, UTC
-	Days     [8]int // unseen groups of Day, Day-1, ... Day-7
-}
-
 // Version prints the pair (own, shared) so that text compares like the pair. own rises with each change of the user's document
 // and is in microseconds; shared rises with each change of state that the document shares with others. Both have at most 16
 // digits.

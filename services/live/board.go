@@ -100,27 +100,27 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	if given {
 		replays = s.replaysFor(session, ask.First)
 	}
-	view, err := s.view(ctx, session, start.after, replays)
+	reader, err := s.readerData(ctx, session, start.after, replays)
 	if err != nil {
 		return Board{}, err
 	}
 	if start.last != 0 {
-		if err := s.checkShown(ctx, session, view.hosts, shown); err != nil {
+		if err := s.checkShown(ctx, session, reader.hosts, shown); err != nil {
 			return Board{}, err
 		}
 	}
-	board := Board{Replaced: given && !session.lives(s.clock.Now(), view.lease, s.idle, s.longest)}
+	board := Board{Replaced: given && !session.lives(s.clock.Now(), reader.lease, s.idle, s.longest)}
 	if !given || board.Replaced {
-		session = s.freeze(session, view.hosts)
+		session = s.newSession(session, reader.hosts)
 	}
 	if given && !board.Replaced || session.shared(s.sessions) {
 		s.renew(ctx, session)
 	}
-	return s.fill(ctx, board, session, view, start.after, ask.First)
+	return s.fill(ctx, board, session, reader, start.after, ask.First)
 }
 
-// freeze makes a session of the board as it is now. All hosts in the list belong to it.
-func (s *Service) freeze(former Session, hosts []services.FollowedAuthor) Session {
+// newSession makes a session of the board as it is now. All hosts in the list belong to it.
+func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Session {
 	session := former
 	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
 	for _, host := range hosts {
@@ -131,8 +131,8 @@ func (s *Service) freeze(former Session, hosts []services.FollowedAuthor) Sessio
 }
 
 // fill completes a page: it reads the data of the shows on it.
-func (s *Service) fill(ctx context.Context, board Board, session Session, view view, after ShowPlace, first int) (Board, error) {
-	page, building, err := s.cut(ctx, session, view, after, first)
+func (s *Service) fill(ctx context.Context, board Board, session Session, reader readerData, after ShowPlace, first int) (Board, error) {
+	page, building, err := s.cut(ctx, session, reader, after, first)
 	if err != nil {
 		return Board{}, err
 	}
@@ -182,8 +182,8 @@ func (s *Service) present(ctx context.Context, items []Item) error {
 }
 
 // cut makes a page from the node cache and the viewer's replays.
-func (s *Service) cut(ctx context.Context, session Session, view view, after ShowPlace, first int) (page cut, building bool, err error) {
-	hosts := session.hosts(view.hosts)
+func (s *Service) cut(ctx context.Context, session Session, reader readerData, after ShowPlace, first int) (page cut, building bool, err error) {
+	hosts := session.hosts(reader.hosts)
 	var p part
 	if !after.Replay {
 		p.Active, p.More = s.Memory.ActiveAt(hosts, session.Version, after, first+1)
@@ -192,12 +192,12 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after Sho
 	if p.More || len(p.Active) > first || len(hosts) == 0 {
 		return p.page(first), false, nil
 	}
-	if view.unlisted {
-		if view, err = s.view(ctx, session, after, s.replaysFor(session, first)); err != nil {
+	if reader.unlisted {
+		if reader, err = s.readerData(ctx, session, after, s.replaysFor(session, first)); err != nil {
 			return cut{}, false, err
 		}
 	}
-	listed, building, err := s.listed(ctx, session, view, after, s.replaysFor(session, first))
+	listed, building, err := s.listed(ctx, session, reader, after, s.replaysFor(session, first))
 	if err != nil {
 		return cut{}, false, err
 	}
@@ -205,26 +205,26 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after Sho
 		return cut{}, false, err
 	}
 	if listed.More && len(listed.Lines) <= first { // newer replays displaced others from the range that was read
-		if view, err = s.view(ctx, session, after, allReplays); err != nil {
+		if reader, err = s.readerData(ctx, session, after, allReplays); err != nil {
 			return cut{}, false, err
 		}
-		if listed, building, err = s.listed(ctx, session, view, after, allReplays); err != nil {
+		if listed, building, err = s.listed(ctx, session, reader, after, allReplays); err != nil {
 			return cut{}, false, err
 		}
 		if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
 			return cut{}, false, err
 		}
 	}
-	p.Replays = []replayList{listed, s.known(session, hosts, after, first)}
+	p.Replays = []replayList{listed, s.cachedReplays(session, hosts, after, first)}
 	return p.page(first), building, nil
 }
 
 // allReplays is more than a list shows.
 const allReplays = 2 * services.Retention
 
-// known are the cached replays after a position. The cache keeps as many of the newest pulled replays as a list does; paging
+// cachedReplays are the replays of the node cache after a position. The cache keeps as many of the newest pulled replays as a list does; paging
 // past them ends the list.
-func (s *Service) known(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
+func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
 		all, _ := s.Memory.ReplaysAt(hosts, session.Version, ShowPlace{}, services.Retention+1)
 		if len(all) > services.Retention {

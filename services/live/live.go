@@ -3,7 +3,9 @@
 //
 // A session is a version of the board, not a copy of it: every node makes the same page of it from its cache of shows and
 // from the viewer's list of replays, in at most two round trips. Statuses and positions do not change within a session,
-// whatever the hosts do meanwhile. A lost list of replays is rebuilt while boards come from SQL; when Redis does not answer,
+// whatever the hosts do meanwhile. Board (board.go) reads a page: cut chooses its lines, span.holdsAt decides which position
+// a show had, span.frozen what it then showed, and atSession which replays count.
+// A lost list of replays is rebuilt while boards come from SQL; when Redis does not answer,
 // boards come from SQL, and sessions live as long as they can.
 package live
 

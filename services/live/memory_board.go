@@ -22,7 +22,7 @@ func (m *Memory) ActiveAt(hosts []services.FollowedAuthor, version uint64, after
 	if after.Replay {
 		return nil, false
 	}
-	return m.board(hosts, version, after, limit, false)
+	return m.pageAt(hosts, version, after, limit, false)
 }
 
 // ReplaysAt lists the hosts' cached replays, as ActiveAt does: all that ended within the horizon, at this version or before,
@@ -31,7 +31,7 @@ func (m *Memory) ReplaysAt(hosts []services.FollowedAuthor, version uint64, afte
 	if !after.Replay {
 		after = ShowPlace{}
 	}
-	return m.board(hosts, version, after, limit, true)
+	return m.pageAt(hosts, version, after, limit, true)
 }
 
 // look is what a page reads of a host first.
@@ -52,11 +52,11 @@ type boardPage struct {
 
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 
-// board reads a page. First it finds the highest score among the shows of each host, which the table stores. The hosts with
+// pageAt reads a page. First it finds the highest score among the shows of each host, which the table stores. The hosts with
 // the highest scores fill the page, or nearly; the others are skipped unless they reach above its end. Two alternatives are
 // slower: a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's host
 // (BenchmarkBoard).
-func (m *Memory) board(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
+func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer boardPages.Put(page)
 	m.mu.RLock()

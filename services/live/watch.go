@@ -62,7 +62,7 @@ type watcher struct {
 	hosts   *HostWatch
 
 	badges   *services.Badges // the badges at the time when the following fields were read
-	view     view             // the followed hosts
+	reader   readerData       // the followed hosts
 	top      ShowPlace
 	replaced bool // a session that was sent or requested is over
 	guest    bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
@@ -117,7 +117,7 @@ func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Cha
 	if w.behind(badges) {
 		return change, push.ErrBehind
 	}
-	moves := s.Memory.MovedSince(w.session.hosts(w.view.hosts), w.session.Version)
+	moves := s.Memory.MovedSince(w.session.hosts(w.reader.hosts), w.session.Version)
 	others, older := w.newHosts()
 	moves = append(moves, others...)
 	change.Difference = difference(moves)
@@ -133,7 +133,7 @@ const badgesWithin = 500 * time.Millisecond
 // change waits, and both are sent together.
 func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
-	if w.service.Memory.CountLive(w.view.hosts, 0).Sequence <= badges.LiveSequence {
+	if w.service.Memory.CountLive(w.reader.hosts, 0).Sequence <= badges.LiveSequence {
 		w.waits = time.Time{}
 		return false
 	}
@@ -152,7 +152,7 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	if session.Made == 0 {
 		session = Session{Viewer: w.viewer, Device: w.device}
 	}
-	read, err := s.view(ctx, session, ShowPlace{}, s.replaysFor(session, 1))
+	read, err := s.readerData(ctx, session, ShowPlace{}, s.replaysFor(session, 1))
 	if err != nil {
 		return err
 	}
@@ -162,14 +162,14 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	given, taken := session.Made != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
 	if !given || over || !(w.guest && taken) && !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
 		w.guest = given && taken
-		session = s.freeze(session, read.hosts)
+		session = s.newSession(session, read.hosts)
 		w.replaced, w.renewed = w.replaced || given, time.Time{}
 	}
 	page, _, err := s.cut(ctx, session, read, ShowPlace{}, 1)
 	if err != nil {
 		return err
 	}
-	w.badges, w.view, w.session, w.top = badges, read, session, ShowPlace{}
+	w.badges, w.reader, w.session, w.top = badges, read, session, ShowPlace{}
 	if len(page.Lines) > 0 {
 		w.top = page.Lines[0].Place
 	}
@@ -180,7 +180,7 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 // and those that have become replays since. older is how many of their other replays are above the session's first show.
 func (w *watcher) newHosts() (moves []Move, older int) {
 	var since []services.FollowedAuthor
-	for _, host := range w.view.hosts {
+	for _, host := range w.reader.hosts {
 		if !w.session.has(host.Since) {
 			since = append(since, host)
 		}

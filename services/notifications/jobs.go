@@ -106,6 +106,9 @@ func causesOf(job jobs.Job) (causes []Cause, err error) {
 		if err := json.Unmarshal(line, &cause); err != nil {
 			return nil, fmt.Errorf("payload of %s: %w", job.Kind, err)
 		}
+		if _, known := factsByCategory[cause.Category]; !known {
+			return nil, fmt.Errorf("the category %s is unknown", services.Quote(string(cause.Category)))
+		}
 		causes = append(causes, cause)
 	}
 	return causes, nil

@@ -116,9 +116,10 @@ func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
 // A job that can never succeed is tried five times and put aside; all others of the same claim are done at once.
 func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 	for name, poison := range map[string]jobs.NewJob{
-		"not a user":  {Kind: jobCounts, Key: "-1"},
-		"not a cause": {Kind: jobNotify, Payload: []byte("[]")},
-		"not a pair":  {Kind: jobActor, Key: "7"},
+		"not a user":     {Kind: jobCounts, Key: "-1"},
+		"not a cause":    {Kind: jobNotify, Payload: []byte("[]")},
+		"not a category": {Kind: jobNotify, Payload: []byte(`{"Category":"LATER"}`)},
+		"not a pair":     {Kind: jobActor, Key: "7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))

@@ -3,6 +3,7 @@ package notifications
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"tidings/services"
@@ -50,6 +51,9 @@ func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Show
 func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
 	states, err := statesOfUser(ctx, s.db, user)
 	for _, state := range states {
+		if !slices.Contains(services.Categories, state.Category) {
+			continue // a newer node's: this one does not show it
+		}
 		document.Notifications = append(document.Notifications, state.counts())
 	}
 	return err

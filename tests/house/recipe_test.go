@@ -31,16 +31,25 @@ func goName(f services.CountField) string {
 // derived are files that once had a line for each source that is one count, and take it from CountFields now.
 var derived = []string{"resolvers/hot_badges.go", "services/push/face.go", "services/rdb/layout.go", "services/rdb/document.go"}
 
+// stepsOf are the files and places in the table of a section of the architecture.
+func stepsOf(t *testing.T, section string) (places [][2]string) {
+	t.Helper()
+	_, text, found := strings.Cut(readText(t, "docs/architecture.md"), "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("the documentation has no section %q", section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	for _, match := range step.FindAllStringSubmatch(text, -1) {
+		places = append(places, [2]string{match[1], match[2]})
+	}
+	return places
+}
+
 // The recipe for a badge source names every place where the sources stand, and no other.
 func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
-	_, recipe, found := strings.Cut(readText(t, "docs/architecture.md"), "\n## Add a badge source\n")
-	if !found {
-		t.Fatal("the documentation has no recipe")
-	}
-	recipe, _, _ = strings.Cut(recipe, "\n## ")
 	named := map[[2]string]bool{}
-	for _, match := range step.FindAllStringSubmatch(recipe, -1) {
-		named[[2]string{match[1], match[2]}] = true
+	for _, place := range stepsOf(t, "Add a badge source") {
+		named[place] = true
 	}
 	for place := range named {
 		if _, known := sourcePlaces[place]; !known {
@@ -69,6 +78,50 @@ func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 		for _, field := range services.CountFields {
 			if text := readText(t, path); strings.Contains(text, goName(field)[len("Source"):]+" ") || strings.Contains(text, `"`+field.Name+`"`) {
 				t.Errorf("%s names %s: the recipe lacks the step, or CountFields can bring it", path, field.Name)
+			}
+		}
+	}
+}
+
+// ends are the ends of a declaration, of a member of a group, and of a line that is one.
+var ends = regexp.MustCompile(`\n\}|\n\t\}\}|\]category`)
+
+// Each place that the recipe for a category names has every category: one that is added is missed nowhere.
+func TestEveryCategoryIsInEachPlaceOfItsRecipe(t *testing.T) {
+	steps := stepsOf(t, "Add a category of notifications")
+	if len(steps) < 12 {
+		t.Fatalf("the recipe has only the steps %v", steps)
+	}
+	for _, place := range steps {
+		_, region, found := strings.Cut(readText(t, place[0]), place[1])
+		if end := ends.FindStringIndex(region); end != nil {
+			region = region[:end[0]]
+		}
+		if !found {
+			t.Errorf("%s has no %s", place[0], place[1])
+		}
+		for _, category := range services.Categories {
+			if !strings.Contains(strings.ToLower(region), strings.ToLower(string(category))) {
+				if place[1] == "keysIn" && category == services.CategoryMention {
+					continue // it has a subject, which is read for every category
+				}
+				t.Errorf("%s in %s lacks %s", place[1], place[0], category)
+			}
+		}
+	}
+}
+
+// The functions that a description of a path names are where it says.
+func TestThePathsOfTheArchitectureExist(t *testing.T) {
+	for _, section := range []string{"A like, function by function", "A frozen page, function by function"} {
+		steps := stepsOf(t, section)
+		if len(steps) < 8 {
+			t.Errorf("%s has only the steps %v", section, steps)
+		}
+		for _, place := range steps {
+			declared := regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|var |const )` + place[1] + `\b`)
+			if !declared.MatchString(readText(t, place[0])) {
+				t.Errorf("%s: %s has no %s", section, place[0], place[1])
 			}
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// view is a viewer's data: the followed hosts, and their replays after a position.
-type view struct {
+// readerData is a viewer's data: the followed hosts, and their replays after a position.
+type readerData struct {
 	hosts   []services.FollowedAuthor
 	replays replayList
 	ready   bool // replays is complete; otherwise it must be read from SQL
@@ -27,9 +27,9 @@ func (s *Service) replaysFor(session Session, first int) int {
 	return first + 1 + int(min(since, services.Retention))
 }
 
-// view reads a viewer's data, with at most so many replays, 0 for the hosts alone. It comes from Redis in one round trip,
+// readerData reads a viewer's data, with at most so many replays, 0 for the hosts alone. It comes from Redis in one round trip,
 // after a rebuild of what is missing; or from SQL, for example if Redis lacks the viewer's last command.
-func (s *Service) view(ctx context.Context, session Session, after ShowPlace, replays int) (view, error) {
+func (s *Service) readerData(ctx context.Context, session Session, after ShowPlace, replays int) (readerData, error) {
 	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {
 		query.Before = after
@@ -47,12 +47,12 @@ func (s *Service) view(ctx context.Context, session Session, after ShowPlace, re
 		}
 	}
 	if err == nil && read.Ready && !stale {
-		return viewOf(read, query.Limit), nil
+		return readerDataOf(read, query.Limit), nil
 	}
 	if err != nil && !services.IsUnavailable(err) {
-		return view{}, err
+		return readerData{}, err
 	}
-	known := view{building: answered}
+	known := readerData{building: answered}
 	if answered {
 		known.lease = lease{Known: true, Holder: read.Lease}
 	}
@@ -60,8 +60,8 @@ func (s *Service) view(ctx context.Context, session Session, after ShowPlace, re
 	return known, err
 }
 
-func viewOf(read boardRead, limit int) view {
-	v := view{unlisted: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: lease{Known: true, Holder: read.Lease}}
+func readerDataOf(read boardRead, limit int) readerData {
+	v := readerData{unlisted: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: lease{Known: true, Holder: read.Lease}}
 	v.replays = replayList{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
 	for i, entry := range read.Replays {
 		v.replays.Lines[i] = line{Place: entry.Place, Host: entry.Host}
@@ -71,7 +71,7 @@ func viewOf(read boardRead, limit int) view {
 
 // listed are the viewer's replays after a position: from their list, rebuilt when it is lost, or from SQL while that takes
 // long.
-func (s *Service) listed(ctx context.Context, session Session, v view, after ShowPlace, replays int) (list replayList, building bool, err error) {
+func (s *Service) listed(ctx context.Context, session Session, v readerData, after ShowPlace, replays int) (list replayList, building bool, err error) {
 	if v.ready {
 		return v.replays, false, nil
 	}
@@ -80,7 +80,7 @@ func (s *Service) listed(ctx context.Context, session Session, v view, after Sho
 		err = s.rebuildReplays(waiting, session.Viewer)
 		cancel()
 		if err == nil {
-			if again, err := s.view(ctx, session, after, replays); err == nil && again.ready {
+			if again, err := s.readerData(ctx, session, after, replays); err == nil && again.ready {
 				return again.replays, false, nil
 			}
 		}

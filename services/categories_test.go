@@ -1,0 +1,25 @@
+package services
+
+import "testing"
+
+// Cursors keep the index of a category and documents its first letter. Each has a count in the badges.
+func TestCategoriesHaveLettersAndCountsOfTheirOwn(t *testing.T) {
+	counts, older := &NotificationCounts{}, &OlderCounts{}
+	letters, seen := map[byte]Category{}, map[*Count]Category{}
+	for _, category := range Categories {
+		if other, taken := letters[category[0]]; taken {
+			t.Errorf("%s begins like %s", category, other)
+		}
+		count := counts.Of(category)
+		if count == nil || older.Of(category) == nil {
+			t.Fatalf("%s has no count", category)
+		}
+		if other, taken := seen[count]; taken {
+			t.Errorf("%s has the count of %s", category, other)
+		}
+		letters[category[0]], seen[count] = category, category
+	}
+	if counts.Of("LATER") != nil || older.Of("LATER") != nil {
+		t.Error("an unknown category has a count")
+	}
+}
