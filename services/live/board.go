@@ -119,7 +119,8 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	return s.fill(ctx, board, session, reader, start.after, ask.First)
 }
 
-// newSession makes a session of the board as it is now. All hosts in the list belong to it.
+// newSession makes a session of the board as it is now. It copies nothing: cut reads the shows as they were at its version. All
+// hosts in the list belong to it.
 func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Session {
 	session := former
 	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
