@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// api speaks GraphQL with one server, for everything that is not measured.
+// api sends GraphQL requests that are not measured to one server.
 type api struct {
 	url    string
 	client *http.Client
@@ -57,13 +57,13 @@ func (a *api) do(ctx context.Context, token, query string, variables map[string]
 // event is one IngestEvent.
 type event map[string]any
 
-// does is the event that a user does something, a mutation by its name with its input.
+// does is the event of a user's mutation, by its name and input.
 func does(who, mutation string, input map[string]any) event {
 	return event{"as": "user:" + who, "do": map[string]any{mutation: input}}
 }
 
-// told is an event of the host application itself, in nobody's name.
-func told(mutation string, input map[string]any) event {
+// hostEvent is an event of the host application itself, for no user.
+func hostEvent(mutation string, input map[string]any) event {
 	return event{"do": map[string]any{mutation: input}}
 }
 
@@ -79,7 +79,7 @@ func like(who, post string) event {
 	return does(who, "likePost", map[string]any{"postId": post})
 }
 
-// mention is a post that mentions somebody.
+// mention is a post that mentions a user.
 func mention(who, whom string) event {
 	return does(who, "publishPost", map[string]any{"body": "Have you seen this?", "mentions": []string{"user:" + whom}})
 }
@@ -98,7 +98,7 @@ const (
 	batchSize  = 500 // the most that one ingest takes
 )
 
-// ingest sends events in batches and answers the ids of what they made. The first event that fails is an error.
+// ingest sends events in batches and returns the IDs that they made. The first event that fails is returned as the error.
 func (a *api) ingest(ctx context.Context, events []event) (ids []string, err error) {
 	const mutation = `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
 	for len(events) > 0 {
@@ -131,7 +131,7 @@ func (a *api) ingest(ctx context.Context, events []event) (ids []string, err err
 // waitForJobs waits until no job waits or runs. Progress is expected at least once in a while.
 func (a *api) waitForJobs(ctx context.Context) error { return a.waitForJobsBut(ctx, 0) }
 
-// waitForJobsBut waits until no more than so many jobs are left: those that are due much later.
+// waitForJobsBut waits until at most left jobs are waiting, which are due much later.
 func (a *api) waitForJobsBut(ctx context.Context, left int) error {
 	const patience = time.Minute
 	least, changed := -1, time.Now()

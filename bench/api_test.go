@@ -20,7 +20,7 @@ type question struct {
 	token string
 }
 
-// answering starts a server that answers what the function says.
+// answering starts a server whose answers the function makes.
 func answering(t *testing.T, answer func(question) string) *api {
 	t.Helper()
 	return newAPI(serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +33,7 @@ func answering(t *testing.T, answer func(question) string) *api {
 	}))
 }
 
-// results answers an ingest with an id for each event.
+// results is an answer to ingest with an ID for each event.
 func results(q question) string {
 	var parts []string
 	for i := range q.Variables.Events {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The reference of the sockets row: a program that does nothing but write the same bytes to every connection, one loop
-// for each processor. It is this very program, started again with the argument bareArgument.
+// The reference of the sockets row: a program that only writes the same bytes to every connection, in one loop per
+// processor. It is this program, started again with the argument bareArgument.
 const bareArgument = "bare-writer"
 
 // bareWriter writes one prepared frame to every connection when it is triggered.
@@ -52,7 +52,7 @@ func (b *bareWriter) accept(listener net.Listener) error {
 	}
 }
 
-// writeAll writes the frame to every connection and forgets those that are gone.
+// writeAll writes the frame to every connection and drops the closed ones.
 func (b *bareWriter) writeAll() (written int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -83,7 +83,7 @@ func (g graph) add(follower, followee string) {
 	g.follows[follower][followee] = true
 }
 
-// authors are the most followed people, so many of them, and others, spread over all degrees.
+// authors returns the most followed people, at most so many, and others of all numbers of followers.
 func (g graph) authors(most int) (authors []string) {
 	authors = append(authors, g.people[:min(most, len(g.people))]...)
 	rest := g.people[len(authors):]
@@ -115,7 +115,7 @@ type setting struct {
 	name      string
 	most      int // of the authors, how many are the most followed ones
 	rounds    int // of posts
-	big, huge int // thresholds; 0: the standard ones, which nobody in the file reaches
+	big, huge int // thresholds; 0: the defaults, which no author in the file reaches
 }
 
 var settings = []setting{
@@ -123,8 +123,8 @@ var settings = []setting{
 	{name: "small, big and huge", most: everyoneAuthors / 2, rounds: 4, big: 400, huge: 1500},
 }
 
-// checkEveryone does it in each setting: half of the people are seen before the last round of posts, so that theirs are
-// pushed; the others are seen for the first time at the end; and all are read once more after Redis has lost everything.
+// checkEveryone checks every person in each setting. Half of the people visit before the last round of posts, so that posts
+// are pushed to them; the others visit for the first time at the end. All are read again after Redis has lost everything.
 func (b *bench) checkEveryone(ctx context.Context) error {
 	if _, err := os.Stat(b.follows); os.IsNotExist(err) {
 		b.report.everyone = append(b.report.everyone, filepath.Base(b.follows)+" is not there (--follows)")
@@ -146,7 +146,7 @@ func (b *bench) checkEveryone(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) checkSetting(ctx context.Context, own place, g graph, s setting) error {
+func (b *bench) checkSetting(ctx context.Context, own site, g graph, s setting) error {
 	b.say("everyone, %s: importing %s", s.name, filepath.Base(b.follows))
 	data := filepath.Join(own.folder, "data")
 	if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.follows, "--both", "--data", data); err != nil {

@@ -57,7 +57,7 @@ func TestReadGraphGoesBothWays(t *testing.T) {
 	}
 }
 
-func TestExpectedCountsOnlyTheFollowed(t *testing.T) {
+func TestExpectedCountsOnlyFollowedAuthors(t *testing.T) {
 	g := graph{follows: map[string]map[string]bool{}}
 	g.add("a", "b")
 	g.add("a", "c")

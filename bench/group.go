@@ -59,7 +59,7 @@ func (g *group) create(ctx context.Context) error {
 	return nil
 }
 
-// watch notes what is pushed.
+// watch records the pushed states.
 func (g *group) watch(i int, payload []byte, at time.Time) {
 	value, found := conversationCount(payload)
 	if !found {
@@ -70,8 +70,8 @@ func (g *group) watch(i int, payload []byte, at time.Time) {
 	g.seen[i].counts = append(g.seen[i].counts, count{value, at})
 }
 
-// talk lets everyone who talks say something once in a while, spread over it, until it is told to end; without a pause
-// each says the next thing as soon as the last one is answered.
+// talk lets every talker send a message once per interval, spread over it, until ctx ends; with interval 0 each sends the
+// next message as soon as the last one is answered.
 func (g *group) talk(ctx context.Context, every time.Duration) error {
 	start := time.Now()
 	errs := make([]error, g.talkers)
@@ -83,7 +83,7 @@ func (g *group) talk(ctx context.Context, every time.Duration) error {
 				if every > 0 && pause(ctx, time.Until(due)) != nil {
 					return
 				}
-				errs[i] = g.say(context.WithoutCancel(ctx), i) // what was begun is waited for: it counts in the end
+				errs[i] = g.say(context.WithoutCancel(ctx), i) // wait for messages that are under way: they count in the end
 			}
 		})
 	}
@@ -111,8 +111,8 @@ func (g *group) say(ctx context.Context, talker int) error {
 	return nil
 }
 
-// spoken lets members talk and waits until all who listen have the right number. It answers the messages' rate, and
-// how long after each one's answer the last listener had it.
+// spoken lets members talk and waits until all listeners have the right count. It returns the rate of messages, and the time
+// from each one's answer until the last listener had it.
 func (g *group) spoken(ctx context.Context, talk func() error) (sample, error) {
 	g.mu.Lock()
 	first := len(g.said)
@@ -169,8 +169,8 @@ func (a *arrivals) lateness(messages []said, late []time.Duration) {
 	}
 }
 
-// check reads the badges of all members and holds them against what was said: all of it for who listens, what came
-// after one's own last message for who talks.
+// check reads the badges of all members and compares them with the sent messages: all of them for listeners, those after
+// their own last message for talkers.
 func (g *group) check(ctx context.Context) error {
 	var head int64
 	for _, message := range g.said {

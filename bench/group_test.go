@@ -23,7 +23,7 @@ func TestConversationCount(t *testing.T) {
 	}
 }
 
-// The whole document is asked for in the order in which the count is looked for.
+// The subscription selects the document in the order in which the parser expects the count.
 func TestConversationCountFitsTheSubscription(t *testing.T) {
 	if !strings.Contains(everySubscription, "conversations { total { value ") {
 		t.Errorf("the count is looked for where it is not: %s", everySubscription)
@@ -61,7 +61,7 @@ type chatter struct {
 	head   int64
 	last   map[string]int64 // of each member
 	extra  int64            // what badges have too much
-	silent bool             // nothing is pushed
+	silent bool             // sends no push
 	group  *group
 }
 
@@ -127,7 +127,7 @@ func TestAGroupTalks(t *testing.T) {
 	}
 }
 
-func TestAGroupThatIsNotTold(t *testing.T) {
+func TestAGroupWithoutPushes(t *testing.T) {
 	c := newChatter(t)
 	if _, err := c.group.spoken(t.Context(), func() error { return nil }); err == nil {
 		t.Error("nobody said anything, and that was measured")
@@ -140,7 +140,7 @@ func TestAGroupThatIsNotTold(t *testing.T) {
 	}
 }
 
-func TestCountingsAreTwoWays(t *testing.T) {
+func TestGroupsAreMeasuredInBothCountingWays(t *testing.T) {
 	ways := countings()
 	if len(ways) != 2 || slices.Equal(ways[0].arguments, ways[1].arguments) {
 		t.Errorf("%+v", ways)

@@ -20,13 +20,13 @@ import (
 )
 
 // The check of a day of shows: it is imported, and the boards of a sample of viewers, read through the API page by page, are
-// held against what sorting the day says.
+// compared with the sorted day.
 
 // daySeed makes every run's day the same, but for the hour.
 const daySeed = 1
 
-// importInto writes a file and imports it into a place's database, in which no server is.
-func (p place) importInto(ctx context.Context, what string, write func(to io.Writer) error) (err error) {
+// importInto writes a file and imports it into the database of a site without a running server.
+func (p site) importInto(ctx context.Context, what string, write func(to io.Writer) error) (err error) {
 	path := filepath.Join(p.folder, what)
 	file, err := os.Create(path)
 	if err != nil {
@@ -63,8 +63,8 @@ func (b *bench) checkLiveDay(ctx context.Context) (err error) {
 	return nil
 }
 
-// compareBoards reads a sample of boards, and once more after Redis has lost everything.
-func (b *bench) compareBoards(ctx context.Context, p place, d *livetest.Day, shows int, flush bool) error {
+// compareBoards reads a sample of boards, and again after Redis has lost everything.
+func (b *bench) compareBoards(ctx context.Context, p site, d *livetest.Day, shows int, flush bool) error {
 	server, err := p.start(ctx)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *bench) compareBoards(ctx context.Context, p place, d *livetest.Day, sho
 	if err := server.api.waitForJobsBut(ctx, d.Active(shows)); err != nil {
 		return err
 	}
-	// Nodes hear of what jobs did within a second.
+	// Nodes learn of the jobs' changes within a second.
 	if err := pause(ctx, 1500*time.Millisecond); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, show
 	return nil
 }
 
-// readBoard reads somebody's board page by page: title and status of each show, and why it ends.
+// readBoard reads a user's board page by page: title and status of each show, and why it ends.
 func readBoard(ctx context.Context, a *api, person string, first int) (lines []string, end string, err error) {
 	for after := "null"; ; {
 		var data struct {

@@ -47,7 +47,7 @@ func TestFollowsOfBoards(t *testing.T) {
 	}
 }
 
-func TestWhereTheSecondPageBegins(t *testing.T) {
+func TestTheCursorOfTheSecondPage(t *testing.T) {
 	page := func(edges int, next bool) string {
 		return fmt.Sprintf(`{"data":{"viewer":{"liveBoard":{"edges":[%s],"pageInfo":{"hasNextPage":%t,"endCursor":"c"}}}}}`,
 			strings.TrimSuffix(strings.Repeat("{},", edges), ","), next)

@@ -17,8 +17,8 @@ import (
 )
 
 // The load generator keeps N connections busy, each with one request at a time (a closed loop). It speaks just enough
-// HTTP/1.1 to spare the processors that it shares with the servers: whole requests are made before, and of an answer only
-// the status, the length and the first bytes of the body are looked at.
+// HTTP/1.1 to spare the processors that it shares with the servers: complete requests are built in advance, and only the
+// status, the length and the first bytes of an answer are read.
 
 const answerLimit = 10 * time.Second
 

@@ -92,7 +92,7 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	started := make(chan struct{}, 100)
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then does the server see that the client is gone
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice a disconnected client
 		started <- struct{}{}
 		<-r.Context().Done() // never answers
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// describeMachine says where the figures come from: processor, kernel, versions.
+// describeMachine returns the origin of the figures: processor, kernel, versions.
 func describeMachine(ctx context.Context) []string {
 	facts := []string{
 		"processor: " + processor() + fmt.Sprintf(", %d for everything: servers, Redis and client share them", runtime.NumCPU()),

@@ -164,7 +164,7 @@ func (b *bench) say(format string, args ...any) {
 
 func (b *bench) wants(row string) bool { return slices.Contains(b.only, row) }
 
-// run does everything and writes the report. What was measured before an error is lost: half a table would mislead.
+// run measures everything and writes the report. An error discards all measurements: half a table would mislead.
 func run(ctx context.Context, opts options, out, progress io.Writer) (err error) {
 	if _, err := os.Stat("bench/peers"); err != nil {
 		return fmt.Errorf("run it from the project's root: %w", err)
@@ -214,7 +214,7 @@ func commandLine() string {
 	return strings.Join(append([]string{"go run ./bench"}, os.Args[1:]...), " ")
 }
 
-// measure takes the rows in their order.
+// measure measures the rows in their order.
 func (b *bench) measure(ctx context.Context) error {
 	engine, client, url, err := startRedis(ctx, b.folder)
 	if err != nil {

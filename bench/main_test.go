@@ -37,7 +37,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotBe(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for _, args := range []string{"--rounds 0", "--seconds NaN", "--seconds 0", "--connections 0", "--sockets 0", "--sockets 1000000", "--only nothing", "--only ", "--mercurius-processes 0", "--unknown"} {
 		if o, err := parseOptions(strings.Split(args, " "), io.Discard); err == nil {
 			t.Errorf("%s: %+v", args, o)

@@ -52,7 +52,7 @@ func (p *process) pid() int { return p.command.Process.Pid }
 
 // stop ends the process, by force when it does not end by itself.
 func (p *process) stop() {
-	_ = p.command.Process.Signal(syscall.SIGTERM) // it may be gone
+	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.done:
 	case <-time.After(stopLimit):
@@ -91,7 +91,7 @@ func (p *process) tail() string {
 	return string(bytes.TrimSpace(text[max(0, len(text)-tailBytes):]))
 }
 
-// freePort finds a port of loopback that nobody listens on.
+// freePort finds a port of loopback that is not in use.
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -131,7 +131,7 @@ func listens(address string) func(context.Context) error {
 	}
 }
 
-// runOnce runs a program to its end and answers what it printed.
+// runOnce runs a program to its end and returns its output.
 func runOnce(ctx context.Context, dir, program string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Dir = dir

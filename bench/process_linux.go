@@ -16,8 +16,8 @@ const clockTick = 10 * time.Millisecond
 // childAttributes makes a child end with us, also when we are killed.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} }
 
-// launch starts the process from a thread that lives as long as the process: the signal of a parent's death is sent when the
-// thread that forked is gone.
+// launch starts the process from a thread that lives as long as the process: the kernel sends the signal of the parent's
+// death when the thread that forked ends.
 func (p *process) launch() error {
 	started := make(chan error)
 	go func() {
@@ -49,7 +49,7 @@ func residentBytes(pid int) (int64, error) {
 	return 0, fmt.Errorf("process %d has no VmRSS", pid)
 }
 
-// processorTime is what a process has used so far, in user and kernel mode together.
+// processorTime is the processor time that a process has used so far, in user and kernel mode together.
 func processorTime(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -71,7 +71,7 @@ func processorTime(pid int) (time.Duration, error) {
 	return ticks * clockTick, nil
 }
 
-// sourceAddresses are addresses of loopback to connect from: each has ports of its own.
+// sourceAddresses are addresses of loopback to connect from: each has its own ports.
 var sourceAddresses = []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
 // openFiles is how many files this process may open; Go has raised it as far as it goes.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// childMode makes the test's own program a child that does one thing.
+// childMode makes the test's own program a child with one task.
 const childMode = "BENCH_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -59,7 +59,7 @@ func printed(p *process, text string) func(context.Context) error {
 	}
 }
 
-func TestProcessThatEndsEarlyTellsWhatItPrinted(t *testing.T) {
+func TestTheErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
 	p := child(t, t.Context(), "fail")
 	err := p.waitFor(t.Context(), func(context.Context) error { return errors.New("not ready") })
 	if err == nil || !strings.Contains(err.Error(), "fail ended before it was ready") || !strings.Contains(err.Error(), "the reason") {
@@ -76,7 +76,7 @@ func TestStopEndsAProcess(t *testing.T) {
 	if err := syscall.Kill(p.pid(), 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("process %d is still there: %v", p.pid(), err)
 	}
-	p.stop() // again, of what is gone
+	p.stop() // a second stop has no effect
 }
 
 func TestProcessEndsWithItsContext(t *testing.T) {
@@ -89,7 +89,7 @@ func TestProcessEndsWithItsContext(t *testing.T) {
 	within(t, p.done)
 }
 
-func TestProcessThatIsNotThere(t *testing.T) {
+func TestAMissingProgram(t *testing.T) {
 	if _, err := start(t.Context(), t.TempDir(), "nothing", ".", "/nowhere/nothing"); err == nil || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("start: %v", err)
 	}
@@ -98,7 +98,7 @@ func TestProcessThatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestRunOnceTellsWhyItFailed(t *testing.T) {
+func TestTheErrorOfRunOnceHasTheOutput(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestListensAndAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatLinuxTellsOfAProcess(t *testing.T) {
+func TestProcessStatisticsOfLinux(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		if _, err := residentBytes(os.Getpid()); err == nil {
 			t.Error("memory without /proc")

@@ -19,7 +19,7 @@ const (
 	listpackEntries = "512"   // what Tidings raises it to, for every program the same
 )
 
-// program is something that runs and answers on an address.
+// program is a running server and its address.
 type program struct {
 	*process
 	address string
@@ -37,7 +37,7 @@ func build(ctx context.Context) error {
 	return nil
 }
 
-// startRedis starts a Redis of our own that keeps nothing on disk.
+// startRedis starts a separate Redis that stores nothing on disk.
 func startRedis(ctx context.Context, folder string) (p *process, client *redis.Client, url string, err error) {
 	port, err := freePort()
 	if err != nil {
@@ -78,22 +78,22 @@ func startProgram(ctx context.Context, folder, name, dir, path string, arguments
 
 // startServer starts Tidings on the data and the Redis that the peers read.
 func (b *bench) startServer(ctx context.Context) (*program, error) {
-	return b.place().start(ctx)
+	return b.site().start(ctx)
 }
 
-// place is where a server has its data: a folder, and a database of the Redis.
-type place struct{ folder, redisURL, node string }
+// site is where a server stores its data: a folder, and a database of the Redis.
+type site struct{ folder, redisURL, node string }
 
-// place is the one that the peers know.
-func (b *bench) place() place { return place{b.folder, b.redisURL, node} }
+// site is the one that the peers use.
+func (b *bench) site() site { return site{b.folder, b.redisURL, node} }
 
-// aside makes a place for one row alone.
-func (b *bench) aside(name string, database int) (place, error) {
-	p := place{filepath.Join(b.folder, name), b.redisURL + "/" + strconv.Itoa(database), node + "-" + name}
+// aside makes a site for one row alone.
+func (b *bench) aside(name string, database int) (site, error) {
+	p := site{filepath.Join(b.folder, name), b.redisURL + "/" + strconv.Itoa(database), node + "-" + name}
 	return p, os.MkdirAll(filepath.Join(p.folder, "data"), 0o700)
 }
 
-// alone runs a row on a server of its own, which is gone afterwards with all that it had.
+// alone runs a row on a separate server, which is deleted afterwards with all its data.
 func (b *bench) alone(ctx context.Context, name string, database int, row func(ctx context.Context, server *program) error) (err error) {
 	p, err := b.aside(name, database)
 	if err != nil {
@@ -108,19 +108,19 @@ func (b *bench) alone(ctx context.Context, name string, database int, row func(c
 	return row(ctx, server)
 }
 
-// file is the database.
-func (p place) file() string { return filepath.Join(p.folder, "data", "tidings.db") }
+// file is the path of the database.
+func (p site) file() string { return filepath.Join(p.folder, "data", "tidings.db") }
 
-// start starts Tidings there. A place has one server at a time.
-func (p place) start(ctx context.Context, arguments ...string) (*program, error) {
+// start starts Tidings there. A site has one server at a time.
+func (p site) start(ctx context.Context, arguments ...string) (*program, error) {
 	return startProgram(ctx, p.folder, "tidings", ".", filepath.Join(binFolder, "tidings"), func(port string) []string {
 		return append([]string{"--listen", "127.0.0.1:" + port, "--data", filepath.Join(p.folder, "data"), "--redis", p.redisURL, "--node", p.node,
 			"--log-level", "warn", "--drain", "0s", "--rate-limits", "off", "--sockets-per-user", "0", "--sockets-per-address", "0"}, arguments...)
 	}, func(address string) func(context.Context) error { return answers("http://" + address + "/readyz") })
 }
 
-// connect opens the place's database of the Redis.
-func (p place) connect() (*redis.Client, error) {
+// connect opens the site's database of the Redis.
+func (p site) connect() (*redis.Client, error) {
 	options, err := redis.ParseURL(p.redisURL)
 	if err != nil {
 		return nil, err
@@ -129,8 +129,8 @@ func (p place) connect() (*redis.Client, error) {
 	return redis.NewClient(options), nil
 }
 
-// forget drops what a place has in Redis: the next row's memory is its own.
-func (p place) forget(ctx context.Context) error {
+// forget drops a site's data in Redis, so that it does not count as the next row's memory.
+func (p site) forget(ctx context.Context) error {
 	client, err := p.connect()
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (b *bench) startMercurius(ctx context.Context, processes int) (*program, er
 	}, listens)
 }
 
-// errNoNode says that the Node peer cannot run here.
+// errNoNode means that the Node peer cannot run here.
 var errNoNode = errors.New("node and npm are not installed")
 
 func installMercurius(ctx context.Context, say func(string, ...any)) error {

@@ -11,7 +11,7 @@ import (
 
 var nan = math.NaN()
 
-// goal is what a ratio or a figure should be: one bound, or none where nothing was set.
+// goal is the bound of a ratio or a figure; the zero value is no goal.
 type goal struct {
 	atLeast, atMost float64
 	text            string // how it is shown
@@ -20,7 +20,7 @@ type goal struct {
 func atLeast(bound float64, text string) goal { return goal{atLeast: bound, text: text} }
 func atMost(bound float64, text string) goal  { return goal{atMost: bound, text: text} }
 
-// verdict says whether a value meets the goal.
+// verdict returns whether a value meets the goal.
 func (g goal) verdict(value float64) string {
 	switch {
 	case g == (goal{}):
@@ -33,7 +33,7 @@ func (g goal) verdict(value float64) string {
 	return "no"
 }
 
-// line is one line of the table: what was measured, or why it was not.
+// line is one line of the table: a measurement, or the reason why it failed.
 type line struct {
 	what   string
 	limit  string // the peer or the limit
@@ -81,7 +81,7 @@ func (d detail) cells() []string {
 	}
 }
 
-// report is everything that a run found out.
+// report holds the results of a run.
 type report struct {
 	machine []string // how the machine is described, a fact a line
 	command string
@@ -89,9 +89,9 @@ type report struct {
 	quick   bool
 	lines   []line
 	details []detail
-	// everyone says, for each time that everybody was read, how many were right.
+	// everyone has, for each reading of all people, how many were right.
 	everyone []string
-	// scripts says, for each Lua script, how long its slowest call took.
+	// scripts has the duration of the slowest call of each Lua script.
 	scripts []string
 	notes   []string
 }

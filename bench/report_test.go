@@ -112,7 +112,7 @@ Medians of the rounds. "Server CPU each" is the processor time of the server's p
 	}
 }
 
-func TestMarkdownSaysThatAQuickRunProvesNothing(t *testing.T) {
+func TestMarkdownMarksAQuickRun(t *testing.T) {
 	r := newReport()
 	r.quick = true
 	var out strings.Builder
@@ -124,7 +124,7 @@ func TestMarkdownSaysThatAQuickRunProvesNothing(t *testing.T) {
 	}
 }
 
-func TestSectionsThatHaveNothingAreLeftOut(t *testing.T) {
+func TestEmptySectionsAreOmitted(t *testing.T) {
 	r := newReport()
 	r.everyone, r.scripts, r.notes = []string{"10 of 10 badges right"}, []string{"inbox_add: 0.30 ms"}, nil
 	var out strings.Builder
@@ -155,7 +155,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// broken takes nothing.
+// broken is a writer that fails.
 type broken struct{}
 
 var errBroken = errors.New("broken")

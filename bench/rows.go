@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// prepare fills a server and Redis, and leaves everything in Redis that the peers read.
+// prepare fills a server and Redis, and leaves all data in Redis that the peers read.
 func (b *bench) prepare(ctx context.Context) error {
 	server, err := b.startServer(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	return err
 }
 
-// measureQueries takes the rows of queries over HTTP.
+// measureQueries measures the rows of queries over HTTP.
 func (b *bench) measureQueries(ctx context.Context) error {
 	server, err := b.startServer(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ type contender struct {
 func (b *bench) contender(who string, p *program, query string, follows int) *contender {
 	pid := p.pid()
 	if who == whoMercurius && b.mercuriusProcesses > 1 {
-		pid = 0 // its first process only hands out connections: its time says nothing, and what is not known is left out
+		pid = 0 // its first process only distributes connections, so its time means nothing and is omitted
 	}
 	return &contender{who: who, target: newTarget(p.address, pid, query, tokens(readersOf(follows, b.readers)))}
 }

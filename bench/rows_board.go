@@ -16,7 +16,7 @@ import (
 // boardReference is how many first pages a second a published system serves, to viewers of up to 10 hosts.
 const boardReference = 15_000
 
-// measureBoard takes the rows of the live board: first pages and later ones, and what a node's memory of shows takes.
+// measureBoard measures the rows of the live board: first and later pages, and the memory of a node's cache of shows.
 func (b *bench) measureBoard(ctx context.Context) error {
 	if err := b.measureBoards(ctx); err != nil {
 		return err
@@ -104,7 +104,7 @@ func boardQuery(after string) string {
 		` pageInfo { hasNextPage hasPreviousPage startCursor endCursor } sessionId lastId end } } }`
 }
 
-// boardCursor is where the second page of somebody's board begins.
+// boardCursor returns the cursor of the second page of a user's board.
 func boardCursor(ctx context.Context, a *api, person string) (string, error) {
 	var data struct {
 		Viewer struct {
@@ -154,7 +154,7 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, 0, shows) }); err != nil {
 		return err
 	}
-	// First all hosts are named; only then memory is what it is after a start.
+	// Let all hosts be written into documents first; only then is the memory that of a later start.
 	if _, err := residentOf(ctx, p, shows); err != nil {
 		return err
 	}
@@ -165,8 +165,8 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	return err
 }
 
-// residentOf starts a server, waits until nothing but so many jobs is left, and answers its memory in use.
-func residentOf(ctx context.Context, p place, left int) (int64, error) {
+// residentOf starts a server, waits until only left jobs remain, and returns its memory in use.
+func residentOf(ctx context.Context, p site, left int) (int64, error) {
 	server, err := p.start(ctx)
 	if err != nil {
 		return 0, err

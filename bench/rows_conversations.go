@@ -11,8 +11,7 @@ import (
 	"tidings/services"
 )
 
-// measureConversations takes the row of the badge query by the number of conversations, half of which are counted when
-// somebody reads.
+// measureConversations measures the badge query by the number of conversations, half of which are counted when read.
 func (b *bench) measureConversations(ctx context.Context) (err error) {
 	p, err := b.aside("conversations", conversationsDatabase)
 	if err != nil {
@@ -73,10 +72,10 @@ func memberTokens(users []services.UserID) (tokens []string) {
 	return tokens
 }
 
-// checkConversations reads each reader's badges twice, first from SQL and then from Redis, and holds them and their
-// document against what was seeded.
+// checkConversations reads each reader's badges twice, first from SQL and then from Redis, and compares them and their
+// document with the seeded data.
 func checkConversations(ctx context.Context, a *api, client *redis.Client, readers []services.UserID, conversations int) error {
-	const placeBytes = 8 // of a conversation that is counted when somebody reads, in the document
+	const placeBytes = 8 // of a conversation that is counted when read, in the document
 	for _, user := range readers {
 		for range 2 {
 			var data struct {

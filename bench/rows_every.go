@@ -15,13 +15,13 @@ const (
 	stranger           = "stranger" // causes the readers' notifications; has no followers
 	everyConversations = 20         // of each reader
 	everyNews          = 10         // site messages of each type, announcements, dots
-	countedQueries     = 500        // for the count of what is asked of Redis
+	countedQueries     = 500        // to count the commands to Redis
 )
 
 // messageTypes are the types of site messages that the server is set up with.
 var messageTypes = []string{"general", "billing"}
 
-// measureEvery takes the rows of the badge query when every source has something.
+// measureEvery measures the badge query of users with unread items of every source.
 func (b *bench) measureEvery(ctx context.Context) (err error) {
 	p, err := b.aside("every", everyDatabase)
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	return nil
 }
 
-// light gives each reader something of every source but conversations.
+// light gives each reader unread items of every source but conversations.
 func light(ctx context.Context, a *api, readers []string) error {
 	var events []event
 	for _, key := range readers {
@@ -95,11 +95,11 @@ func light(ctx context.Context, a *api, readers []string) error {
 	}
 	for i := range everyNews {
 		for _, kind := range messageTypes {
-			events = append(events, told("sendSiteMessage", map[string]any{"title": fmt.Sprint("Message ", i), "type": kind, "to": everyone}))
+			events = append(events, hostEvent("sendSiteMessage", map[string]any{"title": fmt.Sprint("Message ", i), "type": kind, "to": everyone}))
 		}
 		events = append(events,
-			told("publishAnnouncement", map[string]any{"title": fmt.Sprint("News ", i)}),
-			told("raiseDot", map[string]any{"name": fmt.Sprint("dot-", i)}))
+			hostEvent("publishAnnouncement", map[string]any{"title": fmt.Sprint("News ", i)}),
+			hostEvent("raiseDot", map[string]any{"name": fmt.Sprint("dot-", i)}))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err
@@ -114,8 +114,8 @@ func light(ctx context.Context, a *api, readers []string) error {
 	return a.waitForJobs(ctx)
 }
 
-// converse puts the readers into conversations, and leaves Redis as it was before anybody came.
-func converse(ctx context.Context, p place, readers []string) error {
+// converse puts the readers into conversations, and empties Redis again.
+func converse(ctx context.Context, p site, readers []string) error {
 	numbers, err := numbersOf(ctx, p.file(), append(slices.Clone(readers), stranger))
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ type litBadges struct {
 	Dots          []struct{ Lit bool }
 }
 
-// dark says which source has nothing, or not for sure; "" when all are lit.
+// dark returns a source without a count or without an exact one; "" if all are lit.
 func (l litBadges) dark() string {
 	counts := map[string]litCount{
 		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lit is an answer to everyQuery in which everything is lit.
+// lit is an answer to everyQuery in which all sources have counts.
 func lit() string {
 	const one = `{"value":1,"precision":"EXACT"}`
 	dots := strings.TrimSuffix(strings.Repeat(`{"lit":true},`, everyNews), ",")
@@ -16,7 +16,7 @@ func lit() string {
 		`"siteMessages":{"total":%[1]s,"types":[{"count":%[1]s},{"count":%[1]s}]},"announcements":%[1]s,"conversations":{"total":%[1]s},"dots":[%[2]s]}`, one, dots)
 }
 
-func TestWhatIsDarkIsNamed(t *testing.T) {
+func TestSourcesWithoutACountAreNamed(t *testing.T) {
 	for changed, want := range map[string]string{
 		"":                                    "",
 		`"comment":{"value":1`:                "comment",
@@ -44,7 +44,7 @@ func TestWhatIsDarkIsNamed(t *testing.T) {
 	}
 }
 
-func TestLight(t *testing.T) {
+func TestLightGivesEverySourceACount(t *testing.T) {
 	w := newWorld(`{"data":{}}`)
 	readers := []string{"anna", "bert"}
 	if err := light(t.Context(), answering(t, w.answer), readers); err != nil {

@@ -13,9 +13,9 @@ import (
 	"tidings/services"
 )
 
-// The row of fan-out: posts of one author into the full inboxes of all followers, from the mutation until the
-// last inbox has them, beside ZADDs of the same members into copies of the same inboxes, in pipelines. And what Redis
-// needs for a full inbox, and for a document that does not change.
+// The row of fan-out: posts of one author into the full inboxes of all followers, from the mutation until the last inbox has
+// them, compared with pipelined ZADDs of the same members into copies of the same inboxes. Also Redis' memory for a full
+// inbox and for an idle document.
 const (
 	rawPipeline  = 500
 	idleReaders  = 20
@@ -149,7 +149,7 @@ func (b *bench) addRaw(ctx context.Context, client *redis.Client, followers int,
 	return sample{rate: float64(b.worlds.delivered*followers) / took.Seconds(), cpu: -1, bytesPerEntry: nan}, client.Unlink(ctx, names...).Err()
 }
 
-// lookAtFeeds lets users open their feeds, so that they have inboxes.
+// lookAtFeeds opens users' feeds, which creates their inboxes.
 func lookAtFeeds(ctx context.Context, a *api, first, users int) error {
 	for i := range users {
 		if _, _, err := readPerson(ctx, a, member(first+i)); err != nil {
@@ -159,8 +159,9 @@ func lookAtFeeds(ctx context.Context, a *api, first, users int) error {
 	return nil
 }
 
-// reportMemory weighs full inboxes, and the documents of users who follow nobody and are in few conversations.
-func (b *bench) reportMemory(ctx context.Context, p place, server *program, client *redis.Client, followers int) error {
+// reportMemory measures the memory of full inboxes, and of the documents of users who follow no one and are in few
+// conversations.
+func (b *bench) reportMemory(ctx context.Context, p site, server *program, client *redis.Client, followers int) error {
 	var full []float64
 	for i := range min(followers, 100) {
 		name := fmt.Sprintf("{u%d}:i", firstOfAudience+i)
@@ -198,8 +199,8 @@ func (b *bench) reportMemory(ctx context.Context, p place, server *program, clie
 	return nil
 }
 
-// weighIdle is the median size of all keys of some new users in a number of conversations.
-func (b *bench) weighIdle(ctx context.Context, p place, client *redis.Client, first, conversations int) (float64, error) {
+// weighIdle returns the median size of all keys of some new users in a number of conversations.
+func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, first, conversations int) (float64, error) {
 	var readers []services.UserID
 	err := inStore(ctx, p.file(), func(tx *sql.Tx) error {
 		for i := range idleReaders {

@@ -14,7 +14,7 @@ type counting struct {
 	name      string
 	arguments []string
 
-	late, lateAmong   series // from a mutation's answer until everybody's number is right: nobody else asks; others do
+	late, lateAmong   series // time from a mutation's answer until everybody's count is right: alone, and while others send requests
 	most              series // messages when everybody talks as fast as they can
 	before, meanwhile series // others' badge query
 	rush              series // the same while everybody talks as fast as they can
@@ -27,7 +27,7 @@ func countings() []*counting {
 	}
 }
 
-// measureGroup takes the rows of a group in which many talk at once, in both counting ways.
+// measureGroup measures a group in which many talk at once, for both ways of counting.
 func (b *bench) measureGroup(ctx context.Context) (err error) {
 	p, err := b.aside("group", groupDatabase)
 	if err != nil {

@@ -115,7 +115,7 @@ func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error
 	return checkMixtures(ctx, a, all, readers)
 }
 
-// checkMixtures holds the readers' numbers against what was published.
+// checkMixtures compares the readers' counts with the published posts.
 func checkMixtures(ctx context.Context, a *api, all []mixture, readers int) error {
 	for _, m := range all {
 		want := 2 * unread // of the few authors that everybody follows

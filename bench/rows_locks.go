@@ -17,8 +17,8 @@ import (
 	tidingsredis "tidings/services/redis"
 )
 
-// The row of one hot group: many clients at once make one member's counter of one conversation greater, and their sum with
-// it. Our script does, and the two ways that the literature offers beside a script.
+// The row of one hot group: many clients at once increment one member's counter of one conversation, and the member's sum.
+// It compares our script with the two usual alternatives to a script.
 const (
 	lockClients = 16
 	lockLease   = time.Second // of the lock key, should its holder die
@@ -33,7 +33,7 @@ const (
 // hotMember is the member with the moving counter.
 const hotMember = services.UserID(1)
 
-// way is one way to add an unread message. It answers how often it had to try again.
+// way is one way to add an unread message. It returns the number of retries.
 type way struct {
 	who     string
 	add     func(ctx context.Context, number int64) (retries int, err error)
@@ -96,7 +96,7 @@ func (b *bench) measureLocks(ctx context.Context) (err error) {
 	return nil
 }
 
-// run lets the clients add one after the other for a while.
+// run lets each client add messages one after the other for a while.
 func (w *way) run(ctx context.Context, length time.Duration) (sample, error) {
 	start := time.Now()
 	latencies, errs := make([][]time.Duration, lockClients), make([]error, lockClients)
@@ -127,7 +127,7 @@ func (w *way) run(ctx context.Context, length time.Duration) (sample, error) {
 
 var errGivenUp = errors.New("tried too often")
 
-// scriptWay brings the member's state as it is: the newer wins, and the sum moves with it.
+// scriptWay writes the member's absolute state: the newer wins, and the sum changes with it.
 func scriptWay(ctx context.Context, client *rdb.Projections, plain *redis.Client) (*way, error) {
 	state := services.Membership{Conversation: 1, User: hotMember, Version: 1}
 	if _, err := client.BeginRebuild(ctx, []services.UserID{hotMember}, false); err != nil {
@@ -155,7 +155,7 @@ func sumOf(client *redis.Client, key, field string) func(context.Context) (int, 
 	return func(ctx context.Context) (int, error) { return client.HGet(ctx, key, field).Int() }
 }
 
-// addOne reads both counters and answers them one greater.
+// addOne reads both counters and returns them incremented.
 func addOne(ctx context.Context, read func(context.Context, string, ...string) *redis.SliceCmd, key string) (fields []any, err error) {
 	values, err := read(ctx, key, oneField, sumField).Result()
 	if err != nil {
@@ -200,7 +200,7 @@ func lockWay(client *redis.Client, tries int) *way {
 	}
 }
 
-// watchWay changes both in a transaction that fails when somebody else was quicker.
+// watchWay changes both in a transaction that fails if another client was quicker.
 func watchWay(client *redis.Client, tries int) *way {
 	const key = "{u1}:watched"
 	return &way{
@@ -225,7 +225,7 @@ func watchWay(client *redis.Client, tries int) *way {
 	}
 }
 
-// shown is a way's rate and what it cost.
+// shown prints a way's rate and its cost.
 func (w *way) shown() string {
 	text := rate(w.values)
 	if retries := w.retries.Load(); retries > 0 {

@@ -49,7 +49,7 @@ func TestEveryWayCountsEveryMessage(t *testing.T) {
 	}
 }
 
-func TestALockThatNobodyGivesBackIsGivenUp(t *testing.T) {
+func TestALockThatIsNeverReleasedIsGivenUp(t *testing.T) {
 	engine, client := hotRedis(t)
 	w := lockWay(client, 3)
 	if err := engine.Set("{u1}:lock", "1"); err != nil {

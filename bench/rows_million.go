@@ -14,12 +14,12 @@ import (
 // audience is a server with some users, a few of them online.
 type audience struct {
 	who     string
-	place   place
+	site    site
 	users   int
 	server  *program
 	redis   *redis.Client
 	fleet   *fleet
-	told    map[string]series // announcement, dot -> publishing
+	delays  map[string]series // announcement, dot -> publishing
 	arrived series            // of an announcement, at everyone online
 	grown   map[string]int64  // announcement, dot -> bytes of its database of the Redis
 }
@@ -31,7 +31,7 @@ const (
 	dots         = 10 // different ones; an installation has up to 100
 )
 
-// measureMillion takes the rows of what is published to a million users.
+// measureMillion measures publishing to a million users.
 func (b *bench) measureMillion(ctx context.Context) (err error) {
 	var all []*audience
 	defer func() {
@@ -40,13 +40,13 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 		}
 	}()
 	for i, users := range []int{b.worlds.users, b.worlds.few} {
-		one := &audience{who: thousands(int64(users)) + " users", users: users, told: map[string]series{}, grown: map[string]int64{}}
-		if one.place, err = b.aside("million-"+strconv.Itoa(i), manyDatabase+i); err != nil {
+		one := &audience{who: thousands(int64(users)) + " users", users: users, delays: map[string]series{}, grown: map[string]int64{}}
+		if one.site, err = b.aside("million-"+strconv.Itoa(i), manyDatabase+i); err != nil {
 			return err
 		}
 		all = append(all, one)
 		b.say("million: seeding %s", one.who)
-		if err := seedUsers(ctx, one.place.file(), users); err != nil {
+		if err := seedUsers(ctx, one.site.file(), users); err != nil {
 			return err
 		}
 		if err := one.arrive(ctx, min(b.worlds.watching, users)); err != nil {
@@ -59,7 +59,7 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 		}
 		count := b.worlds.publications
 		if round == 0 {
-			count = 3 // not counted: what is made once is made now
+			count = 3 // not counted: one-time work happens in these
 		}
 		for _, what := range []string{announcement, dot} {
 			if err := publishInTurn(ctx, what, all, count, round > 0); err != nil {
@@ -78,10 +78,10 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 
 // arrive starts the server and brings some users online.
 func (o *audience) arrive(ctx context.Context, watching int) (err error) {
-	if o.redis, err = o.place.connect(); err != nil {
+	if o.redis, err = o.site.connect(); err != nil {
 		return err
 	}
-	if o.server, err = o.place.start(ctx); err != nil {
+	if o.server, err = o.site.start(ctx); err != nil {
 		return err
 	}
 	o.fleet, err = openFleet(ctx, o.server.address, watching, subscribeTo(o.server.address, everySubscription, memberToken))
@@ -98,11 +98,11 @@ func (o *audience) leave(ctx context.Context) error {
 	if o.redis == nil {
 		return nil
 	}
-	return errors.Join(o.redis.Close(), o.place.forget(ctx))
+	return errors.Join(o.redis.Close(), o.site.forget(ctx))
 }
 
-// publishInTurn publishes to one audience after the other, again and again, so that what else the machine does weighs on
-// all of them. It notes how long each mutation took and what Redis holds afterwards.
+// publishInTurn publishes to one audience after the other, again and again, so that other load of the machine affects all of
+// them alike. It records each mutation's duration, and Redis' memory afterwards.
 func publishInTurn(ctx context.Context, what string, all []*audience, count int, counts bool) error {
 	before, err := holdings(ctx, all)
 	if err != nil {
@@ -130,7 +130,7 @@ func publishInTurn(ctx context.Context, what string, all []*audience, count int,
 	for k, one := range all {
 		one.grown[what] += after[k] - before[k]
 		slices.Sort(latencies[k])
-		one.told[what] = append(one.told[what], newSample(latencies[k], sum(latencies[k])))
+		one.delays[what] = append(one.delays[what], newSample(latencies[k], sum(latencies[k])))
 	}
 	return nil
 }
@@ -147,7 +147,8 @@ func holdings(ctx context.Context, all []*audience) (sizes []int64, err error) {
 	return sizes, nil
 }
 
-// publish publishes once and answers how long the mutation took. Of every tenth announcement it waits until everyone online has it.
+// publish publishes once and returns the mutation's duration. After every tenth announcement it waits until everyone online
+// has it.
 func (o *audience) publish(ctx context.Context, what string, i int, counts bool) (took time.Duration, err error) {
 	all := o.fleet.expect()
 	start := o.fleet.now()
@@ -177,7 +178,7 @@ func sum(latencies []time.Duration) (total time.Duration) {
 	return total
 }
 
-// tell publishes for everybody.
+// tell publishes an announcement or a dot to everybody.
 func (a *api) tell(ctx context.Context, what string, i int) error {
 	mutation := `mutation { publishAnnouncement(input: {title: "News for everybody", content: "The ferry is late."}) { announcement { id } } }`
 	if what == dot {
@@ -187,7 +188,7 @@ func (a *api) tell(ctx context.Context, what string, i int) error {
 	return a.do(ctx, hostToken, mutation, nil, &data)
 }
 
-// check says whether those online have every announcement and every dot, and are nearly alone in Redis.
+// check checks that online users have every announcement and every dot, and that Redis holds hardly any other users.
 func (o *audience) check(ctx context.Context, announcements int) error {
 	const most = 1000 // how many the list keeps
 	for i := range o.fleet.sockets {
@@ -238,10 +239,10 @@ func (b *bench) reportMillion(many, few *audience) {
 		published += " for " + many.who
 		limit := "for " + few.who
 		l := line{
-			what: published + ": time of the mutation", limit: limit, ours: milliseconds(many.told[what].p50()), theirs: milliseconds(few.told[what].p50()),
+			what: published + ": time of the mutation", limit: limit, ours: milliseconds(many.delays[what].p50()), theirs: milliseconds(few.delays[what].p50()),
 			unit: "x the time", goal: atMost(1.2, "same time (<= 1.2 x)"),
 		}
-		l.value = ratio(float64(many.told[what].p50()), float64(few.told[what].p50()))
+		l.value = ratio(float64(many.delays[what].p50()), float64(few.delays[what].p50()))
 		kilobytes := func(size int64) string { return figure(float64(size)/1024) + " KB" }
 		b.report.lines = append(b.report.lines, l, line{
 			what: published + ": growth of Redis' keys, all of them together", limit: limit, ours: kilobytes(many.grown[what]), theirs: kilobytes(few.grown[what]),
@@ -249,7 +250,7 @@ func (b *bench) reportMillion(many, few *audience) {
 		})
 		for _, one := range []*audience{many, few} {
 			b.report.details = append(b.report.details, detail{
-				what: published, who: one.who + " in the store", values: one.told[what],
+				what: published, who: one.who + " in the store", values: one.delays[what],
 			})
 		}
 	}

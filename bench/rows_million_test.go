@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestTell(t *testing.T) {
+func TestPublishToEverybody(t *testing.T) {
 	asked := map[string]int{}
 	a := answering(t, func(q question) string {
 		if q.token != hostToken {
@@ -39,7 +39,7 @@ func TestReportMillion(t *testing.T) {
 	made := func(who string, took time.Duration, grown int64) *audience {
 		return &audience{
 			who: who, fleet: &fleet{sockets: make([]*socket, 3)}, grown: map[string]int64{announcement: grown, dot: 0},
-			told: map[string]series{announcement: {{rate: 1, p50: took}}, dot: {{rate: 1, p50: took}}},
+			delays: map[string]series{announcement: {{rate: 1, p50: took}}, dot: {{rate: 1, p50: took}}},
 		}
 	}
 	b.reportMillion(made("1,000,000 users", 3*time.Millisecond, 4096), made("10 users", 2*time.Millisecond, 0))

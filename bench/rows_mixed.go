@@ -13,7 +13,7 @@ import (
 )
 
 // The row of a mixed load: of 101 requests 50 are badge queries, 50 are home feed pages and one publishes, by authors whom
-// all readers follow, so that its fan-out goes on beside the reads.
+// all readers follow, so that its fan-out runs beside the reads.
 const (
 	mixedReads  = 100 // for each post
 	kindBadge   = 0
@@ -87,7 +87,7 @@ func seedMixed(ctx context.Context, a *api, readers int) error {
 	return a.waitForJobs(ctx)
 }
 
-// mix keeps the connections busy for a turn, and answers a sample for each kind of request.
+// mix keeps the connections busy for a turn, and returns a sample for each kind of request.
 func (b *bench) mix(ctx context.Context, address string, readers, round int) ([]sample, error) {
 	people := tokens(readersOf(followed[0], readers))
 	requests := [][][]byte{newTarget(address, 0, badgeQuery, people).requests, newTarget(address, 0, feedQuery, people).requests, nil}

@@ -26,8 +26,8 @@ const (
 	whatImportPosts = "import of posts"
 )
 
-// measureImportPosts imports a file of posts, each time into a fresh database, and beside it puts the same rows, made
-// already, into a database of the same tables and settings by INSERTs of many rows.
+// measureImportPosts imports a file of posts, each time into a fresh database, and, for comparison, inserts the same
+// prepared rows into a database with the same tables and settings by multi-row INSERTs.
 func (b *bench) measureImportPosts(ctx context.Context) error {
 	folder := filepath.Join(b.folder, "import-posts")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -79,12 +79,12 @@ func writePosts(path string, count int) error {
 	out := bufio.NewWriter(file)
 	for i := range count {
 		author, body, key, at := benchPost(i)
-		_, _ = fmt.Fprintf(out, `{"key":%q,"author":"author-%d","at":%q,"body":%q}`+"\n", key, author, at.Format(time.RFC3339Nano), body) // told by Flush
+		_, _ = fmt.Fprintf(out, `{"key":%q,"author":"author-%d","at":%q,"body":%q}`+"\n", key, author, at.Format(time.RFC3339Nano), body) // Flush returns the error
 	}
 	return errors.Join(out.Flush(), file.Close())
 }
 
-// insertRaw puts the posts and their authors into a new database, and says how long that took without making its tables.
+// insertRaw puts the posts and their authors into a new database, and returns the time without creating the tables.
 func insertRaw(ctx context.Context, path string, count int) (took time.Duration, err error) {
 	tables, err := store.Open(ctx, sql.Config{URL: "sqlite:" + path})
 	if err != nil {
@@ -119,7 +119,7 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 	return time.Since(begin), err
 }
 
-// insertMany inserts rows, many in a statement and more in a transaction.
+// insertMany inserts rows, many per statement and more per transaction.
 func insertMany(ctx context.Context, db *database.DB, head string, rows [][]any) error {
 	for len(rows) > 0 {
 		tx, err := db.BeginTx(ctx, nil)
@@ -145,7 +145,7 @@ func insertMany(ctx context.Context, db *database.DB, head string, rows [][]any)
 	return nil
 }
 
-// removeDatabase takes away a SQLite file and what stands beside it.
+// removeDatabase deletes a SQLite file and the files beside it.
 func removeDatabase(path string) error {
 	files, err := filepath.Glob(path + "*")
 	for _, file := range files {

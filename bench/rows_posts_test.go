@@ -15,7 +15,7 @@ import (
 )
 
 // Both ways put the same posts in: what an import makes of the file is what the raw rows are, but for the numbers of users.
-func TestTheRawRowsAreWhatIsImported(t *testing.T) {
+func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	const count = 450
 	folder := t.TempDir()
 	file, raw, imported := filepath.Join(folder, "posts.jsonl"), filepath.Join(folder, "raw.db"), filepath.Join(folder, "imported.db")

@@ -16,9 +16,9 @@ import (
 	"tidings/services/store"
 )
 
-// The row of a dormant user's return: the newest entries of everyone they follow. We read them with one SELECT, because the
-// index of posts by author is the outbox; beside it stands what the literature has: a Redis sorted set for each author, all
-// of them read in one pipeline and merged.
+// The row of a dormant user's return: the newest entries of everyone they follow. Tidings reads them with one SELECT on the
+// index of posts by author. The usual alternative is a Redis sorted set for each author, all read in one pipeline and
+// merged.
 const (
 	outboxFollowed = 200
 	outboxPosts    = services.Retention

@@ -16,7 +16,7 @@ import (
 func TestBothRebuildsReadTheSame(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer client.Close()
-	p := place{folder: t.TempDir()}
+	p := site{folder: t.TempDir()}
 	if err := seedOutboxes(t.Context(), p.folder+"/tidings.db", client); err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// What others notice of somebody else's rush: how long their badge query takes while it goes on, against before.
+// The effect of one user's rush of likes on others: the time of their badge query during the rush and before.
 const (
 	othersCount       = 16
 	othersFollow      = 10
 	othersPosts       = 20
-	othersConnections = 4 // few: what is asked for is the time of an answer, not how many a busy machine can give
+	othersConnections = 4 // few, because this measures the time of an answer and not the throughput
 )
 
 func other(i int) string { return "other-" + strconv.Itoa(i) }
@@ -29,7 +29,7 @@ func othersKeys() (keys []string) {
 	return keys
 }
 
-// seedOthers makes users with a feed and unread posts, who have nothing to do with the rush.
+// seedOthers makes users with a feed and unread posts, who are not part of the rush.
 func seedOthers(ctx context.Context, a *api) error {
 	var events []event
 	for _, key := range othersKeys() {
@@ -56,13 +56,13 @@ func seedOthers(ctx context.Context, a *api) error {
 	return a.waitForJobs(ctx)
 }
 
-// others are who asks for badges meanwhile.
+// others are the users whose badges are queried meanwhile.
 func others(p *program) target {
 	return newTarget(p.address, p.pid(), everyQuery, tokens(othersKeys()))
 }
 
-// othersLines compare their times: of the answer in the middle, and of all answers together, which in a closed loop is the
-// inverse of the rate and has every stall in it.
+// othersLines compare their times: the median, and the mean, which in a closed loop is the inverse of the rate and includes
+// every stall.
 func othersLines(what string, before, during series) []line {
 	return []line{
 		{
@@ -88,7 +88,7 @@ func (b *bench) during(ctx context.Context, t target, rush func(context.Context)
 
 const (
 	hotKey       = "celebrity"
-	likeClients  = 2 // one batch is on its way while another one is made
+	likeClients  = 2 // one batch is sent while another one is built
 	likesPerCall = batchSize
 	likesPaced   = 10_000 // a second: what ingest should take
 )
@@ -104,8 +104,8 @@ type hotRecipient struct {
 	taken  atomic.Int64
 }
 
-// like sends batches until it is stopped: so many likes a second, or as fast as they are taken (0). One likes every
-// post, then the next one does.
+// like sends batches until ctx ends: so many likes a second, or as fast as they are accepted (0). Each user likes every post
+// before the next user begins.
 func (h *hotRecipient) like(ctx context.Context, perSecond int) error {
 	start := time.Now()
 	errs := make([]error, likeClients)
@@ -120,7 +120,7 @@ func (h *hotRecipient) like(ctx context.Context, perSecond int) error {
 						return
 					}
 				}
-				errs[i] = h.batch(context.WithoutCancel(ctx)) // what was begun is waited for: it counts in the end
+				errs[i] = h.batch(context.WithoutCancel(ctx)) // wait for batches that are under way: they count in the end
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func (h *hotRecipient) post(ctx context.Context, posts int) (err error) {
 	return err
 }
 
-// measureRecipient takes the row of likes on one person.
+// measureRecipient measures likes of one person's posts.
 func (b *bench) measureRecipient(ctx context.Context) error {
 	return b.alone(ctx, "recipient", recipientDatabase, b.raceRecipient)
 }
@@ -193,7 +193,7 @@ func (b *bench) raceRecipient(ctx context.Context, server *program) error {
 
 // recipientResults are the samples of the row.
 type recipientResults struct {
-	alone           series // likes, when nobody else asks
+	alone           series // likes, without other requests
 	before          series // others' badge query
 	paced, flat     series // the same meanwhile
 	pacedIn, flatIn series // likes meanwhile
@@ -235,7 +235,7 @@ func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecip
 	return nil
 }
 
-// measure is how many likes a second were accepted while something went on.
+// measure returns how many likes a second were accepted while do ran.
 func (h *hotRecipient) measure(do func() error) (sample, error) {
 	before, start := h.taken.Load(), time.Now()
 	err := do()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// liked is a server that counts the posts that somebody has liked.
+// liked is a server that counts the posts that were liked.
 type liked struct {
 	pairs map[string]bool
 	posts map[string]bool
@@ -49,7 +49,7 @@ func newHot(t *testing.T, likers, posts int) (*hotRecipient, *liked) {
 	return h, l
 }
 
-func TestEveryLikeIsAnotherOne(t *testing.T) {
+func TestEveryLikeIsNew(t *testing.T) {
 	h, l := newHot(t, 10_000, 20)
 	ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer end()
@@ -79,7 +79,7 @@ func TestLikesAreSpacedOut(t *testing.T) {
 	}
 }
 
-func TestLikesThatAreUsedUp(t *testing.T) {
+func TestLikesRunOut(t *testing.T) {
 	h, _ := newHot(t, 30, 20)
 	if err := h.like(t.Context(), 0); err == nil || h.taken.Load() != likesPerCall {
 		t.Errorf("%d likes of 600, %v", h.taken.Load(), err)
@@ -105,8 +105,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-func TestDuringEndsTheRush(t *testing.T) {
-	target := target{address: "127.0.0.1:1"} // nobody answers
+func TestDuringStopsTheOtherWork(t *testing.T) {
+	target := target{address: "127.0.0.1:1"} // no server listens there
 	ended := false
 	b := &bench{options: options{seconds: 0.1}}
 	_, err := b.during(t.Context(), target, func(ctx context.Context) error {

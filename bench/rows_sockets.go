@@ -20,7 +20,7 @@ type socketResults struct {
 	extra             series // a second subscription on each socket
 }
 
-// measureSockets takes the rows of sockets. Each program is started afresh for each round, so that its memory is its own.
+// measureSockets measures the rows of sockets. Each program is restarted for each round, so that rounds do not share memory.
 func (b *bench) measureSockets(ctx context.Context) error {
 	if most := int(openFiles()) - 500; b.sockets > most {
 		b.report.notes = append(b.report.notes, fmt.Sprintf("Only %d sockets instead of %d: a process may open no more files here.", most, b.sockets))
@@ -71,7 +71,7 @@ func (b *bench) withFleet(ctx context.Context, p *program, open opening, use fun
 
 func watcherToken(i int) string { return "dev:" + watcher(i) }
 
-// ourSockets is one round of Tidings. It answers the length of an event's frame.
+// ourSockets is one round of Tidings. It returns the length of an event's frame.
 func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, err error) {
 	server, err := b.startServer(ctx)
 	if err != nil {

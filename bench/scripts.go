@@ -14,8 +14,7 @@ import (
 	tidingsredis "tidings/services/redis"
 )
 
-// Redis tells of every call that took long: its slow log is read after each row, so that what a row did is not lost by
-// the next one.
+// Redis logs every slow call. Its slow log is read after each row, because the next row would displace the entries.
 const (
 	slowFrom = 200 * time.Microsecond // a call that took less is not listed
 	slowKept = 50_000                 // how many Redis keeps between two readings
@@ -39,7 +38,7 @@ type scriptTimes struct {
 	full      bool          // Redis may have dropped some
 }
 
-// plainCommands do next to nothing: when one of them is slow, another program had the processor.
+// plainCommands do almost no work: if one of them is slow, another program had the processor.
 var plainCommands = []string{"get", "set", "hget", "hmget", "ping", "publish"}
 
 // collect reads the log and empties it.
@@ -62,7 +61,7 @@ func (s *scriptTimes) collect(ctx context.Context, client *redis.Client) error {
 	return client.SlowLogReset(ctx).Err()
 }
 
-// add takes the scripts out of the log. names are those of their sums.
+// add reads the calls of scripts from the log. names has the scripts' names by SHA-1.
 func (s *scriptTimes) add(entries []redis.SlowLog, names map[string]string) {
 	if s.names == nil {
 		s.names = map[string]scriptTime{}
@@ -91,7 +90,7 @@ func (s *scriptTimes) add(entries []redis.SlowLog, names map[string]string) {
 	}
 }
 
-// scriptName says which of our scripts a command ran; "" for none.
+// scriptName returns which of our scripts a command ran; "" for none.
 func scriptName(args []string, names map[string]string) string {
 	if len(args) < 2 || !strings.EqualFold(args[0], "evalsha") {
 		return ""
@@ -128,7 +127,7 @@ func (s *scriptTimes) list() (rows []string) {
 	return rows
 }
 
-// reportScripts is the last row: what all rows before it made of the scripts.
+// reportScripts is the last row: the slowest calls of the scripts in all rows before it.
 func (b *bench) reportScripts() {
 	l := line{what: "the slowest call of every script", limit: "the slowest plain command, which does next to nothing", goal: atMost(1, "< 1 ms"), unit: "ms"}
 	if b.scripts.calls == 0 {
@@ -150,8 +149,8 @@ func (b *bench) reportScripts() {
 	}
 }
 
-// interruptions says how often a call of a script went beyond the goal in a second of Redis' time, beside the same of plain
-// commands. Other programs take the processor from Redis whatever it runs, so only the excess over plain commands is the scripts' own.
+// interruptions compares how often, per second of Redis' time, calls of scripts and of plain commands exceed the goal. Other
+// programs take the processor from Redis during any command, so only the excess over plain commands is the scripts' own.
 func (s *scriptTimes) interruptions(over int) line {
 	rate := func(over int, took time.Duration) float64 {
 		return float64(over) / max(took, time.Millisecond).Seconds()
@@ -164,7 +163,7 @@ func (s *scriptTimes) interruptions(over int) line {
 	}
 }
 
-// commandTime is what Redis says of a command: how often it ran, and for how long altogether.
+// commandTime is Redis' statistics of a command: the number of calls, and their total time.
 type commandTime struct {
 	calls int
 	took  time.Duration

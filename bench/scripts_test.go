@@ -65,8 +65,8 @@ func TestReportScripts(t *testing.T) {
 	}
 }
 
-// Who is interrupted as often as plain commands are, for the time that each takes, is as good as they.
-func TestInterruptionsAreComparedByTime(t *testing.T) {
+// Scripts that are interrupted as often per second as plain commands meet the goal.
+func TestInterruptionsAreComparedPerSecond(t *testing.T) {
 	for _, c := range []struct {
 		over, plain int
 		verdict     string

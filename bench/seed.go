@@ -15,7 +15,7 @@ import (
 // The world that is measured: authors, readers who follow 10, 200 or 2,000 of them, and watchers who all follow the star.
 const (
 	unread   = 50 // posts that count for every reader
-	likes    = 3  // posts of each reader that somebody liked
+	likes    = 3  // posts of each reader that were liked
 	oldPosts = 2  // posts of each of the first 200 authors from before they had followers
 	pageSize = 20
 )
@@ -69,7 +69,7 @@ func seed(ctx context.Context, a *api, readers, watchers int, say func(string, .
 
 // seedNews gives each reader the same unread posts and likes.
 func seedNews(ctx context.Context, a *api, readers int) error {
-	// Who was never seen gets nothing pushed.
+	// Posts are pushed only to users who have visited.
 	if err := visit(ctx, a, allReaders(readers)); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func seedNews(ctx context.Context, a *api, readers int) error {
 	return a.waitForJobs(ctx)
 }
 
-// checkSeeded says whether the readers see what was seeded. A world of empty feeds would be quick to serve.
+// checkSeeded checks that the readers see the seeded data. Empty feeds would be quick to serve.
 func checkSeeded(ctx context.Context, a *api, keys []string) error {
 	for _, key := range keys {
 		var data struct {

@@ -15,8 +15,8 @@ import (
 	"tidings/services/store"
 )
 
-// What no API makes in a moment is written into the database before a server opens it: a million users, and conversations
-// of which every second one is counted when somebody reads.
+// Data that the API would create too slowly is written into the database before a server opens it: a million users, and
+// conversations of which every second one is counted when read.
 
 // member is a user of a seeded store: of n users they are member-1 to member-n, and these are their numbers.
 func member(number int) string { return "member-" + strconv.Itoa(number) }
@@ -39,8 +39,8 @@ func seedUsers(ctx context.Context, file string, users int) error {
 // unreadEach is how many messages wait in each seeded conversation.
 const unreadEach = 3
 
-// seedConversations puts readers into conversations with somebody who has said something in each. Every second one is
-// counted when somebody reads.
+// seedConversations puts readers into conversations with another user who has sent messages in each. Every second one is
+// counted when read.
 func seedConversations(ctx context.Context, file string, readers []services.UserID, talker services.UserID, conversations int) error {
 	return inStore(ctx, file, func(tx *database.Tx) error {
 		now := time.Now().UnixMicro()
@@ -62,7 +62,7 @@ func seedConversations(ctx context.Context, file string, readers []services.User
 		for i, user := range append([]services.UserID{talker}, readers...) {
 			base := 0
 			if i == 0 {
-				base = unreadEach // one's own are read
+				base = unreadEach // a user's own messages are read
 			}
 			writes = append(writes, write{`INSERT INTO conversation_members (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at) ` + added +
 				` SELECT i, ?3, ?4, 0, 1, 0, 0, FALSE, FALSE, ?5, 0 FROM n`, []any{last, conversations, user, base, now}})
@@ -71,7 +71,7 @@ func seedConversations(ctx context.Context, file string, readers []services.User
 	})
 }
 
-// write is a statement with what it is given.
+// write is a statement with its arguments.
 type write struct {
 	text string
 	args []any

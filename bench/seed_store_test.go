@@ -96,7 +96,7 @@ func TestSeedingWhereNoFileCanBe(t *testing.T) {
 	}
 }
 
-func TestPlaces(t *testing.T) {
+func TestSites(t *testing.T) {
 	engine, client := hotRedis(t)
 	b := &bench{folder: t.TempDir(), redisURL: "redis://" + engine.Addr()}
 	p, err := b.aside("row", 3)
@@ -117,12 +117,12 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	if engine.DB(3).Exists("mine") || !engine.Exists("theirs") {
-		t.Error("a place forgets what is its own, and nothing else")
+		t.Error("a site forgets what is its own, and nothing else")
 	}
-	if home := b.place(); home.file() == p.file() || home.node == p.node {
+	if home := b.site(); home.file() == p.file() || home.node == p.node {
 		t.Errorf("two places are one: %+v, %+v", home, p)
 	}
 	if err := seedUsers(t.Context(), p.file(), 3); err != nil {
-		t.Errorf("the folder of a place takes a database: %v", err)
+		t.Errorf("the folder of a site takes a database: %v", err)
 	}
 }

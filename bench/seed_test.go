@@ -13,7 +13,7 @@ import (
 
 func quiet(string, ...any) {}
 
-// world is a server that counts what it is told.
+// world is a server that counts the events that it gets.
 type world struct {
 	done     map[string]int // kind of event -> how many
 	follows  map[string]int // follower -> followees
@@ -92,7 +92,7 @@ func TestCheckSeeded(t *testing.T) {
 	}
 }
 
-func TestLookAsksForEverybody(t *testing.T) {
+func TestLookReadsEveryUser(t *testing.T) {
 	seen := map[string]bool{}
 	a := answering(t, func(q question) string {
 		if len(q.Variables.IDs) > 100 {

@@ -36,7 +36,7 @@ type fleet struct {
 	origin  time.Time // what the sockets' times count from
 	pending atomic.Int64
 	all     atomic.Pointer[chan struct{}] // closed when pending gets to 0
-	watch   atomic.Pointer[watching]      // gets every event; nil: nobody wants them
+	watch   atomic.Pointer[watching]      // gets every event; nil: events are not watched
 }
 
 // watching receives each event: its socket, its text and its time.
@@ -49,7 +49,7 @@ type socket struct {
 	conn   net.Conn
 	buffer []byte
 	filled int // bytes in the buffer
-	taken  int // of them, those of the frame that next has answered
+	taken  int // of them, the bytes of the frame that next has returned
 	at     atomic.Int64
 }
 
@@ -106,7 +106,7 @@ func (f *fleet) open(ctx context.Context, address string, i int, open opening) e
 	return conn.SetDeadline(time.Time{})
 }
 
-// close ends every socket at once and waits until all readers are gone.
+// close ends every socket at once and waits until all readers have ended.
 func (f *fleet) close() {
 	for _, s := range f.sockets {
 		if s == nil {
@@ -133,7 +133,7 @@ func (f *fleet) expect() <-chan struct{} {
 // now is the time as sockets keep it; never 0.
 func (f *fleet) now() int64 { return int64(time.Since(f.origin)) }
 
-// event notes an event. Only the first after expect counts.
+// event records an event. Only the first after expect counts.
 func (s *socket) event() {
 	if s.at.CompareAndSwap(0, s.fleet.now()) && s.fleet.pending.Add(-1) == 0 {
 		if all := s.fleet.all.Load(); all != nil {
@@ -144,7 +144,7 @@ func (s *socket) event() {
 
 var nextType = []byte(`"type":"next"`)
 
-// read handles what comes until the connection ends.
+// read handles frames until the connection ends.
 func (s *socket) read() {
 	for {
 		opcode, payload, err := s.next()
@@ -198,8 +198,8 @@ func (s *socket) next() (opcode byte, payload []byte, err error) {
 	}
 }
 
-// frameLength answers the bytes of the frame that starts the buffer and of its header; 0 when more must be read.
-// Servers do not mask.
+// frameLength returns the bytes of the frame that starts the buffer and of its header; 0 if more must be read. Servers do
+// not mask.
 func frameLength(buffer []byte) (frame, header int) {
 	if len(buffer) < 2 {
 		return 0, 0
@@ -250,7 +250,7 @@ func subscribe(address string, token func(i int) string) opening {
 	return subscribeTo(address, badgeSubscription, token)
 }
 
-// subscribeTo does it with a subscription of one's own.
+// subscribeTo is subscribe with another subscription.
 func subscribeTo(address, subscription string, token func(i int) string) opening {
 	const messageLimit = 8
 	return func(s *socket, i int) error {

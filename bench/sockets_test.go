@@ -46,7 +46,7 @@ func socketOf(t *testing.T) (*socket, net.Conn) {
 	return &socket{fleet: &fleet{origin: time.Now()}, conn: ours, buffer: make([]byte, readBuffer)}, theirs
 }
 
-func TestNextReadsFramesHoweverTheyArrive(t *testing.T) {
+func TestNextReadsFragmentedFrames(t *testing.T) {
 	long := strings.Repeat("long ", 2000)
 	want := []string{"one", long, "", "three"}
 	var stream []byte
@@ -81,10 +81,10 @@ func TestNextRefusesAFrameWithoutEnd(t *testing.T) {
 	}
 }
 
-// talker is a server of graphql-transport-ws that says what a test wants.
+// talker is a server of graphql-transport-ws that sends the messages of a test.
 type talker struct {
 	refuse   bool
-	messages []string // what it answers to a subscription
+	messages []string // its answers to a subscription
 	mu       sync.Mutex
 	conns    []*websocket.Conn
 	tokens   map[string]bool

@@ -15,7 +15,7 @@ func TestMedian(t *testing.T) {
 		{[]float64{7}, 7},
 		{[]float64{3, 1, 2}, 2},
 		{[]float64{4, 1, 3, 2}, 2.5},
-		{[]float64{1, 1000, 2}, 2}, // one outlier moves nothing
+		{[]float64{1, 1000, 2}, 2}, // one outlier does not move the median
 	} {
 		if got := median(test.values); got != test.want {
 			t.Errorf("median(%v) = %v, want %v", test.values, got, test.want)
@@ -77,7 +77,7 @@ func TestSeriesAnswersMedians(t *testing.T) {
 	}
 }
 
-func TestSeriesKnowsWhatWasNotMeasured(t *testing.T) {
+func TestSeriesWithoutValuesAreUnmeasured(t *testing.T) {
 	s := series{{rate: 100, cpu: -1, bytesPerEntry: nan}, {rate: 100, cpu: 5 * time.Microsecond, bytesPerEntry: nan}}
 	if s.cpu() != 5 {
 		t.Errorf("cpu %v: the round without it was counted", s.cpu())

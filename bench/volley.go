@@ -17,7 +17,7 @@ const (
 	volleyTries = 5
 )
 
-// errEarly says that an event came before its time: the server's sweep was quicker than the hint.
+// errEarly means that an event came too early: the server's reconciliation was quicker than the hint.
 var errEarly = errors.New("an event came before it was asked for")
 
 // volley is one event to every socket at once.
@@ -26,7 +26,7 @@ type volley struct {
 	fire    func(context.Context) error
 }
 
-// measureVolleys fires several times and answers the events' latencies from each firing, and what the server used.
+// measureVolleys fires several times and returns the events' latencies from each firing, and the server's processor time.
 func (f *fleet) measureVolleys(ctx context.Context, pid, times int, v volley) (sample, error) {
 	var all []time.Duration
 	var cpu, took time.Duration
@@ -52,7 +52,7 @@ func (f *fleet) measureVolleys(ctx context.Context, pid, times int, v volley) (s
 	return result, nil
 }
 
-// volley fires once. The processor time is negative when the system does not tell.
+// volley fires once. The processor time is negative if it is unknown.
 func (f *fleet) volley(ctx context.Context, pid int, v volley) (latencies []time.Duration, cpu time.Duration, err error) {
 	if err := pause(ctx, volleyPause); err != nil {
 		return nil, 0, err
@@ -110,7 +110,7 @@ type hinter struct {
 	users []uint32
 }
 
-// raise gives the documents a newer version. It answers the hints that say so.
+// raise gives the documents a newer version. It returns the hints about them.
 func (h *hinter) raise(ctx context.Context, pipe redis.Pipeliner, users []uint32) (hints []byte) {
 	n := uint64(time.Now().UnixMicro())
 	hints = []byte{1} // the format

@@ -109,7 +109,7 @@ func TestEarlyEventsAreNotCounted(t *testing.T) {
 		},
 		fire: func(ctx context.Context) error {
 			if fired++; fired == 1 {
-				return nil // everything has come already
+				return nil // all events have arrived
 			}
 			return fire(b, 5)(ctx)
 		},
@@ -123,7 +123,7 @@ func TestEarlyEventsAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestVolleyThatFails(t *testing.T) {
+func TestAFailedVolley(t *testing.T) {
 	f, b := bareFleet(t, 2)
 	fault := errors.New("fault")
 	failing := func(context.Context) error { return fault }
@@ -138,7 +138,7 @@ func TestVolleyThatFails(t *testing.T) {
 	}
 }
 
-func TestBareWriterForgetsWhoIsGone(t *testing.T) {
+func TestBareWriterDropsClosedConnections(t *testing.T) {
 	f, b := bareFleet(t, 4)
 	if err := fire(b, 4)(t.Context()); err != nil {
 		t.Fatal(err)
@@ -168,8 +168,8 @@ func TestTrigger(t *testing.T) {
 	}
 }
 
-// patience is the wait for an answer on a machine that is busy with other things. The engine of these tests is slow, and
-// takes long to load the scripts.
+// patience is the wait for an answer on a machine that is busy. The engine of these tests is slow, and takes long to load
+// the scripts.
 const patience = time.Minute
 
 // hints starts a Redis and a reader of the hints for the node, as the server has it.
@@ -244,7 +244,7 @@ func TestHintsAreTheServersOwn(t *testing.T) {
 	}
 }
 
-func TestSpreadTakesItsTime(t *testing.T) {
+func TestSpreadLastsItsInterval(t *testing.T) {
 	const users, length = 50, 100 * time.Millisecond
 	h, received := hints(t, users)
 	f, b := bareFleet(t, users)

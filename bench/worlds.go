@@ -6,9 +6,9 @@ import (
 	"tidings/services/live/livetest"
 )
 
-// worlds are the sizes of what the rows with a place of their own are about.
+// worlds are the sizes of the rows that have their own site.
 type worlds struct {
-	users, few    int           // in the store, when something is published to all of them
+	users, few    int           // in the store, for publishing to all of them
 	watching      int           // of them are online
 	publications  int           // in a round
 	memberships   []int         // conversations of a reader
@@ -38,7 +38,7 @@ var (
 	}
 )
 
-// Each row with a place of its own has a database of the Redis; 0 is the one that the peers read.
+// Each row with its own site has a database of the Redis; 0 is the one that the peers read.
 const (
 	everyDatabase = 1 + iota
 	manyDatabase
@@ -56,7 +56,7 @@ const (
 	boardDatabase
 	showsDatabase
 	liveDayDatabase
-	redisDatabases // so many there are
+	redisDatabases // their number
 )
 
 // turn is how long a turn takes.

@@ -31,7 +31,7 @@ func (e *events) subscribe(ctx context.Context, user uint32) <-chan *Badges {
 	return channel
 }
 
-// trigger gives each subscriber one event; one who has not taken the last gets none. It answers how many were given.
+// trigger sends each subscriber one event, unless the last one was not received yet. It returns the number of events sent.
 func (e *events) trigger() (given int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,7 +46,7 @@ func (e *events) trigger() (given int) {
 	return given
 }
 
-// event is a badge document of the usual size. Each subscriber gets a copy of their own, as if it had been read for them.
+// event is a badge document of the usual size. Each subscriber gets a copy of their own, as if read for them.
 func event(version uint64) *Badges {
 	n := uint64(time.Now().UnixMicro()) + version
 	badges, err := render(n, "50", "3;0;0;2,0,0,0,0,0,0,0", noPlace, time.Unix(0, 0))

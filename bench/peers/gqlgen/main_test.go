@@ -24,7 +24,7 @@ const (
 	newestID = "01DHJFY1G0003" // 2026-01-31, or thereabouts
 )
 
-// peer starts the peer on a Redis with one user, number 7, who has two posts in his feed.
+// peer starts the peer on a Redis with one user, number 7, with two posts in the feed.
 func peer(t *testing.T) (*httptest.Server, *miniredis.Miniredis) {
 	t.Helper()
 	engine := miniredis.RunT(t)
@@ -122,7 +122,7 @@ func mustParse(t *testing.T, letters string) uint64 {
 	return id
 }
 
-// strip takes the cursors out.
+// strip removes the cursors.
 func strip(text string) string {
 	start, end := strings.Index(text, `"startCursor"`), strings.Index(text, `},"lastId"`)
 	if start < 0 || end < start {

@@ -5,13 +5,13 @@ type Viewer struct {
 	number uint32
 }
 
-// PostEdge is a place of the list; its post is read by a resolver of its own.
+// PostEdge is an entry of the list; a separate resolver reads its post.
 type PostEdge struct {
 	Cursor string
 	member string // of the inbox
 }
 
-// Post is a post; a resolver of its own reads its author.
+// Post is a post; a separate resolver reads its author.
 type Post struct {
 	ID          string
 	Kind        PostKind
