@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// blank is a text of nothing but white space, that of other alphabets too.
+// blank consists of white space alone, including that of other alphabets.
 const blank = " \t\n\u00a0\u2003\u3000"
 
 // worded is an input with a text that may not be empty.
 type worded struct {
 	does   string // the mutation, and the event of an ingest
-	as     string // who does it; "" is the host application, as nobody
+	as     string // the user who sends it; "" is the host application without a user
 	field  string
 	fields map[string]any // the others
 }
@@ -49,8 +49,7 @@ func (c *crowd) wordeds() []worded {
 	}
 }
 
-// What people are to read has something in it: a text that may not be empty may not be blank either, whoever sends it and on
-// whichever way.
+// A text that may not be empty may not be blank either, for every sender and every way of sending it.
 func TestBlankTexts(t *testing.T) {
 	c := newCrowd(t, nil)
 	for _, w := range c.wordeds() {

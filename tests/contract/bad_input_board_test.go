@@ -11,9 +11,9 @@ import (
 	"tidings/tests/world"
 )
 
-// Sessions and places of live boards that are none, or somebody else's, are refused with a word on what is wrong; and the
-// session goes on.
-func TestBadPlacesOfABoard(t *testing.T) {
+// Sessions and positions of live boards that are malformed or another user's are refused with a reason, and the session
+// continues.
+func TestBadPositionsOfABoard(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Follow("alice", "host")
 	n.Follow("bob", "host")

@@ -28,7 +28,7 @@ func jsonHeader(token string, more ...string) http.Header {
 	return header
 }
 
-// padded is a request of so many bytes that has an effect if it is accepted.
+// padded returns a request of so many bytes that has an effect if accepted.
 func padded(bytes int) string {
 	const request = `{"query":"mutation{publishPost(input:{body:\"too long\"}){post{id}}}","variables":{"padding":"%s"}}`
 	return fmt.Sprintf(request, strings.Repeat("x", bytes-len(request)+len("%s")))
@@ -95,7 +95,7 @@ func TestBadRequests(t *testing.T) {
 	t.Run("what is just allowed", func(t *testing.T) { c.takesWhatIsJustAllowed(t, publish, ingest) })
 }
 
-// takesWhatIsJustAllowed sends requests at the bounds of what is taken.
+// takesWhatIsJustAllowed sends requests at the limits, which are accepted.
 func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 	t.Helper()
 	alice := jsonHeader("dev:alice")
@@ -121,8 +121,8 @@ func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 	}
 }
 
-// With a key configured nothing but a good token gets in: neither a forged one, nor one that was good once, nor those of
-// the development mode; on sockets too.
+// With a key configured only valid tokens are accepted, over HTTP and on sockets: no forged, no expired and no development
+// token.
 func TestForgedTokens(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
@@ -183,7 +183,7 @@ func TestForgedTokens(t *testing.T) {
 	})
 }
 
-// A subscription that cannot be ends with an error of its own, and the socket goes on.
+// An invalid subscription ends with its own error, and the socket stays open.
 func TestBadSubscriptions(t *testing.T) {
 	c := newCrowd(t, nil)
 	conn := c.Dial(t)

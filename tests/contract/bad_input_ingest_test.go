@@ -160,7 +160,7 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 			t.Errorf("dave's posts (-want +got):\n%s", diff)
 		}
 		after := c.facts()
-		if diff := cmp.Diff(before, after); diff != "" { // nobody here follows dave
+		if diff := cmp.Diff(before, after); diff != "" { // dave has no followers
 			t.Errorf("the bad events changed the facts (-before +after):\n%s", diff)
 		}
 	})

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// What people cannot put between each other, and what they cannot do once it stands there: refused with its reason, and
-// nothing of it is done.
+// Invalid restrictions between users, and actions that a restriction forbids, are refused with a reason and have no effect.
 func TestBadRestrictions(t *testing.T) {
 	c := newCrowd(t, nil)
 	const (

@@ -22,8 +22,8 @@ const (
 	mutRemind   = `mutation($v:ID!){remindMe(input:{showId:$v}){show{id}}}`
 )
 
-// What cannot happen to a show, what no show can be, and whose it is: refused with its code and reason, and nothing of it is
-// done.
+// Impossible changes of shows, invalid values, and changes of another host's show are refused with code and reason, and have
+// no effect.
 func TestBadShows(t *testing.T) {
 	c := newCrowd(t, nil)
 	now := c.Clock.Now()

@@ -25,12 +25,12 @@ import (
 	"tidings/tests/world"
 )
 
-// crowd is a node with a few facts to be spoiled: alice follows bob, who has one post that carol likes and one that he
-// deleted. No worker runs, so that whatever is written stays to be seen.
+// crowd is a node with a few facts: alice follows bob, who has one post that carol likes and one deleted post. No worker
+// runs, so that every write stays visible.
 type crowd struct {
 	*world.Node
 	post, deleted, own string // bob's, bob's, alice's
-	cursor             string // of a place in bob's feed
+	cursor             string // of a position in bob's feed
 }
 
 var crowdMembers = []string{"alice", "bob", "carol"}
@@ -231,8 +231,7 @@ func (c *crowd) badTexts() []badValue {
 	}
 }
 
-// Every bad value of every argument gets its code and a message that names the field and what is allowed, and nothing
-// is half-done.
+// Every bad value of every argument gets its code and a message with the field and the allowed values, and has no effect.
 func TestBadValues(t *testing.T) {
 	c := newCrowd(t, nil)
 	for _, bad := range slices.Concat(c.badIDs(), c.badTexts()) {
@@ -268,7 +267,7 @@ func TestBadValues(t *testing.T) {
 	})
 }
 
-// What is just within the limits works, whatever the alphabet.
+// Values exactly at the limits work, in any alphabet.
 func TestValuesAtTheLimits(t *testing.T) {
 	c := newCrowd(t, nil)
 	for _, key := range []string{"a", strings.Repeat("k", 64), "A.b_c-9"} {

@@ -8,9 +8,9 @@ import (
 	"tidings/tests/world"
 )
 
-// Values are taken as the specification coerces them and no other way, in documents and in variables, and the message
-// says what is needed in place of the very value that was sent.
-func TestValuesOfAnotherKind(t *testing.T) {
+// Values are coerced only as the specification allows, in documents and in variables, and the message names the needed kind
+// and the sent value.
+func TestValuesAreCoercedStrictly(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	const (
 		whole    = "whole number from -2147483648 to 2147483647"
@@ -67,8 +67,8 @@ func TestValuesOfAnotherKind(t *testing.T) {
 	}
 }
 
-// A document of several operations is run when it is said which, and else told what is missing.
-func TestWhichOperation(t *testing.T) {
+// A document of several operations runs if the request names one, and otherwise gets an error that says so.
+func TestTheOperationNameSelects(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	const two = `query A{viewer{user{id}}} query B{viewer{user{id}}}`
 	for _, c := range []struct{ body, says string }{

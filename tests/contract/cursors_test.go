@@ -12,7 +12,7 @@ import (
 	"tidings/tests/world"
 )
 
-// pagedList is a field of an object that answers a page of a list.
+// pagedList is a field of an object that returns a page of a list.
 type pagedList struct {
 	object string
 	field  shapeField
@@ -20,7 +20,7 @@ type pagedList struct {
 
 func (l pagedList) name() string { return l.object + "." + l.field.Name }
 
-// lists are all paginated lists of the schema: what takes `after`, and what answers a pageInfo. One is not without the other.
+// lists are all paginated lists of the schema: fields that take `after` and return a pageInfo. A field has both or neither.
 func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 	t.Helper()
 	for name, object := range s.types {
@@ -42,7 +42,7 @@ func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 	return found
 }
 
-// pagers is a node on which alice and bob have a life each: lists of several entries, in which each has words of their own.
+// pagers is a node on which alice and bob each have lists of several entries, with texts that occur only in their own.
 type pagers struct {
 	*world.Node
 	shape schemaShape
@@ -74,7 +74,7 @@ func newPagers(t *testing.T) *pagers {
 	return p
 }
 
-// live gives a user three of everything that is listed.
+// live gives a user three entries of each list.
 func (p *pagers) live(t *testing.T, user string) {
 	t.Helper()
 	const restricts = `mutation($v:ID!){%s(input:{userId:$v}){user{id}}}`
@@ -130,7 +130,7 @@ func (p *pagers) say(user, conversation, body string) {
 	p.Must(user, `mutation($c:ID!,$b:String!){sendMessage(input:{conversationId:$c,body:$b}){message{id}}}`, map[string]any{"c": conversation, "b": body}, nil)
 }
 
-// objects are those of a user's that have a list: "" stands for the viewer. A type that is not known here fails the test.
+// objects returns the IDs of a user's objects that have a list: "" stands for the viewer. An unknown type fails the test.
 func (p *pagers) objects(t *testing.T, l pagedList, user string) []string {
 	t.Helper()
 	switch l.object {
@@ -183,7 +183,7 @@ func (p *pagers) page(t *testing.T, l pagedList, user, object, after string) (go
 	return got, data.Object.List
 }
 
-// connection is a page, whatever it is of.
+// connection is a page of any list.
 type connection struct {
 	Edges []struct {
 		Cursor string
@@ -195,7 +195,7 @@ type connection struct {
 	}
 }
 
-// walk reads a whole list: its nodes, and the cursors of its places. It has to have several pages.
+// walk reads a whole list: its nodes, and the cursors of its entries. It must have several pages.
 func (p *pagers) walk(t *testing.T, l pagedList, user, object string) (nodes, cursors []string) {
 	t.Helper()
 	for after, pages := "", 1; ; pages++ {
@@ -219,9 +219,9 @@ func (p *pagers) walk(t *testing.T, l pagedList, user, object string) (nodes, cu
 // placeOf is a cursor and the list that it was got from.
 type placeOf struct{ list, object, cursor string }
 
-// A cursor is of one user's list: sent by somebody else, into any paginated list of the schema, it is refused. Only in the very
-// list that it is of, where two users share that, it may be taken, and shows what the other is shown anyway. The lists are
-// found by introspection.
+// A cursor belongs to one user's list: sent by another user, for any paginated list of the schema, it is refused. Only in
+// the same list, if both users share it, may it be accepted, and then it shows no more than that user sees anyway. The lists
+// are found by introspection.
 func TestAnotherUsersCursorShowsNothing(t *testing.T) {
 	p := newPagers(t)
 	lists := p.shape.lists(t)
@@ -256,8 +256,8 @@ func TestAnotherUsersCursorShowsNothing(t *testing.T) {
 	}
 }
 
-// wantNothing asks as bob for a page after a cursor of alice's. own is what bob is shown of the list without it, nil for a list
-// that is not bob's.
+// wantNothing requests, as bob, a page after a cursor of alice. own is what bob sees of the list without the cursor, nil if
+// it is not bob's list.
 func (p *pagers) wantNothing(t *testing.T, l pagedList, object string, at placeOf, own []string) {
 	t.Helper()
 	got, shown := p.page(t, l, "bob", object, at.cursor)

@@ -31,7 +31,7 @@ func answerOf(t *testing.T, request *http.Request) string {
 	return string(text)
 }
 
-// The server is killed under the page and comes back: the page is right again without a reload.
+// The server is killed while the page is open and restarts: the page is right again without a reload.
 func TestTheDemoPageOutlivesItsServer(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	server := startDemo(t, "--data", folder)
@@ -54,7 +54,7 @@ func TestTheDemoPageOutlivesItsServer(t *testing.T) {
 	p.shows("home", fmt.Sprint(before+1))
 	p.wait("the words are gone", `document.querySelector('.gone').innerText === ''`)
 	p.wait("the feed has the post", `document.querySelector('.left .post p')?.innerText === 'Back again'`)
-	// What the browser says about a server that is gone is true; nothing else is wrong.
+	// The browser may complain about the missing server, and about nothing else.
 	complaints := slices.DeleteFunc(browsertest.Complaints(p.tab), func(one string) bool {
 		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "WebSocket connection to")
 	})

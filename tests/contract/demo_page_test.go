@@ -148,7 +148,7 @@ func (p *demoPage) inTheTitle() {
 	}
 }
 
-// homeFeed: the pill says what is new and who wrote it; a mark on one phone is on the other.
+// homeFeed: the pill shows the new posts and their authors; a mark on one phone appears on the other.
 func (p *demoPage) homeFeed() {
 	p.t.Helper()
 	before := p.value("home")
@@ -166,7 +166,7 @@ func (p *demoPage) homeFeed() {
 	p.wait("the like is taken back", `document.querySelector('.left .post .like').innerText.trim() === ''`)
 }
 
-// liveBoard: three states; a show that goes live slides to the top, unless a finger holds the board.
+// liveBoard: three states; a show that goes live slides to the top, unless the board is touched.
 func (p *demoPage) liveBoard() {
 	p.t.Helper()
 	before := p.value("live")
@@ -206,7 +206,7 @@ func (p *demoPage) bell() {
 	p.clean("bell")
 }
 
-// chat: a message counts, and while somebody is inside nothing does.
+// chat: a message counts unless its reader has the conversation open.
 func (p *demoPage) chat() {
 	p.t.Helper()
 	before := p.value("chat")
@@ -245,7 +245,7 @@ func (p *demoPage) forEverybody() {
 	p.wait("the dot is lit", `document.querySelector('#right-you .chip')?.innerText.includes('whats-new')`)
 	p.clean("announcements")
 	p.click("#right-you .notice.unread button")
-	p.shows("you", "dot") // the dot shines where no number is
+	p.shows("you", "dot") // a dot is shown in place of a number
 	p.click("#right-you .chip")
 	p.shows("you", "")
 }

@@ -17,7 +17,7 @@ import (
 	"tidings/tests/world"
 )
 
-// A body that does not arrive is waited for no longer than the deadline, whatever it is sent to and however it is framed.
+// A body that does not arrive is awaited until the deadline at most, for any path and any framing.
 func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
 		cfg.RequestDeadline = 300 * time.Millisecond
@@ -60,7 +60,7 @@ func TestCompiledAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// In production an address has so many connections at a time, and a place comes free with each that is closed.
+// In production the connections of an address are bounded, and each closed one frees one.
 func TestConnectionsPerAddress(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
 		cfg.JWTSecret, cfg.ConnectionsPerAddress = world.TestSecret, 3

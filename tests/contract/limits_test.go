@@ -17,7 +17,7 @@ import (
 // setSeen is a mutation that anybody may repeat.
 const setSeen = `mutation{markHomeFeedSeen(input:{}){badges{version}}}`
 
-// A viewer who asks too much hears so, with the time to wait, and nobody else does.
+// A viewer beyond a rate limit gets an error with the time to wait, and no other viewer does.
 func TestOverspendingIsRateLimited(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Redis: "embedded", Change: func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=3", "READS=0"} }})
 	for range 3 {
@@ -83,8 +83,8 @@ func TestNodesShareRateLimits(t *testing.T) {
 	p.B.Must("alice", setSeen, nil, nil)
 }
 
-// What would keep a server busy for long is refused before anything is executed, with its cost and the limit.
-func TestDearQueriesAreRefused(t *testing.T) {
+// An operation that would cost too much is refused before execution, with its cost and the limit.
+func TestExpensiveQueriesAreRefused(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Redis: "embedded"})
 	aliased := func(times int, field string) string {
 		var query strings.Builder

@@ -13,7 +13,7 @@ import (
 	"tidings/tests/world"
 )
 
-// operational are the paths that are served to operators, and what is for everybody.
+// The paths that are served to operators, and those for everybody.
 var (
 	operational = []string{"/metrics", "/graphiql", "/docs/", "/"}
 	profiles    = []string{"/debug/pprof/", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine", "/debug/pprof/symbol", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"}
@@ -45,7 +45,7 @@ func answers(t *testing.T, origin, path string, header ...string) (status int, b
 	return response.StatusCode, string(text)
 }
 
-// wantServed holds that paths are there, and that others are not.
+// wantServed checks that some paths are served and others are not.
 func wantServed(t *testing.T, origin string, there, missing []string) {
 	t.Helper()
 	for _, path := range there {
@@ -69,7 +69,7 @@ func waitReady(t *testing.T, origin string) {
 	})
 }
 
-// startLine is what a process says of where it serves.
+// startLine is the line in which a process logs its address.
 func startLine(p *world.Process) string {
 	_, rest, _ := strings.Cut(p.Output.String(), "Tidings serves ")
 	line, _, _ := strings.Cut(rest, "\n")
@@ -87,7 +87,7 @@ func TestProductionWithoutOperationsListenerServesNoMetrics(t *testing.T) {
 
 var operationsAddress = regexp.MustCompile(`operations: (http://[^ ,)]+)`)
 
-// operationsOf is the address that a process says it serves operators at.
+// operationsOf is the operations address that a process logs.
 func operationsOf(t *testing.T, p *world.Process) string {
 	t.Helper()
 	found := operationsAddress.FindStringSubmatch(startLine(p))

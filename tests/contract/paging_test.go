@@ -10,8 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// deletedFeed makes a reader whose feed holds posts that are deleted and not yet taken out, because no worker has run
-// since: which says so of each post, the newest first. It answers what is left to be seen.
+// deletedFeed makes a reader whose feed holds posts that are deleted but not removed yet, because no worker has run since:
+// deleted tells which, newest first. It returns the posts that are left.
 func deletedFeed(t *testing.T, n *world.Node, posts int, deleted func(i int) bool) (visible []string) {
 	t.Helper()
 	c := &crowd{Node: n}
@@ -42,8 +42,8 @@ func deletedFeed(t *testing.T, n *world.Node, posts int, deleted func(i int) boo
 	return visible
 }
 
-// Pages are filled again after the deleted posts have been left out, whatever their size, and only the last is short.
-func TestPagesAreFilledAgain(t *testing.T) {
+// Pages of any size are refilled after deleted posts were omitted, and only the last page is short.
+func TestPagesAreRefilled(t *testing.T) {
 	for name, deleted := range map[string]func(i int) bool{
 		"every second":        func(i int) bool { return i%2 == 1 },
 		"the newest five":     func(i int) bool { return i < 5 },
@@ -78,8 +78,8 @@ func TestPagesAreFilledAgain(t *testing.T) {
 	}
 }
 
-// Where everything that a feed keeps is deleted at once, the page is empty, ends with RETENTION, and its last id is the
-// place that was looked at and not that of a post that was shown; once the deletions are carried older posts are there.
+// If all posts that a feed keeps are deleted at once, the page is empty and ends with RETENTION, and its last ID is the
+// position reached and not that of a shown post. Once the deletions are projected, older posts appear.
 func TestFeedOfDeletedPosts(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	visible := deletedFeed(t, n, 325, func(i int) bool { return i < 315 })

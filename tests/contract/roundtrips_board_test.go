@@ -10,9 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// The first page of a live board is one round trip where live and upcoming shows fill it, one more where it goes on with
-// replays; every later one two at most, whatever its size and the number followed;
-// and none of them asks SQL for anything, show by show or at all.
+// The first page of a live board is one round trip if live and upcoming shows fill it, and one more if it continues with
+// replays. Every later page is at most two, for any size and any number of followed hosts. No page reads SQL.
 func TestRoundTripsOfABoard(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true

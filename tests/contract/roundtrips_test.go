@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// The badges are one round trip, a page of the home feed is two, whatever the page's size and the number followed, and
-// what a node remembers of it is one less; a push to 100 users is one.
+// The badges are one round trip, a page of the home feed is two, for any size and any number of followed authors, or one if
+// the node has its posts in memory; a push to 100 users is one.
 func TestRoundTrips(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true

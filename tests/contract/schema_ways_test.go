@@ -9,7 +9,7 @@ import (
 	"tidings/tests/world"
 )
 
-// schemaShape is the schema as introspection tells it.
+// schemaShape is the schema as introspection returns it.
 type schemaShape struct {
 	types map[string]shapeType
 }
@@ -109,7 +109,7 @@ func (s schemaShape) ways() (found []way) {
 	}
 	seen := map[string]bool{}
 	queue := []place{{root: "Query", object: "Query"}, {root: "Mutation", object: "Mutation"}, {root: "Subscription", object: "Subscription"}}
-	var abstract []place // a way through an interface is taken to what no other leads to
+	var abstract []place // a way through an interface is used only for types that no other way reaches
 	for len(queue)+len(abstract) > 0 {
 		if len(queue) == 0 {
 			queue, abstract = abstract, nil
@@ -169,7 +169,7 @@ func (s schemaShape) ids(input shapeInput, before []shapeInput) (found [][]shape
 	return found
 }
 
-// request is the operation that walks a way: the variable v is what its first argument takes.
+// request is the operation that walks a way: the variable v is the value of its first argument.
 func (s schemaShape) request(w way, given map[string]any) string {
 	target := w.path[len(w.path)-1]
 	text := fmt.Sprintf("%s(%s:$v%s)%s", target.Name, w.in[0].Name, s.others(target, w.in[0].Name, given), s.selection(target.Type.named(), 4))
@@ -187,7 +187,7 @@ func (s schemaShape) others(field shapeField, but string, given map[string]any) 
 	for _, argument := range field.Args {
 		switch value := given[argument.Name]; {
 		case argument.Name == but:
-		case argument.Name == "sessionId" && value != nil: // a place is one in a session
+		case argument.Name == "sessionId" && value != nil: // a position is within a session
 			text += fmt.Sprintf(",%s:%q", argument.Name, value)
 		case argument.Type.required() && argument.DefaultValue == nil:
 			panic(fmt.Sprintf("say which %s to send where %s is required", argument.Type.text(), argument.Name))
@@ -248,8 +248,8 @@ func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, 
 	return value, nil
 }
 
-// selection selects everything that a type shows, so many levels deep, of lists the first two. Badges are left out: they change.
-// So is the viewer, who is everything, and a type within itself: a post within a post is a field of its own kind again.
+// selection selects everything that a type shows, to a depth, and the first two entries of lists. It omits badges, because
+// they change, the viewer, which contains everything, and a type within itself, such as a post within a post.
 func (s schemaShape) selection(name string, depth int, above ...string) string {
 	t := s.types[name]
 	above = append(slices.Clone(above), name)
@@ -257,7 +257,7 @@ func (s schemaShape) selection(name string, depth int, above ...string) string {
 	case "SCALAR", "ENUM":
 		return ""
 	case "INTERFACE", "UNION":
-		if t.Kind == "INTERFACE" { // which has so many types that one operation may not ask for all
+		if t.Kind == "INTERFACE" { // whose types are too many for one operation
 			depth, above = max(depth-1, 0), append(above, "PageInfo")
 		}
 		text := "{__typename"
@@ -271,7 +271,7 @@ func (s schemaShape) selection(name string, depth int, above ...string) string {
 	return s.fields(name, depth, nil, above)
 }
 
-// event selects everything that an event of a subscription shows, its counts too.
+// event selects all fields of an event of a subscription, including its counts.
 func (s schemaShape) event(field shapeField) string {
 	kind := field.Type.named()
 	if kind == "Badges" {
@@ -286,7 +286,7 @@ func (s schemaShape) event(field shapeField) string {
 	return text + "}"
 }
 
-// fields selects the fields of an object, which stands beside others: a field whose type is another there has a name of its own.
+// fields selects the fields of an object, beside other objects: a field that has another type there gets an alias.
 func (s schemaShape) fields(object string, depth int, others, above []string) string {
 	text := "{__typename"
 	for _, field := range s.types[object].Fields {
@@ -309,7 +309,7 @@ func (s schemaShape) fields(object string, depth int, others, above []string) st
 	return text + "}"
 }
 
-// differs says that an object has a field of the same name and of another type.
+// differs reports whether an object has a field of the same name and another type.
 func (s schemaShape) differs(object string, field shapeField) bool {
 	return slices.ContainsFunc(s.types[object].Fields, func(other shapeField) bool {
 		return other.Name == field.Name && other.Type.text() != field.Type.text()
@@ -319,7 +319,7 @@ func (s schemaShape) differs(object string, field shapeField) bool {
 // volatile are the fields whose values differ from one answer to the next.
 var volatile = []string{"version", "cursor", "startCursor", "endCursor", "readToken", "sessionId", "lastId", "requestId"}
 
-// settled replaces what may differ between two answers that tell the same: ids, moments, cursors, and the words given.
+// settled replaces the parts that may differ between two equivalent answers: IDs, times, cursors, and the given words.
 func settled(value any, words ...string) any {
 	switch value := value.(type) {
 	case map[string]any:

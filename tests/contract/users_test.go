@@ -18,7 +18,7 @@ import (
 
 // In every argument that takes a user, an unknown user is NOT_FOUND and is not created. The arguments are found
 // by introspection.
-func TestViewersMakeNoUsers(t *testing.T) {
+func TestViewersCreateNoUsers(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	s.owns("sam")
 	named := 0
@@ -48,9 +48,9 @@ func TestViewersMakeNoUsers(t *testing.T) {
 	}
 }
 
-// The host application makes users by naming them, a token makes its own, and in development mode those of the tour are
-// there from the start.
-func TestTheHostMakesUsers(t *testing.T) {
+// The host application makes users by naming them, a token makes its own, and in development mode the users of the tour
+// exist from the start.
+func TestTheHostCreatesUsers(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	response, err := http.Get(n.URL + "/graphiql")
 	if err != nil {
@@ -88,9 +88,9 @@ func TestTheHostMakesUsers(t *testing.T) {
 	}
 }
 
-// Somebody who blocks the viewer cannot be told from somebody who is not there, or from anybody else, whatever argument names
-// them, and is not reached: not by a conversation, nor by a mention in one. The other way round it is the same.
-func TestABlockIsNotTold(t *testing.T) {
+// A user who blocks the viewer cannot be distinguished from a missing user, or from any other, by any argument, and cannot
+// be reached by a conversation or a mention in one. The same holds in the other direction.
+func TestABlockIsIndistinguishable(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
 	s.wantUntold(t, func(blocker string) { s.Must(blocker, block, map[string]any{"v": "user:sam"}, nil) })
@@ -106,8 +106,8 @@ func TestABlockIsNotTold(t *testing.T) {
 	}
 }
 
-// Nor can somebody be told apart who lets nobody add them to groups, or only those whom they follow.
-func TestAGroupPolicyIsNotTold(t *testing.T) {
+// Neither can a user be distinguished who lets no one, or only users they follow, add them to groups.
+func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 	for _, policy := range []string{"NOBODY", "WHO_I_FOLLOW"} {
 		s := newSecrets(t, sqltest.SQLite(t))
 		refusing := s.wantUntold(t, func(user string) {
@@ -134,7 +134,7 @@ func (s *secrets) wantUntold(t *testing.T, prepare func(user string)) (refusing 
 		got, raw := s.walks(t, w, "sam", "user:"+prepared, prepared)
 		absent, _ := s.walks(t, w, "sam", "user:"+nobody, nobody)
 		present, _ := s.walks(t, w, "sam", "user:"+other, other)
-		if w.path[0].Name == "ingest" { // to the host, an id of nobody makes a user
+		if w.path[0].Name == "ingest" { // for the host, an unknown ID creates a user
 			absent = ingestNoUser(w)
 		}
 		switch like := cmp.Equal(refusals(got), refusals(present)); {
@@ -147,7 +147,7 @@ func (s *secrets) wantUntold(t *testing.T, prepare func(user string)) (refusing 
 	return refusing
 }
 
-// refusals are the errors of an answer. What it tells when there are none changes with each call.
+// refusals are the errors of an answer. An answer without errors changes with each call.
 func refusals(told any) []any {
 	answer, _ := told.(map[string]any)
 	list := []any{answer["Errors"]}
@@ -160,7 +160,7 @@ func refusals(told any) []any {
 	return list
 }
 
-// ingestNoUser is what an event answers that names somebody who is not there.
+// ingestNoUser is the answer to an event that names a missing user.
 func ingestNoUser(w way) any {
 	argument := w.in[len(w.in)-1].Name
 	message := fmt.Sprintf("%s: there is no user \"*\"", argument)

@@ -17,7 +17,7 @@ import (
 	"tidings/tests/world"
 )
 
-// lines are sockets to a node on which users ask one thing after the other.
+// lines are sockets to a node on which users send one operation after the other.
 type lines struct {
 	node *world.Node
 	open map[string]*line
@@ -34,7 +34,7 @@ const perLine = 15
 
 func newLines(n *world.Node) *lines { return &lines{node: n, open: map[string]*line{}} }
 
-// ask sends an operation of any kind as a user and answers what came first.
+// ask sends an operation of any kind as a user and returns the first message.
 func (l *lines) ask(t *testing.T, as, query string, variables map[string]any) (got world.Answer) {
 	t.Helper()
 	id := l.begin(t, as, query, variables)
@@ -116,8 +116,8 @@ func (l *lines) next(t *testing.T, as, id string) (message frame) {
 	}
 }
 
-// stage is a running node on which dave hides from hank, has blocked blair and muted mel, and has put gary out of the group that he
-// has with alice; sam is a stranger to him. All of them follow alice, and those who may follow dave.
+// stage is a running node on which dave hides from hank, has blocked blair and muted mel, and has removed gary from the
+// group with alice; sam has no relation to dave. All of them follow alice and, if they may, dave.
 type stage struct {
 	*world.Node
 	*lines
@@ -194,8 +194,8 @@ func (s *stage) acts() {
 	s.quiet()
 }
 
-// watch subscribes some people to everything that a viewer can be told of without an argument, and keeps the fields by the IDs of
-// the operations, and the first events.
+// watch subscribes some people to every subscription without a required argument, and keeps the fields by the operations'
+// IDs, and the first events.
 func (s *stage) watch(t *testing.T, people ...string) {
 	t.Helper()
 	s.fields, s.first = map[string]string{}, map[string]told{}
@@ -215,7 +215,7 @@ func (s *stage) watch(t *testing.T, people ...string) {
 // told are events, in order, by the IDs of their operations.
 type told map[string][]string
 
-// events are those that a person's subscriptions bring until each has brought one.
+// events reads a person's subscriptions until each has delivered an event.
 func (s *stage) events(t *testing.T, as string) told {
 	t.Helper()
 	events := told{}
@@ -229,7 +229,7 @@ func (s *stage) events(t *testing.T, as string) told {
 	return events
 }
 
-// hearsOfAliceAlone lets alice act, after others have, and checks that what each person hears is about her alone.
+// hearsOfAliceAlone lets alice act after others have acted, and checks that all events for each person are about her alone.
 func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
 	t.Helper()
 	s.Publish("alice", "for all: @"+strings.Join(people, " @"))
@@ -248,9 +248,9 @@ func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
 	}
 }
 
-// Whoever may not see what somebody does hears nothing of it on any subscription: no event comes, and the next ones, which are about
-// somebody else, show nothing of it. Only badges may come again as they were, because their version also counts what is announced to
-// others. The subscriptions are found by introspection.
+// Actions that are hidden from a user cause no event on any of the user's subscriptions, and later events about others show
+// nothing of them. Only badges may be sent again unchanged, because their version also counts announcements to others. The
+// subscriptions are found by introspection.
 func TestNoEventTellsOfWhatIsHidden(t *testing.T) {
 	s := newStage(t)
 	people := []string{"hank", "blair", "gary", "sam"}
@@ -265,8 +265,8 @@ func TestNoEventTellsOfWhatIsHidden(t *testing.T) {
 	s.hearsOfAliceAlone(t, people...)
 }
 
-// Who has muted somebody hears nothing of what they publish either.
-func TestNoEventTellsOfTheMuted(t *testing.T) {
+// A user who has muted an author gets no event of what the author publishes either.
+func TestNoEventShowsMutedAuthors(t *testing.T) {
 	s := newStage(t)
 	s.watch(t, "dave")
 	s.Publish("mel", publicWord)
@@ -290,7 +290,8 @@ type heard struct {
 	}
 }
 
-// isOfAlice says whether an event is about alice alone: her post, her show or her message. first is the subscription's first event.
+// isOfAlice reports whether an event is about alice alone: her post, her show or her message. first is the subscription's
+// first event.
 func (s *stage) isOfAlice(t *testing.T, field, payload, first string) bool {
 	t.Helper()
 	var now, before heard
@@ -305,11 +306,11 @@ func (s *stage) isOfAlice(t *testing.T, field, payload, first string) bool {
 			}
 		}
 		mentioned := badges.Notifications.Total.Value - same.Notifications.Total.Value
-		live := badges.Total.Value - badges.Notifications.Total.Value - badges.HomeFeed.Value - badges.Conversations.Total.Value // nothing else counts
+		live := badges.Total.Value - badges.Notifications.Total.Value - badges.HomeFeed.Value - badges.Conversations.Total.Value // no other source counts
 		return badges.HomeFeed.Value <= 1 && live <= 1 && badges.Conversations.Total.Value <= 1 && mentioned <= 1 &&
 			badges.Notifications.Mention.Value == same.Notifications.Mention.Value+mentioned &&
 			(mentioned == 1 || cmp.Equal(badges.Notifications.Newest, same.Notifications.Newest))
-	case "conversationsChanged", "notificationsChanged": // everything else has a canary
+	case "conversationsChanged", "notificationsChanged": // all other subscriptions carry a marked text
 		return strings.Contains(payload, "for all")
 	case "homeFeedChanged":
 		authors := now.Data.HomeFeedChanged.Authors

@@ -22,15 +22,15 @@ var (
 	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 )
 
-// places are the arguments that name a place in the viewer's own list: what stood there may be deleted or hidden since, so
-// that its id is taken. They show nothing of it.
+// places are the arguments that name a position in the viewer's own list. The item there may have been deleted or hidden
+// since, so its ID is accepted. They reveal nothing of it.
 var places = []string{
 	"Query.viewer.homeFeed.lastId", "Query.viewer.homeFeed.newerThan", "Query.viewer.liveBoard.lastId", "Mutation.markHomeFeedSeen.input.upTo",
 	"Mutation.ingest.events.do.markHomeFeedSeen.upTo",
 }
 
-// secrets is a node where dave hides everything of his from hank and blocks blair, who both saw it before; sam is a stranger,
-// to whom what is published is public. Every text of what is hidden has a word in it by which it is found.
+// secrets is a node where dave hides all items from hank and blocks blair, who both saw them before; sam has no relation to
+// dave and sees public items. Every hidden text contains a word that the test searches for.
 type secrets struct {
 	*world.Node
 	lines     *lines
@@ -46,7 +46,8 @@ const (
 	privateWord = "canary-private"
 )
 
-// selectAll lets a request select everything that the schema has around an id: the bounds would refuse it before the id is looked at.
+// selectAll raises the limits so that a request can select everything around an ID. The usual limits would refuse it before
+// the ID is read.
 func selectAll(cfg *node.Config) {
 	cfg.QueryTokens, cfg.QueryFields, cfg.QueryAliases, cfg.QueryCost = 100_000, 10_000, 10_000, 100_000_000
 }
@@ -138,7 +139,7 @@ func (s *secrets) schedule(as, title string, hours int) string {
 	return data.ScheduleShow.Show.ID
 }
 
-// walks sends an id by a way as somebody, as the host does for them where it is an event. What the answer tells is settled.
+// walks sends an ID by a way as a user, or as the host for that user if it is an event. The answer is settled.
 func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (told any, raw string) {
 	t.Helper()
 	value, err := s.shape.value(w.in, id, s.given)
@@ -170,8 +171,8 @@ func never(id string) string {
 	return id[:len(id)-1] + string("0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(last+16)%32])
 }
 
-// Whatever id is sent into whatever argument of the schema: what the viewer may not see answers in the words in which an id
-// answers that nothing has. The arguments are found by introspection, so that a new one is tried without a line here.
+// For every argument of the schema, the ID of an item hidden from the viewer gets exactly the answer of an ID that does not
+// exist. The arguments are found by introspection, so new ones are tested without a change here.
 func TestWhatIsHiddenAnswersAsIfItWereNotThere(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	for _, s.sockets = range []bool{false, true} {
@@ -206,10 +207,10 @@ func hidesEverywhere(t *testing.T, s *secrets) {
 	}
 }
 
-// taken are the words that refuse an id of the right kind as INVALID.
+// taken matches the messages that refuse an ID of the right kind as INVALID.
 var taken = regexp.MustCompile("beyond the newest|is not of conversation:|was never in the session")
 
-// Every argument takes an id of some kind: were a request refused for another reason, it would prove nothing.
+// Every argument takes an id of some kind: a request that is refused for another reason would prove nothing.
 func TestEveryArgumentTakesAnID(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	s.owns("sam")
@@ -227,7 +228,7 @@ func TestEveryArgumentTakesAnID(t *testing.T) {
 	}
 }
 
-// others are the ways of the schema, but what the host tells for itself, and the name of the user for whom it tells.
+// others are the ways of the schema, except those of the host itself and the argument for the acting user.
 func (s *secrets) others() []way {
 	return slices.DeleteFunc(s.shape.ways(), func(w way) bool {
 		if w.path[0].Name != "ingest" {
@@ -245,7 +246,7 @@ func (s *secrets) others() []way {
 	})
 }
 
-// owns makes the objects that requests need beside the id in question, somebody's own.
+// owns makes a user's own objects that requests need beside the tested ID.
 func (s *secrets) owns(as string) {
 	s.TB.Helper()
 	var data struct {
@@ -264,8 +265,8 @@ func (s *secrets) owns(as string) {
 	}
 }
 
-// What is shown again is there again, and notifies as if it had never been hidden.
-func TestWhatIsShownAgainComesBack(t *testing.T) {
+// Items that are shown again are listed again and notify as if they had never been hidden.
+func TestItemsShownAgainAreListed(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	s.Must("dave", `mutation{unhideFrom(input:{userId:"user:hank"}){user{id}} unblock(input:{userId:"user:blair"}){user{id}}}`, nil, nil)
 	s.Settle()
@@ -295,7 +296,7 @@ func TestWhatIsShownAgainComesBack(t *testing.T) {
 	}
 }
 
-// Lists show nothing of it either, nor do the badges count it: what hank and blair were told before is taken back.
+// Lists do not show hidden items, and badges do not count them; notifications that hank and blair got before are withdrawn.
 func TestListsShowNothingHidden(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	for as, words := range map[string][]string{"sam": {privateWord}, "hank": {privateWord, publicWord}, "blair": {privateWord, publicWord}} {
