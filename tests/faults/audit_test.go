@@ -11,8 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Redis is changed from outside under an open subscription, which shows the wrong number too. The audit finds it, repairs
-// it, pushes it and counts it, and finds nothing else in a program that is in use meanwhile.
+// Redis is changed from outside while a subscription is open, which then shows the wrong count. The audit finds, repairs,
+// pushes and counts it, and finds no other difference although the program is in use.
 func TestAuditRepairsAndPushes(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Change: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})
@@ -46,7 +46,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	}
 }
 
-// An operator has one user's badges made anew. Nobody else may, and a request for a key without a user makes no user.
+// An operator can recount one user's badges. No other caller may, and a request for a key without a user makes no user.
 func TestRecountBadges(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})

@@ -31,7 +31,7 @@ func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 }
 
 // A node whose clock is a minute ahead publishes, marks and follows. None of that hides later posts of another node.
-func TestAClockThatIsAheadHidesNothing(t *testing.T) {
+func TestAClockAheadHidesNoPosts(t *testing.T) {
 	right, fast := clocks(t, time.Minute)
 	right.Follow("alice", "bob")
 	right.ShowsNew("alice", 0)
@@ -86,7 +86,7 @@ func TestAClockThatIsAheadHidesNothing(t *testing.T) {
 }
 
 // A node reports how far its clock is off, and takes no traffic when that is more than two seconds.
-func TestANodeSaysHowFarItsClockIsOff(t *testing.T) {
+func TestANodeReportsItsClockOffset(t *testing.T) {
 	right, fast := clocks(t, time.Minute)
 	world.Eventually(t, world.Soon, "the right one is ready", func() bool {
 		status, text := right.Readyz()
@@ -120,7 +120,7 @@ func TestANodeSaysHowFarItsClockIsOff(t *testing.T) {
 
 // A clock that was ahead and is set back leaves nothing in the future: posts can be marked, sessions of the board go on,
 // shows end, and new posts come after earlier ones.
-func TestAClockThatIsSetBackLeavesNothingInTheFuture(t *testing.T) {
+func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Ahead: 10 * time.Minute})
 	n.Follow("alice", "bob")
 	var made struct {

@@ -13,7 +13,7 @@ import (
 	"tidings/tests/world"
 )
 
-// goneBy is the promised bound between SIGTERM and the end of the process.
+// goneBy is the longest time between SIGTERM and the end of the process.
 const goneBy = 15 * time.Second
 
 // A process that gets little processor time still asks every socket to reconnect: the drain goes by the clock, and not by
@@ -50,7 +50,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 	}
 }
 
-// A job that the database holds up does not hold up the end of the process, and is done by the next one.
+// A job that waits for the database does not delay the end of the process, and the next process runs it.
 func TestDrainEndsThoughAJobHangs(t *testing.T) {
 	database := sqltest.Postgres(t)
 	arguments := []string{"--database", database, "--redis", redistest.Redis(t), "--drain", "100ms"}

@@ -17,7 +17,7 @@ type ledger struct {
 
 type ledgerPost struct {
 	id, author     string
-	deleted, liked bool // liked by somebody else than its author
+	deleted, liked bool // liked by another person than its author
 }
 
 type edge struct{ reader, author string }
@@ -103,7 +103,7 @@ func (l *ledger) unread(reader string) (count int) {
 	return count
 }
 
-// likes is how many of a person's posts are liked; nobody here opens the panel.
+// likes is how many of a person's posts are liked; the panel is never opened in these tests.
 func (l *ledger) likes(person string) (count int) {
 	l.change(func() {
 		for _, post := range l.of[person] {

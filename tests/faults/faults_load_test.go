@@ -19,8 +19,8 @@ const (
 	maxPosts = 250 // of a load: below what a feed keeps, so that all counts are exact
 )
 
-// load is people who publish, follow, like, look and read, each in a goroutine of their own, and the ledger of the mutations
-// that were acknowledged to them. Each action has one outcome under any faults: see act.
+// load runs people who publish, follow, like, look and read, each in a goroutine, and keeps the ledger of their acknowledged
+// mutations. Each action has one outcome under any faults: see act.
 type load struct {
 	ledger
 	tb      testing.TB
@@ -28,7 +28,7 @@ type load struct {
 	retries bool // a request without an answer is sent again, under the same idempotency key
 	run     string
 	people  []string
-	doors   map[string]*sync.Mutex // by author: nobody begins to follow them while they publish
+	doors   map[string]*sync.Mutex // by author: no follow of an author begins while the author publishes
 
 	acked atomic.Int64
 	keys  atomic.Int64
@@ -53,7 +53,7 @@ func newLoad(tb testing.TB, retries bool, url func() string) *load {
 	return l
 }
 
-// start lets them begin. Stop is called at the test's end at the latest.
+// start starts the people. Stop is called at the latest at the end of the test.
 func (l *load) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
@@ -80,7 +80,7 @@ func (l *load) live(ctx context.Context, person, neighbour string) {
 	}
 }
 
-// progress waits until so many more mutations have been acknowledged.
+// progress waits until this many more mutations are acknowledged.
 func (l *load) progress(more int64) {
 	l.tb.Helper()
 	goal := l.acked.Load() + more
@@ -149,7 +149,7 @@ func (l *load) deletePost(person string) {
 	if post == nil {
 		return
 	}
-	l.change(func() { post.deleted = true }) // from here on a like may find it gone
+	l.change(func() { post.deleted = true }) // from here on a like may find the post deleted
 	l.wants("", l.mutate(person, `mutation($key:String,$p:ID!){deletePost(input:{postId:$p,idempotencyKey:$key}){postId}}`,
 		map[string]any{"p": post.id}, nil), "deletePost")
 }
@@ -241,7 +241,7 @@ func (l *load) wants(want, got, what string) {
 	}
 }
 
-// mutate sends a mutation under a key of its own until it is answered, and answers the code.
+// mutate sends a mutation with a unique key until it gets an answer, and returns the code.
 func (l *load) mutate(as, query string, variables map[string]any, into any) (code string) {
 	if variables == nil {
 		variables = map[string]any{}
@@ -305,7 +305,7 @@ func (l *load) walkOf(person string) (ids []string, err error) {
 	}
 }
 
-// compare says how the server differs from the ledger, once the load has stopped.
+// compare returns how the server differs from the ledger, once the load has stopped.
 func (l *load) compare() error {
 	for _, person := range l.people {
 		got, err := l.badgesOf(person)
@@ -326,7 +326,7 @@ func (l *load) compare() error {
 	return nil
 }
 
-// right says how a document differs from the ledger.
+// right returns how a document differs from the ledger.
 func (l *load) right(person string, got world.Badges) error {
 	if err := got.Holds(); err != nil {
 		return err

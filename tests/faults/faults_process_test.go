@@ -46,9 +46,9 @@ func (r *reborn) start() {
 
 func (r *reborn) now() string { return *r.address.Load() }
 
-// The process is killed under load, three times. Acknowledged mutations are there, unacknowledged ones that were sent again
-// happened once, every job gets done, and the badges are right. With a private Redis all views are lost each time; with a
-// shared one they stay and are behind.
+// The process is killed under load, three times. Acknowledged mutations are kept, repeated unacknowledged ones have one
+// effect, every job is done, and the badges are right. With a private Redis all views are lost each time; with a shared one
+// they stay and are stale.
 func TestServerKilledUnderLoad(t *testing.T) {
 	for name, redis := range map[string]func(t *testing.T) string{
 		"private":    func(*testing.T) string { return "private" },
@@ -72,7 +72,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	}
 }
 
-// The process is killed while jobs wait because Redis stands still: none of them is lost.
+// The process is killed while jobs wait because Redis hangs: none of them is lost.
 func TestServerKilledWhileJobsWait(t *testing.T) {
 	redis := redistest.NewServer(t)
 	server := startReborn(t, redis.URL())
@@ -119,7 +119,7 @@ func (l *load) turnFollowOf(reader, author string) {
 	}
 }
 
-// SIGTERM under load: every socket is asked to reconnect, the process is gone within 15 s with exit code 0, and nothing that
+// SIGTERM under load: every socket is asked to reconnect, the process ends within 15 s with exit code 0, and nothing that
 // was acknowledged is lost.
 func TestDrainUnderLoad(t *testing.T) {
 	server := startReborn(t, redistest.Redis(t))
@@ -144,7 +144,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	l.settles(world.Convergence, watches...)
 }
 
-// A full disk: only kept mutations are acknowledged, reads go on, and acknowledged mutations are there.
+// On a full disk only stored mutations are acknowledged, reads continue, and acknowledged mutations are kept.
 func TestFullDisk(t *testing.T) {
 	t.Run("files of limited size", func(t *testing.T) {
 		data := t.TempDir()
@@ -155,7 +155,7 @@ func TestFullDisk(t *testing.T) {
 	})
 	data := t.TempDir()
 	if mounted := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", data).Run(); mounted != nil {
-		return // only an administrator of Linux can; the limit above stands in
+		return // mounting needs root on Linux; the file size limit above replaces it
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", data).CombinedOutput(); err != nil {
@@ -180,7 +180,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// readiness503 says that a node reports that its database takes no writes.
+// readiness503 reports whether a node's readiness says that its database refuses writes.
 func readiness503(t *testing.T, p *world.Process) bool {
 	t.Helper()
 	response, err := http.Get(p.URL + "/readyz")
@@ -199,7 +199,7 @@ func readiness503(t *testing.T, p *world.Process) bool {
 	return refused
 }
 
-// fillDisk publishes until the disk is full, and a while longer; it answers the acknowledged posts.
+// fillDisk publishes until the disk is full, and a while longer; it returns the acknowledged posts.
 func fillDisk(t *testing.T, p *world.Process) (kept []string) {
 	t.Helper()
 	refused := 0

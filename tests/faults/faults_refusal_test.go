@@ -10,7 +10,7 @@ import (
 )
 
 // A Redis that answers reads and refuses writes falls further behind with each mutation. None of its numbers is reported as
-// EXACT, every number is right all the same, and once it takes writes again everything becomes EXACT by itself.
+// EXACT, every number is right all the same, and once it accepts writes again everything becomes EXACT without help.
 func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 	for name, redis := range map[string]struct{ refuse, accept []any }{
 		"full":      {[]any{"CONFIG", "SET", "maxmemory", "100kb"}, []any{"CONFIG", "SET", "maxmemory", "0"}},

@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Redis is killed and comes back with a snapshot from before the last writes. Everything in it looks complete, and none of
-// it may be trusted: not by readers, not by watchers, not by later writes.
+// Redis is killed and comes back with a snapshot from before the last writes. Its data looks complete, but readers, watchers
+// and later writes must reject all of it.
 func TestRedisComesBackFromAnOlderSnapshot(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})

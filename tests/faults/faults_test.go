@@ -149,15 +149,15 @@ func TestFlushesUnderLoad(t *testing.T) {
 	watches[len(watches)-1].Shows(t, world.Convergence, 3, 0)
 }
 
-// Redis is killed under load and comes back empty. Mutations go on meanwhile, and reads are answered from SQL and say so.
-// When Redis is back everything is right again, on the devices too.
+// Redis is killed under load and comes back empty. Meanwhile mutations continue, and reads come from SQL and are marked as
+// such. When Redis is back everything is right again, on the devices too.
 func TestRedisKilledUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	redisGone(t, server, server.Kill, server.Start)
 }
 
 // The same when Redis only hangs, and commands sent to it run later, or never.
-func TestRedisStandsStillUnderLoad(t *testing.T) {
+func TestRedisHangsUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	redisGone(t, server, server.Pause, server.Resume)
 }
@@ -181,7 +181,7 @@ func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
 	l.settles(world.Convergence, watches...)
 }
 
-// Without Redis from the start of a request on, SQL answers everything: numbers that say STALE, whole feeds, and mutations
+// If Redis is away from the start of a request, SQL answers everything: counts marked as STALE, whole feeds, and mutations
 // whose answers include their own change.
 func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
 	server := redistest.NewServer(t)

@@ -67,7 +67,7 @@ func (c *chatters) start(name string) *world.Process {
 	return world.StartProcess(c.t, "", "--database", c.database, "--redis", c.redis, "--node", name)
 }
 
-// send sends through the first node, four at a time, until it answers no more or stop says so.
+// send sends through the first node, four at a time, until it no longer answers or stop is true.
 func (c *chatters) send(stop func() bool) (done func()) {
 	var sending sync.WaitGroup
 	for lane := range 4 {
@@ -160,8 +160,8 @@ func (c *chatters) holds(since time.Time, within time.Duration) {
 	}
 }
 
-// A node is killed while it projects what it acknowledged. The other node shows no wrong number as exact for long, whether
-// the killed node starts again under its name or never.
+// A node is killed while it projects acknowledged changes. The other node shows no wrong count as exact for long, whether or
+// not the killed node restarts under its name.
 func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it starts again %t", again), func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 	}
 }
 
-// PostgreSQL is killed while both nodes project what they acknowledged. Once it is back no job is late: a node gives back
-// jobs that it claimed or finished without getting the answer.
+// PostgreSQL is killed while both nodes project acknowledged changes. After it is back no job is late: a node releases jobs
+// whose claim or end got no answer.
 func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 	server := sqltest.NewServer(t)
 	c := startChatters(t, server.Database(t))
@@ -206,7 +206,7 @@ func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 	}
 }
 
-// A node hangs until the others take it for dead, and then goes on. It does no harm.
+// A node hangs until the others consider it dead, and then continues. Its late writes have no effect.
 func TestPausedNodeIsHarmless(t *testing.T) {
 	c := startChatters(t, sqltest.Postgres(t))
 	for range 2 {

@@ -106,7 +106,7 @@ func TestStartsThatCannotBe(t *testing.T) {
 }
 
 // SIGTERM ends an idle process with exit code 0 and frees the file and the port for the next one.
-func TestEndsAndStartsAgain(t *testing.T) {
+func TestCleanRestart(t *testing.T) {
 	data := t.TempDir()
 	address := "127.0.0.1:0"
 	for range 2 {
@@ -128,7 +128,7 @@ func TestEndsAndStartsAgain(t *testing.T) {
 	}
 }
 
-// A few goroutines more than there are processors run at once, unless the environment says how many.
+// GOMAXPROCS is a little above the number of processors, unless the environment sets it.
 func TestSpareProcessors(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
@@ -142,7 +142,7 @@ func TestSpareProcessors(t *testing.T) {
 	}
 }
 
-// The environment has the last word on how often the heap is collected.
+// GOGC in the environment overrides the program's setting.
 func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 	defer debug.SetGCPercent(100)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))

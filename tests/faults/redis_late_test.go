@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// A node that starts while Redis is away serves: mutations through it hold, and reads say that they come from SQL. Once
-// Redis is there the numbers are exact, and open subscriptions get pushes again.
+// A node that starts while Redis is away serves: its mutations are kept, and reads say that they come from SQL. Once Redis
+// answers, the counts are exact, and open subscriptions get pushes again.
 func TestNodeStartsWithoutRedis(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Kill()
@@ -28,7 +28,7 @@ func TestNodeStartsWithoutRedis(t *testing.T) {
 		}
 		return data.Viewer.Badges
 	}
-	mutation("author", `{viewer{user{key}}}`) // a user is made by their own token
+	mutation("author", `{viewer{user{key}}}`) // a user's own token creates the user
 	mutation("reader", `mutation{follow(input:{userId:"user:author"}){user{id}}}`)
 	mutation("author", `mutation{publishPost(input:{body:"one"}){post{id}}}`)
 	if got := shown(); got.HomeFeed.Value != 1 || got.HomeFeed.Precision != "STALE" {

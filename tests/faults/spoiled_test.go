@@ -10,9 +10,9 @@ import (
 )
 
 // One of a user's keys is replaced from outside by a key of another type. That counts as lost data, and has no worse effect
-// than a loss: queries answer the truth at once, and posts and messages of that time reach the user and everybody else in
+// than a loss: queries return right answers at once, and posts and messages of that time reach the user and all others of
 // the same batch.
-func TestAKeyOfAnotherTypeIsSeenByNobody(t *testing.T) {
+func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	var conversation struct {
