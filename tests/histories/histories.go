@@ -1,5 +1,5 @@
-// Package histories says how many histories a test tries. Each commit is tested with the shorter set, which still finds every
-// injected bug; make nightly tries the full one.
+// Package histories defines how many histories a test runs. Each commit is tested with the shorter set, which still finds
+// every injected bug; make nightly tries the full set.
 package histories
 
 import (
@@ -26,7 +26,7 @@ func Full(tb testing.TB) bool {
 	}
 }
 
-// Number is short, or full where the full set is asked for.
+// Number is short, or full if the full set is requested.
 func Number(tb testing.TB, short, full int) int {
 	tb.Helper()
 	if Full(tb) {
@@ -35,8 +35,8 @@ func Number(tb testing.TB, short, full int) int {
 	return short
 }
 
-// Fewer lets rapid try one part of the histories that it would, until the end of the test. The full set is what
-// -rapid.checks says, 100 unless it is given.
+// Fewer lets rapid run only one in part of its histories until the end of the test. The full set is the number of
+// -rapid.checks, 100 by default.
 func Fewer(tb testing.TB, part int) {
 	tb.Helper()
 	checks := flag.Lookup("rapid.checks").Value
