@@ -21,15 +21,15 @@ const (
 	header    = "-- Does it.\n-- KEYS[1] a key\n-- ARGV[1] a value\n-- Returns 1\n"
 )
 
-// planted is a tree that breaks one rule, and what the fault says.
-type planted struct {
+// violation is a tree that breaks one rule, and the expected fault.
+type violation struct {
 	tree  map[string]string
 	fault string
 }
 
 // Each rule can turn red: first the arrows.
-func TestEachArrowTurnsRed(t *testing.T) {
-	turnRed(t, map[string]planted{
+func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
+	turnRed(t, map[string]violation{
 		"sideways": {
 			map[string]string{"services/feed/f.go": file("feed", "tidings/services/badge", "")},
 			"services/feed/f.go:3: services/feed (line 3) imports services/badge (line 3): not downwards",
@@ -108,8 +108,8 @@ func TestEachArrowTurnsRed(t *testing.T) {
 }
 
 // Then the bounds and the habits.
-func TestEachBoundAndHabitTurnsRed(t *testing.T) {
-	turnRed(t, map[string]planted{
+func TestEveryHouseRuleFindsAViolation(t *testing.T) {
+	turnRed(t, map[string]violation{
 		"a long file":               {map[string]string{"web/w.go": file("web", "", strings.Repeat(imports40, 10))}, "402 lines, fewer than 400"},
 		"a long test":               {map[string]string{"web/w_test.go": file("web", "", strings.Repeat(imports40, 10))}, "402 lines, fewer than 400"},
 		"a long function":           {map[string]string{"web/w.go": file("web", "", "func f() {"+imports40+imports40+"}\n")}, "w.go:3: the function f has 81 lines, fewer than 80"},
@@ -132,7 +132,7 @@ func TestEachBoundAndHabitTurnsRed(t *testing.T) {
 	})
 }
 
-func turnRed(t *testing.T, trees map[string]planted) {
+func turnRed(t *testing.T, trees map[string]violation) {
 	for name, c := range trees {
 		t.Run(name, func(t *testing.T) {
 			faults := check(t, c.tree)
@@ -144,7 +144,7 @@ func turnRed(t *testing.T, trees map[string]planted) {
 			}
 			for _, fault := range faults[1:] {
 				if !strings.HasPrefix(c.fault, "the header") {
-					t.Errorf("one fault was planted, found also: %s", fault)
+					t.Errorf("one fault was violation, found also: %s", fault)
 				}
 			}
 		})
@@ -181,7 +181,7 @@ func TestWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// A file that is not Go is an error of its own, and not a tree without faults.
+// A file that is not Go is an error, and does not count as a tree without faults.
 func TestBrokenGoIsAnError(t *testing.T) {
 	if _, err := checkTree(fstest.MapFS{"web/w.go": {Data: []byte("package\n")}}); err == nil {
 		t.Error("a file that cannot be parsed was passed over")

@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// lines is the order of the packages: a package imports only packages of a greater line, downwards and never
-// sideways. A package that is not here has no place yet: give it one. Line 4 is for features that those of line 3 may import,
-// and line 5 for notifications, by which features notify.
+// lines is the order of the packages: a package imports only packages of a greater line, downwards and never sideways. A
+// package that is not here is not assigned yet: add it. Line 4 is for features that those of line 3 may import, and line 5
+// for notifications, by which features notify.
 var lines = map[string]int{
 	".":                      -2,
 	"deploy/release":         -2,
@@ -81,8 +81,8 @@ var testHelpers = map[string]string{
 	"tests/world":                              "services/command",
 }
 
-// owners says which package alone speaks with an outside technology. The tests of the whole program are clients,
-// and may use what is marked so.
+// owners lists the one package that may use each outside technology. Tests of the whole program are clients, and may use
+// those that are marked so.
 var owners = []struct {
 	module, owner string
 	client        bool
@@ -99,8 +99,8 @@ var owners = []struct {
 	{"github.com/golang-jwt/jwt", "transport", true},
 }
 
-// The bounds of what is written by hand. The words of unfinished work are put together here, so that this file does
-// not hold them.
+// The bounds of what is written by hand. The words that mark unfinished work are concatenated here, so that this file does
+// not contain them.
 const (
 	maxFileLines     = 400
 	maxFunctionLines = 80
@@ -201,7 +201,8 @@ func (c *checker) checkPackageComment(name string, file *ast.File) {
 	c.documented[pkg] = c.documented[pkg] || file.Doc != nil && len(strings.Fields(file.Doc.Text())) >= 4
 }
 
-// checkImports holds the arrows. What lies in bench/ may import everything: it measures others' ways too.
+// checkImports checks the dependency rules. Packages in bench/ may import everything, because they also measure
+// alternatives.
 func (c *checker) checkImports(files *token.FileSet, name string, file *ast.File) {
 	dir := path.Dir(name)
 	if dir == "bench" || strings.HasPrefix(dir, "bench/") {
@@ -309,7 +310,7 @@ func (c *checker) checkTestHabits(files *token.FileSet, name string, file *ast.F
 	})
 }
 
-// checkHeader: a script begins with what it takes and answers; lib*.lua with what it helps with.
+// checkHeader: a script begins with its arguments and results, a lib*.lua with its purpose.
 func (c *checker) checkHeader(name, text string) {
 	var header strings.Builder
 	for row := range strings.Lines(text) {

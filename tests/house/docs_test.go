@@ -15,7 +15,7 @@ import (
 var row = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
 
 // The table that a reader of the documentation sees is the one that the rules go by. The folders of tests are one row there.
-func TestTheDocumentedOrderIsTheOneThatIsKept(t *testing.T) {
+func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// goMod answers the modules of go.mod, and whether it says that they are needed by others alone; tools are the packages of
-// its tool directives.
+// goMod returns the modules of go.mod, and whether each is marked as indirect; tools are the packages of its tool
+// directives.
 func goMod(t *testing.T) (required map[string]bool, tools []string) {
 	t.Helper()
 	text, err := os.ReadFile("go.mod")
@@ -85,7 +85,7 @@ func importsOf(t *testing.T, root string) map[string]string {
 	return imported
 }
 
-// What is imported is named in go.mod as needed by the project itself: an upgrade of another module must not move it.
+// Modules that the project imports are direct in go.mod: an upgrade of another module must not change them.
 func TestImportedModulesAreDirect(t *testing.T) {
 	t.Chdir("../..")
 	required, tools := goMod(t)
