@@ -9,8 +9,8 @@ import (
 )
 
 // Announcements and dots through one node reach the devices on both, a mark reaches all devices of its user, and time alone
-// starts and ends an announcement. All of it goes on when Redis has lost everything.
-func TestNoticesReachEveryone(t *testing.T) {
+// starts and ends an announcement. All of this still works after Redis has lost everything.
+func TestAnnouncementsReachEveryone(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
 	one, two, other := world.OpenWatch(t, p.A.URL, "alice"), world.OpenWatch(t, p.B.URL, "alice"), world.OpenWatch(t, p.B.URL, "bob")

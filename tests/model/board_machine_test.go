@@ -18,7 +18,7 @@ import (
 
 // boards is the slow, independent model of live boards: shows in a sorted list, and the lists that sessions froze.
 type boards struct {
-	nodes []*world.Node // on one SQL and one Redis; the second tails nothing by itself
+	nodes []*world.Node // on one SQL and one Redis; the second reads the log only when told to
 	flush func()        // nil where Redis cannot be emptied
 
 	readers, hosts []string
@@ -85,7 +85,7 @@ func newBoards(nodes []*world.Node, flush func()) *boards {
 
 func (b *boards) now() time.Time { return b.nodes[0].Clock.Now().UTC().Truncate(time.Millisecond) }
 
-// pass lets time pass on every node.
+// pass advances the clock of every node.
 func (b *boards) pass(d time.Duration) {
 	for _, n := range b.nodes {
 		n.Clock.Advance(d)
@@ -94,14 +94,14 @@ func (b *boards) pass(d time.Duration) {
 
 func (b *boards) node(t *rapid.T) *world.Node { return rapid.SampledFrom(b.nodes).Draw(t, "node") }
 
-// due does every job that is due. Later jobs stay, such as those that close shows that have no end yet.
+// due runs every due job. Later jobs stay, such as those that close shows that have no end yet.
 func (b *boards) due() {
 	for _, n := range b.nodes {
 		n.DueJobs()
 	}
 }
 
-// note keeps the shows on boards at the present version of the log, and answers that version.
+// note records the shows on boards at the present version of the log, and returns that version.
 func (b *boards) note() uint64 {
 	n := b.nodes[0]
 	head, _, err := changelog.LogHead(n.TB.Context(), n.Store.DB, live.LogKind)
@@ -265,7 +265,7 @@ func (b *boards) has(s *sessionModel, host string) bool {
 // want is what a page of a session has to show, and whether more follows.
 func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, more bool) {
 	list, known := b.then[s.version]
-	if !known && s.version > b.begin { // before, none of these shows was
+	if !known && s.version > b.begin { // none of these shows existed before
 		t.Fatalf("a session of version %d, which no log had: %v", s.version, slices.Sorted(maps.Keys(b.then)))
 	}
 	after := s.last == ""
@@ -304,8 +304,8 @@ func (b *boards) turn(t *rapid.T, s *sessionModel, from world.BoardPlace) {
 	wantPresent(t, n, s.reader, page)
 }
 
-// wantPresent compares the shows of a page with the same shows fetched by their ids: whatever the session froze, a client has one
-// state of each.
+// wantPresent compares the shows of a page with the same shows fetched by their ids: a client must have one state of each
+// show, whatever the session froze.
 func wantPresent(t *rapid.T, n *world.Node, reader string, page world.BoardPage) {
 	if len(page.Edges) == 0 {
 		return
@@ -346,7 +346,7 @@ func (b *boards) open(t *rapid.T) {
 	b.turn(t, &sessionModel{reader: rapid.SampledFrom(b.readers).Draw(t, "reader")}, world.BoardPlace{})
 }
 
-// lives says whether a session may still be read.
+// lives reports whether a session may still be read.
 func (b *boards) lives(s *sessionModel) bool {
 	until := s.made.Add(30 * time.Minute)
 	if !s.until.IsZero() {
@@ -355,7 +355,7 @@ func (b *boards) lives(s *sessionModel) bool {
 	return !b.now().After(until) && !b.now().After(s.made.Add(12*time.Hour))
 }
 
-// goOn turns a page of a session: the next one, or the first once more, or, when the session is over, that of a new one.
+// goOn reads a page of a session: the next one, the first one again, or, if the session is over, a page of a new session.
 func (b *boards) goOn(t *rapid.T) {
 	if len(b.sessions) == 0 {
 		return
@@ -382,7 +382,7 @@ func (b *boards) later(t *rapid.T) {
 	b.pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes")) * time.Minute)
 }
 
-// lose empties Redis: leases are gone, and sessions end as if their pages had not been turned.
+// lose empties Redis: leases are lost, and sessions end as if no further page had been read.
 func (b *boards) lose(*rapid.T) {
 	b.flush()
 	for _, s := range b.sessions {

@@ -53,7 +53,7 @@ func (b *boards) pin(t *rapid.T) {
 	b.due()
 }
 
-// reload lets every node read all shows anew, as a starting node does.
+// reload makes every node reload all shows, as a starting node does.
 func (b *boards) reload(t *rapid.T) {
 	if err := b.nodes[0].Store.Write(t.Context(), func(tx *store.Tx) error {
 		_, err := live.AppendReload(t.Context(), tx)
@@ -167,7 +167,7 @@ func TestBoardsEqualTheModel(t *testing.T) {
 			}
 		})
 	}
-	late := func(cfg *node.Config) { cfg.ShowLateAfter, cfg.ShowLongest = 7*24*time.Hour, 7*24*time.Hour } // nothing is closed meanwhile
+	late := func(cfg *node.Config) { cfg.ShowLateAfter, cfg.ShowLongest = 7*24*time.Hour, 7*24*time.Hour } // no show is closed meanwhile
 	t.Run("sqlite-embedded", func(t *testing.T) {
 		check(t, []*world.Node{world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: late})}, nil)
 	})

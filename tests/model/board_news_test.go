@@ -32,7 +32,7 @@ func titles(shows []world.BoardShow) (list []string) {
 }
 
 // No frame shows a show that went live, or ended, without the number that counts it.
-func TestAStartAndItsNumberAreOneFrame(t *testing.T) {
+func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", "ann")
 		const many = 8
@@ -75,7 +75,7 @@ func TestAStartAndItsNumberAreOneFrame(t *testing.T) {
 
 // An open board with a live show on top is notified of new shows below it, of their moves, and of the shows of a newly
 // followed host. An end that is reported before its start changes nothing on it.
-func TestAnOpenBoardIsToldOfWhatIsNewBelow(t *testing.T) {
+func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", "ann")
 		plan := func(host, title string, hours int) string {
@@ -123,7 +123,7 @@ func TestAnOpenBoardIsToldOfWhatIsNewBelow(t *testing.T) {
 		tells("a scheduled one is cancelled", nil, []string{"late"}, []string{"known"})
 		here.Follow("reader", "eve")
 		told := tells("a host who is followed", []string{"eve runs"}, []string{"eve's", "late"}, []string{"known"})
-		if told.LiveBoard.Value != 1 || told.NewAbove != 1 { // the top one alone counts: it went live after its host was followed
+		if told.LiveBoard.Value != 1 || told.NewAbove != 1 { // only the top show counts: it went live after its host was followed
 			t.Errorf("the number is %d, %d are above", told.LiveBoard.Value, told.NewAbove)
 		}
 		move("eve", other, 9)

@@ -68,7 +68,7 @@ func TestHowManySessionsThereAre(t *testing.T) {
 	}
 }
 
-// A session lives while it is read or watched, 12 hours at most. A read that comes too late does not revive it.
+// A session lives while it is read or watched, 12 hours at most. A late read does not revive it.
 func TestHowLongSessionsLive(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"embedded": func(*testing.T) string { return "embedded" },
@@ -108,7 +108,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
 		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
 	}
-	// moved is a board whose last show has gone to its top since the session was made.
+	// moved returns a board whose last show has moved to the top since the session began.
 	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {
 		t.Helper()
 		n, reader = boardOn(t, options)
@@ -169,7 +169,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 	})
 }
 
-// A session lives while a subscription shows it, and when it is too old the subscription begins a new one.
+// A session lives while a subscription shows it, and the subscription begins a new one when it is too old.
 func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	n, reader := boardOf(t, redistest.Redis(t), "request")
 	page := n.BoardFor(reader, live.Ask{})

@@ -24,9 +24,9 @@ func walkBoard(tb testing.TB, nodes []*world.Node, as string, first int, from wo
 	}
 }
 
-// The scenario that boards are made for: four hosts, five shows, and a reader who takes the first page while one runs and
-// turns to the second when all positions have changed.
-func TestTheStoryOfABoard(t *testing.T) {
+// The documented scenario of boards: four hosts, five shows, and a reader who takes the first page while one show is live
+// and the second after all positions have changed.
+func TestTheDocumentedScenarioOfABoard(t *testing.T) {
 	t.Run("one node, embedded", func(t *testing.T) {
 		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 		tellStory(t, n, n)

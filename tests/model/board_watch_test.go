@@ -12,7 +12,7 @@ import (
 )
 
 // Open boards on every node are notified of changes of shows, relative to the session that they show.
-func TestAnOpenBoardIsToldWhatChanges(t *testing.T) {
+func TestAnOpenBoardGetsEveryChange(t *testing.T) {
 	t.Run("two nodes", func(t *testing.T) {
 		p := world.StartPair(t, redistest.Redis(t), nil)
 		followBoard(t, p.A, p.B)
@@ -77,7 +77,7 @@ func followBoard(t *testing.T, here, there *world.Node) {
 
 	known := there.Badges("reader").Version
 	late := there.WatchBoard(t, "reader", "", known)
-	there.WatchBoard(t, "other", "", "").Tells("live[] ended[] moved[] gone[] above:0") // by then late has most likely looked too
+	there.WatchBoard(t, "other", "", "").Tells("live[] ended[] moved[] gone[] above:0") // by then the other node has probably rendered too
 	here.OnShow("ben", "startShow", three)
 	told = late.Until("what went live, without a session", func(e world.BoardEvent) bool {
 		if e.Badges.Version == known && e.Says() == "live[] ended[] moved[] gone[] above:0" {

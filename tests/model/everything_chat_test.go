@@ -42,7 +42,7 @@ func (e *everything) startTalk() {
 	e.talk = talk{id: data.CreateConversation.Conversation.ID, read: map[string]int{}, muted: map[string]bool{}}
 }
 
-// say sends a message, which reads the conversation up to itself for its author.
+// say sends a message, which marks the conversation read up to it for its author.
 func (e *everything) say(t *rapid.T) {
 	author, mentioned := e.Person(t, "author"), e.Person(t, "mentioned")
 	mentions := ""
@@ -86,7 +86,7 @@ func (e *everything) mute(t *rapid.T) {
 	e.talk.muted[person] = muted
 }
 
-// unreadTalk is what must count of the conversation: everything, and what mentions the person.
+// unreadTalk is the expected counts of the conversation: all unread messages, and those that mention the person.
 func (e *everything) unreadTalk(person string) (unread, mentions int) {
 	for i, one := range e.talk.said {
 		if i >= e.talk.read[person] && one.author != person && !one.recalled {
@@ -138,7 +138,7 @@ func (e *everything) unreadMessages(person string) (count int) {
 	return count
 }
 
-// compareTalk holds conversations and site messages of a person against the model.
+// compareTalk compares a person's conversations and site messages with the model.
 func (e *everything) compareTalk(t *rapid.T, person string, got world.Badges) {
 	unread, mentions := e.unreadTalk(person)
 	if e.talk.muted[person] {

@@ -13,7 +13,7 @@ import (
 	"tidings/tests/world"
 )
 
-// everything is the world with every source in it. Each source adds its actions and its comparison.
+// everything is a world with all sources. Each source adds its actions and its comparison.
 type everything struct {
 	*world.World
 	talk          talk
@@ -23,7 +23,7 @@ type everything struct {
 	cleared       map[string]map[string]int // person -> dot -> the raise up to which they have cleared it
 	outOfTotal    map[string]map[string]bool
 	raises        int
-	lose          func() // takes one key out of Redis; nil where none can be taken
+	lose          func() // deletes one key from Redis; nil if that is not possible
 }
 
 type worldAnnouncement struct {
@@ -47,7 +47,7 @@ func newEverything(n *world.Node, flush, lose func()) *everything {
 	return e
 }
 
-// host does something as the host application.
+// host sends a mutation as the host application.
 func (e *everything) host(mutation string, into any) {
 	e.N.Must("host:ingest", mutation, nil, into)
 }
@@ -72,7 +72,7 @@ func (e *everything) withdraw(t *rapid.T) {
 	e.N.Settle()
 }
 
-// markAnnouncements reads up to one that is still shown; a late mark of an earlier one changes nothing.
+// markAnnouncements marks announcements read up to one that is still shown; a late mark of an earlier one changes nothing.
 func (e *everything) markAnnouncements(t *rapid.T) {
 	person := e.Person(t, "person")
 	place := rapid.IntRange(0, len(e.announcements)).Draw(t, "place")
@@ -120,7 +120,7 @@ func (e *everything) comment(t *rapid.T) {
 	e.Pending = true
 }
 
-// readNotifications reads all but new followers, on one device or on two.
+// readNotifications marks read all notifications but new followers, on one device or on two.
 func (e *everything) readNotifications(t *rapid.T) {
 	person := e.Person(t, "person")
 	e.N.Settle()
@@ -134,7 +134,7 @@ func (e *everything) readNotifications(t *rapid.T) {
 	}
 }
 
-// choose lets a source into the total, or keeps it out.
+// choose includes a source in the total, or excludes it.
 func (e *everything) choose(t *rapid.T) {
 	person, source := e.Person(t, "person"), rapid.SampledFrom([]string{"HOME_FEED", "NOTIFICATIONS", "ANNOUNCEMENTS"}).Draw(t, "source")
 	out := rapid.Bool().Draw(t, "out")
@@ -142,7 +142,7 @@ func (e *everything) choose(t *rapid.T) {
 	e.outOfTotal[person][source] = out
 }
 
-// compareAll compares every source of everybody with the model, and every number with its items.
+// compareAll compares every source of every person with the model, and every count with its items.
 func (e *everything) compareAll(t *rapid.T) {
 	e.Compare(t)
 	for _, person := range e.People {
@@ -165,7 +165,7 @@ func (e *everything) compareAll(t *rapid.T) {
 	}
 }
 
-// explain compares the numbers with their items.
+// explain compares the counts with their items.
 func (e *everything) explain(t *rapid.T, person string, badges world.Badges) {
 	var data struct {
 		Viewer struct {
@@ -224,7 +224,7 @@ func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
 	})
 }
 
-// With every source at once, each number equals the model's and its items, and the total is their sum.
+// With all sources together, each count equals the model's and its items, and the total is their sum.
 func TestAllBadgesTogetherEqualTheModel(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)

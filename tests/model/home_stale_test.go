@@ -16,7 +16,7 @@ import (
 const allBadges = `total{value precision} homeFeed{value precision} notifications{total{value}} siteMessages{total{value}}
 	announcements{value} conversations{total{value} mentions{value}} liveBoard{value} dots{name lit}`
 
-// numbersShown are badges as text, without how exact they are, which stands beside them.
+// numbersShown are badges as text, with their precisions returned separately.
 func numbersShown(n *world.Node, badges json.RawMessage) (numbers string, exact bool) {
 	n.TB.Helper()
 	var total struct{ Total world.Count }

@@ -22,7 +22,7 @@ type home struct {
 	mutes  map[relation]time.Time // muter and muted, and until when; the zero time is for good
 	hides  map[relation]bool      // the hiding user and the user they hide from
 	blocks map[relation]bool      // blocker and blocked
-	lose   func()                 // takes one key out of Redis; nil where none can be taken
+	lose   func()                 // deletes one key from Redis; nil if that is not possible
 }
 
 type relation struct{ who, whom string }
@@ -49,7 +49,7 @@ func (h *home) two(t *rapid.T) relation {
 	return relation{h.People[i], h.People[j]}
 }
 
-// act acts on another person. The action may change nothing.
+// act does something to another person, which may change nothing.
 func (h *home) act(t *rapid.T, verb string, p relation, more string, changes bool) {
 	got := h.N.Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"%s}){changed badges{version}}}`, verb, p.whom, more), nil)
 	if changed := got.Changed(); got.ErrorCode() != "" || changed != changes {
@@ -57,7 +57,7 @@ func (h *home) act(t *rapid.T, verb string, p relation, more string, changes boo
 	}
 }
 
-// mute mutes for good or for a while, also a person who is muted already.
+// mute mutes forever or for a while, also a person who is muted already.
 func (h *home) mute(t *rapid.T) {
 	h.end(t)
 	p, more, until := h.two(t), "", time.Time{}
@@ -102,7 +102,7 @@ func (h *home) block(t *rapid.T) {
 	h.blocks[p] = true
 	delete(h.Follows[p.who], p.whom)
 	delete(h.Follows[p.whom], p.who)
-	h.Pending = true // the other one's feed follows by its job
+	h.Pending = true // the job changes the other person's feed
 }
 
 func (h *home) unblock(t *rapid.T) {
@@ -137,7 +137,7 @@ func (h *home) flip(t *rapid.T) {
 	}
 }
 
-// clean runs the cleaner over all keys, which changes nothing that users see.
+// clean runs the cleaner over all keys, which must change nothing visible.
 func (h *home) clean(t *rapid.T) {
 	if err := h.N.Fanout.AskForCleaning(h.N.TB.Context()); err != nil {
 		t.Fatal(err)
@@ -151,8 +151,8 @@ func (h *home) clean(t *rapid.T) {
 	}
 }
 
-// half leaves a post in flight: some of the chunks of its followers are done and some wait. All the same every follower has
-// it on their first page, and from then on in their number.
+// half leaves a post in flight: some of the chunks of its followers are done and some wait. Every follower still has it on
+// the first page, and then in the count.
 func (h *home) half(t *rapid.T) {
 	h.end(t)
 	audience := func(author string) (count int) {

@@ -10,7 +10,7 @@ import (
 	"tidings/tests/world"
 )
 
-// listWatch is an open subscription to a list of somebody's.
+// listWatch is an open subscription to a user's list.
 type listWatch struct {
 	t    *testing.T
 	name string
@@ -70,9 +70,9 @@ func (w listWatch) until(what, want string) string {
 	}
 }
 
-// Open lists are told what changes them, on another node than that where it happens, also what no number counts: messages of muted
-// conversations, however they are counted, and marks of what was seen already.
-func TestOpenListsAreTold(t *testing.T) {
+// Open lists get every change that another node commits, also changes that no count shows: messages in muted conversations
+// of both kinds, and marks of items that were seen already.
+func TestOpenListsGetEveryChange(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("bob", "alice")
 		post := here.Publish("alice", "hello")

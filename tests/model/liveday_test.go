@@ -20,8 +20,8 @@ import (
 	"tidings/tests/world"
 )
 
-// A day of shows, most of which begin on the hour, is imported in two parts; the hosts of the second are known to all by
-// then. Every viewer's board equals the sorted files, page by page, and again after Redis has lost everything.
+// A day of shows, most of which begin on the hour, is imported in two parts; the second part has hosts that all documents
+// name already. Every viewer's board equals the sorted files, page by page, and again after Redis has lost everything.
 func TestADayOfShows(t *testing.T) {
 	const shows, part = 1500, 900
 	server := redistest.NewServer(t)

@@ -41,7 +41,7 @@ func readPanel(t *testing.T, url, as string) (read panel) {
 	return read
 }
 
-// agrees answers the difference between the number, its explanation and the list.
+// agrees returns the difference between the number, its explanation and the list.
 func (p *panel) agrees() error {
 	unseen, explained := 0, 0
 	for i, edge := range p.Viewer.Notifications.Edges {
@@ -99,7 +99,7 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	// The nodes take jobs and cannot do them, and the first one dies.
 	release := sqltest.Lock(t, database, "notification_causes")
 	ingest(a.URL, likes[:len(likes)/2])
-	ingest(a.URL, publish[:100]) // meanwhile its workers take what they can
+	ingest(a.URL, publish[:100]) // meanwhile its workers claim what they can
 	a.Kill()
 	release()
 	ingest(b.URL, likes[len(likes)/2:])

@@ -33,8 +33,8 @@ type roomLine struct {
 	characters                int
 }
 
-// readRoom calls do with each line of the log, and end after each day, for so many days. Where there is no such log, a
-// made one of the same kind is used.
+// readRoom calls do with each line of the log, and end after each day, for so many days. Without such a log it uses a
+// generated one of the same kind.
 func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
 	t.Helper()
 	file, err := os.Open(world.SharedData(roomFile))
@@ -111,7 +111,7 @@ type roomPerson struct {
 	mentioned []int // sequences of messages that mention them
 }
 
-// waits is a plain count of their unread messages.
+// waits counts their unread messages directly.
 func (p *roomPerson) waits(head int) (unread, mentions int) {
 	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.base+1) }
 	return head - p.base - after(p.own), after(p.mentioned)
@@ -181,7 +181,7 @@ func (r *room) flush() {
 	r.batch = nil
 }
 
-// do replays one line. A speaker who has not joined joins first.
+// do replays one line. It lets an unknown speaker join first.
 func (r *room) do(line roomLine) {
 	person := r.people[line.user]
 	if person == nil {
@@ -241,7 +241,7 @@ func (r *room) read() {
 	}
 }
 
-// check compares everybody's badge with a plain count; to users who have left it shows nothing.
+// check compares every badge with a direct count; users who have left have none.
 func (r *room) check(day string) {
 	r.flush()
 	r.n.Settle()
@@ -300,7 +300,7 @@ func (r *room) checkSome(day string, users []string) {
 
 // A busy room of years ago is replayed through the API: at the end of each day everybody's number equals a plain count over
 // the log. The conversation begins counted on write and ends counted on read.
-func TestARoomPlayedAgainCountsLikeItsLog(t *testing.T) {
+func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
 	days := roomDays
 	if text := os.Getenv(roomDaysVariable); text != "" {
 		var err error
@@ -321,8 +321,8 @@ func TestARoomPlayedAgainCountsLikeItsLog(t *testing.T) {
 	}
 }
 
-// The generated log has everything that the test needs, for machines without the real one.
-func TestTheMadeRoomIsLikeOne(t *testing.T) {
+// The generated log has everything that the test needs, for machines without a real log.
+func TestTheGeneratedRoomIsRealistic(t *testing.T) {
 	kinds, people := map[string]int{}, map[string]bool{}
 	for _, line := range madeRoom(roomDays) {
 		kinds[line.kind]++
