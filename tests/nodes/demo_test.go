@@ -65,7 +65,7 @@ func TestTheDemoIsOneWorld(t *testing.T) {
 	agree(t, "a restart changed the world", second, again)
 }
 
-// agree waits until two servers show the same world: a count may lack for a second what has just happened.
+// agree waits until two servers show the same world: a count may be a second behind.
 func agree(t *testing.T, otherwise string, one, other *world.Process) {
 	t.Helper()
 	world.Converge(t, 30*time.Second, func() error {
@@ -76,9 +76,9 @@ func agree(t *testing.T, otherwise string, one, other *world.Process) {
 	})
 }
 
-// After a restart the people go on with what was there before, also with posts of the visitor's person that are no longer in anybody's
-// first page.
-func TestTheDemoGoesOnAfterARestart(t *testing.T) {
+// After a restart the demo's people continue with the earlier data, also with the visitor's posts that are on no first page
+// any more.
+func TestTheDemoContinuesAfterARestart(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	engaged := func(p *world.Process) (engaged, posts int) {
 		var data struct {
@@ -114,7 +114,7 @@ func TestTheDemoGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
-func TestTheDemoLivesAndLeavesNothingBehind(t *testing.T) {
+func TestTheDemoRunsAndLeavesNothingBehind(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	p := world.StartProcess(t, "", "--demo", "--demo-pace", "6000")

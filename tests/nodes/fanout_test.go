@@ -15,7 +15,7 @@ const (
 )
 
 // An operator reads how an author's posts are fanned out, changes the thresholds and pins one author's mode at run time.
-func TestOperatorsSeeAndSetHowAuthorsAreCarried(t *testing.T) {
+func TestOperatorsSetTheFanOutModeOfAuthors(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	for _, reader := range []string{"one", "two", "three"} {
 		n.Follow(reader, "author")
@@ -55,7 +55,7 @@ func TestOperatorsSeeAndSetHowAuthorsAreCarried(t *testing.T) {
 }
 
 // Invalid requests of an operator are refused and change nothing.
-func TestOperatorsAreToldWhatIsWrong(t *testing.T) {
+func TestInvalidRequestsOfOperators(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Follow("reader", "author")
 	for _, c := range []struct {
@@ -89,8 +89,8 @@ func TestOperatorsAreToldWhatIsWrong(t *testing.T) {
 	}
 }
 
-// An admin sets when users count as idle and dormant, while the nodes run; nobody else may.
-func TestActivityThresholdsAreSetWhileItRuns(t *testing.T) {
+// An admin sets when users count as idle and dormant, while the nodes run; no other scope may.
+func TestActivityThresholdsAreSetAtRuntime(t *testing.T) {
 	const set = `mutation($i:Int!,$d:Int!){setActivityThresholds(input:{idleAfterHours:$i,dormantAfterHours:$d}){activity{idleAfterHours dormantAfterHours}}}`
 	type hours struct{ IdleAfterHours, DormantAfterHours int }
 	p := world.StartPair(t, redistest.Redis(t), nil)

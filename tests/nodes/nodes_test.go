@@ -46,7 +46,7 @@ func carries(t *testing.T, here, there *world.Node) {
 }
 
 // A change through one node reaches the devices on both.
-func TestNodesCarryToEachOther(t *testing.T) {
+func TestNodesProjectForEachOther(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"redis":   func(t *testing.T) string { return redistest.Redis(t) },
 		"cluster": func(t *testing.T) string { return redistest.Cluster(t) },
@@ -225,7 +225,7 @@ func TestOtherNodeTakesOver(t *testing.T) {
 
 // With a changelog that is read only after hints, entries of one node still reach the other's cache: shows that a job brings
 // onto boards, their starts, announcements, edited posts.
-func TestOtherNodesHearOfTheLogByHint(t *testing.T) {
+func TestOtherNodesReadTheLogAfterAHint(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"redis":   func(t *testing.T) string { return redistest.Redis(t) },
 		"cluster": func(t *testing.T) string { return redistest.Cluster(t) },

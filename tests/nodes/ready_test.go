@@ -50,9 +50,9 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 	})
 }
 
-// A subscriber who arrives before the node has read its shows is sent an unknown count first, and the count once it is known,
-// whether a show runs or not.
-func TestEarlySubscribersAreToldWhatWasLacking(t *testing.T) {
+// A subscriber who arrives before the node has read its shows gets an unknown count first, and then the count, whether a
+// show is live or not.
+func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	database, redis := sqltest.SQLite(t), redistest.Redis(t)
 	former := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis})
 	former.Follow("fan", "host")

@@ -13,7 +13,7 @@ import (
 
 // In a room that is counted when read, a message reaches its members' devices on every node, however long the room was quiet,
 // and however long ago their badges were read.
-func TestAQuietRoomIsHeardOnEveryNode(t *testing.T) {
+func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
 	var data struct {

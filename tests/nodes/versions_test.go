@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// den makes a room that is counted when read, with two members beside its owner.
+// den makes a room that is counted when read, with its owner and two other members.
 func den(t *testing.T, n *world.Node, owner string, members ...string) (room string, say func(n *world.Node)) {
 	t.Helper()
 	var data struct {
@@ -43,9 +43,9 @@ func isLit(b world.Badges, dot string) bool {
 	return false
 }
 
-// A node learns of a message in its own room before it learns of a dot that another node raised earlier. The device is shown
-// both all the same.
-func TestADeviceIsShownWhatItsNodeLearnsLate(t *testing.T) {
+// A node learns of a message in its own room before it learns of a dot that another node raised earlier. The device still
+// gets both.
+func TestADeviceGetsChangesThatItsNodeLearnsLate(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
 	_, say := den(t, p.A, "alice", "bob", "carol")
 	p.A.RaiseDot(map[string]any{"name": "shop"})
@@ -74,8 +74,7 @@ func TestADeviceIsShownWhatItsNodeLearnsLate(t *testing.T) {
 	}
 }
 
-// A server that restarts on a Redis with its data never answers with a version below a device's last one, whatever happened
-// before.
+// A server that restarts on a Redis with its data never answers with a version below a device's last one, after any events.
 func TestVersionsRiseOverARestart(t *testing.T) {
 	redis := redistest.NewServer(t)
 	database := sqltest.SQLite(t)
@@ -86,7 +85,7 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 	}
 	n := start()
 	_, say := den(t, n, "alice", "bob", "carol")
-	// The sums in this test leave out the live board.
+	// The sums in this test exclude the live board.
 	n.Must("bob", `mutation{setDisplayPolicy(input:{sources:[{source:LIVE_BOARD,inTotal:false}]}){badges{version}}}`, nil, nil)
 	n.Follow("bob", "huge")
 	n.Follow("bob", "host")
@@ -113,7 +112,7 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 		if got, _ := device.Shown(); got.Version < last {
 			t.Errorf("after start %d the version is %s, and the last one before it was %s", round, got.Version, last)
 		}
-		// Each act is learned by itself: together they would be one change.
+		// Let the node learn each act separately: together they would be one change.
 		for i := range acts {
 			act, before := acts[(i+round)%len(acts)], ""
 			got, _ := device.Shown()
