@@ -74,7 +74,7 @@ const ShowFields = `id title status host{key} plannedAt startedAt endedAt`
 const BoardQuery = `query($first:Int,$after:String,$session:String,$last:ID){viewer{liveBoard(first:$first,after:$after,sessionId:$session,lastId:$last){
 	edges{cursor status plannedAt startedAt endedAt node{` + ShowFields + `}} pageInfo{hasNextPage endCursor} sessionId lastId newSession end building}}}`
 
-// BoardPlace is where a page of a board starts; what is "" is left out.
+// BoardPlace is where a page of a board starts; "" is omitted.
 type BoardPlace struct{ After, Session, Last string }
 
 // Variables are those of BoardQuery for a page that starts here.
@@ -114,7 +114,7 @@ func (n *Node) Schedule(host, title string, at time.Time) string {
 	return data.ScheduleShow.Show.ID
 }
 
-// OnShow does something to a show: startShow, endShow, cancelShow.
+// OnShow sends a mutation of a show: startShow, endShow or cancelShow.
 func (n *Node) OnShow(host, verb, show string) {
 	n.TB.Helper()
 	n.Must(host, `mutation($s:ID!){r:`+verb+`(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
@@ -213,7 +213,7 @@ func (w boardWatch) Tells(want string) BoardEvent {
 	return w.Until(want, func(e BoardEvent) bool { return e.Says() == want })
 }
 
-// WholeBoard reads somebody's board, page by page, and says how it ends.
+// WholeBoard reads a user's board, page by page, and returns how it ends.
 func (n *Node) WholeBoard(as string, first int) (lines []string, end string) {
 	n.TB.Helper()
 	for from := (BoardPlace{}); ; {

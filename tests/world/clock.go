@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// stepClock is the machine's clock and what a test has let pass besides.
+// stepClock is the machine's clock plus the time that a test has added.
 type stepClock struct{ Ahead atomic.Int64 }
 
 // Now is the machine's time, plus what the clock was advanced by.

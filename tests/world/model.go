@@ -23,7 +23,7 @@ func (w *World) number(person string) services.UserID {
 	return numbers[person]
 }
 
-// Again queues jobs that have run before, or that nothing asked for.
+// Again queues jobs that have run before, or that have no cause.
 func (w *World) Again(t *rapid.T) {
 	var queued []jobs.NewJob
 	if post := w.SomePost(t); post != nil {
@@ -45,7 +45,7 @@ func (w *World) Again(t *rapid.T) {
 		}
 	}
 	reader, author := w.number(w.Person(t, "reader")), w.number(w.Person(t, "author"))
-	if reader != author { // nobody follows themselves
+	if reader != author { // no user follows themselves
 		queued = append(queued, fanout.FollowJob(reader, author))
 	}
 	queued = append(queued, fanout.SeenJob(reader), notifications.CountsJob(author))
@@ -89,7 +89,7 @@ type World struct {
 	posts   []*worldPost
 	Follows map[string]map[string]int // reader -> author -> posts there were at the follow
 	seen    map[string]int            // reader -> posts up to their seen position
-	liked   map[string]map[string]int // post -> liker -> when first noticed, kept when taken back
+	liked   map[string]map[string]int // post -> liker -> time of the first like, kept when the like is undone
 	stands  map[string]map[string]bool
 	Noticed map[string]int                   // recipient -> until when they have seen their notifications
 	Shows   func(reader, author string) bool // whether the reader may see the author's posts, if they follow; nil: always
@@ -99,7 +99,7 @@ type World struct {
 	version map[string]string // reader -> last version of their badges
 }
 
-// NewWorld makes the model of people on a node. flush drops all of Redis; nil when a history has no such step.
+// NewWorld makes the model of people on a node. flush drops all of Redis; nil if the history has no such step.
 func NewWorld(n *Node, flush func()) *World {
 	w := &World{
 		N: n, Flush: flush, Follows: map[string]map[string]int{}, seen: map[string]int{}, liked: map[string]map[string]int{},
@@ -116,7 +116,7 @@ func NewWorld(n *Node, flush func()) *World {
 	return w
 }
 
-// Followed says since when a reader follows an author and may see their posts.
+// Followed returns since when a reader follows an author and may see their posts.
 func (w *World) Followed(reader, author string) (since int, follows bool) {
 	since, follows = w.Follows[reader][author]
 	return since, follows && (w.Shows == nil || w.Shows(reader, author))
@@ -186,7 +186,7 @@ func (w *World) Look(t *rapid.T, person string) Badges {
 	return got
 }
 
-// Compare holds everyone's badges and feed against the model, once all jobs are done.
+// Compare compares everyone's badges and feed with the model, once all jobs are done.
 func (w *World) Compare(t *rapid.T) {
 	w.N.Settle()
 	w.Pending = false
@@ -221,7 +221,7 @@ func (w *World) CompareFeed(t *rapid.T, person string) Badges {
 // Follow lets a drawn person follow another.
 func (w *World) Follow(t *rapid.T) { w.FollowOne(t, w.Person(t, "reader"), w.Person(t, "author")) }
 
-// FollowOne lets one person follow another, and fails unless the answer is that of the model.
+// FollowOne lets one person follow another, and fails if the answer differs from the model's.
 func (w *World) FollowOne(t *rapid.T, reader, author string) {
 	got := w.N.Ask(reader, `mutation($u:ID!){follow(input:{userId:$u}){changed badges{`+BadgeFields+`}}}`, map[string]any{"u": "user:" + author})
 	_, already := w.Follows[reader][author]
@@ -277,7 +277,7 @@ func (w *World) MarkSeen(t *rapid.T) {
 	}
 }
 
-// Like likes a post or takes the like back; the clock of the model ticks when its author is notified.
+// Like likes a post or undoes the like; the clock of the model ticks when its author is notified.
 func (w *World) Like(t *rapid.T) {
 	post, liker := w.SomePost(t), w.Person(t, "liker")
 	if post == nil {
@@ -358,7 +358,7 @@ func (w *World) Walk(t *rapid.T) {
 		moves = append(slices.Clone(moves), func(*rapid.T) { w.Flush() })
 	}
 	var got []string
-	gone := map[string]bool{} // not in the feed at some moment of the walk
+	gone := map[string]bool{} // missing in the feed at some moment of the walk
 	for after, last := "", ""; ; {
 		page := w.N.Page(reader, 2, after, last)
 		got = append(got, page.Ids()...)

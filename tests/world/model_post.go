@@ -12,7 +12,7 @@ type worldPost struct {
 	Deleted    bool
 }
 
-// Worlds counts the worlds of a test binary, so that the people of each have names of their own.
+// Worlds counts the worlds of a test binary, so that the people of each have unique names.
 var Worlds atomic.Int64
 
 // Publish lets a drawn person post.

@@ -20,7 +20,7 @@ import (
 	"tidings/services/node"
 )
 
-// Node is a whole server in this process, on a port of its own.
+// Node is a whole server in this process, on its own port.
 type Node struct {
 	*node.Server
 	TB      testing.TB
@@ -30,7 +30,7 @@ type Node struct {
 	Stop    func() // ends the node as SIGTERM does, once; the test's end does it too
 }
 
-// NodeOptions say what a node runs on. A manual node has no workers and no loops of its own: the test steps them.
+// NodeOptions say what a node runs on. A manual node starts no workers and no loops: the test steps them.
 type NodeOptions struct {
 	Database, Redis string
 	Manual          bool
@@ -133,8 +133,8 @@ func (n *Node) Settle() {
 	n.TB.Fatal("the jobs do not end")
 }
 
-// Work lets a worker do what is due and answers how many jobs it claimed. On a busy machine Redis may miss its deadline:
-// the jobs are then released, to be done again.
+// Work lets a worker run the due jobs and returns how many it claimed. On a busy machine Redis may miss its deadline: the
+// jobs are then released, to be done again.
 func (n *Node) Work(worker *jobs.Worker) (claimed int) {
 	n.TB.Helper()
 	claimed, err := worker.RunOnce(n.TB.Context())
@@ -304,7 +304,7 @@ func (n *Node) Badges(as string) Badges {
 	return data.Viewer.Badges
 }
 
-// Publish posts and answers the post's id.
+// Publish posts and returns the post's ID.
 func (n *Node) Publish(as, body string) string {
 	n.TB.Helper()
 	var data struct {

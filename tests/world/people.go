@@ -14,7 +14,7 @@ func (n *Node) People(keys ...string) {
 	}
 }
 
-// Follow lets somebody follow a user, and makes that user if there is none.
+// Follow lets a user follow another, and creates that user if needed.
 func (n *Node) Follow(as, whom string) {
 	n.TB.Helper()
 	n.People(whom)

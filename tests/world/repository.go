@@ -11,5 +11,5 @@ func Root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 
-// SharedData is the path of a data set that stands beside the repository.
+// SharedData is the path of a data set beside the repository.
 func SharedData(name string) string { return filepath.Join(Root(), "..", "shared", "data", name) }

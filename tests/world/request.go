@@ -57,7 +57,7 @@ func Request(ctx context.Context, url, as, query string, variables map[string]an
 	return result, nil
 }
 
-// Changed says whether a payload of the answer has `changed: true`.
+// Changed reports whether a payload of the answer has `changed: true`.
 func (a Answer) Changed() bool { return bytes.Contains(a.Data, []byte(`"changed":true`)) }
 
 // Quoted is a text as a JSON string.

@@ -9,7 +9,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// ClosedAtInit opens a socket with a token and answers the code with which it is closed.
+// ClosedAtInit opens a socket with a token and returns its close code.
 func (n *Node) ClosedAtInit(t *testing.T, token string) int {
 	t.Helper()
 	conn := n.Dial(t)

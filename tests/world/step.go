@@ -46,7 +46,7 @@ func (n *Node) Metric(name string) (value float64) {
 	return value
 }
 
-// ShowsNew waits until somebody has so many new posts, exactly.
+// ShowsNew waits until a user has exactly so many new posts.
 func (n *Node) ShowsNew(as string, want int) {
 	n.TB.Helper()
 	var got Count
@@ -90,7 +90,7 @@ func (n *Node) Get(t *testing.T, path string) string {
 	return string(text)
 }
 
-// Announce publishes as the host application and answers the announcement's id.
+// Announce publishes as the host application and returns the announcement's ID.
 func (n *Node) Announce(input map[string]any) string {
 	n.TB.Helper()
 	var data struct {
@@ -222,7 +222,7 @@ func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int)
 	}
 }
 
-// DueJobs does every job that is due. Later jobs stay, such as those that close shows that have no end yet.
+// DueJobs runs every due job. Later jobs stay, such as those that close shows that have no end yet.
 func (n *Node) DueJobs() {
 	n.TB.Helper()
 	for claimed := 1; claimed > 0; {
@@ -335,7 +335,7 @@ func (n *Node) RoundTripsOfPush(t *testing.T) {
 	}
 }
 
-// There says whether there is a user with a key.
+// There reports whether a user with this key exists.
 func (n *Node) There(key string) bool {
 	n.TB.Helper()
 	numbers, err := n.Store.UserIDs(n.TB.Context(), []string{key})

@@ -48,7 +48,7 @@ func (b Badges) Holds() error {
 type Watch struct {
 	Person string
 	conn   *websocket.Conn
-	ended  chan struct{} // closed when the connection is no more
+	ended  chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex
 	newest  Badges
@@ -141,7 +141,7 @@ func (w *Watch) receive(text []byte) error {
 	return got.Holds()
 }
 
-// Shown is the newest document on the device. An error says what was wrong with an event, or that the device was cut off.
+// Shown is the newest document on the device. The error reports a wrong event, or that the device was disconnected.
 func (w *Watch) Shown() (Badges, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +167,7 @@ func (w *Watch) Shows(tb testing.TB, within time.Duration, feed, likes int) {
 	})
 }
 
-// ClosedWith waits for the end of the connection and answers the code of the close frame; 1006 is none.
+// ClosedWith waits for the end of the connection and returns the code of the close frame; 1006 without one.
 func (w *Watch) ClosedWith(tb testing.TB, within time.Duration) int {
 	tb.Helper()
 	timer := time.NewTimer(within)

@@ -1,5 +1,5 @@
-// Package world is the part that tests of the whole program share: nodes in this process and processes of their own,
-// requests as a client sends them, watched subscriptions, and a model of people that says what each of them must be shown.
+// Package world is the part that tests of the whole program share: nodes in this process and separate processes, requests as
+// a client sends them, watched subscriptions, and a model of people that computes what each must see.
 package world
 
 import "time"
