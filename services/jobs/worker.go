@@ -147,9 +147,6 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	return e.settle(ctx, jobs, outcomes)
 }
 
-<<<<<<< HEAD
-// noted records at once that an engine did not answer a job: the others of its batch may still wait for the engine.
-=======
 // runBatch does jobs of one kind together.
 func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle func(k int, outcome error)) {
 	causes := make([]trace.Cause, len(batch))
@@ -175,8 +172,7 @@ func endSpan(span trace.Span, outcome error) {
 	span.End(outcome)
 }
 
-// noted notes that an engine did not answer a job, while the others of its batch may still wait for the engine.
->>>>>>> d34b4a4 (trace: record spans from the request to the push)
+// noted records at once that an engine did not answer a job: the others of its batch may still wait for the engine.
 func (e *Engine) noted(outcome error) error {
 	if outcome != nil && services.IsUnavailable(outcome) {
 		e.noteHalt()

@@ -16,15 +16,10 @@ type batch struct {
 	changed []bool
 	wakes   []func()
 
-<<<<<<< HEAD
-	conflicting []services.UserID // users with two states of one version
-	shown       []uint64          // the user's half of that version
-=======
 	causes []trace.Cause // of the users' changes
 
-	twofold []services.UserID // users with two states of one version
-	shown   []uint64          // the own half of that version
->>>>>>> d34b4a4 (trace: record spans from the request to the push)
+	conflicting []services.UserID // users with two states of one version
+	shown       []uint64          // the user's half of that version
 }
 
 func (h *Hub) runWorker(ctx context.Context) error {
@@ -48,14 +43,10 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 	if len(b.users) == 0 {
 		return false
 	}
-<<<<<<< HEAD
-	// Enter before the read, so that a change after the read sends a hint. If it fails, reconciliation reports it.
-=======
 	ctx, span := trace.StartFrom(ctx, b.causes, "push", "")
 	span.Count(len(b.users))
 	defer func() { span.End(nil) }()
-	// It comes before the read, so that a change after the read is hinted. If it fails, reconciliation reports it.
->>>>>>> d34b4a4 (trace: record spans from the request to the push)
+	// Enter before the read, so that a change after the read sends a hint. If it fails, reconciliation reports it.
 	_ = h.enterAll(ctx, b.enter)
 	limited, cancel := context.WithTimeout(ctx, renderTimeout)
 	badges, errs := h.config.Render(limited, b.numbers)
@@ -68,11 +59,7 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 func (h *Hub) take(b *batch) {
 	b.users, b.numbers, b.enter = b.users[:0], b.numbers[:0], b.enter[:0]
 	b.changed, b.wakes = b.changed[:0], b.wakes[:0]
-<<<<<<< HEAD
-	b.conflicting, b.shown = b.conflicting[:0], b.shown[:0]
-=======
-	b.twofold, b.shown, b.causes = b.twofold[:0], b.shown[:0], b.causes[:0]
->>>>>>> d34b4a4 (trace: record spans from the request to the push)
+	b.conflicting, b.shown, b.causes = b.conflicting[:0], b.shown[:0], b.causes[:0]
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()

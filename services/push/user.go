@@ -25,46 +25,25 @@ const (
 
 // user is a user with watchers on this node, or one whose watchers left just now. Hub.mu guards it.
 type user struct {
-<<<<<<< HEAD
 	watchers  []*watcher
 	number    services.UserID
 	place     int32 // index in Hub.order
 	timer     int32 // index in Hub.timers, or noTimer
 	phase     phase
-	failures  uint8  // renders that failed in a row
-	again     bool   // while rendering: the state in flight may already be stale
-	changed   bool   // queued for a change, not only for the first state of a watcher
-	on        bool   // Enter was answered, and nothing since suggests that Redis forgot it
-	rendered  uint64 // the user's half of the last rendered version, even if it was too old to be sent
-	learned   uint64 // this node's sequence of shared changes at that render
-	version   uint64 // shared half of the last rendered version
-	face      uint64 // of the last rendered state, see faceOf
-	fromClock bool   // that version came from a clock; Redis' own version may correctly be lower
-	wakeAt    moment // the time of their timer
-	due       moment // no change is sent before it
-	entered   moment // when Enter last succeeded
-	since     moment // if failed: the time of the next try; without watchers: the time when the last one left
-=======
-	watchers []*watcher
-	number   services.UserID
-	place    int32 // index in Hub.order
-	timer    int32 // index in Hub.timers, or noTimer
-	phase    phase
-	failures uint8       // renders that failed in a row
-	again    bool        // while rendering: the state being read may be stale already
-	changed  bool        // queued for a change, not only for the first state of a watcher
-	on       bool        // Enter was answered, and nothing since suggests that Redis forgot it
-	rendered uint64      // own half of the last rendered version, also of one too old to be sent
-	learned  uint64      // how far this node had learned shared changes at that render
-	version  uint64      // shared half of the last rendered version
-	face     uint64      // of the last rendered state, see faceOf
-	guessed  bool        // that version came from a clock and not from Redis, whose own version may correctly be lower
-	wakeAt   moment      // the time of their timer
-	due      moment      // no change is sent before it
-	entered  moment      // when Enter last succeeded
-	since    moment      // failed: when to try again; without watchers: since when
-	cause    trace.Cause // the last span whose change is not rendered yet
->>>>>>> d34b4a4 (trace: record spans from the request to the push)
+	failures  uint8       // renders that failed in a row
+	again     bool        // while rendering: the state in flight may already be stale
+	changed   bool        // queued for a change, not only for the first state of a watcher
+	on        bool        // Enter was answered, and nothing since suggests that Redis forgot it
+	rendered  uint64      // the user's half of the last rendered version, even if it was too old to be sent
+	learned   uint64      // this node's sequence of shared changes at that render
+	version   uint64      // shared half of the last rendered version
+	face      uint64      // of the last rendered state, see faceOf
+	fromClock bool        // that version came from a clock; Redis' own version may correctly be lower
+	wakeAt    moment      // the time of their timer
+	due       moment      // no change is sent before it
+	entered   moment      // when Enter last succeeded
+	since     moment      // if failed: the time of the next try; without watchers: the time when the last one left
+	cause     trace.Cause // the last span whose change is not rendered yet
 }
 
 // stage is how far a watcher has been served.

@@ -68,7 +68,7 @@ func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
 		},
 		"the words import a package": {
 			map[string]string{"services/s.go": file("services", "tidings/services/store", "")},
-			"services (line 13) imports services/store (line 9): not downwards",
+			"services (line 14) imports services/store (line 9): not downwards",
 		},
 		"main is imported": {
 			map[string]string{"graph/g.go": file("graph", "tidings", "")},
