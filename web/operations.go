@@ -9,21 +9,31 @@ import (
 	"strings"
 )
 
-// operation is one ready-made operation: a tab of GraphiQL, which is titled by the operation's name.
+// operation is one ready-made operation: a line of GraphiQL's menu and, once opened, a tab, titled by the operation's name.
 type operation struct {
+	Slug      string `json:"slug"`  // the name of the file without its number, as my-badges
+	Group     string `json:"group"` // the capability it shows, under which the menu lists it
 	Query     string `json:"query"`
-	Variables string `json:"variables,omitempty"` // JSON, as it stands in the editor
+	Variables string `json:"variables,omitempty"` // JSON, as it stands in the editor; "IN A MONTH" and the like stand for a time
 }
 
 // readOperations reads operations/*.graphql in the order of their names, which begin with a number, each with its
-// variables from the .json of the same name, if there is one.
+// variables from the .json of the same name, if there is one. operations/groups.json lists the slugs of each group.
 func readOperations(files fs.FS) ([]operation, error) {
 	names, err := fs.Glob(files, "operations/*.graphql")
 	if err != nil {
 		return nil, err
 	}
+	groups, err := readGroups(files)
+	if err != nil {
+		return nil, err
+	}
 	operations := make([]operation, 0, len(names))
 	for _, name := range names {
+		_, slug, _ := strings.Cut(strings.TrimSuffix(path.Base(name), path.Ext(name)), "-")
+		if groups[slug] == "" {
+			return nil, fmt.Errorf("operations/groups.json has no group for %s", name)
+		}
 		query, err := fs.ReadFile(files, name)
 		if err != nil {
 			return nil, err
@@ -36,11 +46,38 @@ func readOperations(files fs.FS) ([]operation, error) {
 			return nil, fmt.Errorf("the variables of %s are not JSON", name)
 		}
 		operations = append(operations, operation{
+			Slug:      slug,
+			Group:     groups[slug],
 			Query:     strings.TrimSpace(string(query)),
 			Variables: strings.TrimSpace(string(variables)),
 		})
 	}
 	return operations, nil
+}
+
+// readGroups is the group of each slug.
+func readGroups(files fs.FS) (map[string]string, error) {
+	text, err := fs.ReadFile(files, "operations/groups.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var slugs map[string][]string
+	if err := json.Unmarshal(text, &slugs); err != nil {
+		return nil, fmt.Errorf("operations/groups.json: %w", err)
+	}
+	groups := make(map[string]string)
+	for group, members := range slugs {
+		for _, slug := range members {
+			if groups[slug] != "" {
+				return nil, fmt.Errorf("operations/groups.json has two groups for %s", slug)
+			}
+			groups[slug] = group
+		}
+	}
+	return groups, nil
 }
 
 // operationsJSON is the list of ready-made operations as the page takes it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -129,8 +130,19 @@ func TestReadyMadeOperations(t *testing.T) {
 	}
 	// The tour of the README walks through these; what follows shows one source each.
 	tour := []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like", "MarkSeen", "Ingest"}
+	// Every operation of groups.json is there.
+	groups, err := readGroups(files)
+	if err != nil || len(groups) != len(operations) {
+		t.Errorf("groups.json has %d operations, and %d are there: %v", len(groups), len(operations), err)
+	}
 	if diff := cmp.Diff(tour, names[:min(len(tour), len(names))]); diff != "" {
 		t.Errorf("the first tabs differ (-want +got):\n%s", diff)
+	}
+	// A date would be in the past one day: the page puts a time in place of these words.
+	for _, op := range operations {
+		if date := regexp.MustCompile(`\d{4}-\d\d-\d\d`).FindString(op.Query + op.Variables); date != "" {
+			t.Errorf("%s has the date %s", op.Slug, date)
+		}
 	}
 	slices.Sort(names)
 	if once := slices.Compact(slices.Clone(names)); len(once) < len(names) {
@@ -193,11 +205,15 @@ func TestReadOperations(t *testing.T) {
 			"operations/01-a.graphql": {Data: []byte("query A { a }\n")},
 			"operations/02-b.json":    {Data: []byte("{\"b\": 1}\n")},
 			"operations/README.md":    {Data: []byte("no operation")},
+			"operations/groups.json":  {Data: []byte(`{"Letters": ["a", "b"]}`)},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []operation{{Query: "query A { a }"}, {Query: "query B { b }", Variables: `{"b": 1}`}}
+		want := []operation{
+			{Slug: "a", Group: "Letters", Query: "query A { a }"},
+			{Slug: "b", Group: "Letters", Query: "query B { b }", Variables: `{"b": 1}`},
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("the operations differ (-want +got):\n%s", diff)
 		}
@@ -212,9 +228,26 @@ func TestReadOperations(t *testing.T) {
 		_, err := operationsJSON(fstest.MapFS{
 			"operations/01-a.graphql": {Data: []byte("query A { a }")},
 			"operations/01-a.json":    {Data: []byte("{")},
+			"operations/groups.json":  {Data: []byte(`{"Letters": ["a"]}`)},
 		})
 		if err == nil || !strings.Contains(err.Error(), "operations/01-a.graphql") {
 			t.Errorf("the error is %v", err)
 		}
 	})
+	for name, groups := range map[string]string{
+		"no group":    `{"Letters": []}`,
+		"two groups":  `{"Letters": ["a"], "Vowels": ["a"]}`,
+		"no groups":   `{`,
+		"other shape": `["a"]`,
+	} {
+		t.Run(name+" is an error", func(t *testing.T) {
+			_, err := operationsJSON(fstest.MapFS{
+				"operations/01-a.graphql": {Data: []byte("query A { a }")},
+				"operations/groups.json":  {Data: []byte(groups)},
+			})
+			if err == nil || !strings.Contains(err.Error(), "groups.json") {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
 }

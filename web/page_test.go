@@ -2,10 +2,6 @@ package web
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -18,44 +14,62 @@ import (
 
 const secret = "eyJhbGciOiJIUzI1NiJ9.a-real-token"
 
-func TestPageInTheBrowser(t *testing.T) {
-	server := newStub(t, GraphiQLConfig{Development: true, Version: "v1.2.3"})
+// tabsAtFirst are the first steps of the tour.
+var tabsAtFirst = []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like"}
+
+// open opens the page of a stub in development mode that answers introspection, in a browser of its own.
+func open(t *testing.T) (*stub, context.Context) {
+	t.Helper()
+	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})
 	tab := browsertest.New(t)
 	browsertest.Open(tab, t, server.origin, "")
 	browsertest.WaitSchema(tab, t)
+	return server, tab
+}
 
-	t.Run("the ready-made operations are tabs", func(t *testing.T) {
+// quiet holds that a page asked nobody else, and complained of nothing but what is permitted.
+func quiet(t *testing.T, tab context.Context, origin string, permitted ...string) {
+	t.Helper()
+	if foreign := browsertest.Foreign(tab, origin); len(foreign) > 0 {
+		t.Errorf("the page asked elsewhere: %q", foreign)
+	}
+	complaints := slices.DeleteFunc(browsertest.Complaints(tab), func(one string) bool {
+		return slices.ContainsFunc(permitted, func(text string) bool { return strings.Contains(one, text) })
+	})
+	if len(complaints) > 0 {
+		t.Errorf("the page complained: %q", complaints)
+	}
+}
+
+func TestPageInTheBrowser(t *testing.T) {
+	server, tab := open(t)
+	t.Run("six tabs to begin with", func(t *testing.T) {
+		if diff := cmp.Diff(tabsAtFirst, browsertest.Tabs(tab, t)); diff != "" {
+			t.Errorf("the tabs differ (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("each operation is in the menu and runs as it is", func(t *testing.T) {
 		operations, err := readOperations(files)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := make([]string, len(operations))
-		for i, op := range operations {
-			if want[i], err = checkOperation(loadSchema(t), op); err != nil {
+		for _, op := range operations {
+			name, err := checkOperation(loadSchema(t), op)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if diff := cmp.Diff(want, browsertest.Tabs(tab, t)); diff != "" {
-			t.Errorf("the tabs differ (-want +got):\n%s", diff)
-		}
-	})
-	t.Run("each runs as it is", func(t *testing.T) {
-		for _, name := range browsertest.Tabs(tab, t) {
-			browsertest.SelectTab(tab, t, name)
+			browsertest.OpenOperation(tab, t, name)
 			browsertest.Run(tab, t)
-			if strings.HasPrefix(name, "Watch") { // a subscription
-				browsertest.WaitResponse(tab, t, "as it is")
-				browsertest.Stop(tab, t)
+			if strings.Contains(op.Query, "\nsubscription ") {
+				browsertest.WaitEvent(tab, t, name, "as it is")
+				browsertest.WatchButton(tab, t, name, "Close")
 				continue
 			}
 			browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
-			if got := server.last(t); got.operation != name || got.authorization != "Bearer dev:alice" {
-				t.Errorf("%s arrived as %+v", name, got)
-			} else if at := scheduledAt(got.variables); name == "ScheduleAShow" && (at.Before(time.Now()) || at.After(time.Now().AddDate(0, 2, 0))) {
-				t.Errorf("ScheduleAShow arrived with a show at %v, not in a month", at)
-			} else if name == "Ingest" && got.variables["events"] == nil {
-				t.Error("Ingest arrived without its events: the variables of the tab were not sent")
-			}
+			wantArrived(t, server.last(t), name)
+		}
+		if got := browsertest.Tabs(tab, t); len(got) != len(operations) {
+			t.Errorf("%d operations are in %d tabs: %q", len(operations), len(got), got)
 		}
 	})
 	t.Run("the keys run it too", func(t *testing.T) {
@@ -67,6 +81,7 @@ func TestPageInTheBrowser(t *testing.T) {
 		if diff := cmp.Diff(want, server.last(t).variables); diff != "" {
 			t.Errorf("the variables differ (-want +got):\n%s", diff)
 		}
+		browsertest.WaitFor(tab, t, "the page says who asked", `document.querySelector('.answered').innerText.startsWith('as alice · ')`)
 	})
 	t.Run("what the schema forbids is shown", func(t *testing.T) {
 		browsertest.SetQuery(tab, t, "query Wrong { nobody }")
@@ -74,30 +89,41 @@ func TestPageInTheBrowser(t *testing.T) {
 		browsertest.Run(tab, t)
 		browsertest.WaitResponse(tab, t, "Cannot query field")
 	})
-	t.Run("title", func(t *testing.T) {
-		if got := browsertest.Evaluate[string](tab, t, "document.title"); got != "Tidings GraphiQL" {
-			t.Errorf("the title is %q", got)
-		}
-	})
-	if foreign := browsertest.Foreign(tab, server.origin); len(foreign) > 0 {
-		t.Errorf("the page asked elsewhere: %q", foreign)
+	if got := browsertest.Evaluate[string](tab, t, "document.title"); got != "Tidings GraphiQL" {
+		t.Errorf("the title is %q", got)
 	}
 	for _, request := range browsertest.Requests(tab) {
 		if request.Error != "" || request.Status >= 400 && !strings.HasSuffix(request.URL, "/graphql") {
 			t.Errorf("%s %s answered %d %s", request.Method, request.URL, request.Status, request.Error)
 		}
 	}
-	// The operation that the schema forbids is answered 422, which the console notes.
-	complaints := slices.DeleteFunc(browsertest.Complaints(tab), func(one string) bool { return strings.Contains(one, "status of 422") })
-	if len(complaints) > 0 {
-		t.Errorf("the page complained: %q", complaints)
+	quiet(t, tab, server.origin, "status of 422") // so the operation that the schema forbids is answered
+}
+
+// wantArrived holds that a ready-made operation arrived as alice's, with the variables that it needs.
+func wantArrived(t *testing.T, got request, name string) {
+	t.Helper()
+	at := func(field string) time.Time {
+		input, _ := got.variables["input"].(map[string]any)
+		text, _ := input[field].(string)
+		time, _ := time.Parse(time.RFC3339, text) // the zero time if it is none
+		return time
+	}
+	now := time.Now()
+	switch {
+	case got.operation != name || got.authorization != "Bearer dev:alice":
+		t.Errorf("%s arrived as %+v", name, got)
+	case name == "Ingest" && got.variables["events"] == nil:
+		t.Error("Ingest arrived without its events: the variables of the tab were not sent")
+	case name == "ScheduleAShow" && (at("plannedAt").Before(now.AddDate(0, 0, 28)) || at("plannedAt").After(now.AddDate(0, 2, 0))):
+		t.Errorf("ScheduleAShow arrived with a show at %v, not in a month", at("plannedAt"))
+	case name == "AddViewItem" && (at("at").After(now) || at("at").Before(now.Add(-time.Hour))):
+		t.Errorf("AddViewItem arrived with an item at %v, not a moment ago", at("at"))
 	}
 }
 
 func TestPersonInTheBrowser(t *testing.T) {
-	server := newStub(t, GraphiQLConfig{Development: true})
-	first := browsertest.New(t)
-	browsertest.Open(first, t, server.origin, "")
+	server, first := open(t)
 	runs := func(t *testing.T, tab context.Context, authorization string) {
 		t.Helper()
 		browsertest.Run(tab, t)
@@ -170,89 +196,6 @@ func TestPersonInTheBrowser(t *testing.T) {
 	})
 }
 
-func TestSubscriptionInTheBrowser(t *testing.T) {
-	server := newStub(t, GraphiQLConfig{Development: true})
-	tab := browsertest.New(t)
-	browsertest.Open(tab, t, server.origin, "alice")
-	browsertest.SelectTab(tab, t, "WatchMyBadges")
-
-	browsertest.Run(tab, t)
-	browsertest.WaitResponse(tab, t, "as it is")
-	server.push("a new badge")
-	browsertest.WaitResponse(tab, t, "a new badge")
-	if diff := cmp.Diff([]string{"Bearer dev:alice"}, server.running()); diff != "" {
-		t.Errorf("the subscriptions differ (-want +got):\n%s", diff)
-	}
-	sockets := browsertest.Sockets(tab)
-	if len(sockets) != 1 || sockets[0].URL != strings.Replace(server.origin, "http", "ws", 1)+"/graphql" {
-		t.Fatalf("the sockets are %+v", sockets)
-	}
-	if want := `{"type":"connection_init","payload":{"authorization":"Bearer dev:alice"}}`; sockets[0].Sent[0] != want {
-		t.Errorf("the first message is %s, want %s", sockets[0].Sent[0], want)
-	}
-
-	// Whoever becomes somebody else hears nothing more of what the first may see.
-	browsertest.Be(tab, t, "bob")
-	browsertest.WaitStopped(tab, t)
-	eventually(t, "alice's subscription ends", func() bool { return len(server.running()) == 0 })
-	eventually(t, "alice's socket is closed", func() bool { return browsertest.Sockets(tab)[0].Closed })
-
-	// To be the same again closes nothing.
-	browsertest.SetHeaders(tab, t, `{"Tidings-Device": "phone"}`)
-	browsertest.Run(tab, t)
-	browsertest.WaitResponse(tab, t, `"authorization": "Bearer dev:bob"`)
-	browsertest.Be(tab, t, "bob")
-	server.push("still here")
-	browsertest.WaitResponse(tab, t, "still here")
-	browsertest.Stop(tab, t)
-	eventually(t, "bob's subscription ends", func() bool { return len(server.running()) == 0 })
-
-	server.mu.Lock()
-	defer server.mu.Unlock()
-	if diff := cmp.Diff([]string{"graphql-transport-ws", "graphql-transport-ws"}, server.protocols); diff != "" {
-		t.Errorf("the subprotocols differ (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]any{"authorization": "Bearer dev:bob", "device": "phone"}, map[string]any(server.inits[1])); diff != "" {
-		t.Errorf("the second init payload differs (-want +got):\n%s", diff)
-	}
-}
-
-func TestProductionInTheBrowser(t *testing.T) {
-	server := newStub(t, GraphiQLConfig{})
-	tab := browsertest.New(t)
-	browsertest.Open(tab, t, server.origin, "alice")
-	if who := browsertest.Who(tab, t); who != "" {
-		t.Errorf("in production mode the page makes one %q", who)
-	}
-	browsertest.Run(tab, t)
-	browsertest.WaitResponse(tab, t, `"authorization": ""`)
-	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
-	browsertest.Run(tab, t)
-	browsertest.WaitResponse(tab, t, `"authorization": "Bearer `+secret+`"`)
-	browsertest.SelectTab(tab, t, "WatchMyBadges")
-	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
-	browsertest.Run(tab, t)
-	browsertest.WaitResponse(tab, t, `"authorization": "Bearer `+secret+`"`)
-	browsertest.Stop(tab, t)
-
-	// GraphiQL takes over an edit some time after it, in the order of the edits: once the tabs that it stores have the
-	// variables, it has the headers too, and puts both into its history with the next run.
-	browsertest.SelectTab(tab, t, "MyHomeFeed")
-	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
-	browsertest.SetVariables(tab, t, `{"after": "marker"}`)
-	browsertest.WaitFor(tab, t, "the tabs are stored", `sessionStorage.getItem('graphiql:tabState')?.includes('marker')`)
-	browsertest.Run(tab, t)
-	browsertest.WaitResponse(tab, t, `"authorization": "Bearer `+secret+`"`)
-	browsertest.WaitFor(tab, t, "the history is stored", `localStorage.getItem('graphiql:queries')?.includes('marker')`)
-	stored := browsertest.Evaluate[string](tab, t, `JSON.stringify({...localStorage}) + JSON.stringify({...sessionStorage})`)
-	if strings.Contains(stored, secret) {
-		t.Errorf("the token is in storage: %s", stored)
-	}
-	if complaints := browsertest.Complaints(tab); len(complaints) > 0 {
-		t.Errorf("the page complained: %q", complaints)
-	}
-}
-
 func TestPageFollowsTheTheme(t *testing.T) {
 	server := newStub(t, GraphiQLConfig{Development: true})
 	tab := browsertest.New(t)
@@ -261,43 +204,11 @@ func TestPageFollowsTheTheme(t *testing.T) {
 	for _, dark := range []bool{false, true} {
 		browsertest.Dark(tab, t, dark)
 		colours[dark] = [2]string{
-			browsertest.Evaluate[string](tab, t, `getComputedStyle(document.getElementById('identity')).backgroundColor`),
+			browsertest.Evaluate[string](tab, t, `getComputedStyle(document.querySelector('.bar')).backgroundColor`),
 			browsertest.Evaluate[string](tab, t, `getComputedStyle(document.querySelector('.graphiql-container')).backgroundColor`),
 		}
 	}
 	if colours[false][0] == colours[true][0] || colours[false][1] == colours[true][1] {
 		t.Errorf("light and dark look the same: %v", colours)
 	}
-}
-
-func TestPageSaysWhyItCannotStart(t *testing.T) {
-	server := newStub(t, GraphiQLConfig{Development: true})
-	target, err := url.Parse(server.origin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/operations.json") {
-			http.Error(w, "gone", http.StatusGone)
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(broken.Close)
-	tab := browsertest.New(t)
-	browsertest.Navigate(tab, t, broken.URL+"/graphiql")
-	browsertest.WaitFor(tab, t, "the page says what is missing",
-		`document.body.innerText.includes('GraphiQL cannot start: the ready-made operations answered 410')`)
-}
-
-// scheduledAt is when the show of some variables is planned; the zero time when they have none.
-func scheduledAt(variables map[string]any) time.Time {
-	input, _ := variables["input"].(map[string]any)
-	text, _ := input["plannedAt"].(string)
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}
-	}
-	return at
 }

@@ -55,6 +55,7 @@ func newStub(t *testing.T, cfg GraphiQLConfig) *stub {
 	mux := http.NewServeMux()
 	mux.Handle("/graphiql", page)
 	mux.Handle("/graphiql/", page)
+	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/graphql", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
 			s.mu.Lock()

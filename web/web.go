@@ -2,8 +2,8 @@
 //
 // It guarantees that all pages work without any network but the way to this server: every file that they need is
 // in the binary, and their content security policies let them ask nobody else. Files have addresses that hold their
-// hash and may be kept for ever; a page itself is asked for again each time. Nothing here reads or keeps a token: in
-// development mode the pages offer "dev:" tokens, elsewhere the visitor gives one.
+// hash and may be kept for ever; a page itself is asked for again each time. In development mode the pages offer "dev:"
+// tokens. Elsewhere the visitor gives one, which stays in the browser tab: it is sent to this server and nowhere else.
 //
 // On failure there is little to fail: the embedded files are read once, when the first handler is made, and a file that
 // cannot be read is a fault of the build, so that GraphiQL panics. A request for what is not there gets 404.
@@ -19,7 +19,7 @@ import (
 	"sync"
 )
 
-// People are the users of the tour. The page offers them in development mode, and they exist from the start.
+// People are the users of the tour. GraphiQL offers them in development mode, and they exist from the start.
 var People = []string{"alice", "bob", "carol"}
 
 // GraphiQLConfig says what the GraphiQL page talks to.
@@ -28,6 +28,8 @@ type GraphiQLConfig struct {
 	Endpoint string
 	// Development shows a bar with tokens for anybody, which only a server in development mode accepts.
 	Development bool
+	// Introspection says that the endpoint answers questions about its schema. Without it the page does not ask, and says why.
+	Introspection bool
 	// Version of the server, shown beside its name. Empty shows none.
 	Version string
 }

@@ -48,7 +48,7 @@ func body(t *testing.T, response *http.Response) []byte {
 }
 
 func TestPage(t *testing.T) {
-	handler := GraphiQL(GraphiQLConfig{Development: true, Version: "v1.2.3"})
+	handler := GraphiQL(GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})
 	response := get(t, handler, http.MethodGet, "/graphiql?as=bob")
 	page := string(body(t, response))
 	if response.StatusCode != http.StatusOK {
@@ -67,17 +67,17 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	for _, want := range []string{"<title>Tidings GraphiQL</title>", "Development mode", `data-endpoint="/graphql"`, `data-version="v1.2.3"`} {
+	for _, want := range []string{"<title>Tidings GraphiQL</title>", `data-mode="development"`, "dev:alice", `data-introspection="true"`, `data-endpoint="/graphql"`, `data-version="v1.2.3"`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
 	for _, tag := range regexp.MustCompile(`<script[^>]*>|<style| on[a-z]+=`).FindAllString(page, -1) {
-		if !strings.HasPrefix(tag, "<script defer src=") {
+		if !strings.HasPrefix(tag, "<script defer ") || !strings.Contains(tag, ` src="/graphiql/assets/`) {
 			t.Errorf("the page holds %s, which its policy refuses", tag)
 		}
 	}
-	addresses := regexp.MustCompile(`(?:src|href|data-operations)="([^"]*)"`).FindAllStringSubmatch(page, -1)
+	addresses := regexp.MustCompile(`(?:src|href|data-operations)="(/graphiql/[^"]*)"`).FindAllStringSubmatch(page, -1)
 	if len(addresses) != 9 {
 		t.Errorf("the page names %d files, want 9: %q", len(addresses), addresses)
 	}
@@ -91,7 +91,7 @@ func TestPage(t *testing.T) {
 
 func TestPageOfProductionOffersNobody(t *testing.T) {
 	page := string(body(t, get(t, GraphiQL(GraphiQLConfig{}), http.MethodGet, "/graphiql")))
-	for _, absent := range []string{"Development mode", "alice", "identity"} {
+	for _, absent := range []string{"development", "alice", "dev:", `introspection="true"`} {
 		if strings.Contains(page, absent) {
 			t.Errorf("the page of production mode holds %q", absent)
 		}

@@ -6,6 +6,8 @@ import (
 	"context"
 	_ "embed"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -44,6 +46,14 @@ func Inaccessible(ctx context.Context, tb testing.TB) []string {
 	}, (error) => { window.axeFound = [String(error)]; }), true)`)
 	WaitFor(ctx, tb, "axe is done", `window.axeFound`)
 	return Evaluate[[]string](ctx, tb, `window.axeFound`)
+}
+
+// Barriers is what Inaccessible finds that keeps somebody out: the serious and critical faults.
+func Barriers(ctx context.Context, tb testing.TB) []string {
+	tb.Helper()
+	return slices.DeleteFunc(Inaccessible(ctx, tb), func(one string) bool {
+		return strings.Contains(one, " (moderate): ") || strings.Contains(one, " (minor): ")
+	})
 }
 
 // Size makes the page of a tab so large, in CSS pixels.

@@ -26,7 +26,7 @@ const (
 	responseEditor = `document.querySelector('.graphiql-response .result-window .CodeMirror')?.CodeMirror`
 )
 
-// executeButton is the execute button, which stops what it started.
+// executeButton is the execute button.
 const executeButton = `.graphiql-execute-button`
 
 // Open opens GraphiQL of the server at an origin ("http://127.0.0.1:8080") as a person of development mode: a key,
@@ -90,7 +90,8 @@ func Be(ctx context.Context, tb testing.TB, person string) {
 	tb.Helper()
 	button := `#people [data-person=` + quote(person) + `]`
 	if Evaluate[bool](ctx, tb, `document.querySelector(`+quote(button)+`) !== null`) {
-		do(ctx, tb, "be "+person, chromedp.Click(chromedp.CSS(button)))
+		Click(ctx, tb, button)
+		WaitFor(ctx, tb, "the person is "+person, `document.querySelector(`+quote(button)+`).ariaPressed === 'true'`)
 		return
 	}
 	do(ctx, tb, "be "+person,
@@ -111,7 +112,7 @@ func Tabs(ctx context.Context, tb testing.TB) []string {
 	return Evaluate[[]string](ctx, tb, `[...document.querySelectorAll('.graphiql-tab-button')].map((tab) => tab.textContent)`)
 }
 
-// SelectTab brings the tab of that title to the front. It stops a subscription that runs in another.
+// SelectTab brings the tab of that title to the front.
 func SelectTab(ctx context.Context, tb testing.TB, title string) {
 	tb.Helper()
 	clicked := Evaluate[bool](ctx, tb, fmt.Sprintf(`(() => {
@@ -170,7 +171,7 @@ func setValue(ctx context.Context, tb testing.TB, editor, value string) {
 	Evaluate[bool](ctx, tb, fmt.Sprintf(`(%s.setValue(%s), true)`, editor, quote(value)))
 }
 
-// Run presses the execute button. What ran before must have ended: see Stop.
+// Run presses the execute button, once what ran before has been answered.
 func Run(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	waitForButton(ctx, tb, "Execute")
@@ -183,20 +184,6 @@ func RunWithKeys(ctx context.Context, tb testing.TB) {
 	waitForButton(ctx, tb, "Execute")
 	Evaluate[bool](ctx, tb, `(`+queryEditor+`.focus(), true)`)
 	do(ctx, tb, "press Ctrl-Enter", chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
-}
-
-// Stop presses the execute button while a subscription runs.
-func Stop(ctx context.Context, tb testing.TB) {
-	tb.Helper()
-	waitForButton(ctx, tb, "Stop")
-	do(ctx, tb, "stop the subscription", chromedp.Click(chromedp.CSS(executeButton)))
-	WaitStopped(ctx, tb)
-}
-
-// WaitStopped waits until nothing runs: the answer is there, or the subscription has ended.
-func WaitStopped(ctx context.Context, tb testing.TB) {
-	tb.Helper()
-	waitForButton(ctx, tb, "Execute")
 }
 
 func waitForButton(ctx context.Context, tb testing.TB, verb string) {

@@ -1,5 +1,6 @@
-// Builds the demo page: src/main.tsx and src/style.css become ../assets/demo.js and ../assets/demo.css, with the client package of
-// ../client inside. React's hooks of that package run on Preact. The same package-lock.json gives the same files, byte for byte.
+// Builds both pages, with the client package of ../client inside: src/main.tsx and src/style.css become ../assets/demo.js and
+// ../assets/demo.css, and ../graphiql becomes ../assets/graphiql-page.js and graphiql-page.css, which start GraphiQL. React's
+// hooks of that package run on Preact. The same package-lock.json gives the same files, byte for byte.
 // npm ci must have run in .. too, whose graphql the client's generator uses.
 import { execFileSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
@@ -13,7 +14,7 @@ const client = (name) => join(here, '..', 'client', 'src', name);
 
 execFileSync(module('.bin/tsc'), ['-p', here], { stdio: 'inherit' });
 await build({
-  entryPoints: { demo: join(here, 'src', 'main.tsx') },
+  entryPoints: { demo: join(here, 'src', 'main.tsx'), 'graphiql-page': join(here, '..', 'graphiql', 'main.tsx') },
   outdir: join(here, '..', 'assets'),
   bundle: true,
   minify: true,

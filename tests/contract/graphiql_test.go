@@ -1,0 +1,208 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+// quietPage holds that a page asked nobody but its server, and complained of nothing but of a server that was gone.
+func quietPage(t *testing.T, tab context.Context, origin string) {
+	t.Helper()
+	if foreign := browsertest.Foreign(tab, origin); len(foreign) > 0 {
+		t.Errorf("the page asked elsewhere: %v", foreign)
+	}
+	complaints := slices.DeleteFunc(browsertest.Complaints(tab), func(one string) bool {
+		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "WebSocket connection to") ||
+			strings.Contains(one, "/readyz") // 503 while the server begins
+	})
+	if len(complaints) > 0 {
+		t.Errorf("the page complained: %q", complaints)
+	}
+}
+
+// picture writes a screenshot where TIDINGS_PICTURES says, for a person to look at.
+func picture(t *testing.T, tab context.Context, name string) {
+	t.Helper()
+	if folder := os.Getenv("TIDINGS_PICTURES"); folder != "" {
+		browsertest.Screenshot(tab, t, filepath.Join(folder, name+".png"))
+	}
+}
+
+// accessible holds that axe finds nothing that keeps somebody out, and that nothing is wider than the page.
+func accessible(t *testing.T, tab context.Context, what string) {
+	t.Helper()
+	if found := browsertest.Barriers(tab, t); len(found) > 0 {
+		t.Errorf("%s: axe finds %s", what, strings.Join(found, "\n"))
+	}
+	if browsertest.Evaluate[bool](tab, t, `document.documentElement.scrollWidth > innerWidth`) {
+		t.Errorf("%s: the page is wider than its window", what)
+	}
+}
+
+// The first tour, by a person in a browser: alice watches her badges in one tab, follows bob, and when bob publishes
+// in another tab the badge in the first changes by itself, whatever she does meanwhile. No request leaves the machine.
+func TestFirstTourInGraphiQL(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
+	alice := browsertest.New(t)
+	browsertest.Open(alice, t, n.URL, "alice")
+	browsertest.WaitSchema(alice, t)
+	run := func(tab context.Context, operation, answer string) {
+		t.Helper()
+		browsertest.OpenOperation(tab, t, operation)
+		browsertest.Run(tab, t)
+		browsertest.WaitResponse(tab, t, answer)
+	}
+	run(alice, "FollowSomebody", `"user:bob"`)
+	run(alice, "WatchMyBadges", `"watching"`)
+	browsertest.WaitEvent(alice, t, "WatchMyBadges", "as it is now")
+
+	bob := browsertest.NewTab(alice, t)
+	browsertest.Open(bob, t, n.URL, "bob")
+	browsertest.WaitSchema(bob, t)
+	run(bob, "Publish", `"post:`)
+	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 0 → 1")
+	n.Publish("bob", "a second one") // by no browser at all
+	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 1 → 2")
+
+	run(alice, "MyHomeFeed", "a second one")
+	run(alice, "Like", `"viewerHasLiked": true`) // of the newest post, whose id is filled in
+	run(alice, "MarkSeen", `"value": 0`)
+	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 2 → 0")
+	run(alice, "StartAConversation", `"conversation:`)
+	run(alice, "SaySomething", `"message:`)
+	run(alice, "WhyMyBadge", `"badgeExplained"`)
+	browsertest.Be(alice, t, "host:ingest")
+	run(alice, "Ingest", `"results"`)
+	run(alice, "AddViewItem", `"article-1"`)
+	run(alice, "PublishAnnouncement", `"announcement:`)
+	browsertest.WaitEvent(alice, t, "WatchMyBadges", "announcements.value 0 → 1")
+	run(bob, "ScheduleAShow", `"UPCOMING"`)
+	run(bob, "StartAShow", `"LIVE"`)
+	run(bob, "EndAShow", `"show:`)
+	quietPage(t, alice, n.URL)
+	quietPage(t, bob, n.URL)
+}
+
+// The server is killed under the page and comes back: the page says so, and is right again without a reload.
+func TestGraphiQLOutlivesItsServer(t *testing.T) {
+	for _, size := range [][2]int64{{1280, 800}, {390, 844}} {
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			folder := t.TempDir()
+			server := world.StartProcess(t, "", "--data", folder)
+			waitReady(t, server.URL)
+			tab := browsertest.New(t)
+			browsertest.Size(tab, t, size[0], size[1])
+			browsertest.Open(tab, t, server.URL, "alice")
+			browsertest.WaitSchema(tab, t)
+			browsertest.OpenOperation(tab, t, "FollowSomebody")
+			browsertest.Run(tab, t)
+			browsertest.WaitResponse(tab, t, `"user:bob"`)
+			for _, watch := range []string{"WatchMyBadges", "WatchMyNotifications"} {
+				browsertest.OpenOperation(tab, t, watch)
+				browsertest.Run(tab, t)
+				browsertest.WaitEvent(tab, t, watch, "as it is now")
+			}
+			accessible(t, tab, "two watches")
+			picture(t, tab, fmt.Sprintf("graphiql-watches-%d", size[0]))
+
+			server.Kill()
+			browsertest.WaitNotice(tab, t, "gone", "does not answer")
+			browsertest.WaitWatch(tab, t, "WatchMyBadges", "lost")
+			browsertest.WaitEvent(tab, t, "WatchMyBadges", "Connection lost")
+			browsertest.SelectTab(tab, t, "MyBadges")
+			browsertest.Run(tab, t)
+			browsertest.WaitResponse(tab, t, "does not answer. Run this again when it is back.")
+			accessible(t, tab, "without its server")
+			picture(t, tab, fmt.Sprintf("graphiql-gone-%d", size[0]))
+
+			again := world.StartProcess(t, "", "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
+			browsertest.WaitNotice(tab, t, "gone", "")
+			browsertest.WaitWatch(tab, t, "WatchMyBadges", "live")
+			browsertest.WaitWatch(tab, t, "WatchMyNotifications", "live")
+			browsertest.WaitEvent(tab, t, "WatchMyBadges", "Connected again")
+			if err := world.Ask(again.URL, "bob", `mutation { publishPost(input: {body: "Back again"}) { post { id } } }`, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			browsertest.WaitEvent(tab, t, "WatchMyBadges", "homeFeed.value 0 → 1")
+			browsertest.Run(tab, t)
+			browsertest.WaitResponse(tab, t, `"badges:alice"`)
+			quietPage(t, tab, server.URL)
+		})
+	}
+}
+
+// In production the page has a place for a token, says why it needs one and why there is no schema, and keeps the token for
+// the browser tab alone.
+func TestGraphiQLInProduction(t *testing.T) {
+	server := world.StartProcess(t, "", "--data", t.TempDir(), "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0")
+	operations := operationsOf(t, server)
+	waitReady(t, operations)
+	signed := func(user string) string {
+		t.Helper()
+		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(world.TestSecret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	for _, size := range [][2]int64{{1280, 800}, {390, 844}} {
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			tab := browsertest.New(t)
+			browsertest.Size(tab, t, size[0], size[1])
+			browsertest.Open(tab, t, operations, "alice")
+			browsertest.WaitNotice(tab, t, "token", "tidings token alice")
+			browsertest.WaitNotice(tab, t, "schema", "--introspection always")
+			accessible(t, tab, "without a token")
+			picture(t, tab, fmt.Sprintf("graphiql-production-%d", size[0]))
+			browsertest.Run(tab, t)
+			browsertest.WaitResponse(tab, t, "a token is needed")
+
+			give := func(token string) {
+				t.Helper()
+				browsertest.Evaluate[bool](tab, t, `(document.querySelector('#token').value = '`+token+`', document.querySelector('#token').form.requestSubmit(), true)`)
+			}
+			give("no words")
+			browsertest.WaitFor(tab, t, "what is no token is refused", `document.querySelector('#token-wrong').innerText.includes('not a token')`)
+			quietPage(t, tab, operations)
+			give("dev:alice")
+			browsertest.WaitFor(tab, t, "the refusal is told", `document.querySelector('#token-wrong').innerText.startsWith('The server refuses it.')`)
+			token := signed("alice")
+			give(token)
+			browsertest.WaitNotice(tab, t, "token", "")
+			if who := browsertest.Who(tab, t); who != "alice" {
+				t.Errorf("the token is for %q", who)
+			}
+			browsertest.Run(tab, t)
+			browsertest.WaitResponse(tab, t, `"badges:alice"`)
+			browsertest.OpenOperation(tab, t, "WatchMyBadges")
+			browsertest.Run(tab, t)
+			browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is now")
+			accessible(t, tab, "with a token")
+
+			browsertest.Reload(tab, t) // the tab keeps it, and what was watched
+			browsertest.WaitWatch(tab, t, "WatchMyBadges", "live")
+			if shared := browsertest.Evaluate[string](tab, t, `JSON.stringify({...localStorage})`); strings.Contains(shared, token) {
+				t.Errorf("the token is kept for all tabs: %s", shared)
+			}
+			browsertest.Click(tab, t, "#forget")
+			browsertest.WaitWatch(tab, t, "WatchMyBadges", "stopped")
+			browsertest.WaitNotice(tab, t, "token", "acts for nobody")
+			if kept := browsertest.Evaluate[string](tab, t, `JSON.stringify({...sessionStorage})`); strings.Contains(kept, token) {
+				t.Errorf("the forgotten token is kept: %s", kept)
+			}
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// Before runs a script before every page that the tab loads from now on, as if the browser were made that way.
+func Before(ctx context.Context, tb testing.TB, script string) {
+	tb.Helper()
+	do(ctx, tb, "add a script", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		return err
+	}))
+}
+
+// Press presses a key as the keyboard does, on whatever has the focus: "\r", "\t", "a", or the name of a key in package
+// kb. The modifiers are held meanwhile.
+func Press(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp.Modifier) {
+	tb.Helper()
+	do(ctx, tb, "press "+quote(key), chromedp.KeyEvent(key, chromedp.KeyModifiers(modifiers...)))
+}
+
+// OpenOperation opens a ready-made operation by its name, as a person does with the keyboard: it opens the menu, searches and
+// presses Enter. An operation that is open comes to the front.
+func OpenOperation(ctx context.Context, tb testing.TB, name string) {
+	tb.Helper()
+	Press(ctx, tb, "o", chromedp.ModifierAlt)
+	WaitFor(ctx, tb, "the menu is open", `document.activeElement?.matches('#menu[open] input')`)
+	do(ctx, tb, "search "+name, chromedp.SendKeys(chromedp.CSS(`#menu input`), name))
+	WaitFor(ctx, tb, "the menu offers "+name, `document.querySelector('#menu .chosen .name')?.textContent === `+quote(name))
+	Press(ctx, tb, "\r")
+	WaitFor(ctx, tb, name+" is in front", `document.querySelector('.graphiql-tab-active .graphiql-tab-button')?.textContent === `+quote(name))
+	waitParsed(ctx, tb)
+}
+
+// WatchState is the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is none of that name.
+func WatchState(ctx context.Context, tb testing.TB, name string) string {
+	tb.Helper()
+	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state ?? ''`, quote(name)))
+}
+
+// WaitWatch waits until a watch has a state.
+func WaitWatch(ctx context.Context, tb testing.TB, name, state string) {
+	tb.Helper()
+	WaitFor(ctx, tb, name+" is "+state, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state === %s`, quote(name), quote(state)))
+}
+
+// WaitEvent waits until a line of a watch contains a text: what an event brought, in short or whole, or what the page says
+// of the connection.
+func WaitEvent(ctx context.Context, tb testing.TB, name, text string) {
+	tb.Helper()
+	WaitFor(ctx, tb, name+" shows "+text, fmt.Sprintf(`[...document.querySelectorAll('[data-watch=%s] li')].some((line) => line.textContent.includes(%s))`, quote(name), quote(text)))
+}
+
+// Events counts the events of a watch that are shown.
+func Events(ctx context.Context, tb testing.TB, name string) int {
+	tb.Helper()
+	return Evaluate[int](ctx, tb, fmt.Sprintf(`document.querySelectorAll('[data-watch=%s] li details').length`, quote(name)))
+}
+
+// WatchButton presses a button of a watch: Stop, Start, Clear or Close.
+func WatchButton(ctx context.Context, tb testing.TB, name, button string) {
+	tb.Helper()
+	Click(ctx, tb, fmt.Sprintf(`[data-watch=%s] button[aria-label^=%s]`, quote(name), quote(button)))
+}
+
+// Notice is what the page says in a notice, by its id; "" if it says nothing.
+func Notice(ctx context.Context, tb testing.TB, id string) string {
+	tb.Helper()
+	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-notice=%s] p')?.innerText ?? ''`, quote(id)))
+}
+
+// WaitNotice waits until a notice contains a text; with "" until it is gone.
+func WaitNotice(ctx context.Context, tb testing.TB, id, text string) {
+	tb.Helper()
+	notice := fmt.Sprintf(`document.querySelector('[data-notice=%s] p')`, quote(id))
+	if text == "" {
+		WaitFor(ctx, tb, "the notice "+id+" is gone", `!`+notice)
+		return
+	}
+	WaitFor(ctx, tb, "the page says "+text, notice+`?.innerText.includes(`+quote(text)+`)`)
+}

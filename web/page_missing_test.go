@@ -1,0 +1,226 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"tidings/web/browsertest"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/google/go-cmp/cmp"
+)
+
+// behind is a proxy before a stub that does not pass on what ends in a text, until it is mended.
+func behind(t *testing.T, server *stub, suffix string) (origin string, mend func()) {
+	t.Helper()
+	target, err := url.Parse(server.origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mended atomic.Bool
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, suffix) && !mended.Load() {
+			http.Error(w, "gone", http.StatusGone)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(broken.Close)
+	return broken.URL, func() { mended.Store(true) }
+}
+
+// Whatever has not arrived is named, and once it is there the page is right without a reload.
+func TestPageNamesWhatIsMissing(t *testing.T) {
+	for file, words := range map[string]string{
+		"/graphiql.min.js":         "graphiql.min.js is missing",
+		"/react.production.min.js": "react.production.min.js",
+		"/graphiql.min.css":        "graphiql.min.css is missing",
+		"/operations.json":         "The ready-made operations did not arrive: the server answered 410",
+	} {
+		t.Run(file, func(t *testing.T) {
+			server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
+			origin, mend := behind(t, server, file)
+			tab := browsertest.New(t)
+			browsertest.Navigate(tab, t, origin+"/graphiql")
+			browsertest.WaitFor(tab, t, "the page says what is missing", `[...document.querySelectorAll('.notice')].some((one) => one.innerText.includes(`+"`"+words+"`"+`))`)
+			if found := browsertest.Barriers(tab, t); len(found) > 0 {
+				t.Errorf("axe finds %s", strings.Join(found, "\n"))
+			}
+			mend()
+			if file == "/operations.json" {
+				browsertest.Click(tab, t, ".notice button")
+			}
+			browsertest.WaitFor(tab, t, "the words are gone", `!document.querySelector('.notice')`)
+			browsertest.WaitSchema(tab, t)
+			browsertest.OpenOperation(tab, t, "WhyMyBadge")
+			browsertest.Run(tab, t)
+			browsertest.WaitResponse(tab, t, `"what": "WhyMyBadge"`)
+		})
+	}
+}
+
+// Without its own script the page has words and a command that works without any.
+func TestPageWithoutItsScript(t *testing.T) {
+	server := newStub(t, GraphiQLConfig{Development: true})
+	origin, _ := behind(t, server, "/graphiql-page.js")
+	blind := browsertest.New(t)
+	browsertest.Scripts(blind, t, false)
+	for name, tab := range map[string]context.Context{origin: browsertest.NewTab(blind, t), server.origin: blind} {
+		browsertest.Navigate(tab, t, name+"/graphiql")
+		browsertest.Scripts(tab, t, true) // for the test's own questions
+		browsertest.WaitFor(tab, t, "the words are seen", `getComputedStyle(document.querySelector('.late')).opacity === '1'`)
+		text := browsertest.Evaluate[string](tab, t, `document.body.innerText`)
+		if !strings.Contains(text, "needs JavaScript") || !strings.Contains(text, "Bearer dev:alice") {
+			t.Errorf("the page says %s", text)
+		}
+		if found := browsertest.Barriers(tab, t); len(found) > 0 {
+			t.Errorf("axe finds %s", strings.Join(found, "\n"))
+		}
+	}
+}
+
+func TestPageWithoutStorage(t *testing.T) {
+	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
+	tab := browsertest.New(t)
+	browsertest.Before(tab, t, `for (const name of ['localStorage', 'sessionStorage']) {
+		Object.defineProperty(window, name, {get() { throw new DOMException('Access is denied', 'SecurityError'); }});
+	}`)
+	browsertest.Open(tab, t, server.origin, "bob")
+	browsertest.WaitNotice(tab, t, "storage", "keeps nothing")
+	browsertest.WaitSchema(tab, t)
+	browsertest.SelectTab(tab, t, "Publish")
+	browsertest.Run(tab, t)
+	browsertest.WaitResponse(tab, t, `"authorization": "Bearer dev:bob"`)
+	browsertest.SelectTab(tab, t, "WatchMyBadges")
+	browsertest.Run(tab, t)
+	browsertest.WaitEvent(tab, t, "WatchMyBadges", "Bearer dev:bob")
+	quiet(t, tab, server.origin)
+}
+
+func TestLinks(t *testing.T) {
+	server, tab := open(t)
+	visit := func(query string) {
+		t.Helper()
+		browsertest.Navigate(tab, t, server.origin+"/graphiql?"+query)
+		browsertest.WaitSchema(tab, t)
+		if address := browsertest.Evaluate[string](tab, t, "location.href"); address != server.origin+"/graphiql" {
+			t.Errorf("the address is %s", address)
+		}
+	}
+	front := func() string {
+		return browsertest.Evaluate[string](tab, t, `document.querySelector('.graphiql-tab-active .graphiql-tab-button').textContent`)
+	}
+	t.Run("a query with variables, as somebody", func(t *testing.T) {
+		visit(url.Values{"query": {"query Linked($id: ID!) { node(id: $id) { id } }"}, "variables": {`{"id": "user:carol"}`}, "as": {"carol"}}.Encode())
+		if got := front(); got != "Linked" {
+			t.Errorf("%s is in front", got)
+		}
+		browsertest.Run(tab, t)
+		browsertest.WaitResponse(tab, t, `"authorization": "Bearer dev:carol"`)
+		if diff := cmp.Diff(map[string]any{"id": "user:carol"}, server.last(t).variables); diff != "" {
+			t.Errorf("the variables differ (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a ready-made operation by its name", func(t *testing.T) {
+		for name, want := range map[string]string{"why-my-badge": "WhyMyBadge", "MySiteMessages": "MySiteMessages", "my-badges": "MyBadges"} {
+			visit("operation=" + name)
+			if got := front(); got != want {
+				t.Errorf("%s leads to %s", name, got)
+			}
+		}
+	})
+	t.Run("a name of nothing", func(t *testing.T) {
+		visit("operation=no-such-thing")
+		browsertest.WaitNotice(tab, t, "link", "There is no ready-made operation no-such-thing.")
+	})
+	t.Run("a link that the page made", func(t *testing.T) {
+		browsertest.SelectTab(tab, t, "Publish")
+		browsertest.Click(tab, t, `[aria-label="Copy a link to this operation"]`)
+		browsertest.WaitFor(tab, t, "the address has the link", `new URLSearchParams(location.search).get('query')?.includes('mutation Publish(')`)
+		link := browsertest.Evaluate[string](tab, t, "location.href")
+		other := browsertest.NewTab(tab, t)
+		browsertest.Navigate(other, t, link)
+		browsertest.WaitSchema(other, t)
+		if tabs := browsertest.Tabs(other, t); tabs[0] != "Publish" || browsertest.Who(other, t) != "carol" {
+			t.Errorf("the link leads to %s as %s", tabs[0], browsertest.Who(other, t))
+		}
+	})
+	quiet(t, tab, server.origin)
+}
+
+// By the keys alone: find an operation, write, run, watch, stop.
+func TestKeysAlone(t *testing.T) {
+	server, tab := open(t)
+	reach := func(what, selector string) {
+		t.Helper()
+		for range 60 {
+			if browsertest.Evaluate[bool](tab, t, `Boolean(document.activeElement?.matches(`+"`"+selector+"`"+`))`) {
+				return
+			}
+			browsertest.Press(tab, t, kb.Tab)
+		}
+		t.Fatalf("the Tab key never reaches %s", what)
+	}
+	browsertest.Evaluate[bool](tab, t, `(document.activeElement.blur(), true)`)
+	reach("the link to the editors", ".skip")
+	reach("the menu's button", "#operations")
+	browsertest.Press(tab, t, kb.Enter)
+	browsertest.WaitFor(tab, t, "the menu is open", `document.activeElement.matches('#menu input')`)
+	browsertest.Press(tab, t, kb.Escape)
+	browsertest.WaitFor(tab, t, "the menu is closed, and its button has the focus", `!document.querySelector('#menu').open && document.activeElement.id === 'operations'`)
+	browsertest.OpenOperation(tab, t, "WatchMyHomeFeed")
+	browsertest.WaitFor(tab, t, "the editor has the focus", `document.activeElement.closest('.graphiql-query-editor')`)
+	browsertest.RunWithKeys(tab, t)
+	browsertest.WaitEvent(tab, t, "WatchMyHomeFeed", "as it is")
+	reach("the variables", `.graphiql-editor-tool textarea`) // the Tab key leaves the editor of the query
+	reach("the response", `.result-window textarea`)
+	reach("the button that stops the watch", `[aria-label="Stop WatchMyHomeFeed"]`)
+	browsertest.Press(tab, t, kb.Enter)
+	browsertest.WaitWatch(tab, t, "WatchMyHomeFeed", "stopped")
+	quiet(t, tab, server.origin)
+}
+
+func TestPageOnAPhone(t *testing.T) {
+	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
+	for _, dark := range []bool{false, true} {
+		tab := browsertest.New(t)
+		browsertest.Dark(tab, t, dark)
+		browsertest.Size(tab, t, 390, 844)
+		browsertest.Open(tab, t, server.origin, "alice")
+		browsertest.WaitSchema(tab, t)
+		clean := func(what string) {
+			t.Helper()
+			if found := browsertest.Barriers(tab, t); len(found) > 0 {
+				t.Errorf("%s: axe finds %s", what, strings.Join(found, "\n"))
+			}
+			if width := browsertest.Evaluate[int](tab, t, `document.documentElement.scrollWidth`); width > 390 {
+				t.Errorf("%s: the page is %d wide", what, width)
+			}
+		}
+		clean("at first")
+		browsertest.SelectTab(tab, t, "MyBadges")
+		browsertest.Run(tab, t)
+		browsertest.WaitResponse(tab, t, `"what": "MyBadges"`)
+		browsertest.WaitFor(tab, t, "the response is seen", `document.querySelector('.graphiql-response').getBoundingClientRect().bottom <= innerHeight + 1`)
+		browsertest.OpenOperation(tab, t, "WatchMyBadges")
+		browsertest.Run(tab, t)
+		browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
+		clean("with a watch")
+		browsertest.Press(tab, t, "o", chromedp.ModifierAlt)
+		browsertest.WaitFor(tab, t, "the menu is open", `document.querySelector('#menu').open`)
+		clean("with the menu")
+		browsertest.Press(tab, t, kb.Escape)
+		browsertest.Click(tab, t, `[aria-label="Show Documentation Explorer"]`)
+		browsertest.WaitFor(tab, t, "the docs are there", `document.querySelector('.graphiql-doc-explorer')`)
+		clean("with the docs")
+		quiet(t, tab, server.origin)
+	}
+}

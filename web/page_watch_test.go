@@ -1,0 +1,121 @@
+package web
+
+import (
+	"strings"
+	"testing"
+
+	"tidings/web/browsertest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWatchesGoOn(t *testing.T) {
+	server, tab := open(t)
+	browsertest.SelectTab(tab, t, "WatchMyBadges")
+	browsertest.Run(tab, t)
+	browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
+	browsertest.WaitResponse(tab, t, `"watching": "WatchMyBadges"`)
+	sockets := browsertest.Sockets(tab)
+	if len(sockets) != 1 || sockets[0].URL != strings.Replace(server.origin, "http", "ws", 1)+"/graphql" {
+		t.Fatalf("the sockets are %+v", sockets)
+	}
+	if want := `{"type":"connection_init","payload":{"authorization":"Bearer dev:alice"}}`; sockets[0].Sent[0] != want {
+		t.Errorf("the first message is %s, want %s", sockets[0].Sent[0], want)
+	}
+
+	t.Run("while tabs change and others run", func(t *testing.T) {
+		browsertest.SelectTab(tab, t, "MyBadges")
+		browsertest.Run(tab, t)
+		browsertest.WaitResponse(tab, t, `"what": "MyBadges"`)
+		server.push("another badge")
+		browsertest.WaitEvent(tab, t, "WatchMyBadges", `what "as it is" → "another badge"`)
+		if events := browsertest.Events(tab, t, "WatchMyBadges"); events != 2 {
+			t.Errorf("%d events are shown, not 2", events)
+		}
+	})
+	t.Run("while the person changes, several at once, each as who began it", func(t *testing.T) {
+		browsertest.Be(tab, t, "bob")
+		browsertest.SetHeaders(tab, t, `{"Tidings-Device": "phone"}`)
+		browsertest.OpenOperation(tab, t, "WatchMyNotifications")
+		browsertest.SetHeaders(tab, t, `{"Tidings-Device": "phone"}`)
+		browsertest.Run(tab, t)
+		browsertest.WaitEvent(tab, t, "WatchMyNotifications", "Bearer dev:bob")
+		server.push("to both")
+		browsertest.WaitEvent(tab, t, "WatchMyNotifications", "to both")
+		browsertest.WaitEvent(tab, t, "WatchMyBadges", "to both")
+		if diff := cmp.Diff([]string{"Bearer dev:alice", "Bearer dev:bob"}, server.running()); diff != "" {
+			t.Errorf("the subscriptions differ (-want +got):\n%s", diff)
+		}
+		if label := browsertest.Evaluate[string](tab, t, `document.querySelector('[data-watch=WatchMyBadges]').ariaLabel`); label != "WatchMyBadges as alice" {
+			t.Errorf("alice's watch is %q", label)
+		}
+	})
+	t.Run("the same is not begun twice", func(t *testing.T) {
+		browsertest.Run(tab, t)
+		browsertest.WaitResponse(tab, t, `"watching": "WatchMyNotifications"`)
+		if count := browsertest.Evaluate[int](tab, t, `document.querySelectorAll('.watch').length`); count != 2 {
+			t.Errorf("there are %d watches", count)
+		}
+	})
+	t.Run("stop, clear, start and close", func(t *testing.T) {
+		browsertest.WatchButton(tab, t, "WatchMyBadges", "Stop")
+		browsertest.WaitWatch(tab, t, "WatchMyBadges", "stopped")
+		eventually(t, "alice's subscription ends", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:bob"}) })
+		browsertest.WatchButton(tab, t, "WatchMyBadges", "Clear")
+		browsertest.WaitEvent(tab, t, "WatchMyBadges", "No events yet.")
+		browsertest.WatchButton(tab, t, "WatchMyBadges", "Start")
+		browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
+		browsertest.WatchButton(tab, t, "WatchMyNotifications", "Close")
+		eventually(t, "bob's subscription ends", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:alice"}) })
+	})
+	t.Run("after a reload too", func(t *testing.T) {
+		browsertest.Reload(tab, t)
+		browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
+		eventually(t, "alice's alone runs", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:alice"}) })
+	})
+	quiet(t, tab, server.origin)
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	for _, protocol := range server.protocols {
+		if protocol != "graphql-transport-ws" {
+			t.Errorf("a socket speaks %q", protocol)
+		}
+	}
+	if diff := cmp.Diff(map[string]any{"authorization": "Bearer dev:bob", "device": "phone"}, map[string]any(server.inits[1])); diff != "" {
+		t.Errorf("the second init payload differs (-want +got):\n%s", diff)
+	}
+}
+
+// A token of the Headers editor is stored nowhere, and a watch that uses it does not come back by itself.
+func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
+	server := newStub(t, GraphiQLConfig{})
+	tab := browsertest.New(t)
+	browsertest.Open(tab, t, server.origin, "alice")
+	if who := browsertest.Who(tab, t); who != "" {
+		t.Errorf("in production mode the page makes one %q", who)
+	}
+	browsertest.Run(tab, t)
+	browsertest.WaitResponse(tab, t, `"authorization": ""`)
+	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
+	browsertest.Run(tab, t)
+	browsertest.WaitResponse(tab, t, `"authorization": "Bearer `+secret+`"`)
+	browsertest.SelectTab(tab, t, "WatchMyBadges")
+	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
+	browsertest.Run(tab, t)
+	browsertest.WaitEvent(tab, t, "WatchMyBadges", "Bearer "+secret)
+
+	// GraphiQL takes over an edit some time after it, in the order of the edits: once the tabs that it stores have the
+	// variables, it has the headers too, and puts both into its history with the next run.
+	browsertest.SelectTab(tab, t, "MyHomeFeed")
+	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
+	browsertest.SetVariables(tab, t, `{"after": "marker"}`)
+	browsertest.WaitFor(tab, t, "the tabs are stored", `sessionStorage.getItem('graphiql:tabState')?.includes('marker')`)
+	browsertest.Run(tab, t)
+	browsertest.WaitResponse(tab, t, `"authorization": "Bearer `+secret+`"`)
+	browsertest.WaitFor(tab, t, "the history is stored", `localStorage.getItem('graphiql:queries')?.includes('marker')`)
+	stored := browsertest.Evaluate[string](tab, t, `JSON.stringify({...localStorage}) + JSON.stringify({...sessionStorage})`)
+	if strings.Contains(stored, secret) {
+		t.Errorf("the token is in storage: %s", stored)
+	}
+	quiet(t, tab, server.origin)
+}
