@@ -173,7 +173,7 @@ function Answered(): object {
   const { tabs, activeTabIndex } = GraphiQL.React.useEditorContext({ nonNull: true });
   const [, again] = React.useReducer((turn) => turn + 1, 0);
   React.useEffect(() => answered.subscribe(again), []);
-  return React.createElement('p', { className: 'answered', role: 'status' }, answered.get().get(tabs[activeTabIndex]?.id ?? '') ?? '');
+  return React.createElement('p', { className: 'answered', role: 'status' }, answered.get().get(tabs[activeTabIndex]?.id ?? '') ?? 'Ctrl-Enter runs the operation. The answer appears above.');
 }
 
 /** tidyTabs makes a list of buttons of GraphiQL's tabs, whose roles put buttons into tabs, where no screen reader finds them. */

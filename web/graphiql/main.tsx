@@ -128,8 +128,8 @@ document.addEventListener('keydown', (event) => {
 
 trouble.subscribe(tellOfServer);
 token.subscribe(tellOfToken);
-tellOfSchema();
 tellOfToken();
+tellOfSchema();
 if (blocked) say({ id: 'storage', away: true, text: 'This browser keeps nothing for this page: tabs and settings are gone when you leave it.' });
 whenBack(() => void (operations.get().length > 0 || waiting.get() || readied()));
 const app = document.getElementById('app')!;
