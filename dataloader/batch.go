@@ -67,8 +67,8 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch f
 	return b.collect(ctx, keys, c)
 }
 
-// LoadOne returns the value of one key, and whether it has one. If no caller has asked for it yet, the keys of others are read with
-// it: asking for each key of a long list costs no more than the list.
+// LoadOne returns the value of one key, and whether it has one. If it was not requested yet, the keys of others are read
+// with it, so requesting each key of a long list costs no more than the list.
 func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	return b.LoadOneOf(ctx, key, math.MaxInt, others, fetch)
 }
@@ -150,8 +150,8 @@ func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 	return b.claimLocked(keys)
 }
 
-// claimWith takes the first key, and with it those of the others that nobody has asked for, up to so many keys in all. It takes
-// nothing if another caller has taken the first meanwhile: the others then came too late to be read together.
+// claimWith claims the first key, and those of the others that were not requested yet, at most most keys in all. It claims
+// nothing if another caller has claimed the first meanwhile.
 func (b *Batch[K, V]) claimWith(keys []K, most int) ([]K, claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

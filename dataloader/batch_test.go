@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// squares reads squares, and notes of which keys; odd keys have none.
+// squares reads squares and records the keys; odd keys have none.
 type squares struct {
 	mu    sync.Mutex
 	asked [][]int
@@ -133,7 +133,7 @@ func TestWhatWasKeptIsNotRead(t *testing.T) {
 	}
 }
 
-// A long list is read once, and gone through once, however many of its items are asked for one by one.
+// A long list is read once and scanned once, even if its items are requested one by one.
 func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 	var b Batch[int, int]
 	s := &squares{}
@@ -184,7 +184,8 @@ func TestSharedIsReadOnceAResponse(t *testing.T) {
 	}
 }
 
-// A caller whose key is claimed while it looks for others to read with it reads nothing: what it found came too late to be shared.
+// A caller whose key is claimed while it looks for others to read with it reads nothing: the other call already reads the
+// key.
 func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
 	var b Batch[int, string]
 	var reads [][]int

@@ -7,8 +7,8 @@ import (
 	"tidings/services/posts"
 )
 
-// ShownPost is a post that was read as a part of another's, with all posts that were read with it: what is asked of one of them
-// is read for all.
+// ShownPost is a post that was read as part of another post, with all posts read together with it: fields of one of them are
+// read for all.
 type ShownPost struct {
 	posts.Shown
 	Together []services.Post
@@ -20,7 +20,7 @@ type AnswerList struct {
 	Together []services.Post
 }
 
-// postParts are what the response has read of its posts besides themselves.
+// postParts are the further parts of posts that the response has read.
 type postParts struct {
 	engagement Batch[services.PostID, services.Engagement]
 	visible    Batch[services.PostID, ShownPost]
@@ -54,7 +54,7 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 	})
 }
 
-// Answers reads a page of answers, with what the viewer is told of each, and others with it.
+// Answers reads a page of answers, with the viewer's view of each, and other pages with it.
 func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (AnswerList, error) {
 	m := l.memory()
 	list, _, err := m.parts.answers.LoadOneOf(ctx, page, itemsTogether/page.Size, others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]AnswerList, error) {

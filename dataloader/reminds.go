@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// meet notes shows of the response, so that a later question about one of them is asked for all.
+// meet records the shows of the response, so that a later read for one of them is made for all.
 func (m *memory) meet(shows []services.PostID) {
 	m.asking.Lock()
 	defer m.asking.Unlock()

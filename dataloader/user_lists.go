@@ -25,7 +25,8 @@ type userLists struct {
 // ReadPages reads pages of one kind of list, as far as a viewer may see them.
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
-// itemsTogether is how many items one read has at most of lists that are probably asked for next: nobody has paid for them yet.
+// itemsTogether bounds the items that one read prefetches of lists that are probably requested next: no request has paid for
+// them yet.
 const itemsTogether = 10_000
 
 // onePage reads a page of a list of a user. With a first page come those of the users who were read together with the user, who are
@@ -67,7 +68,7 @@ func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] 
 	}
 }
 
-// Published reads a page of the posts of a user, with what the viewer is told of each.
+// Published reads a page of the posts of a user, with the viewer's view of each.
 func (l *Loader) Published(ctx context.Context, page services.UserPage, read ReadPages[posts.Shown]) (PostList, error) {
 	m := l.memory()
 	return onePage(ctx, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {
