@@ -24,8 +24,8 @@ func TestActivityThresholdsAreChecked(t *testing.T) {
 	}
 }
 
-// A user who was not pushed to at any moment since their last visit is idle at every later moment, however the thresholds have
-// changed since.
+// A user to whom posts were not pushed at some moment since the last visit stays idle until the next visit, however the
+// thresholds change.
 func TestLoweredAndRaisedThresholdsForgetNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
