@@ -1,4 +1,4 @@
-// Package announcements is announcements and dots: one list and some lights that all users share, and each user's position in
+// Package announcements is announcements and dots: one list and some dots that all users share, and each user's position in
 // them.
 //
 // A change by the host application costs the same whatever the number of users: a row and a changelog entry that every node
@@ -24,7 +24,7 @@ type Config struct {
 	Redis  *rdb.Projections
 	Jobs   *jobs.Engine        // New registers the kinds of jobs in it
 	Log    *changelog.Follower // the node cache follows it
-	Fanout *fanout.Fanout      // New registers what it projects of each user
+	Fanout *fanout.Fanout      // New registers its part of each user's document
 	IDs    *services.IDClock
 	Clock  services.Clock
 }

@@ -35,7 +35,7 @@ func each(t *testing.T, test func(t *testing.T, n node)) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
 }
 
-// do commits a command that must be fit and succeed, and answers what it made.
+// do commits a command that must succeed, and returns the ID that it made.
 func (n node) do(cmd *jobs.Command, err error) services.PostID {
 	n.TB.Helper()
 	n.Must(err)
@@ -255,7 +255,7 @@ func TestReturning(t *testing.T) {
 	})
 }
 
-// A change that all users share costs no call of Redis and no row, job or key of any user, however many there are.
+// A change that all users share costs no call of Redis and no row, job or key of any user, for any number of users.
 func TestSharingTouchesNobody(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	users := n.Users(20)
@@ -351,8 +351,8 @@ func awaitRedis(t *testing.T, n node) {
 	}
 }
 
-// Two nodes on one PostgreSQL: what one publishes and raises the other shows after the next turn of its log, and a mark
-// made on one holds on both.
+// Two nodes on one PostgreSQL: announcements and dots of one appear on the other after it has read the log, and a mark on
+// one applies on both.
 func TestTwoNodesShowTheSame(t *testing.T) {
 	each(t, func(t *testing.T, here node) {
 		other := here.AnotherNode()

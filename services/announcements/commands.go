@@ -101,7 +101,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	}), nil
 }
 
-// apply changes the announcement as it stands in the transaction.
+// apply changes the announcement in its state within the transaction.
 func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp uint64) (err error) {
 	started := a.Position > 0
 	if edit.Title != nil {

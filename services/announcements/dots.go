@@ -17,7 +17,7 @@ func target(ctx context.Context, tx *sql.Tx, segments []string) (Segments, error
 	return ensureSegments(ctx, tx, segments)
 }
 
-// checkTarget checks the names of a target. nil is everyone; an empty list would be nobody, which is a mistake.
+// checkTarget checks the names of a target. nil is everyone; an empty list would address no one, which is a mistake.
 func checkTarget(segments []string) error {
 	if segments != nil && len(segments) == 0 {
 		return services.Errorf(services.Invalid, "segments: name at least one, or leave it out for everyone")

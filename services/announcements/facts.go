@@ -69,7 +69,7 @@ func nextStamp(ctx context.Context, tx *sql.Tx) (stamp uint64, err error) {
 	return stamp, err
 }
 
-// insert inserts an announcement. CONFLICT when the id is taken.
+// insert inserts an announcement. CONFLICT if the ID is taken.
 func insert(ctx context.Context, tx *sql.Tx, a Announcement) error {
 	inserted, err := tx.Run(ctx, insertAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.CreatedAt, a.UpdatedAt,
 		a.StartsAt, endMicros(a.EndsAt), int64(a.Position), a.Withdrawn)

@@ -35,8 +35,8 @@ var (
 		RETURNING ver`)
 )
 
-// raiseDot notes that a dot was raised at a stamp for a target. The first raise creates the dot; CONFLICT when there are MaxDots
-// others. The caller holds the announcements' clock.
+// raiseDot notes that a dot was raised at a stamp for a target. The first raise creates the dot; CONFLICT if MaxDots others
+// exist. The caller holds the announcements' clock.
 func raiseDot(ctx context.Context, tx *sql.Tx, name string, target Segments, stamp uint64) error {
 	var dots, known int
 	if _, err := tx.One(ctx, countDots, []any{name}, &dots, &known); err != nil {

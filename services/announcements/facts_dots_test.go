@@ -68,7 +68,7 @@ func TestDotsAreBounded(t *testing.T) {
 		for n := range MaxDots {
 			b.raise(fmt.Sprint("dot", n), 3)
 		}
-		b.raise("dot7", 0) // one that is there may be raised
+		b.raise("dot7", 0) // an existing dot may be raised
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error {
 			stamp, err := nextStamp(b.Ctx, tx)
 			return errors.Join(err, raiseDot(b.Ctx, tx, "another", 0, stamp))
@@ -130,7 +130,7 @@ func TestTheVersionOfSegmentsRisesWithTheirChange(t *testing.T) {
 		}
 		first := set(1<<63 | 1)
 		storetest.Equal(b.T, set(1<<63|1), first)
-		storetest.Equal(b.T, set(0), first+1) // the clock stands
+		storetest.Equal(b.T, set(0), first+1) // the clock is stopped
 		b.Clock.Advance(-time.Hour)
 		storetest.Equal(b.T, set(2), first+2)
 	})

@@ -142,7 +142,7 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 			a, err := lock(b.Ctx, tx, 1)
 			storetest.Equal(b.T, a, first)
 			a.Title, a.Content, a.Segments, a.Withdrawn, a.EndsAt = "other", "", 4, true, b.Clock.Now().Add(time.Second)
-			a.Position++ // whatever it is given
+			a.Position++ // the given value is ignored
 			first = a
 			return errors.Join(err, update(b.Ctx, tx, a))
 		})

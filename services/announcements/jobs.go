@@ -103,8 +103,8 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	return registers, nil
 }
 
-// auditRegisters are what registers should return. The audit does not call registers, so that it finds errors in it.
-// Both use ReadUser: an error there is not found.
+// auditRegisters are what registers should return. The audit does not call registers, so that it can find errors there. Both
+// use ReadUser, so errors in that are not found.
 func (s *Service) auditRegisters(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
 	state, err := ReadUser(ctx, s.db.Runner, user)
 	if err != nil {

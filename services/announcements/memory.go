@@ -89,7 +89,7 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 // a reader gets the newest state, since otherwise an announcement that has just ended would flicker.
 const tolerance = time.Second
 
-// stateHolds is how long a state made of the facts is valid when nothing ends.
+// stateHolds is how long a state is valid if no announcement ends.
 const stateHolds = 24 * time.Hour
 
 func (s *State) holdsAt(now time.Time) bool {
@@ -148,8 +148,8 @@ func (m *Memory) Whole(ctx context.Context, ids []services.PostID) (map[services
 	return found, nil
 }
 
-// take installs facts that were read, unless the cache has newer ones, and drops the state made of the former facts. before
-// runs first.
+// take installs facts that were read, unless the cache has newer ones, and drops the state computed from the former facts.
+// before runs first.
 func (m *Memory) take(facts *Facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

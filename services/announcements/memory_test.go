@@ -151,8 +151,8 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	}
 }
 
-// The state of a moment is that of that moment. A node whose clock was set back gives it a sequence of its own, greater
-// than all before, since clients drop what is not newer.
+// The state depends on the time of the request. A node whose clock was set back gives it a separate sequence, greater than
+// all before, since clients drop what is not newer.
 func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
 	e := &fakeSQL{}
 	e.shared = Facts{At: noon, Stamp: 5, Version: 3, Ended: 1}

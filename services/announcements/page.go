@@ -77,7 +77,7 @@ func (s *Service) items(ctx context.Context, at standing, list []Announcement) (
 	return items, nil
 }
 
-// Announcement returns an announcement whatever its state: for the host application, which has just changed it.
+// Announcement returns an announcement in any state: for the host application, which has just changed it.
 func (s *Service) Announcement(ctx context.Context, id services.PostID) (Announcement, error) {
 	found, err := Read(ctx, s.db.Runner, []services.PostID{id})
 	return found[id], err
