@@ -1,8 +1,8 @@
-// Package audit looks for views that differ from the facts, and makes them anew.
+// Package audit finds views that differ from the facts, and rebuilds them.
 //
-// It guarantees that every active user's view is compared with the facts at least once in each period, on whatever nodes, and
-// that a difference that a waiting job explains is left alone. What fails is tried again in the next turn or the next lap:
-// an audit changes nothing but views and the counts of posts, which can always be made anew from the facts.
+// It guarantees that every active user's view is compared with the facts at least once in each period, on whatever nodes,
+// and that a difference that a waiting job explains is left alone. A failed comparison is repeated in the next turn or the
+// next lap: an audit changes nothing but views and the counts of posts, which can always be made anew from the facts.
 package audit
 
 import (
@@ -43,10 +43,10 @@ type Config struct {
 	Every  time.Duration // the time in which every active user is visited at least once
 }
 
-// Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares what Redis
-// shows them with the facts. A difference is lag as long as anything changes or an earlier job waits. A difference that remains
-// after that, with the same document and the same facts, is drift: the view is made anew from the facts, pushed and counted. Each turn
-// also recounts posts. Several nodes may run one audit each: they take turns.
+// Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares
+// what Redis shows them with the facts. A difference is lag as long as anything changes or an earlier job waits. A
+// difference that remains after that, with the same document and the same facts, is drift: the view is rebuilt from the
+// facts, pushed and counted. Each turn also recounts posts. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	Config
 	suspects []suspect
@@ -200,14 +200,14 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// repair makes a wrong view anew, notifies its watchers, and counts it.
+// repair rebuilds a wrong view, notifies its watchers, and counts it.
 func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) error {
 	a.drifted.Add(1)
 	a.Log.Error("badges differed from the facts and are rebuilt", "parts", strings.Join(differs, ", "))
 	return a.Fanout.Remake(ctx, user)
 }
 
-// look compares users' views with the facts, and answers the last job at that time. The facts are read after the views, so
+// look compares users' views with the facts, and returns the last job at that time. The facts are read after the views, so
 // they are ahead of these by the effects of jobs up to that one. A view that has lost something is not wrong: its next
 // reader would restore it, and so does the audit.
 func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []fanout.Comparison, job int64, err error) {

@@ -73,7 +73,7 @@ func litUser(w node) (user, author services.UserID) {
 	}
 	enqueue(w, fanout.SeenJob(user), fanout.PolicyJob(user), announcements.UserJob(user))
 	w.Quiet(w.Fanout)
-	_, err := w.Fanout.Recount(w.TB.Context(), user) // a way of counting has one version more now, which is carried to nobody
+	_, err := w.Fanout.Recount(w.TB.Context(), user) // the way of counting has a newer version now, which is not projected
 	w.Must(err)
 	return user, author
 }
@@ -146,7 +146,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 				t.Errorf("%s = %q is right", field, value)
 			}
 			put := []any{"HSET", fmt.Sprintf("{u%d}:b", user), field, value}
-			if head := "H" + field[1:]; field[0] == 'N' && before.Fields[head] == "" { // without it the document would not be whole
+			if head := "H" + field[1:]; field[0] == 'N' && before.Fields[head] == "" { // without it the document would be incomplete
 				put = append(put, head, "3;0000000000009")
 			}
 			w.Server.Do(put...)

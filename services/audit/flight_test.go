@@ -40,7 +40,7 @@ func (f *flight) post() (services.Post, bool) {
 	return f.posts[f.random.IntN(len(f.posts))], true
 }
 
-// act does one thing, with its job.
+// act performs one random mutation, with its job.
 func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 	user, other := f.someone(), f.someone()
 	post, some := f.post()
@@ -82,8 +82,8 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 	}
 }
 
-// Hundreds of people are audited while posts are pushed, likes counted and marks made, and while jobs stop for a time.
-// Nothing of that is taken for drift, and in the end everything is right.
+// Hundreds of people are audited while posts are pushed, likes counted and marks made, and while jobs stop for a time. None
+// of these changes is reported as drift, and in the end everything is right.
 func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	w := populous(t)
 	f := &flight{w: w, people: w.Users(250), random: rand.New(rand.NewPCG(1, 2))}
@@ -124,7 +124,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 		busy.Go(func() {
 			turn := 0
 			for ctx.Err() == nil {
-				// Each tenth turn it stands still for some seconds of the clock.
+				// Each tenth turn it pauses for some seconds of the clock.
 				if turn++; turn%10 == 0 {
 					until := w.Clock.Now().Add(5 * time.Second)
 					for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil && w.Clock.Now().Before(until); <-tick.C {

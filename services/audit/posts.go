@@ -19,9 +19,9 @@ const (
 	recountsPerTurn = 10 * expensivePost
 )
 
-// recount compares the counts of some posts with the facts, and mends those that differ. It walks from the newest post of any kind to
-// the oldest, and then again: while nodes are upgraded, one of the version before may not have counted what it wrote. Counts and
-// facts are of one moment, and are changed by the same transactions, so that any other difference is a fault.
+// recount compares the counts of some posts with the facts, and repairs those that differ. It walks from the newest post of
+// any kind to the oldest, and then starts again: during an upgrade, a node of the previous release may not count its writes.
+// Counts and facts are of one moment, and are changed by the same transactions, so that any other difference is a fault.
 func (a *Audit) recount(ctx context.Context) error {
 	page, err := posts.CountsBelow(ctx, a.Store.DB, a.below, postsPerTurn)
 	if err != nil {

@@ -61,7 +61,7 @@ func TestAuditKnowsTheMutedRule(t *testing.T) {
 	}
 }
 
-// Recount makes one user's view anew, and answers the differences.
+// Recount rebuilds one user's view, and returns the differences.
 func TestRecount(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
