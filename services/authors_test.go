@@ -32,7 +32,8 @@ func TestModesHaveHysteresis(t *testing.T) {
 	}
 }
 
-// Around a threshold the mode does not change at each follow, whatever the thresholds: once up, a tenth less changes nothing.
+// Around any threshold the mode does not change at each follow: once it has risen, it stays until the audience is a tenth
+// smaller.
 func TestAnAudienceAroundAThresholdDoesNotFlip(t *testing.T) {
 	for _, thresholds := range []services.Thresholds{{Big: 5000, Huge: 1_000_000}, {Big: 1, Huge: 1}, {Big: 10, Huge: 10}, {Big: 1, Huge: services.MaxThreshold}} {
 		for _, threshold := range []int{thresholds.Big, thresholds.Huge} {
