@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Precision says how far a count can be trusted.
+// Precision is how exact a count is.
 type Precision string
 
 // The precisions, from the best to the worst.
