@@ -60,7 +60,7 @@ func (c *Cache[K, V]) GetAll(keys []K) (found map[K]V, missing []K) {
 	return found, missing
 }
 
-// Take puts the values that were read into found and into the cache, and answers the keys that are still missing. A value
+// Take puts the values that were read into found and into the cache, and returns the keys that are still missing. A value
 // that the cache knows to be stale stays missing. With nil keys the values were read from the facts, so all of them are
 // found.
 func (c *Cache[K, V]) Take(found, read map[K]V, keys []K) (missing []K) {

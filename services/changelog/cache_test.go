@@ -30,7 +30,7 @@ func TestAnOlderCopyNeverReplacesANewerOne(t *testing.T) {
 	}
 }
 
-// A reader that took its copy before the change and comes back after it must not bring the old value in.
+// A reader that took its copy before the change and comes back after it must not restore the old value.
 func TestACopyFromBeforeTheChangeStaysOut(t *testing.T) {
 	m := newVersions(10)
 	m.Keep("a", version{1})
@@ -49,7 +49,7 @@ func TestACopyFromBeforeTheChangeStaysOut(t *testing.T) {
 	if m.Take(found, map[string]version{"a": {4}}, []string{"a"}); found["a"].at != 4 {
 		t.Errorf("the copy of the change was not taken: %v", found)
 	}
-	m.Changed("a", at(4)) // told again
+	m.Changed("a", at(4)) // reported again
 	if _, ok := m.Get("a"); !ok {
 		t.Error("a change that is known already took the value away")
 	}
@@ -94,7 +94,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order, what is remembered is never older than a change that was told.
+// In any order of reads and changes, a cached value is never older than a reported change.
 func TestMemoryIsNeverBehindAChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newVersions(4)

@@ -32,7 +32,7 @@ type Kind struct {
 	// afterwards may be in the loaded state already.
 	Load func(ctx context.Context) error
 	// Apply makes changes in the order of their entries. When an entry does not say what changed, it makes no change and
-	// answers false: then memory is loaded anew. nil: memory is loaded anew on any change.
+	// returns false: then memory is reloaded. nil: memory is reloaded on any change.
 	Apply func(entries []Entry) bool
 	// Followed runs after each read of the log of this kind, once the version of the applied entries is visible; err is nil
 	// when memory is at the end of the log. It is for state that time changes, and for notifications. nil: nothing runs.

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sql stands in for the log in SQL, and counts its queries.
+// fakeLog stands in for the log in SQL, and counts its queries.
 type fakeLog struct {
 	entries []Entry
 	down    error

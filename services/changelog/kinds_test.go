@@ -28,7 +28,7 @@ func TestAKindIsRegisteredOnce(t *testing.T) {
 	}
 }
 
-// One kind that cannot be read holds up neither the others nor what is read beside the log, and the error names it.
+// A kind that cannot be read delays neither the other kinds nor the work beside the log, and the error names it.
 func TestAFailureConcernsItsOwnKind(t *testing.T) {
 	s, l := &fakeLog{}, &list{}
 	f := newFollower(s)

@@ -71,8 +71,8 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 	return version, err
 }
 
-// AppendChange is AppendLog for a value with a time of its own, which may be later than the transaction's: of two changes at one
-// time, or with a clock that was set back between them, the second is the later one.
+// AppendChange is AppendLog for a value with a separate time, which may be later than the transaction's: of two changes at
+// one time, or with a clock that was set back between them, the second is the later one.
 func AppendChange(ctx context.Context, tx *sql.Tx, kind, key string, at time.Time) (uint64, error) {
 	return AppendLog(ctx, tx, kind, key, strconv.AppendInt(nil, at.UnixMicro(), 10))
 }
@@ -106,7 +106,7 @@ func LogAfter(ctx context.Context, s *sql.DB, kind string, version uint64, limit
 	return entries, err
 }
 
-// LogHead returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 when there never was one. A
+// LogHead returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 if there never was one. A
 // reader whose last version is below oldest-1 has missed entries and must load everything anew.
 func LogHead(ctx context.Context, s *sql.DB, kind string) (head, oldest uint64, err error) {
 	_, err = s.One(ctx, logHead, []any{kind}, &head, &oldest)

@@ -44,7 +44,7 @@ func TestNoMoveWaitsForTheNextOne(t *testing.T) {
 	})
 }
 
-// Keys that are shown to nobody any more leave nothing behind and notify nobody.
+// Keys that no watched user sees any more use no memory and notify no one.
 func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	var notified []services.UserID

@@ -14,8 +14,8 @@ type Stream struct {
 // RegisterStream adds a stream to those that Learned sums up.
 func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams, stream) }
 
-// Learned is, for each user who is watched here, how far this node has learned the changes that they share with others: the
-// sum over all streams.
+// Learned is, for each user who is watched here, the sequence of shared changes that this node has applied: the sum over all
+// streams.
 func (f *Follower) Learned(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
 	for _, stream := range f.streams {
@@ -43,11 +43,11 @@ func (f *Follower) NotifyShared() {
 	}
 }
 
-// OnMoved registers a callback that gets the watched users who are shown something that changed: at once, then at most ten
-// times a second for each key, and the last change is never left out. It must not block.
+// OnMoved registers a callback that gets the watched users who see a changed key: at once, then at most ten times a second
+// for each key, and the last change is never left out. It must not block.
 func (f *Follower) OnMoved(call func(readers []services.UserID)) { f.moved = append(f.moved, call) }
 
-// NotifyMoved says that something changed that users are shown.
+// NotifyMoved reports a change of a key that users see.
 func (f *Follower) NotifyMoved(readers []services.UserID) {
 	if len(readers) == 0 {
 		return
