@@ -29,9 +29,9 @@ import (
 type Config struct {
 	Store   *store.Store
 	Redis   *rdb.Projections
-	Changes *changelog.Follower // each of its turns brings the last sequences up to date
+	Changes *changelog.Follower // each of its turns refreshes the last sequences
 	Jobs    *jobs.Engine        // New registers the kinds of jobs of conversations in it
-	Fanout  *fanout.Fanout      // New registers in it what rebuilds merge and audits compare
+	Fanout  *fanout.Fanout      // New registers the conversations' part of rebuilds and audits
 	Clock   services.Clock
 	// Facts reads the last sequences; nil means Store.
 	Facts SequenceFacts
@@ -222,7 +222,8 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 	return s.moving(cmd, &head), nil
 }
 
-// moving makes this node's watchers see at once what a command did to a conversation: head is as its transaction left it.
+// moving shows this node's watchers a command's change of a conversation at once; head is its state at the end of the
+// transaction.
 func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	project := cmd.AfterCommit
 	cmd.AfterCommit = func(ctx context.Context) error {

@@ -46,8 +46,8 @@ func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 	}
 }
 
-// "Clear" runs between the two halves of "add unread", whichever is late in Redis: what was read stays read, and what
-// came after it stays unread.
+// "Clear" runs between the two halves of "add unread", whichever is late in Redis: read messages stay read, and later ones
+// stay unread.
 func TestClearRunsBetweenTheHalves(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
@@ -81,7 +81,7 @@ func TestClearRunsBetweenTheHalves(t *testing.T) {
 	n.want("after the jobs", users[1], 1, 0)
 }
 
-// A conversation changes its way of counting while people talk in it and read, and nobody can tell.
+// A conversation changes its way of counting while people talk in it and read, and no count shows it.
 func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 	for name, options := range map[string]fanouttest.Options{"embedded": {Redis: "embedded"}, "redis": {}} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,8 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 	}
 }
 
-// While members are being told of the other way, each message is still carried to each: it does not matter who has the flag.
+// While the new way of counting is being written to members, each message is still projected to all of them, with or without
+// the flag.
 func TestWritingGoesOnUntilEverybodyHasTheFlag(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteLoad = 12 })
 	users := n.Users(3)
@@ -136,7 +137,7 @@ func TestWritingGoesOnUntilEverybodyHasTheFlag(t *testing.T) {
 	}
 }
 
-// Above the number of members a message is carried to nobody: the actor's row and those of the mentioned are all there is.
+// Above the limit of members a message is not projected: it writes only the rows of its author and of the mentioned users.
 func TestALargeConversationIsCountedWhenSomebodyReads(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteMembers = 3 })
 	users := n.Users(5)
@@ -210,7 +211,7 @@ func TestManyMessagesAreOnePass(t *testing.T) {
 	}
 }
 
-// The last of many messages waits for its turn and for nothing else: workers that nobody wakes any more look for it then.
+// The last of many messages is projected when it is due: workers find it without being woken.
 func TestTheLastMessageIsCarriedWhenItIsDue(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Jobs: func(cfg *jobs.Config) { cfg.Poll = time.Hour }}), nil)
 	users := n.Users(3)

@@ -83,8 +83,8 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 }
 
 // leavesUnprojected is the first day on which a message may expire from a state without unread messages. Where counting
-// happens on read, messages sent from now on are projected to nobody, so the state must be checked again on that day. It
-// counts from yesterday, because the day may have changed since the state was read.
+// happens on read, messages sent from now on are not projected, so the state must be checked again on that day. It counts
+// from yesterday, because the day may have changed since the state was read.
 func (s *Service) leavesUnprojected(state services.Membership, today int64) int64 {
 	if !state.ReadSide {
 		return 0
@@ -108,9 +108,9 @@ func (s *Service) ageStates(ctx context.Context, states []State, today int64) er
 	return err
 }
 
-// firstWaiting reads when the first messages above the positions of some states were sent, and notes when these expire. They
-// may be the user's own or recalled, so the first message to expire may be a later one: a day that is too early costs one
-// check.
+// firstWaiting reads when the first messages above the positions of some states were sent, and records when these expire.
+// They may be the user's own or recalled, so the first message to expire may be a later one: a day that is too early costs
+// one check.
 func (s *Service) firstWaiting(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
 	ids := make([]services.MessageID, len(places))
 	for i, place := range places {

@@ -120,8 +120,8 @@ func lock(ctx context.Context, tx *sql.Tx, id services.ConversationID) (conversa
 	return conversation, err
 }
 
-// noConversation is the error for a conversation that does not exist and for one that the viewer is not a member of. Both read
-// the same, so that nobody can find out which it is.
+// noConversation is the error for a conversation that does not exist and for one that the viewer is not a member of. Both
+// read the same, so that a viewer cannot tell them apart.
 func noConversation(id services.ConversationID) error {
 	return services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
 }
@@ -191,8 +191,8 @@ func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	return m, err
 }
 
-// hasLeft is the error for a user who has left a conversation. Nobody leaves a DIRECT one: a block closes it for both users,
-// and neither may learn of the block.
+// hasLeft is the error for a user who has left a conversation. A DIRECT one cannot be left: a block closes it for both
+// users, and neither may learn of the block.
 func hasLeft(ctx context.Context, tx *sql.Tx, id services.ConversationID) error {
 	var direct bool
 	if _, err := tx.One(ctx, isDirect, []any{id}, &direct); err != nil {

@@ -10,7 +10,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// inside is what a test does with leases of user 2.
+// inside has helpers for leases of user 2.
 type inside struct {
 	*bundle
 	id services.ConversationID
@@ -52,7 +52,7 @@ func TestNothingCountsWhileInside(t *testing.T) {
 		i.leave("laptop")
 		b.send(i.id, 1, 2)
 		b.waits(i.id, map[services.UserID][2]int64{2: {1, 1}})
-		i.leave("tablet") // was never inside: it reads all the same
+		i.leave("tablet") // was never inside: leaving still marks the messages read
 		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
 }
@@ -91,7 +91,7 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 		storetest.Equal(b.T, b.member(i.id, 2).Version, version)
 		b.Clock.Advance(50 * time.Second)
 		storetest.Equal(b.T, i.end().IsZero(), false)
-		// A lease that ended unnoticed is no reason to come back behind what was read.
+		// A lease that ended unnoticed must not move the position back.
 		b.Clock.Advance(time.Minute)
 		b.send(i.id, 1)
 		storetest.Must(0, b.read(i.id, 2, 1, -1))(b.T)

@@ -58,7 +58,7 @@ func (b *bundle) member(id services.ConversationID, user services.UserID) servic
 	return list[0]
 }
 
-// waits compares what waits for users of a conversation, unread and mentions one after the other.
+// waits compares the expected counts of users in a conversation, unread and mentions one after the other.
 func (b *bundle) waits(id services.ConversationID, want map[services.UserID][2]int64) {
 	b.T.Helper()
 	got := map[services.UserID][2]int64{}
@@ -128,7 +128,7 @@ func TestMessagesWaitForTheOthers(t *testing.T) {
 		storetest.Equal(b.T, storetest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id, 99}))(b.T), []Head{{Conversation: id, Number: 3, At: b.Clock.Now(), Way: OnWrite, Revision: 1}})
 		storetest.Coded(b.T, b.try(func(tx *store.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx.Tx, id, 9, "x", nil); return err }), services.NotFound)
 		storetest.Coded(b.T, b.try(func(tx *store.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx.Tx, 99, 1, "x", nil); return err }), services.NotFound)
-		storetest.Equal(b.T, storetest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id}))(b.T)[0].Number, int64(3)) // what was refused has no number
+		storetest.Equal(b.T, storetest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id}))(b.T)[0].Number, int64(3)) // a refused message has no number
 	})
 }
 

@@ -68,7 +68,7 @@ func (n node) read(user services.UserID, id services.ConversationID, upTo servic
 	n.mustDo(n.MarkRead(user, id, Mark{UpTo: upTo}))
 }
 
-// carried does what is due, the passes that wait their turn included.
+// carried runs all due jobs, including throttled passes.
 func (n node) carried() {
 	n.TB.Helper()
 	for range 3 {
@@ -80,8 +80,7 @@ func (n node) carried() {
 	n.Must(err)
 }
 
-// shown is what a user's badge shows: unread messages and mentions. A document that is not good is made again, as by its
-// next reader.
+// shown is what a user's badge shows: unread messages and mentions. A bad document is rebuilt, as by its next reader.
 func (n node) shown(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
 	document := n.Document(user)
@@ -98,7 +97,7 @@ func (n node) shown(user services.UserID) (unread, mentions int) {
 	return sums.Unread + counted.Unread, sums.Mentions
 }
 
-// listed is what the list of a user's conversations adds up to.
+// listed is the sum of a user's list of conversations.
 func (n node) listed(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
 	list, more, err := n.List(n.TB.Context(), user, First, 100)

@@ -24,8 +24,8 @@ const tokenFormat = 1
 // tokenLength is format, conversation, user, generation, number.
 const tokenLength = 1 + 4 + 4 + 8 + 8
 
-// ReadToken is a token of what a member was shown of a conversation. A mark with it reads that far, and nothing when the
-// conversation was marked unread since.
+// ReadToken is a token of the state of a conversation that a member was shown. A mark with it reads that far, and nothing
+// when the conversation was marked unread since.
 func ReadToken(state services.Membership) string {
 	bytes := make([]byte, 0, tokenLength)
 	bytes = append(bytes, tokenFormat)

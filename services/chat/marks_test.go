@@ -14,8 +14,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// markCall is what a device asks for: verb "read" up to a number, in a generation unless it is -1, "unread" from a number,
-// or "look".
+// markCall is a request of a device: verb "read" up to a number, in a generation unless it is -1, "unread" from a number, or
+// "look".
 type markCall struct {
 	verb   string
 	number int64
@@ -25,7 +25,7 @@ type markCall struct {
 // markState is a position in its generation.
 type markState struct{ base, gen int64 }
 
-// marksModel says what one member's position does, whichever device asks.
+// marksModel is the sequential model of one member's position, for all devices.
 var marksModel = porcupine.Model{
 	Init: func() any { return markState{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -42,8 +42,8 @@ var marksModel = porcupine.Model{
 	},
 }
 
-// Marks of several devices, late ones among them, happen as if one after the other: what is seen is a history in which a
-// position never goes back within a generation.
+// Marks of several devices, late ones among them, are linearizable: the results fit a history in which a position never
+// moves back within a generation.
 func TestMarksAreLinearizable(t *testing.T) {
 	for name, options := range map[string]func() fanouttest.Options{
 		"sqlite":   func() fanouttest.Options { return fanouttest.Options{Redis: "embedded"} },
@@ -131,7 +131,7 @@ func (n node) ask(t *testing.T, user services.UserID, group services.Conversatio
 	return state
 }
 
-// Messages that wait before the one that is marked go on waiting, and their mentions with them.
+// Unread messages before the marked one stay unread, with their mentions.
 func TestMarkUnreadOnlyAdds(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, nil)

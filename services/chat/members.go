@@ -81,8 +81,8 @@ func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.C
 	})
 }
 
-// CloseDirect is the consequence of a block: the DIRECT conversation of two users ends for both. It answers the jobs that
-// project that, and what brings the blocker's own view up to date. Creating the conversation again reopens it.
+// CloseDirect is the consequence of a block: the DIRECT conversation of two users ends for both. It returns the jobs that
+// project the end, and the update of the blocker's own view. Creating the conversation again reopens it.
 func (s *Service) CloseDirect(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error) {
 	id, left, err := closeDirect(ctx, tx, blocker, blocked)
 	if err != nil || id == 0 {

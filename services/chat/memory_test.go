@@ -43,7 +43,7 @@ func (e *stub) Heads(_ context.Context, ids []services.ConversationID) (heads []
 	return heads, e.sqlDown
 }
 
-// room is a node cache whose clock the test sets, and what it was asked to notify.
+// room is a node cache whose clock the test sets, and a record of its notifications.
 type room struct {
 	*Sequences
 	Log  *changelog.Follower
@@ -113,7 +113,7 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.wants(0, false, places...)
 	r.Sequences.Follow(reader, places)
 	r.Sequences.Learn(t.Context(), places, places)
-	first := r.wants(3, true, places...) // 2 is behind the reader: it counts nothing
+	first := r.wants(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
 	if r.Sequences.Learn(t.Context(), places); r.e.sqlHeads != 2 {
 		t.Errorf("SQL was asked for %d heads", r.e.sqlHeads)
 	}
@@ -152,7 +152,7 @@ func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
 	}
 }
 
-// The first message is notified at once, and a stream of messages ten times a second; the last is never left out.
+// The first message is notified at once, and a stream of messages ten times a second; the last one is always notified.
 func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 0)
@@ -305,8 +305,8 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 	}
 }
 
-// What a watched user has learned rises with each message in a conversation of theirs, and with no other user's. Without it, a
-// message whose hint was lost would never be pushed.
+// The shared sequence of a watched user rises with each message in a conversation of theirs, and with no other user's.
+// Without it, a message whose hint was lost would never be pushed.
 func TestWhatIsLearnedRisesWithEachMessage(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 3)

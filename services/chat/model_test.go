@@ -15,12 +15,12 @@ import (
 	"tidings/tests/histories"
 )
 
-// world is the slow, independent model: what a few people said in two rooms and where each of them is, in lists.
+// world is the slow, independent model: lists of the messages of a few people in two rooms, and of their positions.
 type world struct {
 	n      node
 	people []services.UserID
 	rooms  []*modelRoom
-	flush  func(*rapid.T) // takes something away from Redis; nil where nothing can be
+	flush  func(*rapid.T) // deletes keys from Redis; nil if that is not possible
 }
 
 type modelRoom struct {
@@ -63,7 +63,7 @@ func newWorld(n node, flush func(*world, *rapid.T)) *world {
 	return w
 }
 
-// inside says whether a device has a lease still; one that is over has read what was said until then.
+// inside says whether a device has a lease still; an ended lease has read the messages sent until its end.
 func (m *modelMember) inside(room *modelRoom, now time.Time) bool {
 	var last time.Time
 	for device, until := range m.leases {
@@ -85,7 +85,7 @@ func (m *modelMember) inside(room *modelRoom, now time.Time) bool {
 	return false
 }
 
-// truth is a straight count of what waits for a person.
+// truth counts a person's unread messages directly.
 func (w *world) truth(user services.UserID) (unread, mentions int) {
 	for _, room := range w.rooms {
 		member := room.members[user]
@@ -122,8 +122,8 @@ func (w *world) do(t *rapid.T, cmd *jobs.Command, changes bool) {
 	}
 }
 
-// own commits a member's own act, which a stranger is refused. It changes something at least where it must; a lease that has run
-// out may still be there to be ended.
+// own commits a member's own command, which must be refused for others. It must report a change where the model changes; an
+// expired lease may also be ended.
 func (w *world) own(t *rapid.T, cmd *jobs.Command, allowed, must bool) {
 	if err := w.n.do(cmd); (err == nil) != allowed || must && !cmd.Changed() {
 		t.Fatalf("%s (allowed: %t, to change something: %t): %v, changed %t", cmd.Name, allowed, must, err, cmd.Changed())
@@ -160,7 +160,7 @@ func (w *world) read(t *rapid.T) {
 	}
 }
 
-// look lets a device take a token of what it is shown.
+// look lets a device take a token of the shown state.
 func (w *world) look(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if !member.in {
@@ -173,7 +173,7 @@ func (w *world) look(t *rapid.T) {
 	member.tokens = append(member.tokens, modelToken{ReadToken(state.Own), len(room.messages), member.gen})
 }
 
-// readToken lets a device mark what it was shown some time ago.
+// readToken lets a device mark a state that it was shown earlier.
 func (w *world) readToken(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if len(member.tokens) == 0 {
@@ -251,7 +251,7 @@ func (w *world) leave(t *rapid.T) {
 	}
 }
 
-// again lets jobs come that nobody asked for.
+// again queues jobs without a cause.
 func (w *world) again(t *rapid.T) {
 	room, user, _ := w.pick(t)
 	w.n.enqueue(w.n.projectJob(room.id), passJob(room.id), memberJob(room.id, user), insideJob(room.id, user, time.Time{}))
@@ -268,7 +268,7 @@ func (w *world) pass(t *rapid.T) {
 	w.n.Clock.Advance(time.Duration(rapid.SampledFrom([]int{1, 20, 70}).Draw(t, "seconds")) * time.Second)
 }
 
-// compare does all that is due, and holds everyone's badge and list against the count: P9 too.
+// compare runs all due jobs, and compares everyone's badge and list with the count, also for P9.
 func (w *world) compare(t *rapid.T) {
 	w.n.carried()
 	for _, user := range w.people {

@@ -51,8 +51,8 @@ func (s *Service) One(ctx context.Context, user services.UserID, id services.Con
 	return state, err
 }
 
-// MessagesBefore names the messages of a conversation before a number, the newest first, recalled ones too, as far as it
-// had come in a state, and says whether older ones follow.
+// MessagesBefore names the messages of a conversation before a number, the newest first, recalled ones too, up to the last
+// one of a state, and says whether older ones follow.
 func MessagesBefore(state State, before int64, size int) (ids []services.MessageID, more bool) {
 	newest := min(before-1, state.Head)
 	oldest := max(newest-int64(size)+1, 1)
@@ -85,7 +85,7 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 	return found, err
 }
 
-// MessagesByID reads messages, for whoever may see them. An unknown message is absent.
+// MessagesByID reads messages, for a caller who may see them. An unknown message is absent.
 func (s *Service) MessagesByID(ctx context.Context, ids []services.MessageID) (map[services.MessageID]Message, error) {
 	return messagesByID(ctx, s.Store.DB, ids)
 }

@@ -64,8 +64,8 @@ func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 	shows("badges that do not know the list", "4", 0, 7, 2)
 }
 
-// The version of the list changes with all that the list shows of its user's own: messages in muted conversations, those of the
-// user, and marks. It changes with nothing else, so that a pass that projects the same again makes nobody read.
+// The version of the list changes with all that the list shows of its user's own: messages in muted conversations, those of
+// the user, and marks. It changes with nothing else, so that a pass that projects the same again causes no read.
 func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
@@ -128,8 +128,8 @@ func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
 	}
 }
 
-// A conversation that is counted when read is in no document while it is muted or open. Its messages come all the same, once for
-// all of a node's watchers together.
+// A conversation that is counted when read is in no document while it is muted or open. Its messages still arrive, with one
+// read for all of a node's watchers.
 func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), func(c *Config) { c.MaxWriteMembers = 1 })
 	users := n.Users(2)

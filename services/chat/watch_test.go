@@ -75,8 +75,8 @@ func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
 	}
 }
 
-// A message that is taken back after it was read changes nobody's number, and whoever watches sees it go all the same: at
-// once on this node, and with the next look at SQL where it was done elsewhere.
+// A read message that is recalled changes no count, but watchers still see the recall: at once on the same node, and after
+// the next read of SQL on others.
 func TestAWatcherSeesThatWhatHeHasReadIsTakenBack(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
 	users := n.Users(2)
