@@ -15,7 +15,7 @@ import (
 	"tidings/services/node"
 )
 
-// Run does the command and answers the exit code: 0 done, 1 failed, 2 not understood.
+// Run runs the command and returns the exit code: 0 done, 1 failed, 2 usage error.
 func Run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == completeWord {
 		_ = complete(args[1:], stdout) // a shell that does not read needs no answer

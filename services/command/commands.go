@@ -201,7 +201,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	}
 	given, set := map[*kong.Flag]bool{}, map[string]bool{}
 	for _, word := range line.Path {
-		given[word.Flag] = !word.Resolved // and not by the environment
+		given[word.Flag] = !word.Resolved // set on the command line, not by the environment
 		if word.Flag != nil {
 			set[word.Flag.Name] = true
 		}

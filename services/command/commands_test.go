@@ -67,7 +67,7 @@ func TestRunImport(t *testing.T) {
 		t.Errorf("u3 does not follow u2: %v", err)
 	}
 
-	// While a server has the file, an import does not touch it.
+	// While a server holds the file, an import does not touch it.
 	exit, told := importing(t, "8,9\n", "-", "--data", "new/folder")
 	if exit != 1 || !strings.Contains(told, "in use") || !strings.Contains(told, "tidings.db") {
 		t.Errorf("on a database in use: exit code %d, %s", exit, told)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A deployment names no setting that the program does not have: it would be ignored without a word.
+// A deployment names no setting that the program does not have: it would be ignored silently.
 func TestDeploymentsNameSettingsThatExist(t *testing.T) {
 	known := map[string]bool{}
 	for _, flag := range newParser(&grammar{}, reader{}).Model.Flags {

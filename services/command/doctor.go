@@ -13,8 +13,8 @@ import (
 // errUnhealthy is the outcome of a doctor who found failures.
 var errUnhealthy = errors.New("a node with these settings would not start, or not keep its promises: see the failures above")
 
-// runDoctor does "tidings doctor": it prints the findings, what to do about each, and their number. The error says that there are
-// failures.
+// runDoctor runs "tidings doctor": it prints the findings, what to do about each, and their number. The error says that
+// there are failures.
 func runDoctor(ctx context.Context, cfg node.Config, out io.Writer) error {
 	found := node.Examine(ctx, cfg)
 	err := error(nil)

@@ -110,7 +110,7 @@ func TestExportsThatCannotBe(t *testing.T) {
 	if exit, told := exporting(t, brokenWriter{}, "ann", "--data", "."); exit != 1 || !strings.Contains(told, "the export is incomplete: ") {
 		t.Errorf("into a pipe that is closed: exit code %d, %s", exit, told)
 	}
-	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil { // where there is one
+	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil { // if the system has it
 		if exit, told := exporting(t, full, "ann", "--data", "."); exit != 1 || !strings.Contains(told, "no space left") {
 			t.Errorf("on a full disk: exit code %d, %s", exit, told)
 		}
@@ -122,7 +122,8 @@ func TestExportsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A file is there whole or not at all: what broke off leaves what had the name, and no other file.
+// A file is written completely or not at all: a failed export leaves an earlier file of the name unchanged, and no other
+// file.
 func TestAFileIsWrittenWhole(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "f")

@@ -18,7 +18,7 @@ func helpOf(t *testing.T, line string) string {
 	return out.String()
 }
 
-// The tags are the documentation: they must be whole, and right.
+// The tags are the documentation: they must be complete and right.
 func TestEverySettingIsDocumented(t *testing.T) {
 	help := map[string]string{"serve": helpOf(t, "--help"), "import": helpOf(t, "import --help"), "export": helpOf(t, "export --help"), "token": helpOf(t, "token --help"), "schema": helpOf(t, "schema --help")}
 	if fields, tagged := reflect.TypeFor[node.Config]().NumField(), len(settingsOf(node.Config{})); fields != tagged {
@@ -65,7 +65,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	}
 }
 
-// The variables that are not made of their flag's name keep the names that hosts give them.
+// Variables whose names do not derive from their flag keep the names that hosting platforms use.
 func TestVariablesOfTheEnvironment(t *testing.T) {
 	got := map[string]string{}
 	for _, flag := range settingsOf(node.Config{}) {

@@ -22,8 +22,7 @@ import (
 	"tidings/services/store"
 )
 
-// runImport does "tidings import". It reports everything to out and answers the exit code: 1 when it failed, or when lines
-// were bad.
+// runImport runs "tidings import". It reports everything to out and returns the exit code: 1 if it failed or lines were bad.
 func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer) (exit int) {
 	tell := func(err error) int {
 		_, _ = fmt.Fprintf(out, "tidings: %v\n", err)

@@ -61,7 +61,7 @@ func chapterLink(file, title string) string {
 	return fmt.Sprintf("[%s](#%s)", title, strings.ReplaceAll(strings.ToLower(title), " ", "-"))
 }
 
-// moved are the chapters of what is in the file of the basics, because the root types begin there.
+// moved are the chapters of definitions that stand in the basics' file, because the root types begin there.
 var moved = map[string]string{
 	"Query.admin": "admin", "Admin": "admin", "JobQueue": "admin", "Mutation.ingest": "ingest", "Subscription.badgesChanged": "badges",
 	"Viewer.badges": "badges", "Viewer.homeFeed": "feed",
@@ -82,7 +82,7 @@ func chapterOf(name string, at *ast.Position) string {
 	return strings.TrimSuffix(path.Base(at.Src.Name), ".graphqls")
 }
 
-// chapter writes what a file of the schema defines: operations first, then types by name.
+// chapter writes the definitions of a file of the schema: operations first, then types by name.
 func (r *reference) chapter(file, title string) {
 	fmt.Fprintf(&r.out, "\n## %s\n", title)
 	operations := []*ast.Definition{r.schema.Query, r.schema.Mutation, r.schema.Subscription}

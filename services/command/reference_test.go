@@ -12,7 +12,7 @@ import (
 	"tidings/graph"
 )
 
-// The page is what the schema says, and has each of its types and fields once.
+// The page equals the schema, and has each of its types and fields once.
 func TestTheReferenceIsTheSchema(t *testing.T) {
 	var out bytes.Buffer
 	if err := runSchema(SchemaOptions{Markdown: true}, &out); err != nil {

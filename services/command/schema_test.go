@@ -8,7 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// What is printed is the whole schema, the same text each time.
+// The whole schema is printed, with the same text each time.
 func TestSchemaIsPrinted(t *testing.T) {
 	var first string
 	for range 3 {

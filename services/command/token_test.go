@@ -27,7 +27,7 @@ func signed(t *testing.T, args ...string) (exit int, printed string) {
 	return exit, strings.TrimSpace(out.String())
 }
 
-// A server accepts the tokens that are signed with its key, whatever its algorithm, and takes them for what they say.
+// A server accepts the tokens that are signed with its key, whatever its algorithm, with the claims that were given.
 func TestAServerAcceptsSignedTokens(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
