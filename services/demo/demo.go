@@ -1,12 +1,13 @@
-// Package demo is the world of tidings --demo: a few hundred people who post, like, comment, talk and go live while a visitor
-// looks on.
+// Package demo is the world of tidings --demo: a few hundred people who post, like, comment, talk and go live while a
+// visitor looks on.
 //
-// It is a host application like any other: all that it does are requests to the public API over a connection, with a token of the
-// scope ingest. One seed gives one world: the people, whom they follow, and everything that they do, in its order. The pace is that
-// of the configuration, however busy the server is: acts that are overdue by more than a second are dropped and not made up for.
+// It is a host application like any other: it only sends requests to the public API over a connection, with a token of the
+// scope ingest. One seed gives one world: the people, whom they follow, and everything that they do, in its order. The pace
+// is that of the configuration, however busy the server is: acts that are overdue by more than a second are dropped and not
+// made up for.
 //
-// An act that the server refuses is logged and dropped. If the server does not answer, the world cannot be built; once it is built,
-// the people wait until the server answers again.
+// An act that the server refuses is logged and dropped. If the server does not answer, the world cannot be built; once it is
+// built, the people wait until the server answers again.
 package demo
 
 import (
@@ -25,11 +26,11 @@ const Viewer = "mia"
 // Seed is the seed of the world of tidings --demo.
 const Seed = 1
 
-// Config says what a world needs.
+// Config configures a world.
 type Config struct {
 	URL   string // the server's /graphql, which accepts development tokens
 	Seed  uint64 // chooses the world
-	Pace  int    // the acts a minute of all people together; 0: once the world is built they do nothing
+	Pace  int    // acts a minute of all people together; 0: none once the world is built
 	Clock services.Clock
 	Log   *slog.Logger
 }
@@ -43,7 +44,7 @@ type World struct {
 	due    time.Time // of next
 
 	mu   sync.Mutex
-	held time.Time // nobody acts before
+	held time.Time // no act happens before
 }
 
 // New returns the world of the seed. It sends no request.
@@ -51,7 +52,7 @@ func New(cfg Config) *World {
 	return &World{cfg: cfg, host: newHost(cfg), script: newScript(cfg.Seed)}
 }
 
-// Build makes the people and their past. A server that has them already is only asked for what they can act on.
+// Build makes the people and their past. On a server that has them already it only reads the objects that they can act on.
 func (w *World) Build(ctx context.Context) error {
 	past := w.script.past()
 	known, err := w.host.resume(ctx, w.script)
@@ -76,7 +77,7 @@ func (w *World) Run(ctx context.Context) error {
 	return services.Every(ctx, tick, w.RunOnce)
 }
 
-// RunOnce does the acts that are due, in one request.
+// RunOnce sends the acts that are due, in one request.
 func (w *World) RunOnce(ctx context.Context) {
 	now := w.cfg.Clock.Now()
 	if held := w.heldUntil(); w.cfg.Pace == 0 || now.Before(held) {

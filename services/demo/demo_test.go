@@ -147,7 +147,7 @@ func TestThePaceHolds(t *testing.T) {
 		if got := minutes(10); got < 10*pace*93/100 || got > 10*pace*107/100 {
 			t.Errorf("at a pace of %d, %d acts in 10 minutes", pace, got)
 		}
-		// The process was away for an hour: what was missed is dropped.
+		// The process was away for an hour: the missed acts are dropped.
 		clock.now = clock.now.Add(time.Hour)
 		w.RunOnce(t.Context())
 		for range 10 * 60 * pace / mostEvents {

@@ -34,7 +34,7 @@ type event struct {
 	As      string // the key of a user, "" for the application itself
 	Do      string // the mutation
 	Input   map[string]any
-	Becomes ref // the name of what it makes
+	Becomes ref // the name of the object that it makes
 }
 
 // made is an object that an event has made.
@@ -56,7 +56,8 @@ func (h *host) close() { h.client.CloseIdleConnections() }
 
 const ingest = `mutation Ingest($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
 
-// send sends events in one request, and remembers the IDs of what they made. Events about something that was not made are left out.
+// send sends events in one request, and stores the IDs of the objects that they made. It omits events about objects that
+// were not made.
 func (h *host) send(ctx context.Context, events []event) error {
 	var entries []map[string]any
 	var sent []event
@@ -111,7 +112,7 @@ func (h *host) entry(e event) (map[string]any, bool) {
 			}
 			input[name] = object.id
 			if value.Kind == "show" {
-				e.As = object.by // nobody but the host starts and ends it
+				e.As = object.by // only the host starts and ends it
 			}
 		case fromNow:
 			input[name] = h.cfg.Clock.Now().Add(time.Duration(value)).UTC().Format(time.RFC3339)

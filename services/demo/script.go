@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// act is one thing that a person does.
+// act is one action of a person.
 type act struct {
 	pause float64 // before it, where 1 is the mean
 	event event
@@ -47,7 +47,7 @@ func newScript(seed uint64) *script {
 	return s
 }
 
-// past is what has happened when the visitor arrives, in requests: later events need the IDs of earlier ones.
+// past are the events before the visitor arrives, in requests: later events need the IDs of earlier ones.
 func (s *script) past() [][]event {
 	var steps [][]event
 	step := func(events []event) {
@@ -72,7 +72,7 @@ func (s *script) past() [][]event {
 	for _, followee := range s.people[0].follows {
 		follows = append(follows, follow(s.people[0], s.people[followee]))
 	}
-	// What follows is new to the viewer.
+	// The events from here on are new to the viewer.
 	step(slices.Concat(follows, conversations(s.people)))
 	var news []event
 	for range mostLive {
@@ -115,7 +115,7 @@ func (s *script) profilesAndFollows() (events []event) {
 	return events
 }
 
-// act is the next thing that somebody does.
+// act is the next action of a random person.
 func (s *script) act() act {
 	return act{pause: 0.4 + 1.2*s.random.Float64(), event: s.event()}
 }
@@ -151,7 +151,7 @@ func (s *script) event() event {
 	return s.start()
 }
 
-// somebody chooses a person by how much they do, but never the viewer or one other.
+// somebody chooses a person, weighted by activity, but never the viewer or one other.
 func (s *script) somebody(besides int) int {
 	for {
 		// The people are in the order of how much they do, which falls fast.
@@ -250,7 +250,7 @@ func (d *deck) deal() string {
 	return text
 }
 
-// person is somebody in the world. The people are in the order of how much they do.
+// person is a person in the world. The people are sorted by activity.
 type person struct {
 	key, name string
 	follows   []int
