@@ -26,7 +26,7 @@ const (
 
 	// The two of automatic persisted queries, as Apollo's clients know them.
 	PersistedQueryNotFound     Code = "PERSISTED_QUERY_NOT_FOUND"     // the hash is not known here: send the text with it
-	PersistedQueryNotSupported Code = "PERSISTED_QUERY_NOT_SUPPORTED" // hashes are not taken here: send texts
+	PersistedQueryNotSupported Code = "PERSISTED_QUERY_NOT_SUPPORTED" // hashes are not accepted: send texts
 )
 
 // Codes lists every code.
@@ -44,8 +44,8 @@ type Error struct {
 	Cause      error
 }
 
-// Extensions is what a program reads of the error, the same on every transport: code, argument, reason, limit, retryAfterMs;
-// the last four only where there is something to say.
+// Extensions is the machine-readable part of the error, the same on every transport: code, argument, reason, limit,
+// retryAfterMs; the last four only if known.
 func (e *Error) Extensions() map[string]any {
 	shown := map[string]any{"code": string(e.Code)}
 	if argument := cmp.Or(e.Argument, argumentOf(e.Message)); argument != "" {
@@ -115,13 +115,13 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Errorf makes an error with a code and a message for people. It takes no %w: see Wrapf. A message that begins with an
-// argument and a colon is about that argument; a format with a limit says "up to N", "at most N" or "1 to N": programs are
-// told both, as argument and limit.
+// argument and a colon is about that argument; a format with a limit says "up to N", "at most N" or "1 to N": both become
+// the extensions argument and limit.
 func Errorf(code Code, format string, args ...any) error {
 	return newError(code, nil, format, args)
 }
 
-// newError takes the limit out of the message where the format speaks of one: values in it do not.
+// newError reads the limit from the message if the format itself has one; values in the message do not count.
 func newError(code Code, cause error, format string, args []any) *Error {
 	made := &Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
 	for _, form := range []string{"up to %", "at most %", " to %"} {
