@@ -2,7 +2,7 @@ package services
 
 import "testing"
 
-// What a message says of its argument and limit a program is told too.
+// The argument and the limit in a message are also in the extensions.
 func TestArgumentsAndLimitsOfMessages(t *testing.T) {
 	for _, test := range []struct {
 		err      error
