@@ -15,7 +15,7 @@ type SourceExpiry map[Source]int
 const (
 	// Never keeps a source's items, or a category's notifications, in the count until they are seen.
 	Never = 0
-	// MaxExpiryDays is how many whole days are counted each by itself.
+	// MaxExpiryDays is the number of whole days that are counted separately.
 	MaxExpiryDays = 7
 )
 
