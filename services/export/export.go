@@ -86,8 +86,8 @@ func orNull(text string, nothing bool) any {
 	return text
 }
 
-// Write passes everything that the kinds hold of a user to emit, a line each, in the order of the kinds. An error of emit ends
-// it. It has the keys and ids of others where the user did something with them, and nothing of what the others did.
+// Write passes all data that the kinds hold of a user to emit, one line each, in the order of the kinds. An error of emit
+// ends it. It has the keys and ids of others with whom the user interacted, and no data of the others.
 func Write(ctx context.Context, db *sql.DB, user services.UserID, kinds []Kind, emit func(line []byte) error) error {
 	for _, kind := range kinds {
 		var refused error
