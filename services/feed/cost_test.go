@@ -32,8 +32,8 @@ func (s *traced) take() []string {
 	return taken
 }
 
-// A post's transaction asks SQL the same whatever the audience: nothing in it counts followers or walks them. A pulled one
-// is written into the log beside, which is two statements.
+// A post's transaction runs the same statements for any audience: none counts or walks followers. A pulled post adds two
+// statements for the log.
 func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	asked := &traced{}
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: asked.note})

@@ -21,7 +21,7 @@ func (n node) edit(author services.UserID, post services.PostID, draft Draft) {
 	n.Must(n.do(cmd))
 }
 
-// bodies are what a reader's feed shows.
+// bodies are the texts in a reader's feed.
 func (n node) bodies(reader services.UserID) (bodies []string) {
 	n.TB.Helper()
 	page, err := n.Page(n.TB.Context(), reader, services.MaxPostID, 10)
@@ -32,7 +32,7 @@ func (n node) bodies(reader services.UserID) (bodies []string) {
 	return bodies
 }
 
-// An edit keeps the place and the count, and is seen by its author at once and by every node soon.
+// An edit changes neither position nor count. Its author sees it at once, and every node soon.
 func TestAnEditKeepsThePlace(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -62,7 +62,7 @@ func TestAnEditKeepsThePlace(t *testing.T) {
 		if after := n.Document(reader); after.FeedCount != before.FeedCount || after.FeedCount != 2 {
 			t.Errorf("the number went from %d to %d", before.FeedCount, after.FeedCount)
 		}
-		n.edit(author, first, Draft{Body: "mended again"}) // within the same millisecond of the clock or not: the last one stands
+		n.edit(author, first, Draft{Body: "mended again"}) // the last edit wins, even within one millisecond of the clock
 		n.edit(author, first, Draft{Body: "mended at last"})
 		if got := n.bodies(author); got[1] != "mended at last" {
 			t.Errorf("after several edits: %q", got)
@@ -75,7 +75,7 @@ func TestAnEditKeepsThePlace(t *testing.T) {
 	})
 }
 
-// Two edits of one moment are two versions: a copy of the first never stands in the way of the second.
+// Two edits of one moment are two versions: a copy of the first never blocks the second.
 func TestEditsOfOneMomentAreInOrder(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()
@@ -171,7 +171,7 @@ func TestWhatCannotBeEdited(t *testing.T) {
 	}
 }
 
-// An edit whose answer was lost is told again under its key, and another edit under that key is refused.
+// An edit whose answer was lost is answered again under its key, and another edit under that key is refused.
 func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()

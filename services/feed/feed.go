@@ -20,7 +20,7 @@ import (
 	"tidings/services/store"
 )
 
-// Config is what the service needs.
+// Config configures the service.
 type Config struct {
 	Jobs     *jobs.Engine // New registers the kinds of jobs in it
 	Store    *store.Store
@@ -32,7 +32,7 @@ type Config struct {
 	Fanout   *fanout.Fanout
 	IDs      *services.IDClock
 	Clock    services.Clock
-	// Kinds are the kinds of posts that enter home feeds and count there; nil means posts alone. It holds for what is
+	// Kinds are the kinds of posts that enter home feeds and count there; nil means posts alone. It applies to posts
 	// published from then on.
 	Kinds []services.PostKind
 	// BuildWait is how long a page waits for a feed that is being rebuilt before it comes from the facts; 0 means 500 ms.
@@ -71,13 +71,13 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// maxSkew is how far ahead of this node's time a place may lie: other nodes' clocks differ.
+// maxSkew is how far ahead of this node's time a position may be: other nodes' clocks differ.
 const maxSkew = time.Minute
 
-// MarkSeen is the command by which a reader has looked at their feed up to a place. 0 is the newest post that the feed holds when
-// the command is committed: every post that a page can have shown by then is in SQL, whether or not it is in an inbox or in this
-// node's memory. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID when the place
-// is in the future, NOT_FOUND when there never was such a post.
+// MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when
+// the command is committed: every post that a page can have shown by then is in SQL, whether or not it is in an inbox or in
+// this node's memory. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID when the
+// place is in the future, NOT_FOUND when there never was such a post.
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
@@ -96,8 +96,8 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 	}
 }
 
-// shownUpTo is the place up to which a reader has been shown posts. It refuses a place where no post can have been shown: the
-// mark never falls, so that one that a mistake raised would hide what is new.
+// shownUpTo is the position up to which a reader has been shown posts. It refuses a position where no post can have been
+// shown: the mark never falls, so a mistaken one would hide new posts.
 func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return posts.NewestOfFeed(ctx, tx.Tx, reader)
@@ -105,7 +105,7 @@ func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.U
 	name := services.GlobalID(services.PostType, upTo.String())
 	_, err := posts.Read(ctx, tx.Tx, upTo)
 	switch {
-	case services.CodeOf(err) != services.NotFound: // what is there is not in the future, whatever the clock says
+	case services.CodeOf(err) != services.NotFound: // a post that exists is not in the future, whatever the clock shows
 	case upTo > services.PostIDAt(s.ids.Now().Add(maxSkew)):
 		err = services.Errorf(services.Invalid, "upTo: %s is in the future", name)
 	default:

@@ -161,8 +161,8 @@ func TestTheMarkOnlyGrows(t *testing.T) {
 	n.Agree(reader)
 }
 
-// What was shown may be gone since, or its author no longer followed: the reader was there all the same. What never was,
-// was never shown, and neither was the future: both are refused, and the mark stays.
+// A shown post may be deleted since, or its author unfollowed: its position is still accepted. Positions of posts that never
+// existed, or in the future, are refused, and the mark stays.
 func TestOnlyWhatWasPublishedCanBeSeen(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()

@@ -14,14 +14,14 @@ func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(s.runCopy), Changes: jobs.NoCounts()}}
 }
 
-// copyJob brings an edited post into its copy.
+// copyJob is the job that writes an edited post into its copy.
 func copyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 
 func (s *Service) runCopy(ctx context.Context, _ jobs.Job, post services.PostID) error {
 	return s.projectCopy(ctx, post)
 }
 
-// projectCopy brings a post into its copy in Redis.
+// projectCopy writes a post into its copy in Redis.
 func (s *Service) projectCopy(ctx context.Context, id services.PostID) error {
 	found, err := posts.ByID(ctx, s.store.DB, []services.PostID{id})
 	if err != nil {

@@ -18,10 +18,10 @@ type rawPage struct {
 	Seen     services.PostID      // seen up to; not read with Facts
 }
 
-// merged puts the newest limit entries below a place together, from the inbox and from the posts that are pulled. A feed
-// has 300 entries in all, so that how many are above the place, in every source, says where it ends; and nothing older than
-// the newest floor is listed, because there one source would end while another goes on. The inbox brings limit entries, or
-// all that it has.
+// merged merges the newest limit entries below a position, from the inbox and from the posts that are pulled. A feed has 300
+// entries in all, so the number of entries above the position in all sources determines where it ends; and nothing older
+// than the newest floor is listed, because below it one source has ended while another continues. The inbox brings limit
+// entries, or all that it has.
 func merged(inbox rdb.InboxPage, pulled []mirror.PulledPosts, before services.PostID, limit int) rawPage {
 	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen}
 	floor, room := inbox.Floor, services.Retention-inbox.Above

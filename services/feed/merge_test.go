@@ -21,7 +21,7 @@ type shelf struct {
 	pulled     []mirror.PulledPosts
 }
 
-// read is what an inbox answers for a page.
+// read is the inbox's part of a page.
 func (s shelf) read(before services.PostID, limit int) rdb.InboxPage {
 	page := rdb.InboxPage{Ready: true, Floor: s.inboxFloor, Cut: s.inboxFloor > 0}
 	for i, entry := range s.inbox {
@@ -90,7 +90,7 @@ func drawShelf(t *rapid.T) shelf {
 	return s
 }
 
-// From whatever sources, by whatever pages: a walk is the newest 300 of all, down to the newest floor, each once.
+// With any sources and any pages, a walk returns the newest 300 entries of all, down to the newest floor, each once.
 func TestAWalkOverMergedPagesIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShelf(t)
@@ -114,7 +114,7 @@ func TestAWalkOverMergedPagesIsTheModel(t *testing.T) {
 	})
 }
 
-// A page may start anywhere: at what was deleted, between two, above all and below all.
+// A page may start anywhere: at a deleted post, between two posts, above all and below all.
 func TestAMergedPageStartsAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShelf(t)

@@ -46,8 +46,9 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 	return page, err
 }
 
-// Above reads the posts that are newer than a place, at most last of them: those next to it, the newest first. HasPrevious says
-// that newer ones follow above the page. Where posts between the page and the place are kept no longer its end is EndOfRetention.
+// Above reads the posts that are newer than a position, at most last of them: those next to it, the newest first.
+// HasPrevious says that newer ones follow above the page. If posts between the page and the position are no longer kept, its
+// end is EndOfRetention.
 func (s *Service) Above(ctx context.Context, reader services.UserID, place services.PostID, last int) (Page, error) {
 	page := Page{HasNext: true}
 	raw, err := s.first(ctx, reader, services.Retention)
@@ -75,8 +76,8 @@ func (s *Service) Above(ctx context.Context, reader services.UserID, place servi
 	return page, nil
 }
 
-// rise appends up to count of the posts that are still to be seen of entries, which are the oldest first, to a page, and says
-// whether entries are left.
+// rise appends up to count visible posts of entries, which are oldest first, to a page, and reports whether entries are
+// left.
 func (s *Service) rise(ctx context.Context, page *Page, entries []services.FeedEntry, count int) (more bool, err error) {
 	for before := len(page.Items); len(entries) > 0 && len(page.Items)-before < count; {
 		want := min(count-(len(page.Items)-before), len(entries))

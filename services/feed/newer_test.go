@@ -15,7 +15,7 @@ func (n node) newer(reader services.UserID, than services.PostID, first int) Pag
 	return page
 }
 
-// Pages of what is newer go up from a place, the oldest first, until nothing is newer; then they are empty and stay there.
+// Pages of newer posts go up from a position, oldest first, until there is none; then they are empty and keep the position.
 func TestPagesOfWhatIsNewer(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
@@ -56,7 +56,7 @@ func TestPagesOfWhatIsNewer(t *testing.T) {
 	}
 }
 
-// A post that was committed after a newer one had been read is on the page of whoever asks for what is newer than that.
+// A post that was committed after a newer one had been read is still on the page of posts newer than that one.
 func TestALatePostIsNotMissed(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
@@ -101,7 +101,7 @@ func TestABurstDoesNotHoldUpAWalk(t *testing.T) {
 	}
 }
 
-// Where posts between the place and the page are kept no longer, the page says so.
+// If posts between the position and the page are no longer kept, the page reports it.
 func TestAGapIsSaid(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.crowd()
@@ -115,7 +115,7 @@ func TestAGapIsSaid(t *testing.T) {
 	}
 }
 
-// Pages above a place go up as pages of what is newer do, each the newest first, and say whether newer ones are left.
+// Pages above a position go up like pages of newer posts, each newest first, and report whether newer posts are left.
 func TestPagesAboveAPlace(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()

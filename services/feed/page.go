@@ -21,23 +21,22 @@ type Page struct {
 	HasNext bool
 	// HasPrevious says of a page that was asked for from below that newer posts follow above it.
 	HasPrevious bool
-	Next        services.PostID  // the last place looked at: the next page starts after it; 0 when nothing was
+	Next        services.PostID  // the last position read: the next page starts after it; 0 if there was none
 	End         services.FeedEnd // why nothing follows, when HasNext is false
 
 	Building bool // it comes from the facts, because the feed is still being put together
 }
 
-// rawLimit bounds how many entries one page looks at: past it the page is short and says that more follow.
+// rawLimit bounds how many entries one page reads: beyond it the page is short and reports that more follow.
 const rawLimit = services.Retention
 
-// Page reads up to first posts with ids below before. What was deleted is left out and made up for from further
-// down. The next page starts after the last entry that was looked at, filtered or not, so that no page repeats another.
+// Page reads up to first posts with ids below before. Deleted posts are omitted and replaced by older ones. The next page
+// starts after the last entry that was read, filtered or not, so that no page repeats another.
 func (s *Service) Page(ctx context.Context, reader services.UserID, before services.PostID, first int) (Page, error) {
 	return s.page(ctx, reader, before, 0, first)
 }
 
-// PageBelow is the Page below a post that somebody named: NOT_FOUND when there never was one; one that is deleted has its
-// place.
+// PageBelow is the Page below a given post: NOT_FOUND if it never existed; a deleted one keeps its position.
 func (s *Service) PageBelow(ctx context.Context, reader services.UserID, post services.PostID, first int) (Page, error) {
 	return s.page(ctx, reader, post, post, first)
 }
@@ -110,9 +109,8 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 	return items, nil
 }
 
-// raw reads entries of the reader's feed: from the inbox and from memory, the inbox rebuilt first where it is lost, or from
-// SQL where Redis does not answer or has missed what the reader did, where a rebuild takes long, or where memory does not know
-// an author.
+// raw reads entries of the reader's feed: from the inbox and from memory, rebuilding a lost inbox first; or from SQL if
+// Redis does not answer or lacks the reader's last command, if a rebuild takes long, or if memory lacks an author.
 func (s *Service) raw(ctx context.Context, reader services.UserID, before services.PostID, limit int) (rawPage, error) {
 	if s.fanout.ViewsStale(ctx, reader) {
 		return s.rawFacts(ctx, reader, before, limit, false)
@@ -137,8 +135,8 @@ func (s *Service) raw(ctx context.Context, reader services.UserID, before servic
 	return merged(inbox, pulled, before, limit), nil
 }
 
-// inbox reads the pushed entries. An inbox that is lost, or that is older than its reader's absence, is rebuilt. building says that
-// the rebuild takes longer than a page waits.
+// inbox reads the pushed entries. An inbox that is lost, or that is older than its reader's absence, is rebuilt. building
+// reports that the rebuild takes longer than a page waits.
 func (s *Service) inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
 	page, err = s.redis.Inbox(ctx, reader, before, limit)
 	if err != nil || page.Ready && !s.fanout.AwaySince(page.Day) {
@@ -154,7 +152,7 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 	return page, false, err
 }
 
-// rawFacts reads the same from SQL: what a feed lists, no more.
+// rawFacts reads the same entries from SQL, only as many as a feed lists.
 func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
 	entries, err := posts.HomeFeed(ctx, s.store.DB, reader, services.MaxPostID, services.Retention+1)
 	if err != nil {
@@ -169,8 +167,8 @@ func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before s
 	return page, nil
 }
 
-// first reads the newest entries. What is still on its way to its readers is added to this one's inbox before, so that a
-// slow fan-out is never seen: not in the list and not in the number.
+// first reads the newest entries. Posts still in fan-out are added to the reader's inbox first, so that a slow fan-out is
+// never visible, neither in the list nor in the count.
 func (s *Service) first(ctx context.Context, reader services.UserID, limit int) (rawPage, error) {
 	page, err := s.raw(ctx, reader, services.MaxPostID, limit)
 	unfinished := s.inFlight.List()
@@ -186,7 +184,7 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 	}
 	added, err := s.fanout.AddInFlight(ctx, reader, lacking)
 	if err != nil || !added {
-		return page, nil // the page is right without, and the fan-out goes on
+		return page, nil // the page is right without this, and the fan-out continues
 	}
 	return s.raw(ctx, reader, services.MaxPostID, limit)
 }

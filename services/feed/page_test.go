@@ -30,7 +30,7 @@ func (n node) deleteQuietly(ids ...services.PostID) {
 	})
 }
 
-// A page from which deleted posts are left out is filled up from further down.
+// A page without its deleted posts is filled with older ones.
 func TestAPageIsRefilledAfterFiltering(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
@@ -45,7 +45,7 @@ func TestAPageIsRefilledAfterFiltering(t *testing.T) {
 	}
 	page, err = n.Page(t.Context(), reader, page.Next, 20)
 	n.Must(err)
-	// The last ten are gone: the page is short, and it is the last.
+	// The last ten are deleted: the page is short, and it is the last.
 	if !slices.Equal(places(page), ids[20:30]) || page.HasNext || page.End != services.EndOfFeed || page.Next != ids[39] {
 		t.Errorf("the last page: %v, next %s, more %t, %q", places(page), page.Next, page.HasNext, page.End)
 	}
@@ -74,7 +74,7 @@ func TestALookEndsAfter300Entries(t *testing.T) {
 	}
 }
 
-// The end says whether older posts exist that feeds do not keep, with Redis and without.
+// The end reports whether older posts exist that feeds do not keep, with Redis and without.
 func TestTheEndSaysWhy(t *testing.T) {
 	for _, posts := range []int{0, 1, 299, 300, 301, 333, 400} {
 		n := served(t)
@@ -98,7 +98,7 @@ func TestTheEndSaysWhy(t *testing.T) {
 	}
 }
 
-// The next page starts below a place, whether or not a post is there still, or ever was.
+// The next page starts below a position, even if the post there is deleted or never existed.
 func TestAPlaceNeedsNoPost(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
