@@ -2,7 +2,7 @@ package services
 
 import "time"
 
-// PostKind says what a post is.
+// PostKind is the kind of a post.
 type PostKind string
 
 // The kinds of posts.
@@ -28,7 +28,7 @@ type Post struct {
 	ID        PostID
 	Author    UserID
 	Kind      PostKind
-	Parent    PostID // what it answers; 0: nothing
+	Parent    PostID // the post that it answers; 0: none
 	OffFeed   bool   // it enters no home feed, not even its author's
 	Pull      bool   // it is in no inbox except its author's: readers pull it from the node cache
 	Body      string // 1 to 5,000 characters
@@ -37,7 +37,7 @@ type Post struct {
 	EditedAt  time.Time // when the body was last edited; the zero time: never
 }
 
-// Engagement is what a viewer is told of what users did with a post. The counts are of all users, those hidden from the viewer
+// Engagement is a viewer's view of users' actions on a post. The counts are of all users, those hidden from the viewer
 // included.
 type Engagement struct {
 	Likes    int
