@@ -185,7 +185,7 @@ func TestWithoutEnginesAPageIsUnavailable(t *testing.T) {
 	}
 }
 
-// Whatever was posted, followed and deleted: without Redis the pages are the same as with it.
+// After any posts, follows and deletions the pages are the same with Redis and without.
 func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 	with, readers := served(t), []services.UserID(nil)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -235,8 +235,8 @@ func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 	}
 }
 
-// A page goes on below a post that is named, one that is deleted or in nobody's feed included, and says so where there never
-// was one. To look for it costs no round trip of its own, and without SQL it is let pass.
+// A page continues below a given post, even if that is deleted or in no feed, and fails if it never existed. The check costs
+// no extra round trip, and is skipped if SQL does not answer.
 func TestAPageBelowAPostThatIsNamed(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -19,7 +19,7 @@ import (
 // Draft is what a user wants to publish.
 type Draft struct {
 	Body     string
-	Parent   services.PostID // what it answers; 0: nothing
+	Parent   services.PostID // the post that it answers; 0: none
 	Mentions []string        // keys of users, beside those that the body names as @key
 }
 
@@ -102,8 +102,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 	}, nil
 }
 
-// insert writes a post with the mode of its author: one look-up, whatever the number of followers. A pulled post is also written to
-// the log, from which every node learns it; pulled is its version there.
+// insert writes a post with the mode of its author: one look-up for any number of followers. A pulled post is also written
+// to the log, from which every node learns it; pulled is its version there.
 func insert(ctx context.Context, tx *store.Tx, post *services.Post) (pulled uint64, err error) {
 	if !post.OffFeed {
 		mode, err := posts.ModeOf(ctx, tx.Runner, post.Author)
@@ -118,7 +118,7 @@ func insert(ctx context.Context, tx *store.Tx, post *services.Post) (pulled uint
 	return mirror.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
 }
 
-// parentOf reads what a post answers and keeps it from being deleted meanwhile.
+// parentOf reads the post that a post answers, and prevents its deletion meanwhile.
 func parentOf(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) (parent services.Post, err error) {
 	if id == 0 {
 		return parent, nil
@@ -219,8 +219,8 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 	}
 }
 
-// undone are the jobs by which everything that a deleted post notified of stops counting: what others did with it, and
-// what it was to others.
+// undone are the jobs that withdraw all notifications of a deleted post: of others' actions on it, and of its own mentions
+// and answers.
 func undone(ctx context.Context, tx *store.Tx, post services.Post) ([]jobs.NewJob, error) {
 	mentioned, err := posts.Mentions(ctx, tx.Runner, post.ID)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-// draft publishes and answers the post's id.
+// draft publishes and returns the post's ID.
 func (n node) draft(author services.UserID, draft Draft) services.PostID {
 	n.TB.Helper()
 	cmd, err := n.Publish(author, draft)
@@ -24,7 +24,7 @@ func (n node) draft(author services.UserID, draft Draft) services.PostID {
 	return id
 }
 
-// told counts a user's unseen notifications by category, once all jobs are done, and holds the document to the facts.
+// told counts a user's unseen notifications by category, once all jobs are done, and compares the document with the facts.
 func (n node) told(user services.UserID) map[services.Category]int {
 	n.TB.Helper()
 	n.Quiet(n.fan)

@@ -32,7 +32,7 @@ func (n node) crowd() (reader, huge, small services.UserID) {
 	return users[0], users[1], users[2]
 }
 
-// agrees holds that a walk is what SQL says, whatever the size of its pages, and that its end says why.
+// agrees checks that a walk with pages of any size equals SQL's feed, and ends with the right reason.
 func (n node) agrees(reader services.UserID) {
 	n.TB.Helper()
 	entries, err := posts.HomeFeed(n.TB.Context(), n.Store.DB, reader, services.MaxPostID, services.Retention+1)
@@ -89,7 +89,7 @@ func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
 	})
 }
 
-// A feed has 300 posts in all, however many each source has.
+// A feed has 300 posts in all, for any number in each source.
 func TestAFeedOf300OfAllSources(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
@@ -102,7 +102,7 @@ func TestAFeedOf300OfAllSources(t *testing.T) {
 	}
 }
 
-// What this node has published is on the page and in the number before the answer, and what is deleted is in neither.
+// A post that this node has published is on the page and in the count before the answer, and a deleted one is in neither.
 func TestAPulledPostIsThereAtOnce(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.crowd()
@@ -170,7 +170,7 @@ func TestAWalkWhileEverythingMoves(t *testing.T) {
 	}
 }
 
-// Without SQL and without what is read from it, pages come from Redis and memory; without Redis from SQL.
+// If SQL does not answer, pages come from Redis and memory; if Redis does not answer, from SQL.
 func TestPulledPagesWithoutAnEngine(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
@@ -194,7 +194,7 @@ func TestPulledPagesWithoutAnEngine(t *testing.T) {
 	read("without SQL")
 }
 
-// A feed that takes long to rebuild is shown from the facts, and says so, until it is there.
+// A feed that takes long to rebuild is read from the facts and marked as building until it is ready.
 func TestAFeedThatIsBeingBuilt(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
@@ -212,8 +212,8 @@ func TestAFeedThatIsBeingBuilt(t *testing.T) {
 	}
 }
 
-// A post that waits for a worker is on its readers' first pages and in their numbers; it comes once, and one that is deleted
-// while it waits is gone.
+// A post whose fan-out waits for a worker is on its readers' first pages and in their counts. It appears once, and
+// disappears if it is deleted while it waits.
 func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -249,7 +249,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 	})
 }
 
-// What is on its way to its readers is on a first page and in the number before it has come; it comes once.
+// A post in fan-out is on a first page and in the count before it has reached the inbox, and appears once.
 func TestAnInFlightFanoutIsNotSeen(t *testing.T) {
 	n := served(t)
 	reader, _, small := n.crowd()

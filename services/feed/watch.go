@@ -24,9 +24,9 @@ const (
 	changeEntries = 100
 )
 
-// Watch opens a channel with what is new in a reader's feed: the present state, and then each change. A slow consumer receives only
-// the latest. badges are the reader's, from the hub; Watch waits for the first. A page that is read after a change contains
-// everything that the change reports. The channel is closed when ctx ends and when badges is closed.
+// Watch opens a channel with the new posts of a reader's feed: the present state, and then each change. A slow consumer
+// receives only the latest. badges are the reader's, from the hub; Watch waits for the first. A page that is read after a
+// change contains everything that the change reports. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, reader services.UserID, badges <-chan *services.Badges) <-chan Change {
 	changes := make(chan Change)
 	go func() {
@@ -47,7 +47,7 @@ func (s *Service) change(ctx context.Context, reader services.UserID, badges *se
 	return change, err
 }
 
-// same says that two changes tell the same of the feed, whatever else the badges show.
+// same reports whether two changes are equal for the feed, apart from other counts of the badges.
 func (c Change) same(other Change) bool {
 	return c.New == other.New && c.Newest == other.Newest && slices.Equal(c.Authors, other.Authors)
 }
@@ -65,7 +65,7 @@ func (s *Service) newest(ctx context.Context, reader services.UserID) (newest se
 	}
 	entries := page.Entries
 	if len(entries) == changeEntries && !slices.ContainsFunc(entries, func(entry services.FeedEntry) bool { return entry.Counts }) {
-		// Nobody but the reader, or authors followed just now, are among the newest: the new ones are further down.
+		// The newest are all of the reader, or of authors followed just now: the new ones are further down.
 		if entries, err = posts.UnreadFeed(ctx, s.store.DB, reader, page.Seen, changeEntries); err != nil {
 			return 0, nil, err
 		}

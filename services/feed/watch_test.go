@@ -42,7 +42,7 @@ func next(t *testing.T, changes <-chan Change) Change {
 	return Change{}
 }
 
-// A watcher is told the state, then what changes of it and nothing else: how many, the newest, and whose they are.
+// A watcher gets the state and then only its changes: the number of new posts, the newest, and their authors.
 func TestAWatcherIsToldWhoseTheNewPostsAre(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
@@ -95,7 +95,7 @@ func TestAWatcherWhoPostsMuchIsToldWhoseTheNewPostsAre(t *testing.T) {
 	}
 }
 
-// Who is slow is told the latest, once; and the channel ends with the badges.
+// A slow watcher gets the latest state, once. The channel is closed with that of the badges.
 func TestASlowWatcherIsToldTheLatest(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.crowd()
