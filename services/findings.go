@@ -10,13 +10,13 @@ const (
 	Failure                 // a node does not start, or does not keep its promises
 )
 
-// String is the word that people read.
+// String is the severity in words.
 func (s Severity) String() string { return [...]string{"ok", "warning", "failure"}[s] }
 
 // Finding is the outcome of one check of a node's settings or surroundings.
 type Finding struct {
 	Severity Severity
-	Subject  string // what was checked, in one to three words: "database"
-	Text     string // what was found, without secrets
+	Subject  string // the checked part, in one to three words: "database"
+	Text     string // the finding, without secrets
 	Advice   string // what to do about it; "" when it is fine
 }
