@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// UserID is the dense number that Tidings gives a user on first mention. Redis keys and packed lists use it; the API shows only
-// the key that the host application chose. 0 is nobody.
+// UserID is the dense number that Tidings gives a user on first mention. Redis keys and packed lists use it; the API shows
+// only the key that the host application chose. 0 is no user.
 type UserID uint32
 
 // PostID is the 63-bit identity and position of a post: 42 bits of milliseconds since 1970, then 11 bits of sequence and 10
