@@ -32,8 +32,8 @@ type badLines struct {
 
 const remark = "# line %d: "
 
-// startAfter opens the file of an earlier run and takes out what stands there for later lines: they come again. An import
-// that starts anew starts with no file.
+// startAfter opens the file of an earlier run and removes the entries for later lines, which are read again. A new import
+// starts without the file.
 func (b *badLines) startAfter(line int64) error {
 	if line == 0 {
 		return b.faultOf(ignoreMissing(os.Remove(b.path)))
@@ -83,7 +83,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// add notes a bad line, and prints the first ones.
+// add records a bad line, and prints the first ones.
 func (b *badLines) add(number int64, line []byte, reason error) {
 	b.count++
 	b.queued++
@@ -109,7 +109,7 @@ func (b *badLines) file() string {
 	return b.path
 }
 
-// flush writes what waits.
+// flush writes the pending lines.
 func (b *badLines) flush() error {
 	if b.queued == 0 {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"tidings/services"
 )
 
-// Each bad line is told with its number and reason, and put aside as it was; mended, the file can be imported itself.
+// Each bad line is reported with its number and reason, and written unchanged to the file of bad lines. After corrections
+// that file can be imported.
 func TestBadLinesArePutAside(t *testing.T) {
 	im := sqliteImporter(t)
 	path := im.file("f.csv", "alice,bob\nalice,alice\nbob\n\"bob,carol\ncarol,da ve\nbob,alice\n")
@@ -66,7 +67,7 @@ func TestOnlyTheFirstBadLinesAreTold(t *testing.T) {
 	}
 }
 
-// What an earlier run put aside for lines that come again is taken out first.
+// Bad lines of an earlier run that are read again are removed from the file first.
 func TestBadLinesOfAnEarlierRun(t *testing.T) {
 	im := sqliteImporter(t)
 	const before = "# line 3: reason\nx\n# line 7: reason\ny\n"
@@ -92,7 +93,7 @@ func TestBadLinesOfAnEarlierRun(t *testing.T) {
 	}
 }
 
-// ticking is a clock that goes on by a step each time it is asked.
+// ticking is a clock that advances by a step at each reading.
 type ticking struct {
 	now  time.Time
 	step time.Duration
@@ -136,7 +137,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// The rate is of this run, and what is left is judged by the bytes since it began.
+// The rate is that of this run, and the remaining time is estimated from the bytes since its start.
 func TestProgressText(t *testing.T) {
 	clock := &ticking{now: time.Unix(0, 0)}
 	p := newProgress(Options{Clock: clock}, 1_000, clock.now)

@@ -13,18 +13,18 @@ import (
 
 var follows = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}
 
-// Follows takes the follows of a CSV file into the database. A row is follower,followee or
-// follower,followee,since; empty lines and lines that begin with # are passed over. A follow without since counts what
-// is published after its import. Bad lines are put aside and reported; they are no error. One of them is the last row of a plain
-// file that does not end with a line break, because it may have been cut off there. A follow between two users of
-// whom one blocks the other is left out, and counts as one that existed. The limit of followees does not apply, and no
-// jobs are queued: feeds are built from the facts when their readers come.
+// Follows imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines
+// that begin with # are passed over. A follow without since counts what is published after its import. Bad lines are put
+// aside and reported; they are no error. One of them is the last row of a plain file that does not end with a line break,
+// because it may have been cut off there. A follow between two users of whom one blocks the other is left out, and counts as
+// one that existed. The limit of followees does not apply, and no jobs are queued: feeds are built from the facts when their
+// readers come.
 //
 // The place in the file is saved in the transaction of each batch, so that an import of the same file that was broken off
 // goes on there and doubles nothing; one that came to its end starts anew. What is not a regular file always starts anew.
 //
-// INVALID when the file cannot be read, or nothing in it is right; an error also when it breaks off in the middle: what
-// was read until then is in.
+// INVALID when the file cannot be read, or nothing in it is right; an error also when it breaks off in the middle: what was
+// read until then is in.
 func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, follows)
 	if err != nil {
@@ -45,7 +45,7 @@ type followImport struct {
 	newest services.PostID // no since may be later
 }
 
-// row is one good row; its keys are places in the key table.
+// row is one good row; its keys are indexes in the key table.
 type row struct {
 	follower, followee int32
 	since              services.PostID // 0: the time of the import
@@ -55,8 +55,8 @@ func (im *followImport) full() bool {
 	return len(im.batch)*im.edgesPerRow() >= im.opts.Batch || im.bad.waiting() >= im.opts.Batch
 }
 
-// errOpenRow is of the last row of a plain file that does not end with a line break. Where such a file was cut off, half a
-// key is as good a key as a whole one.
+// errOpenRow refuses a last row without a line break in a plain file: if the file was cut off, the row may end with half a
+// key, which looks like a key.
 var errOpenRow = services.Errorf(services.Invalid, "the row does not end with a line break, so it may be cut off: if it is complete, import the .bad file")
 
 // take looks at one line: a good one enters the batch, a bad one is put aside.
@@ -75,7 +75,7 @@ func (im *followImport) take(_ context.Context, line []byte) error {
 	var next row
 	var err error
 	if im.source.open {
-		err = errOpenRow // unread: who stands in a row becomes a user
+		err = errOpenRow // do not read it: the keys in a row become users
 	} else {
 		next, err = im.keys.row(line, im.newest)
 	}
@@ -87,9 +87,9 @@ func (im *followImport) take(_ context.Context, line []byte) error {
 	return nil
 }
 
-// commit writes the batch and the place in the file, 0 when the file has come to its end.
+// commit writes the batch and the position in the file, 0 at the end of the file.
 func (im *followImport) commit(ctx context.Context, line int64) error {
-	// Before the transaction: a bad line that is put aside twice can be taken out again, one that is lost cannot.
+	// Flush before the transaction: a bad line that is written twice can be removed again, a lost one cannot be restored.
 	if err := im.bad.flush(); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	return nil
 }
 
-// edges makes follows of the batch, with the IDs of those keys that are new in it.
+// edges makes the follows of the batch, with the IDs of those keys that are new in it.
 func (im *followImport) edges(into []services.Edge, users map[string]services.UserID) []services.Edge {
 	now := im.ids.Next()
 	for _, next := range im.batch {

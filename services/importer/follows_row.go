@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// column is what the name of a column says of it.
+// column is the meaning of a column, by its name.
 type column int
 
 const (
@@ -36,8 +36,8 @@ func columnOf(name []byte) column {
 	return unnamed
 }
 
-// isHeader says whether the first line of a file names its columns. One that names the followee first is INVALID: the
-// whole graph would go in the wrong way round. A line with a name that is not known is a row.
+// isHeader reports whether the first line of a file names its columns. One that names the followee first is INVALID: the
+// whole graph would be imported in the wrong direction. A line with an unknown name is a row.
 func isHeader(line []byte) (bool, error) {
 	fields, err := split(bytes.ToLower(line))
 	if err != nil || len(fields) < 2 {
@@ -54,13 +54,13 @@ func isHeader(line []byte) (bool, error) {
 		services.Quote(string(fields[0])+","+string(fields[1])))
 }
 
-// isBlank says whether a line is to be passed over: it is empty, or a remark.
+// isBlank reports whether a line is skipped: it is empty, or a comment.
 func isBlank(line []byte) bool {
 	line = bytes.TrimSpace(line)
 	return len(line) == 0 || line[0] == '#'
 }
 
-// split takes the columns apart, without blanks around them. Quotes are CSV's; a field cannot go on in the next line.
+// split splits a line into columns and trims blanks. Quotes are those of CSV; a field cannot continue in the next line.
 func split(line []byte) ([][]byte, error) {
 	if bytes.IndexByte(line, '"') < 0 {
 		fields := bytes.Split(line, []byte{','})
@@ -82,7 +82,7 @@ func split(line []byte) ([][]byte, error) {
 	return fields, nil
 }
 
-// row reads a line. The error says what is wrong with it.
+// row parses a line. The error describes its fault.
 func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
 	if len(line) > maxLineBytes {
 		return row{}, services.Errorf(services.Invalid, "longer than %d bytes", maxLineBytes)
@@ -94,7 +94,7 @@ func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
 	if len(fields) != 2 && len(fields) != 3 {
 		return row{}, services.Errorf(services.Invalid, "2 or 3 columns are needed, follower,followee,since; got %d", len(fields))
 	}
-	// Nothing enters the table before the whole row is good: who stands in it becomes a user.
+	// Add keys to the table only if the whole row is valid: each key in the table becomes a user.
 	for _, field := range fields[:2] {
 		if err := k.check(field); err != nil {
 			return row{}, err

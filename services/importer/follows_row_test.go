@@ -78,7 +78,7 @@ func TestBadRows(t *testing.T) {
 	}
 }
 
-// With a prefix the whole key is held against the limit, and told.
+// With a prefix the limit applies to the whole key, and errors show the whole key.
 func TestPrefix(t *testing.T) {
 	table := newKeyTable("team.")
 	if _, err := table.row([]byte("1,2"), testNewest); err != nil || table.keys[0] != "team.1" || table.keys[1] != "team.2" {
@@ -125,7 +125,7 @@ func TestBlankLines(t *testing.T) {
 	}
 }
 
-// The numbers come from the transaction once, then from the table; a table that has become large starts anew.
+// The IDs come from the transaction once, then from the table. A table that has become too large is emptied.
 func TestKeyTableLearns(t *testing.T) {
 	table := newKeyTable("u")
 	first, err := table.row([]byte("1,2"), testNewest)
@@ -151,7 +151,7 @@ func TestKeyTableLearns(t *testing.T) {
 	}
 }
 
-// Whatever a line is, it becomes a row of two different good keys, or an error that a person can read.
+// Any line becomes a row of two different valid keys, or a readable error.
 func FuzzRow(f *testing.F) {
 	for _, line := range []string{"alice,bob", `"a","b",2026-01-31T09:30:00Z`, `"`, "a,b,c", ",,", "\x00,\xff", `a"b,c`, "1,1"} {
 		f.Add(line)

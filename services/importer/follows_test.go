@@ -22,7 +22,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// importer is a database, a folder and a clock that stands still: everything an import touches.
+// importer is a database, a folder and a stopped clock: everything that an import uses.
 type importer struct {
 	t   *testing.T
 	db  *store.Store
@@ -45,7 +45,7 @@ func sqliteImporter(t *testing.T) *importer {
 
 func (im *importer) Now() time.Time { return im.now }
 
-// file writes a file and answers its path.
+// file writes a file and returns its path.
 func (im *importer) file(name, text string) string {
 	im.t.Helper()
 	path := filepath.Join(im.dir, name)
@@ -64,7 +64,7 @@ func (im *importer) read(path string) string {
 	return string(text)
 }
 
-// run imports into the database, or into what stands before it.
+// run imports into the database, or into a wrapper of it.
 func (im *importer) run(db Store, opts Options) (Report, error) {
 	im.out.Reset()
 	opts.Out, opts.Clock = &im.out, im
@@ -144,7 +144,7 @@ func TestImportFollows(t *testing.T) {
 			t.Error(diff)
 		}
 
-		// What exists stays as it is, and an import that came to its end starts anew.
+		// Existing follows stay as they are, and a finished import starts from the beginning.
 		im.now = im.now.Add(time.Hour)
 		again := im.must(Options{File: path})
 		if want := (Report{What: "follows", Lines: 8, Rows: 5, Duplicates: 5}); again != want {
@@ -170,7 +170,7 @@ func TestImportBothWaysWithPrefix(t *testing.T) {
 	})
 }
 
-// The same rows come in whatever way the file is stored.
+// The rows are the same for every form of the file.
 func TestImportFormsOfFiles(t *testing.T) {
 	rows := "alice,bob\nbob,carol\n"
 	for name, text := range map[string]string{
@@ -198,7 +198,7 @@ func TestImportFormsOfFiles(t *testing.T) {
 	}
 }
 
-// A file whose first line says that its columns stand the other way round does not go in at all.
+// A file whose header names the columns in reverse order is refused completely.
 func TestImportRefusesAReversedHeader(t *testing.T) {
 	im := sqliteImporter(t)
 	file := im.file("friends.csv", "user_id,follower_id\nalice,bob\n")
@@ -220,7 +220,7 @@ func TestImportEmptyFiles(t *testing.T) {
 	}
 }
 
-// The limit of what one user may follow is not an import's.
+// The limit of follows per user does not apply to an import.
 func TestImportIsNotLimited(t *testing.T) {
 	im := sqliteImporter(t)
 	var text strings.Builder

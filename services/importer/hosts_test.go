@@ -107,7 +107,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 			}
 		}
 		w.Agree(readers...)
-		// Whoever is imported again is known: at once, with no job for the host.
+		// A host who is imported again is known: the shows are on boards at once, without a job for the host.
 		im.mustShows(Options{File: im.file("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
 		if _, shows := im.imported("again"); shows["again"].Version == 0 {
 			t.Errorf("the next show of a named host waits: %+v", shows["again"])

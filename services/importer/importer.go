@@ -16,7 +16,7 @@ import (
 	"tidings/services/store"
 )
 
-// Store is what an import needs of the database.
+// Store is the part of the database that an import uses.
 type Store interface {
 	// Write runs the function in one transaction, as store.Store does.
 	Write(ctx context.Context, fn func(tx *store.Tx) error) error
@@ -41,10 +41,10 @@ type Options struct {
 	sleep func(ctx context.Context, d time.Duration) error // waits, in a replay; nil is the machine's way
 }
 
-// form is what the file of an import holds.
+// form is the form of the lines of an import.
 type form struct {
 	name    string // of the import
-	lines   string // what a line should be
+	lines   string // the expected form of a line
 	unit    string // what progress counts
 	longest int    // bytes of a line
 }
@@ -56,7 +56,7 @@ func (o Options) formOf() form {
 	return o.form
 }
 
-// withDefaults fills in what was left out.
+// withDefaults sets the options that were omitted.
 func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = services.SystemClock{}

@@ -46,10 +46,10 @@ type messageImport struct {
 // mostText bounds the texts of a batch, in bytes.
 const mostText = 8 << 20
 
-// Messages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, so
-// that lines, runs and files may share one, and nobody gets it twice. What is in is sent when the server runs: the
-// database has the text and the list of recipients. Bad lines and broken files are treated as by
-// Follows; types are the types of messages that there are, the default first. facts is the database under db.
+// Messages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, so that
+// lines, runs and files may share one, and no user gets it twice. Imported messages are sent when the server runs: the
+// database has the text and the list of recipients. Bad lines and broken files are treated as by Follows; types are the
+// types of messages that there are, the default first. facts is the database under db.
 func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next() services.PostID }, types []string, opts Options) (Report, error) {
 	run, err := newRun(db, opts, messageForm)
 	if err != nil {
@@ -80,7 +80,7 @@ func (im *messageImport) take(ctx context.Context, line []byte) error {
 	return nil
 }
 
-// row reads a line and finds its message, by what was read before or is in the database.
+// row reads a line and finds its message, among those read before or in the database.
 func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, err error) {
 	if len(line) > messageForm.longest {
 		return row, services.Errorf(services.Invalid, "longer than %d bytes", messageForm.longest)
@@ -120,7 +120,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	return row, nil
 }
 
-// checkFits reports whether a further line of a key agrees with what was said before.
+// checkFits reports whether a further line of a key agrees with the earlier ones.
 func checkFits(given, known messages.Text, key string) error {
 	for _, part := range []struct{ field, given, known string }{
 		{"type", given.Type, known.Type}, {"title", given.Title, known.Title}, {"content", given.Content, known.Content},
@@ -132,7 +132,7 @@ func checkFits(given, known messages.Text, key string) error {
 	return nil
 }
 
-// commit writes the batch and the place in the file, 0 when the file has come to its end.
+// commit writes the batch and the position in the file, 0 at the end of the file.
 func (im *messageImport) commit(ctx context.Context, line int64) error {
 	if err := im.bad.flush(); err != nil {
 		return err

@@ -40,7 +40,7 @@ const spring = `{"key":"spring","type":"offer","title":"Spring","content":"It is
 {"key":"rules","title":"Rules","to":["bob"]}
 `
 
-// given is what the recipients have when the jobs are done: user -> titles.
+// given returns the recipients' messages after all jobs: user -> titles.
 func given(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
 	t.Helper()
 	w.Quiet(w.Fanout)
@@ -57,7 +57,8 @@ func given(t *testing.T, w *fanouttest.World, service *messages.Service, keys ..
 	return has
 }
 
-// A file is sent once to everyone, however often it is imported, whole or broken off, on both engines.
+// The messages of a file are sent to everyone once, even if it is imported repeatedly, completely or partly, on both
+// engines.
 func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
@@ -125,7 +126,7 @@ func TestAnImportOfMessagesGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
-// Bad lines are told, put aside and nobody's message; the others go in.
+// Bad lines are reported, written to the file of bad lines and sent to no one; the others are imported.
 func TestBadLinesOfMessages(t *testing.T) {
 	im := sqliteImporter(t)
 	bad := []struct{ line, says string }{

@@ -18,7 +18,7 @@ var postLines = form{
 	name: "posts", lines: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, unit: "posts", longest: 128 << 10,
 }
 
-// PostStore is what an import of posts needs of the database.
+// PostStore is the part of the database that an import of posts uses.
 type PostStore interface {
 	Store
 	sql.Reader // of posts
@@ -126,10 +126,10 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 	return row, nil
 }
 
-// isPostID says whether a name of a post is an id as the API gives it.
+// isPostID reports whether a name of a post is an ID of the API.
 func isPostID(name string) bool { return strings.HasPrefix(name, services.PostType+":") }
 
-// errTaken says that an id or a key of the batch was given to another post meanwhile.
+// errTaken means that another post got an ID or a key of the batch meanwhile.
 var errTaken = services.Errorf(services.Conflict, "others kept writing at the same milliseconds: import the file again")
 
 func (im *postImport) commit(ctx context.Context, line int64) error {
@@ -141,9 +141,9 @@ func (im *postImport) commit(ctx context.Context, line int64) error {
 	return nil
 }
 
-// write puts the planned posts in, with their authors and the place in the file, or nothing at all.
+// write inserts the planned posts, with their authors and the position in the file, or nothing.
 func (im *postImport) write(ctx context.Context, planned []posts.Imported, line int64) error {
-	// Before the transaction: a bad line that is put aside twice can be taken out again, one that is lost cannot.
+	// Flush before the transaction: a bad line that is written twice can be removed again, a lost one cannot be restored.
 	if err := im.bad.flush(); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (im *postImport) write(ctx context.Context, planned []posts.Imported, line 
 			numbered[i] = post
 			numbered[i].Author = im.keys.id(int32(post.Author), users)
 		}
-		// In the order of the table's key: the index grows at one place.
+		// Insert in the order of the table's key, so that the index grows at one position.
 		slices.SortFunc(numbered, func(a, b posts.Imported) int { return int(int64(a.ID) - int64(b.ID)) })
 		inserted, err := posts.Import(ctx, tx.Tx, numbered)
 		if err != nil {
@@ -170,7 +170,7 @@ func (im *postImport) write(ctx context.Context, planned []posts.Imported, line 
 		if im.source.identity == "" {
 			return nil
 		}
-		// Also at the end, when line is 0: what has no key would go in again if a file that is in began anew.
+		// Store it also at the end, when line is 0: otherwise a repeated import would insert posts without a key again.
 		return tx.SetImportProgress(ctx, im.source.identity, max(line, im.report.Lines))
 	})
 	if err == nil {

@@ -8,9 +8,9 @@ import (
 	"tidings/services/posts"
 )
 
-// plan makes posts of the batch, in its order: it finds what they answer, leaves out those that are in already, and gives
-// each the next id of its millisecond. Rows that turn out to be bad are put aside and leave the batch. The author of a
-// planned post is a place in the table of keys.
+// plan makes posts of the batch, in its order: it finds the posts that they answer, omits those that exist already, and
+// gives each the next id of its millisecond. Bad rows are set aside and leave the batch. The author of a planned post is an
+// index in the table of keys.
 func (im *postImport) plan(ctx context.Context) ([]posts.Imported, error) {
 	known, byID, err := im.mentioned(ctx)
 	if err != nil {
@@ -96,8 +96,7 @@ func (im *postImport) mentioned(ctx context.Context) (map[string]services.Post, 
 	return known, byID, err
 }
 
-// lastOfMoments is the greatest id that is taken of each millisecond of the batch. Of what is newer than every post nothing
-// is.
+// lastOfMoments returns the greatest used ID of each millisecond of the batch. A millisecond after every post has none.
 func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]services.PostID, error) {
 	newest, err := posts.Newest(ctx, im.stored)
 	if err != nil {

@@ -99,7 +99,7 @@ func (p *progress) text(report Report, bytes int64, took time.Duration) string {
 	return text.String()
 }
 
-// end takes the bar away, so that what follows starts in a line of its own.
+// end removes the bar, so that later output starts on a new line.
 func (p *progress) end() {
 	if p.drawn > 0 {
 		_, _ = fmt.Fprintf(p.out, "\r%*s\r", p.drawn, "")

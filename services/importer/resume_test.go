@@ -59,8 +59,8 @@ func longFile() (text string, keys []string) {
 	return lines.String(), keys
 }
 
-// An import that breaks at any of its writes, once before and once after the commit, ends where one that did not break
-// ends: the same follows, and every bad line put aside once.
+// An import that breaks at any of its writes, once before and once after the commit, has the same result as one that did not
+// break: the same follows, and every bad line put aside once.
 func TestBrokenImportGoesOn(t *testing.T) {
 	text, keys := longFile()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
@@ -81,7 +81,7 @@ func TestBrokenImportGoesOn(t *testing.T) {
 			}
 			committed := (n + 1) / 2
 			second := im.must(opts)
-			// The last commit is the end of the file: what comes after it is a new import.
+			// The last commit is the end of the file: a run after it is a new import.
 			if goesOn := committed > 0 && committed < counter.writes; (second.ResumedAfter > 0) != goesOn {
 				t.Errorf("run %d, %d commits: it goes on after line %d", n, committed, second.ResumedAfter)
 			}
@@ -103,7 +103,7 @@ func TestBrokenImportGoesOn(t *testing.T) {
 	})
 }
 
-// Only what is the same file and the same options goes on.
+// Only an import of the same file with the same options resumes.
 func TestAnotherImportStartsAnew(t *testing.T) {
 	text, keys := longFile()
 	for name, change := range map[string]func(im *importer, opts *Options){
@@ -135,7 +135,7 @@ func TestAnotherImportStartsAnew(t *testing.T) {
 	}
 }
 
-// What is not a file cannot be gone on with.
+// An import of standard input cannot resume.
 func TestStandardInputKeepsNoProgress(t *testing.T) {
 	text, _ := longFile()
 	im := sqliteImporter(t)
@@ -150,7 +150,8 @@ func TestStandardInputKeepsNoProgress(t *testing.T) {
 	}
 }
 
-// A file that breaks off: what stands before is in, the error names the line, and the whole file doubles nothing.
+// For a truncated file, the rows before the end are imported and the error names the line. A later import of the complete
+// file duplicates nothing.
 func TestFileThatBreaksOff(t *testing.T) {
 	var text strings.Builder
 	for i := range 8_000 {
@@ -174,9 +175,9 @@ func TestFileThatBreaksOff(t *testing.T) {
 	}
 }
 
-// A plain file that was cut within its last row looks like a whole one without its last line break: bo may have been bob. Such
-// a row is put aside and told of, and nobody in it becomes a user; who knows that it is whole imports what was put aside. What
-// was packed tells by itself that it is whole, and so does half a line break.
+// A plain file that was cut within its last row looks like a whole one without its last line break: bo may have been bob.
+// Such a row is set aside and reported, and its keys do not become users; an operator who knows that it is complete can
+// import the file of bad lines. A compressed file proves by itself that it is complete, and so does half a line break.
 func TestARowThatNothingEndsIsPutAside(t *testing.T) {
 	im := sqliteImporter(t)
 	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"
@@ -233,7 +234,8 @@ func (a *announcing) Write(ctx context.Context, fn func(tx *store.Tx) error) err
 	return err
 }
 
-// TestImportChild is the process that TestKilledImportGoesOn kills. Run by itself it checks that nobody asked it to be.
+// TestImportChild is the process that TestKilledImportGoesOn kills. Without that test it checks that it was not started as
+// the child.
 func TestImportChild(t *testing.T) {
 	url, path, asked := strings.Cut(os.Getenv(childVariable), "|")
 	if !asked {
@@ -247,7 +249,7 @@ func TestImportChild(t *testing.T) {
 	t.Fatal("the import was not killed: ", err)
 }
 
-// An import that is killed with kill -9 goes on after its last commit.
+// An import that is killed with kill -9 resumes after its last commit.
 func TestKilledImportGoesOn(t *testing.T) {
 	text, keys := longFile()
 	sqltest.EachURL(t, func(t *testing.T, url string) {

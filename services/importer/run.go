@@ -13,7 +13,7 @@ import (
 	"tidings/services"
 )
 
-// Report says what became of an import. It stands also beside an error.
+// Report is the result of an import. It is valid also with an error.
 type Report struct {
 	What         string        // was imported: follows, messages, posts or shows
 	ResumedAfter int64         // the line after which this run went on; 0: from the start
@@ -46,7 +46,7 @@ func (r Report) String() string {
 	return text.String()
 }
 
-// counted is how much was done, by what the progress counts.
+// counted is the number that the progress shows.
 func (r Report) counted() int64 {
 	if r.What == messageForm.name {
 		return r.Recipients
@@ -67,13 +67,13 @@ type fileRun struct {
 	hasGood  bool // a line was right, in this run or before
 }
 
-// lineImport is what an import does with the lines of its file.
+// lineImport handles the lines of an import's file.
 type lineImport interface {
 	// take looks at one line: a good one enters the batch, a bad one is put aside.
 	take(ctx context.Context, line []byte) error
-	// full says that the batch is to be written.
+	// full reports whether the batch must be written.
 	full() bool
-	// commit writes the batch and the place in the file, 0 when the file has come to its end.
+	// commit writes the batch and the position in the file, 0 at the end of the file.
 	commit(ctx context.Context, line int64) error
 }
 
@@ -92,7 +92,7 @@ func newRun(db Store, opts Options, form form) (*fileRun, error) {
 	return run, nil
 }
 
-// all gives an import the lines of its file, from where an earlier run of it broke off, and closes what was opened.
+// all passes an import the lines of its file, from the end of an interrupted earlier run, and closes the files.
 func (r *fileRun) all(ctx context.Context, im lineImport) (Report, error) {
 	err := r.resume(ctx)
 	if err == nil {
@@ -101,7 +101,7 @@ func (r *fileRun) all(ctx context.Context, im lineImport) (Report, error) {
 	return r.close(err)
 }
 
-// close closes what was opened, whatever the run has come to, and completes the report.
+// close closes the files, after success or failure, and completes the report.
 func (r *fileRun) close(err error) (Report, error) {
 	r.progress.end()
 	for _, closing := range []func() error{r.bad.close, r.source.close} {
@@ -114,7 +114,7 @@ func (r *fileRun) close(err error) (Report, error) {
 	return r.report, err
 }
 
-// eachLine gives an import the lines of its file, to the end or to where it breaks off.
+// eachLine passes an import the lines of its file, up to the end or a read error.
 func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 	lines := &r.report.Lines
 	for {
@@ -124,7 +124,7 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 			return im.commit(ctx, 0)
 		}
 		if err != nil {
-			*lines-- // the line that broke off was not whole, all before it were
+			*lines-- // the truncated line was incomplete, all before it were complete
 			if fault := im.commit(ctx, *lines); fault != nil {
 				return fault
 			}
@@ -141,11 +141,11 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 	}
 }
 
-// planTries is how often a batch is planned. A plan is made again when somebody publishes in the very milliseconds of its rows.
+// planTries is how often a batch is planned. A plan is repeated if a post is published in the same milliseconds as its rows.
 const planTries = 10
 
-// commitPlan plans a batch and writes what is new in it. write answers errTaken when the plan no longer holds. rows is the number
-// of good rows, which planning may lower.
+// commitPlan plans a batch and writes its new items. write returns errTaken if the plan is no longer valid. rows is the
+// number of good rows, which planning may lower.
 func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Context) ([]P, error), write func(context.Context, []P) error, rows func() int) (err error) {
 	var planned []P
 	for range planTries {
@@ -166,7 +166,7 @@ func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Contex
 	return nil
 }
 
-// resume passes over what an earlier run of the same file has done.
+// resume skips the lines that an earlier run of the same file has imported.
 func (r *fileRun) resume(ctx context.Context) (err error) {
 	var done int64
 	if r.source.identity != "" {

@@ -22,7 +22,7 @@ var shows = form{
 	lines: `JSON Lines like {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z","startedAt":"...","endedAt":"..."}`,
 }
 
-// ShowStore is what an import of shows needs of the database.
+// ShowStore is the part of the database that an import of shows uses.
 type ShowStore interface {
 	Store
 	sql.Reader // of shows and authors
@@ -41,12 +41,12 @@ type showImport struct {
 	bytes int       // of its lines
 }
 
-// Shows takes the shows of a file of JSON Lines into the database, with the times that the file gives them: what is over
-// is a replay, what was cancelled is on no board, what has started runs, and the rest is upcoming. A show goes in once, by its
-// key, however often a file names it; a key that is another host's show already is a bad line. Nobody is reminded of
-// anything. What is active is closed at its time when nothing else is reported of it. Every node reads all shows anew after each
-// batch; shows of hosts who never had one are on boards as soon as their followers' documents name them. A file that came to
-// its end is in: imported again it brings nothing. Bad lines and broken files are treated as by Follows.
+// Shows takes the shows of a file of JSON Lines into the database, with the times that the file gives them: ended shows are
+// replays, cancelled ones are on no board, started ones are live, and the rest are upcoming. A show goes in once, by its
+// key, however often a file names it; a key that is another host's show already is a bad line. No reminders are sent. What
+// is active is closed at its time when nothing else is reported of it. Every node reads all shows anew after each batch;
+// shows of hosts who never had one are on boards as soon as their followers' documents name them. A file that came to its
+// end is in: imported again it brings nothing. Bad lines and broken files are treated as by Follows.
 func Shows(ctx context.Context, db ShowStore, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
@@ -83,8 +83,8 @@ func (im *showImport) commit(ctx context.Context, line int64) error {
 	return nil
 }
 
-// plan makes shows of the batch that are not in yet. A row that moves a show to another host is put aside and leaves the batch.
-// The host of a planned show is a place in the table of keys.
+// plan makes the shows of the batch that do not exist yet. A row that moves a show to another host is set aside and leaves
+// the batch. The host of a planned show is an index in the table of keys.
 func (im *showImport) plan(ctx context.Context) ([]live.ImportedShow, error) {
 	hosts, err := hostsOf(ctx, im.stored, im.batch)
 	if err != nil {
@@ -110,9 +110,9 @@ func (im *showImport) plan(ctx context.Context) ([]live.ImportedShow, error) {
 	return planned, nil
 }
 
-// write puts the planned shows in, with their hosts and the place in the file, or nothing at all.
+// write inserts the planned shows, with their hosts and the position in the file, or nothing.
 func (im *showImport) write(ctx context.Context, planned []live.ImportedShow, line int64) error {
-	// Before the transaction: a bad line that is put aside twice can be taken out again, one that is lost cannot.
+	// Flush before the transaction: a bad line that is written twice can be removed again, a lost one cannot be restored.
 	if err := im.bad.flush(); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (im *showImport) write(ctx context.Context, planned []live.ImportedShow, li
 		if err := im.insert(ctx, tx, numbered); err != nil || im.source.identity == "" {
 			return err
 		}
-		// Also at the end, when line is 0: a file that is in brings nothing.
+		// Store it also at the end, when line is 0: a file that is imported already adds nothing.
 		return tx.SetImportProgress(ctx, im.source.identity, max(line, im.report.Lines))
 	})
 	if err == nil {
@@ -179,8 +179,8 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []live.I
 	return jobs.Enqueue(ctx, tx.Tx, queued...)
 }
 
-// place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and says which
-// replays are in nobody's list. What runs counts for those who follow its host by now, whenever it started: for them it went
+// place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and marks the
+// replays that are in no list. A live show counts for present followers of its host, whenever it started: for them it went
 // live with the import.
 func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []live.ImportedShow, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := posts.Authors(ctx, im.stored, hosts)

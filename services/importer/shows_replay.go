@@ -97,8 +97,8 @@ func (re *showReplay) run(ctx context.Context) (Report, error) {
 	return re.close(err)
 }
 
-// read takes in the whole file and sorts what happens. A further line of a key says nothing new; one that gives a show to another
-// host, whether it stands in the file or is in already, is bad.
+// read reads the whole file and sorts the events. A repeated line of a key is ignored; one that moves a show of the file or
+// the database to another host is bad.
 func (re *showReplay) read(ctx context.Context) error {
 	if err := re.bad.startAfter(0); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (re *showReplay) happen(ctx context.Context) error {
 				re.opts.File, event.at.Format(time.RFC3339), humanize.Comma(i), humanize.Comma(int64(len(re.events))))
 			return nil
 		}
-		// What has begun is not called off: it is done, and so is its place in the file.
+		// An event that has begun is finished, and its position in the file is stored.
 		if err := re.let(context.WithoutCancel(ctx), event, i+1); err != nil {
 			return fmt.Errorf("%s, line %d: %w", re.opts.File, re.rows[event.row].number, err)
 		}

@@ -108,7 +108,7 @@ func TestReplayedShows(t *testing.T) {
 	})
 }
 
-// A replay that is broken off before any event goes on with it: in the end all has happened, and once.
+// A replay that is interrupted before an event resumes with it: in the end each event has happened once.
 func TestABrokenReplayGoesOn(t *testing.T) {
 	for waits := range 8 {
 		w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
@@ -135,7 +135,7 @@ func TestABrokenReplayGoesOn(t *testing.T) {
 	}
 }
 
-// What is refused, because somebody has moved a show meanwhile, is told of, and the rest happens.
+// An event that is refused, because its show was changed meanwhile, is reported, and the others happen.
 func TestAReplayBesideOthers(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	r := newRehearsal(t, w)

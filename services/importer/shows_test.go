@@ -71,7 +71,7 @@ const season = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T2
 {"key":"s5","host":"ann","title":"Five","plannedAt":"2026-02-01T21:00:00Z","cancelled":true}
 `
 
-// board is what a follower's board has now, by the keys of the shows.
+// board is a follower's present board, by the keys of the shows.
 func board(w *fanouttest.World, reader services.UserID, shows map[string]live.Show) (keys []string) {
 	w.TB.Helper()
 	_, err := w.Memory.Log.RunOnce(w.TB.Context())
@@ -88,8 +88,8 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]live.Sh
 	return keys
 }
 
-// What is imported has its own times, and is on boards: those of new hosts as soon as their followers' documents name them,
-// those of others at once. What is over is in the lists of replays. A second import changes nothing.
+// Imported shows have their own times, and is on boards: those of new hosts as soon as their followers' documents name them,
+// those of others at once. Ended shows are in the lists of replays. A second import changes nothing.
 func TestImportedShows(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
@@ -211,8 +211,8 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 	})
 }
 
-// A host's replays are one job, however many a batch has of them, and each follower of the host has the newest in their list: those
-// of a host who is known, and those of one whom the documents are still to name.
+// A host's replays are one job, for any number in a batch, and each follower of the host has the newest in their list: for a
+// host who is in documents already, and for one who is not yet.
 func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Chunk = 2 }}))
 	im := newImporter(t, w.Store)
@@ -267,7 +267,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	lists(services.Retention)
 }
 
-// What nobody tells of any more when it is imported is closed by its own times.
+// An imported show without further reports is closed by its own times.
 func TestImportedShowsAreClosed(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{}))
 	im := newImporter(t, w.Store)
@@ -324,7 +324,7 @@ func TestBrokenImportOfShowsGoesOn(t *testing.T) {
 	}
 }
 
-// Bad lines are told, put aside and nobody's show; the others go in.
+// Bad lines are reported, written to the file of bad lines and make no show; the others are imported.
 func TestBadLinesOfShows(t *testing.T) {
 	im := sqliteImporter(t)
 	line := func(key string, fields string) string {

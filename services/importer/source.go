@@ -34,7 +34,7 @@ type source struct {
 	size     int64 // in bytes as stored; 0: unknown
 	line     int64 // the number of the last line read, from 1
 	packed   bool  // by gzip, which notices a file that is cut off
-	open     bool  // nothing ends the last line read: the file may have been cut off in it
+	open     bool  // the last line read has no line break: the file may be truncated there
 
 	form    form
 	file    *os.File
@@ -77,8 +77,8 @@ func openSource(opts Options) (*source, error) {
 	return s, nil
 }
 
-// identify makes the name under which the progress is kept: of the path, the size, the first 64 KB and what the
-// options make of a row. Only a regular file has one.
+// identify makes the name under which the progress is kept: of the path, the size, the first 64 KB and the options that
+// change rows. Only a regular file has one.
 func (s *source) identify(opts Options) error {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -128,8 +128,8 @@ func (s *source) unpack(name string) error {
 	return nil
 }
 
-// next is the next line without its end, good until the call after. Of a line that is longer than its form allows it
-// has one byte more than that. io.EOF comes after the last line; with another error the line is not whole.
+// next is the next line without its end, valid until the next call. A line that is longer than its form allows is cut to one
+// byte more than that. io.EOF comes after the last line; with another error the line is incomplete.
 func (s *source) next() ([]byte, error) {
 	line, err := s.reader.ReadSlice('\n')
 	if err == io.EOF && len(line) == 0 {
@@ -160,8 +160,8 @@ func (s *source) close() error {
 	return s.file.Close()
 }
 
-// readObject reads a line of JSON Lines: one object with no other fields than it should have. Broken UTF-8 and
-// half a character are refused, which the decoder would mend without a word.
+// readObject reads a line of JSON Lines: one object with no other fields than it should have. Broken UTF-8 and half a
+// character are refused, which the decoder would silently replace.
 func readObject(line []byte, into any, fields string) error {
 	if err := services.CheckUnicode("text", line); err != nil {
 		return err
@@ -189,7 +189,7 @@ func readObject(line []byte, into any, fields string) error {
 	return nil
 }
 
-// gotOf says in plain words what stands where something else is needed.
+// gotOf names in plain words the kind of a wrong value.
 func gotOf(wrong *json.UnmarshalTypeError) string {
 	switch kind, _, _ := strings.Cut(wrong.Value, " "); kind { // of a number it has the digits too
 	case "object":
@@ -204,7 +204,7 @@ func gotOf(wrong *json.UnmarshalTypeError) string {
 	return "a number"
 }
 
-// neededFor says in plain words what a field of a row takes.
+// neededFor names in plain words the kind of value that a field of a row needs.
 func neededFor(field reflect.Type) string {
 	switch field.Kind() {
 	case reflect.Slice:
