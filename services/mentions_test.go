@@ -34,7 +34,7 @@ func TestMentionedKeys(t *testing.T) {
 	}
 }
 
-// Whatever the text: every key is valid, listed once, and follows an @ in the text.
+// For any text every key is valid, listed once, and follows an @ in the text.
 func TestMentionedKeysAreKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("@@@ab. -_é/=\n"))).Draw(t, "text")
