@@ -45,8 +45,8 @@ func (b box) send(draft Draft) ID {
 	return id
 }
 
-// A command that was answered is on disk: nothing is delivered yet, and every recipient gets the message all the same, once,
-// whichever node does which part.
+// An acknowledged command is on disk: although nothing is delivered yet, every recipient gets the message once, whichever
+// node runs which job.
 func TestSeveralNodesDeliverAMessage(t *testing.T) {
 	b := newBox(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
 	const readers = 3000

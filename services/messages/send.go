@@ -59,8 +59,8 @@ func recipients(keys []string, ids map[string]services.UserID) []services.UserID
 	return slices.Compact(users)
 }
 
-// Edit is the command that changes the text of a message for everyone who has it; nil leaves a text. Nobody's read state
-// changes. NOT_FOUND if there is no such message.
+// Edit is the command that changes the text of a message for everyone who has it; nil leaves a text. No read state changes.
+// NOT_FOUND if there is no such message.
 func (s *Service) Edit(id ID, title, content *string) (*jobs.Command, error) {
 	if title == nil && content == nil {
 		return nil, services.Errorf(services.Invalid, "title and content: at least one of them is needed")

@@ -69,7 +69,7 @@ const (
 	MaxRecipients = 10_000
 )
 
-// Text is what a message says.
+// Text is the text of a message.
 type Text struct {
 	Type    string // "" is the default: the first that is configured
 	Title   string
