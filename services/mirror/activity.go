@@ -9,8 +9,8 @@ import (
 	"tidings/services/store"
 )
 
-// LogActivity is the kind of log entry for a change of the activity thresholds. Its entries have no payload: each node reads
-// the thresholds anew.
+// LogActivity is the kind of log entry for a change of the activity thresholds. Its entries have no payload: each node
+// reloads the thresholds.
 const LogActivity = "activity"
 
 // ActivityFacts reads the activity thresholds from SQL.

@@ -15,7 +15,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// Every node reads from the log what was written into it.
+// Every node reads from the log the changes that were written.
 func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()

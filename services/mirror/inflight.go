@@ -63,7 +63,7 @@ type InFlight struct {
 	waiting map[services.PostID]waiting              // fan-out not begun, because the workers are behind
 }
 
-// waiting is a post whose fan-out no worker has begun yet. A post that is pushed to nobody needs no merging and has no entry in
+// waiting is a post whose fan-out no worker has begun yet. A post that is not pushed needs no merging and has no entry in
 // the list.
 type waiting struct {
 	posts.InFlightFanout

@@ -43,7 +43,7 @@ func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 	turn(2, 5)
 }
 
-// A post that waits for a worker is in flight, like one whose fan-out is running, unless it is pushed to nobody.
+// A post that waits for a worker is in flight, like one whose fan-out is running, unless it is not pushed.
 func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	e := newEngines()
 	for post, one := range map[services.PostID]services.Post{1: {}, 2: {Pull: true}, 3: {Deleted: true}, 4: {OffFeed: true}, 5: {}, 6: {}} {

@@ -261,7 +261,7 @@ func TestOnesOwnDeletionIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// A log that was trimmed while this node was away cannot be followed: everything is read anew.
+// A log that was trimmed while this node was away cannot be followed: everything is reloaded.
 func TestAGapInTheLogEmptiesMemory(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
