@@ -70,6 +70,7 @@ func TestWrongPagesAreFound(t *testing.T) {
 		"a refused event":        {"```graphql\n# as host:ingest\nmutation { ingest(events: [{as: \"user:a\", do: {follow: {userId: \"user:a\"}}}]) { results { error { code } } } }\n```\n", "an event has an error"},
 		"an output":              {"```sh\necho 12 3\n```\n```text\n1...4\n```\n", "it printed:\n12 3"},
 		"an output elsewhere":    {"<!-- terminal: two -->\n```sh\necho 1\n```\n\n<!-- terminal: two -->\n```text\n2\n```\n", "it ended before it printed"},
+		"an ID":                  {"```sh\necho post:38G7K574T00XN post:38G7K574T00XP\n```\n```text\npost:38G2TZ0C0N800 post:38G2TZ0C0N800\n```\n", "stands for two IDs"},
 		"a program":              {"```js\nthrow new Error('no')\n```\n", "Error: no"},
 		"a file without use":     {"```js unused.mjs\n1\n```\n", "no command after it names unused.mjs"},
 		"a statement":            {"```sql\nSELECT nothing;\n```\n", `column "nothing" does not exist`},

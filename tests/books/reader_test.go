@@ -3,7 +3,9 @@ package books
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -129,9 +131,24 @@ func (r *reader) command(b block) error {
 	r.open[name], r.printed = opened, ""
 	if serves {
 		r.served = true
-		return opened.await(r.tb, "that it serves", func(printed string) bool { return strings.Contains(printed, "Tidings serves ") })
+		return opened.await(r.tb, "that it serves, and became ready", ready)
 	}
 	return nil
+}
+
+// ready says whether a server has printed that it serves, and takes traffic.
+func ready(printed string) bool {
+	_, rest, found := strings.Cut(printed, "Tidings serves ")
+	origin, _, whole := strings.Cut(rest, " ")
+	if !found || !whole {
+		return false
+	}
+	response, err := http.Get(origin + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }
 
 // uses takes note of the files that a text names.
@@ -249,18 +266,18 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	var pattern strings.Builder
 	var named []string
-	text, at := bare(r.here(want)), 0
+	text, at := r.here(want), 0
 	quote := func(text string) {
-		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(text), `\.\.\.`, `.*?`))
+		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(bare(text)), `\.\.\.`, `.*?`))
 	}
 	for _, span := range object.FindAllStringIndex(text, -1) {
 		id := text[span[0]:span[1]]
 		quote(text[at:span[0]])
-		kind, _, _ := strings.Cut(id, ":")
+		kind, key, _ := strings.Cut(id, ":")
 		if r.known(id) {
 			quote(id)
 		} else {
-			pattern.WriteString("(" + kind + ":[0-9A-Z]+)")
+			fmt.Fprintf(&pattern, "(%s:[0-9A-Z]{%d})", kind, len(key))
 			named = append(named, id)
 		}
 		at = span[1]
@@ -274,9 +291,15 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	if found == nil {
 		return 0, fmt.Errorf("it printed:\n%s\nand not:\n%s", got, r.here(want))
 	}
+	actual := map[string]string{}
 	for i, id := range named {
-		r.ids[id] = bare(got)[found[2*i+2]:found[2*i+3]]
+		text := bare(got)[found[2*i+2]:found[2*i+3]]
+		if actual[id] != "" && actual[id] != text {
+			return 0, fmt.Errorf("%s stands for two IDs, %s and %s", id, actual[id], text)
+		}
+		actual[id] = text
 	}
+	maps.Copy(r.ids, actual)
 	return found[1], nil
 }
 
