@@ -643,6 +643,29 @@ func (ec *executionContext) fieldContext_SiteMessageReport_id(_ context.Context,
 	return graphql.NewScalarFieldContext("SiteMessageReport", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _SiteMessageReport_siteMessageId(ctx context.Context, field graphql.CollectedField, obj *SiteMessageReport) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SiteMessageReport_siteMessageId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.SiteMessageID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SiteMessageReport_siteMessageId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SiteMessageReport", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
 func (ec *executionContext) _SiteMessageReport_type(ctx context.Context, field graphql.CollectedField, obj *SiteMessageReport) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1404,7 +1427,7 @@ func (ec *executionContext) _SiteMessageEdge(ctx context.Context, sel ast.Select
 	return out
 }
 
-var siteMessageReportImplementors = []string{"SiteMessageReport"}
+var siteMessageReportImplementors = []string{"SiteMessageReport", "Node"}
 
 func (ec *executionContext) _SiteMessageReport(ctx context.Context, sel ast.SelectionSet, obj *SiteMessageReport) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, siteMessageReportImplementors)
@@ -1418,6 +1441,11 @@ func (ec *executionContext) _SiteMessageReport(ctx context.Context, sel ast.Sele
 			out.Values[i] = graphql.MarshalString("SiteMessageReport")
 		case "id":
 			out.Values[i] = ec._SiteMessageReport_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "siteMessageId":
+			out.Values[i] = ec._SiteMessageReport_siteMessageId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -44,8 +44,8 @@ type AddMembersInput struct {
 type AddViewItemInput struct {
 	// The kind of the view: 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Code string `json:"code"`
-	// The key of the view within its kind, 1 to 64 characters.
-	ID string `json:"id"`
+	// The host application's key of the view within its kind, 1 to 64 characters.
+	Key string `json:"key"`
 	// The host application's key of the item, 1 to 64 characters.
 	Item string `json:"item"`
 	// The time of the item, to the millisecond. INVALID in the future.
@@ -1235,8 +1235,8 @@ type RemoveMembersInput struct {
 type RemoveViewItemInput struct {
 	// The kind of the view: 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Code string `json:"code"`
-	// The key of the view within its kind, 1 to 64 characters.
-	ID string `json:"id"`
+	// The host application's key of the view within its kind, 1 to 64 characters.
+	Key string `json:"key"`
 	// The host application's key of the item, 1 to 64 characters.
 	Item string `json:"item"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
@@ -1538,10 +1538,12 @@ type SiteMessageEdge struct {
 	Node SiteMessage `json:"node"`
 }
 
-// A site message, as its sender sees it.
+// A site message, as its sender sees it. Only tokens with the scope admin or ingest can fetch it.
 type SiteMessageReport struct {
-	// The global ID, siteMessage:KEY.
+	// The global ID of the report, siteMessageReport:KEY. The report and the message that a recipient has are two objects.
 	ID string `json:"id"`
+	// The ID of the message: siteMessage:KEY.
+	SiteMessageID string `json:"siteMessageId"`
 	// The type: one of the types that the installation defines.
 	Type string `json:"type"`
 	// The title, 1 to 255 characters.
@@ -1557,6 +1559,8 @@ type SiteMessageReport struct {
 	// The number of users who have marked the message as read.
 	ReadCount int `json:"readCount"`
 }
+
+func (SiteMessageReport) IsNode() {}
 
 // The settings of one source.
 type SourcePolicy struct {
@@ -1604,8 +1608,8 @@ type StartShowPayload struct {
 type TouchViewInput struct {
 	// The kind of the view: 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Code string `json:"code"`
-	// The key of the view within its kind, 1 to 64 characters.
-	ID string `json:"id"`
+	// The host application's key of the view within its kind, 1 to 64 characters.
+	Key string `json:"key"`
 	// The time of the newest item that was shown. Newer items still count. Without it, every item now in the view is seen. INVALID for a time in the future.
 	UpTo *time.Time `json:"upTo,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
@@ -1766,10 +1770,12 @@ type UserEdge struct {
 // A general view: a list of the host application in which new items appear, such as the news of a community or a topic. Each view
 // has a count of its own, which is not in the badges and is not pushed.
 type View struct {
+	// The global ID, view:CODE/KEY. The view is the viewer's own state of it: one that the viewer never touched is null.
+	ID string `json:"id"`
 	// The kind of the view.
 	Code string `json:"code"`
-	// The host application's key of the view.
-	ID string `json:"id"`
+	// The host application's key of the view among those of its kind.
+	Key string `json:"key"`
 	// The number of items strictly newer than `upTo`. Above 100 it is 100 and AT_LEAST.
 	Unread services.Count `json:"unread"`
 	// The time up to which the viewer has seen the view.
@@ -1777,6 +1783,8 @@ type View struct {
 	// The time at which the viewer last touched the view.
 	LastAccessAt time.Time `json:"lastAccessAt"`
 }
+
+func (View) IsNode() {}
 
 // A page of the viewer's views.
 type ViewConnection struct {

@@ -28,6 +28,7 @@ type ResolverRoot interface {
 	AnnouncementConnection() AnnouncementConnectionResolver
 	AwayDigest() AwayDigestResolver
 	BadgeExplanation() BadgeExplanationResolver
+	BadgeItem() BadgeItemResolver
 	Badges() BadgesResolver
 	CommentConnection() CommentConnectionResolver
 	Conversation() ConversationResolver
@@ -133,6 +134,7 @@ type ComplexityRoot struct {
 		ClearedBy func(childComplexity int) int
 		Count     func(childComplexity int) int
 		ID        func(childComplexity int) int
+		Node      func(childComplexity int) int
 	}
 
 	Badges struct {
@@ -861,14 +863,15 @@ type ComplexityRoot struct {
 	}
 
 	SiteMessageReport struct {
-		Content    func(childComplexity int) int
-		CreatedAt  func(childComplexity int) int
-		ID         func(childComplexity int) int
-		ReadCount  func(childComplexity int) int
-		Recipients func(childComplexity int) int
-		Title      func(childComplexity int) int
-		Type       func(childComplexity int) int
-		UpdatedAt  func(childComplexity int) int
+		Content       func(childComplexity int) int
+		CreatedAt     func(childComplexity int) int
+		ID            func(childComplexity int) int
+		ReadCount     func(childComplexity int) int
+		Recipients    func(childComplexity int) int
+		SiteMessageID func(childComplexity int) int
+		Title         func(childComplexity int) int
+		Type          func(childComplexity int) int
+		UpdatedAt     func(childComplexity int) int
 	}
 
 	SiteMessageTypeBadge struct {
@@ -975,6 +978,7 @@ type ComplexityRoot struct {
 	View struct {
 		Code         func(childComplexity int) int
 		ID           func(childComplexity int) int
+		Key          func(childComplexity int) int
 		LastAccessAt func(childComplexity int) int
 		Unread       func(childComplexity int) int
 		UpTo         func(childComplexity int) int
@@ -1291,12 +1295,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.BadgeItem.Count(childComplexity), true
-	case "BadgeItem.id":
+	case "BadgeItem.nodeId":
 		if e.ComplexityRoot.BadgeItem.ID == nil {
 			break
 		}
 
 		return e.ComplexityRoot.BadgeItem.ID(childComplexity), true
+	case "BadgeItem.node":
+		if e.ComplexityRoot.BadgeItem.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeItem.Node(childComplexity), true
 
 	case "Badges.announcements":
 		if e.ComplexityRoot.Badges.Announcements == nil {
@@ -4363,6 +4373,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessageReport.Recipients(childComplexity), true
+	case "SiteMessageReport.siteMessageId":
+		if e.ComplexityRoot.SiteMessageReport.SiteMessageID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.SiteMessageID(childComplexity), true
 	case "SiteMessageReport.title":
 		if e.ComplexityRoot.SiteMessageReport.Title == nil {
 			break
@@ -4812,6 +4828,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.View.ID(childComplexity), true
+	case "View.key":
+		if e.ComplexityRoot.View.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.View.Key(childComplexity), true
 	case "View.lastAccessAt":
 		if e.ComplexityRoot.View.LastAccessAt == nil {
 			break
@@ -5370,8 +5392,10 @@ func (ec *executionContext) childFields_BadgeExplanation(ctx context.Context, fi
 
 func (ec *executionContext) childFields_BadgeItem(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
-	case "id":
-		return ec.fieldContext_BadgeItem_id(ctx, field)
+	case "nodeId":
+		return ec.fieldContext_BadgeItem_nodeId(ctx, field)
+	case "node":
+		return ec.fieldContext_BadgeItem_node(ctx, field)
 	case "at":
 		return ec.fieldContext_BadgeItem_at(ctx, field)
 	case "count":
@@ -6688,6 +6712,8 @@ func (ec *executionContext) childFields_SiteMessageReport(ctx context.Context, f
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_SiteMessageReport_id(ctx, field)
+	case "siteMessageId":
+		return ec.fieldContext_SiteMessageReport_siteMessageId(ctx, field)
 	case "type":
 		return ec.fieldContext_SiteMessageReport_type(ctx, field)
 	case "title":
@@ -6892,10 +6918,12 @@ func (ec *executionContext) childFields_UserEdge(ctx context.Context, field grap
 
 func (ec *executionContext) childFields_View(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
-	case "code":
-		return ec.fieldContext_View_code(ctx, field)
 	case "id":
 		return ec.fieldContext_View_id(ctx, field)
+	case "code":
+		return ec.fieldContext_View_code(ctx, field)
+	case "key":
+		return ec.fieldContext_View_key(ctx, field)
 	case "unread":
 		return ec.fieldContext_View_unread(ctx, field)
 	case "upTo":

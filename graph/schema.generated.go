@@ -5875,6 +5875,13 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._Viewer(ctx, sel, obj)
+	case View:
+		return ec._View(ctx, sel, &obj)
+	case *View:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._View(ctx, sel, obj)
 	case User:
 		return ec._User(ctx, sel, &obj)
 	case *User:
@@ -5882,6 +5889,13 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._User(ctx, sel, obj)
+	case SiteMessageReport:
+		return ec._SiteMessageReport(ctx, sel, &obj)
+	case *SiteMessageReport:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._SiteMessageReport(ctx, sel, obj)
 	case SiteMessage:
 		return ec._SiteMessage(ctx, sel, &obj)
 	case *SiteMessage:

@@ -171,6 +171,29 @@ func (ec *executionContext) fieldContext_TouchViewPayload_viewer(_ context.Conte
 	return fc, nil
 }
 
+func (ec *executionContext) _View_id(ctx context.Context, field graphql.CollectedField, obj *View) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_View_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_View_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("View", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
 func (ec *executionContext) _View_code(ctx context.Context, field graphql.CollectedField, obj *View) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -194,16 +217,16 @@ func (ec *executionContext) fieldContext_View_code(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("View", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _View_id(ctx context.Context, field graphql.CollectedField, obj *View) (ret graphql.Marshaler) {
+func (ec *executionContext) _View_key(ctx context.Context, field graphql.CollectedField, obj *View) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
 		field,
 		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_View_id(ctx, field)
+			return ec.fieldContext_View_key(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.ID, nil
+			return obj.Key, nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
@@ -213,7 +236,7 @@ func (ec *executionContext) _View_id(ctx context.Context, field graphql.Collecte
 		true,
 	)
 }
-func (ec *executionContext) fieldContext_View_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+func (ec *executionContext) fieldContext_View_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("View", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
@@ -461,7 +484,7 @@ func (ec *executionContext) unmarshalInputAddViewItemInput(ctx context.Context, 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"code", "id", "item", "at", "idempotencyKey"}
+	fieldsInOrder := [...]string{"code", "key", "item", "at", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -475,13 +498,13 @@ func (ec *executionContext) unmarshalInputAddViewItemInput(ctx context.Context, 
 				return it, err
 			}
 			it.Code = data
-		case "id":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
 			data, err := ec.unmarshalNString2string(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.ID = data
+			it.Key = data
 		case "item":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("item"))
 			data, err := ec.unmarshalNString2string(ctx, v)
@@ -519,7 +542,7 @@ func (ec *executionContext) unmarshalInputRemoveViewItemInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"code", "id", "item", "idempotencyKey"}
+	fieldsInOrder := [...]string{"code", "key", "item", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -533,13 +556,13 @@ func (ec *executionContext) unmarshalInputRemoveViewItemInput(ctx context.Contex
 				return it, err
 			}
 			it.Code = data
-		case "id":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
 			data, err := ec.unmarshalNString2string(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.ID = data
+			it.Key = data
 		case "item":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("item"))
 			data, err := ec.unmarshalNString2string(ctx, v)
@@ -570,7 +593,7 @@ func (ec *executionContext) unmarshalInputTouchViewInput(ctx context.Context, ob
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"code", "id", "upTo", "idempotencyKey"}
+	fieldsInOrder := [...]string{"code", "key", "upTo", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -584,13 +607,13 @@ func (ec *executionContext) unmarshalInputTouchViewInput(ctx context.Context, ob
 				return it, err
 			}
 			it.Code = data
-		case "id":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
 			data, err := ec.unmarshalNString2string(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.ID = data
+			it.Key = data
 		case "upTo":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("upTo"))
 			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
@@ -742,7 +765,7 @@ func (ec *executionContext) _TouchViewPayload(ctx context.Context, sel ast.Selec
 	return out
 }
 
-var viewImplementors = []string{"View"}
+var viewImplementors = []string{"View", "Node"}
 
 func (ec *executionContext) _View(ctx context.Context, sel ast.SelectionSet, obj *View) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, viewImplementors)
@@ -754,13 +777,18 @@ func (ec *executionContext) _View(ctx context.Context, sel ast.SelectionSet, obj
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("View")
+		case "id":
+			out.Values[i] = ec._View_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "code":
 			out.Values[i] = ec._View_code(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
-		case "id":
-			out.Values[i] = ec._View_id(ctx, field, obj)
+		case "key":
+			out.Values[i] = ec._View_key(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

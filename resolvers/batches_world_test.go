@@ -26,11 +26,17 @@ func (s *selector) tooMany(kind *ast.Definition, field *ast.FieldDefinition, abo
 // ofUsers are the statements that read what is asked of users, wherever they are shown.
 var ofUsers = map[string]bool{"relations of a user": true}
 
+// ofNotifications are the statements that read the notifications both of the counts and of the objects behind them.
+var ofNotifications = map[string]bool{"count the actors of notifications": true, "sample the actors of notifications": true}
+
 // levels is how often a query may run a statement: once for the users of a list, and once for those who liked the posts of the
 // list, who are known when the likes have been read.
 func levels(query, statement string) int {
 	if ofUsers[statement] && strings.Contains(query, "likes") {
 		return 2
+	}
+	if ofNotifications[statement] {
+		return readings(query)
 	}
 	return 1
 }
@@ -79,8 +85,8 @@ func (c *counted) fill() {
 			event{"hideFrom": event{"as": reader, "userId": fmt.Sprint("user:hidden", i)}},
 			event{"sendSiteMessage": event{"title": "a message", "to": []string{reader}}},
 			event{"publishAnnouncement": event{"title": "an announcement"}},
-			event{"touchView": event{"as": reader, "code": "news", "id": id}},
-			event{"addViewItem": event{"code": "news", "id": id, "item": "one", "at": c.Clock.Now().Add(time.Second)}},
+			event{"touchView": event{"as": reader, "code": "news", "view": id}},
+			event{"addViewItem": event{"code": "news", "view": id, "item": "one", "at": c.Clock.Now().Add(time.Second)}},
 		)
 	}
 	events = append(events, event{"raiseDot": event{"name": "shop"}})
@@ -166,7 +172,14 @@ func (c *counted) ids(kind string) (ids []string) {
 		"SiteMessage":  {"siteMessages(first: 100) { " + page + " }", "siteMessage:"},
 		"Announcement": {"announcements(first: 100) { " + page + " }", "announcement:"},
 		"Conversation": {"conversations(first: 100) { " + page + " }", "conversation:"},
+		"View":         {`views(codes: ["news"], first: 100) { ` + page + " }", "view:"},
 		"Message":      {"conversations(first: 100) { edges { node { messages { edges { node { id } } } } } }", "message:"},
+	}
+	if kind == "SiteMessageReport" { // of which there are no lists
+		for _, id := range c.ids("SiteMessage") {
+			ids = append(ids, strings.Replace(id, "siteMessage:", "siteMessageReport:", 1))
+		}
+		return ids
 	}
 	list, known := lists[kind]
 	if !known {

@@ -100,7 +100,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		{"markNotificationsSeen", event{}}, {"markNotificationsRead", event{"ids": []string{notification}}}, {"markNotificationUnread", event{"id": notification}},
 		{"markAllRead", event{}}, {"undoMarkAllRead", event{}},
 		{"markSiteMessagesRead", event{"ids": []string{site}}}, {"markSiteMessagesUnread", event{"ids": []string{site}}},
-		{"markAnnouncementsRead", event{}}, {"clearDot", event{"name": "shop"}}, {"touchView", event{"code": "news", "id": "1"}},
+		{"markAnnouncementsRead", event{}}, {"clearDot", event{"name": "shop"}}, {"touchView", event{"code": "news", "key": "1"}},
 		{"createConversation", event{"kind": "GROUP", "memberIds": []string{"user:bob"}}}, {"joinConversation", event{"conversationId": room}},
 		{"quitConversation", event{"conversationId": room}}, {"addMembers", event{"conversationId": group, "userIds": []string{"user:carol"}}},
 		{"removeMembers", event{"conversationId": group, "userIds": []string{"user:carol"}}}, {"sendMessage", event{"conversationId": group, "body": "b"}},

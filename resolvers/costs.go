@@ -15,6 +15,7 @@ var Weights = map[string]int{
 	"Viewer.conversations":              50,
 	"Viewer.views":                      50,
 	"Viewer.badgeExplained":             200, // each part
+	"BadgeItem.node":                    15,
 	"Viewer.awayDigest":                 500,
 	"Viewer.mutes":                      30,
 	"Viewer.blocks":                     30,

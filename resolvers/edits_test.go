@@ -26,7 +26,7 @@ func TestAbsentLeavesAndNullClears(t *testing.T) {
 	a := newAPI(t)
 	show, ended := a.schedule("alice", time.Hour), a.schedule("alice", time.Hour)
 	scopes := []services.Scope{services.ScopeIngest}
-	made := a.ask("", scopes, `mutation { publishAnnouncement(input: {title: "t"}) { announcement { id } } sendSiteMessage(input: {title: "t", content: "c", to: ["user:bob"]}) { message { id } } }`, nil)
+	made := a.ask("", scopes, `mutation { publishAnnouncement(input: {title: "t"}) { announcement { id } } sendSiteMessage(input: {title: "t", content: "c", to: ["user:bob"]}) { message { id: siteMessageId } } }`, nil)
 	announcement, message := made.at("publishAnnouncement", "announcement", "id"), made.at("sendSiteMessage", "message", "id")
 	a.Quiet(a.Fanout)
 	at := timeText(a.Clock.Now().Add(time.Hour))

@@ -29,6 +29,11 @@ func (r *badgeExplanationResolver) Part(ctx context.Context, obj *services.Expla
 	return orNull(obj.Part), nil
 }
 
+func (r *badgeItemResolver) Node(ctx context.Context, obj *services.Item) (graph.Node, error) {
+	found, err := r.itemNodes(ctx)
+	return found[obj.ID], err
+}
+
 func (r *digestPartResolver) Part(ctx context.Context, obj *services.DigestPart) (*string, error) {
 	return orNull(obj.Part), nil
 }
@@ -48,10 +53,13 @@ func (r *Resolver) BadgeExplanation() graph.BadgeExplanationResolver {
 	return &badgeExplanationResolver{r}
 }
 
+func (r *Resolver) BadgeItem() graph.BadgeItemResolver { return &badgeItemResolver{r} }
+
 func (r *Resolver) DigestPart() graph.DigestPartResolver { return &digestPartResolver{r} }
 
 type (
 	awayDigestResolver       struct{ *Resolver }
 	badgeExplanationResolver struct{ *Resolver }
+	badgeItemResolver        struct{ *Resolver }
 	digestPartResolver       struct{ *Resolver }
 )

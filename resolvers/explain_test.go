@@ -1,8 +1,10 @@
 package resolvers
 
 import (
+	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/services"
 )
@@ -12,9 +14,9 @@ func TestBadgesAreExplained(t *testing.T) {
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	post := a.publish("alice")
 	a.Quiet(a.Fanout)
-	got := a.must("bob", `{ viewer { badgeExplained { source part count { value } items { id at count clearedBy } } } }`, nil)
+	got := a.must("bob", `{ viewer { badgeExplained { source part count { value } items { nodeId at count clearedBy } } } }`, nil)
 	first := func(path ...any) any { return got.at(append([]any{"viewer", "badgeExplained", 0}, path...)...) }
-	if first("source") != "HOME_FEED" || first("part") != nil || first("count", "value") != 1.0 || first("items", 0, "id") != post || first("items", 1) != nil {
+	if first("source") != "HOME_FEED" || first("part") != nil || first("count", "value") != 1.0 || first("items", 0, "nodeId") != post || first("items", 1) != nil {
 		t.Fatalf("%+v", got)
 	}
 	// What is said to clear it does.
@@ -25,6 +27,45 @@ func TestBadgesAreExplained(t *testing.T) {
 	}
 	if got := a.must("bob", `{ viewer { badgeExplained { source } } }`, nil); got.at("viewer", "badgeExplained", 0) != nil {
 		t.Errorf("nothing waits, and it is explained by %+v", got)
+	}
+}
+
+// What a count is about is the object itself, as its ID finds it, for every source that has items.
+func TestItemsOfTheBadgesAreNodes(t *testing.T) {
+	a := newAPI(t)
+	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
+	a.publish("alice")
+	a.publish("alice")
+	own := a.publish("bob")
+	a.must("alice", `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, map[string]any{"id": own})
+	a.schedule("alice", time.Hour)
+	a.ingest(event{"sendSiteMessage": event{"title": "hello", "to": []string{"user:bob"}}}, event{"publishAnnouncement": event{"title": "news"}})
+	group := a.must("alice", `mutation { createConversation(input: {kind: DIRECT, memberIds: ["user:bob"]}) { conversation { id } } }`, nil).at("createConversation", "conversation", "id")
+	a.must("alice", `mutation($id: ID!) { sendMessage(input: {conversationId: $id, body: "hi"}) { message { id } } }`, map[string]any{"id": group})
+	a.Quiet(a.Fanout)
+	const query = `{ viewer { badgeExplained { source items { nodeId node { __typename id
+		... on Post { body author { key } } ... on Notification { category causes { __typename } } ... on SiteMessage { title } ... on Announcement { unread }
+		... on Conversation { messages { nodes { body } } members { totalCount nodes { key } } lastMessage { body } } } } } } }`
+	got := a.must("bob", query, nil)
+	types := map[any]int{}
+	explained, _ := got.at("viewer", "badgeExplained").([]any)
+	for i := range explained {
+		items, _ := got.at("viewer", "badgeExplained", i, "items").([]any)
+		for k := range items {
+			item := func(path ...any) any {
+				return got.at(append([]any{"viewer", "badgeExplained", i, "items", k}, path...)...)
+			}
+			again := a.must("bob", `query($id: ID!) { node(id: $id) { __typename id } }`, map[string]any{"id": item("nodeId")})
+			if types[item("node", "__typename")]++; item("node", "id") != item("nodeId") || again.at("node", "__typename") != item("node", "__typename") {
+				t.Errorf("%v is about %v, read again it is %v", item("nodeId"), item("node"), again.at("node"))
+			}
+			if item("node", "__typename") == "Conversation" && (item("node", "messages", "nodes", 0, "body") != "hi" || item("node", "members", "totalCount") != 2.0) {
+				t.Errorf("the conversation is %v", item("node"))
+			}
+		}
+	}
+	if want := map[any]int{"Post": 2, "Notification": 1, "SiteMessage": 1, "Announcement": 1, "Conversation": 1}; !maps.Equal(types, want) {
+		t.Errorf("the items are about %v, want %v: %v", types, want, got.Data)
 	}
 }
 

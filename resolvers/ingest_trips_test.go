@@ -161,10 +161,10 @@ func (m kindMaker) ofAnnouncements() []kindOfEvent {
 		}),
 		m.simple("setDisplayPolicy", func(told, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
 		m.host("addViewItem", func(_ told, i int) event {
-			return event{"code": "orders", "id": "o1", "item": fmt.Sprint(i), "at": m.now.Format(time.RFC3339)}
+			return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i), "at": m.now.Format(time.RFC3339)}
 		}),
-		m.simple("touchView", func(told, int) event { return event{"code": "orders", "id": "o1"} }),
-		m.host("removeViewItem", func(_ told, i int) event { return event{"code": "orders", "id": "o1", "item": fmt.Sprint(i)} }),
+		m.simple("touchView", func(told, int) event { return event{"code": "orders", "view": "o1"} }),
+		m.host("removeViewItem", func(_ told, i int) event { return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i)} }),
 	}
 }
 

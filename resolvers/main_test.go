@@ -197,6 +197,10 @@ func inFull(short map[string]any) map[string]any {
 				delete(input, of)
 			}
 		}
+		if key, given := input["view"]; given { // the key of a view, which short events say of themselves
+			input["key"] = key
+			delete(input, "view")
+		}
 		do[name] = input
 	}
 	return event

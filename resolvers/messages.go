@@ -26,7 +26,7 @@ func orNever(at time.Time) *time.Time {
 func graphReport(report messages.Report) *graph.SiteMessageReport {
 	m := report.Message
 	return &graph.SiteMessageReport{
-		ID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt,
+		ID: m.ID.ReportID(), SiteMessageID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt,
 		Recipients: report.Recipients, ReadCount: report.ReadCount,
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const sendMutation = `mutation($to: [ID!]!, $title: String!, $content: String!, $type: String) {
-	sendSiteMessage(input: {to: $to, title: $title, content: $content, type: $type}) { message { id title recipients readCount } } }`
+	sendSiteMessage(input: {to: $to, title: $title, content: $content, type: $type}) { message { id: siteMessageId title recipients readCount } } }`
 
 // sent sends a message as the host application and answers its id, when all have it.
 func (a *api) sent(title string, to ...string) string {
@@ -196,15 +196,15 @@ func TestBadSiteMessages(t *testing.T) {
 func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 	a := newAPI(t)
 	at := a.Clock.Now().Format(time.RFC3339)
-	a.must("alice", `mutation { touchView(input: {code: "news", id: "town"}) { view { unread { value } } } }`, nil)
+	a.must("alice", `mutation { touchView(input: {code: "news", key: "town"}) { view { unread { value } } } }`, nil)
 	a.Clock.Advance(time.Minute)
 	later := a.Clock.Now().Format(time.RFC3339)
 	events := []map[string]any{
 		{"sendSiteMessage": map[string]any{"title": "hello", "to": []string{"user:alice"}, "key": "m"}},
-		{"addViewItem": map[string]any{"code": "news", "id": "town", "item": "a", "at": later, "key": "v"}},
-		{"addViewItem": map[string]any{"code": "news", "id": "town", "item": "b", "at": at}},
-		{"addViewItem": map[string]any{"code": "home_page", "id": "x", "item": "b", "at": at}},
-		{"removeViewItem": map[string]any{"code": "news", "id": "town", "item": "z"}},
+		{"addViewItem": map[string]any{"code": "news", "view": "town", "item": "a", "at": later, "key": "v"}},
+		{"addViewItem": map[string]any{"code": "news", "view": "town", "item": "b", "at": at}},
+		{"addViewItem": map[string]any{"code": "home_page", "view": "x", "item": "b", "at": at}},
+		{"removeViewItem": map[string]any{"code": "news", "view": "town", "item": "z"}},
 	}
 	for range 2 {
 		got := a.ingest(events...)
@@ -221,8 +221,8 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 		}
 	}
 	marked := a.ingest(map[string]any{"markSiteMessagesRead": map[string]any{"as": "user:alice", "all": true}},
-		map[string]any{"touchView": map[string]any{"as": "user:alice", "code": "news", "id": "town"}},
-		map[string]any{"removeViewItem": map[string]any{"code": "news", "id": "town", "item": "a"}})
+		map[string]any{"touchView": map[string]any{"as": "user:alice", "code": "news", "view": "town"}},
+		map[string]any{"removeViewItem": map[string]any{"code": "news", "view": "town", "item": "a"}})
 	a.Quiet(a.Fanout)
 	a.wantMessages("alice", "")
 	if got := a.views("alice"); got != "news/town 0 EXACT" {
@@ -233,12 +233,12 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 // views prints what a viewer is shown of the views of the code news.
 func (a *api) views(key string) string {
 	a.t.Helper()
-	got := a.must(key, `{ viewer { badges { total { value } } views(codes: ["news"], first: 100) { edges { node { code id unread { value precision inTotal } } } } } }`, nil)
+	got := a.must(key, `{ viewer { badges { total { value } } views(codes: ["news"], first: 100) { edges { node { code key unread { value precision inTotal } } } } } }`, nil)
 	var list []string
 	edges, _ := got.at("viewer", "views", "edges").([]any)
 	for i := range edges {
 		node := func(path ...any) any { return got.at(append([]any{"viewer", "views", "edges", i, "node"}, path...)...) }
-		list = append(list, fmt.Sprint(node("code"), "/", node("id"), " ", node("unread", "value"), " ", node("unread", "precision")))
+		list = append(list, fmt.Sprint(node("code"), "/", node("key"), " ", node("unread", "value"), " ", node("unread", "precision")))
 		if node("unread", "inTotal") != false {
 			a.t.Errorf("a view is in the total")
 		}
@@ -249,29 +249,29 @@ func (a *api) views(key string) string {
 func TestViewsPageAndRefuse(t *testing.T) {
 	a := newAPI(t)
 	for i := range 5 {
-		a.must("alice", fmt.Sprintf(`mutation { touchView(input: {code: "news", id: "v%d"}) { view { upTo lastAccessAt } badges { version } } }`, i), nil)
+		a.must("alice", fmt.Sprintf(`mutation { touchView(input: {code: "news", key: "v%d"}) { view { upTo lastAccessAt } badges { version } } }`, i), nil)
 	}
 	page := a.must("alice", `{ viewer { views(codes: ["news", "topic"], first: 3) { edges { node { id } } pageInfo { hasNextPage endCursor } } } }`, nil)
 	rest := a.must("alice", `query($after: String) { viewer { views(codes: ["news"], after: $after) { edges { node { id } } pageInfo { hasNextPage } } } }`,
 		map[string]any{"after": page.at("viewer", "views", "pageInfo", "endCursor")})
-	if page.at("viewer", "views", "pageInfo", "hasNextPage") != true || rest.at("viewer", "views", "edges", 0, "node", "id") != "v3" ||
+	if page.at("viewer", "views", "pageInfo", "hasNextPage") != true || rest.at("viewer", "views", "edges", 0, "node", "id") != "view:news/v3" ||
 		rest.at("viewer", "views", "edges", 2) != nil || rest.at("viewer", "views", "pageInfo", "hasNextPage") != false {
 		t.Errorf("pages: %+v, %+v", page.Data, rest.Data)
 	}
 	future := a.Clock.Now().Add(time.Hour).Format(time.RFC3339)
 	for query, want := range map[string]string{
-		`mutation { touchView(input: {code: "news", id: "v", upTo: "` + future + `"}) { view { id } } }`: "upTo",
-		`mutation { touchView(input: {code: "News", id: "v"}) { view { id } } }`:                         "code",
-		`mutation { touchView(input: {code: "news", id: ""}) { view { id } } }`:                          "id",
-		`{ viewer { views(codes: ["home_page"]) { edges { cursor } } } }`:                                "reserved",
-		`{ viewer { views(codes: []) { edges { cursor } } } }`:                                           "codes",
-		`{ viewer { views(codes: ["news"], after: "x") { edges { cursor } } } }`:                         "after",
+		`mutation { touchView(input: {code: "news", key: "v", upTo: "` + future + `"}) { view { id } } }`: "upTo",
+		`mutation { touchView(input: {code: "News", key: "v"}) { view { id } } }`:                         "code",
+		`mutation { touchView(input: {code: "news", key: ""}) { view { id } } }`:                          "key",
+		`{ viewer { views(codes: ["home_page"]) { edges { cursor } } } }`:                                 "reserved",
+		`{ viewer { views(codes: []) { edges { cursor } } } }`:                                            "codes",
+		`{ viewer { views(codes: ["news"], after: "x") { edges { cursor } } } }`:                          "after",
 	} {
 		if got := a.as("alice", query, nil); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, want) {
 			t.Errorf("%s: want INVALID with %q, got %+v", query, want, got.Errors)
 		}
 	}
-	add := `mutation { addViewItem(input: {code: "news", id: "v", item: "a", at: "2026-01-01T00:00:00Z"}) { item } }`
+	add := `mutation { addViewItem(input: {code: "news", key: "v", item: "a", at: "2026-01-01T00:00:00Z"}) { item } }`
 	if got := a.as("alice", add, nil); got.code() != services.Forbidden {
 		t.Errorf("a viewer reports: %+v", got)
 	}

@@ -15,6 +15,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/notifications"
+	"tidings/services/views"
 )
 
 const maxNodes = 100
@@ -49,7 +50,8 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 
 // nodeIDs are parsed global IDs, by type.
 type nodeIDs struct {
-	siteMessages                               map[string]messages.ID
+	siteMessages, reports                      map[string]messages.ID
+	views                                      map[string]views.View
 	users                                      map[string]string // ID to key
 	posts, shows, announcements, notifications map[string]services.PostID
 	conversations                              map[string]services.ConversationID
@@ -63,7 +65,7 @@ func newNodeIDs() *nodeIDs {
 		users: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.PostID{},
 		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]messages.ID{},
 		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, askers: map[string][]*ast.Field{},
-		viewers: map[string]string{}, badges: map[string]string{},
+		viewers: map[string]string{}, badges: map[string]string{}, views: map[string]views.View{}, reports: map[string]messages.ID{},
 	}
 }
 
@@ -89,6 +91,10 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.notifications, id, services.ParseNotificationID)
 		case services.SiteMessageType:
 			err = parseInto(n.siteMessages, id, messages.ParseID)
+		case services.ReportType:
+			err = parseInto(n.reports, id, messages.ParseReportID)
+		case services.ViewType:
+			err = parseInto(n.views, id, views.ParseID)
 		case services.ShowType:
 			err = parseInto(n.shows, id, live.ParseShowID)
 		case services.ConversationType:
@@ -196,6 +202,33 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	return found, r.otherNodes(ctx, viewer, ids, found)
 }
 
+// itemNodes are the objects behind the viewer's counts, by their IDs: all are read together.
+func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error) {
+	return dataloader.Shared(ctx, itemsKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
+		viewer, err := r.viewer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		explanations, err := (&viewerResolver{r}).BadgeExplained(ctx, viewer)
+		if err != nil {
+			return nil, err
+		}
+		var behind []string
+		for _, explanation := range explanations {
+			for _, item := range explanation.Items {
+				behind = append(behind, item.ID)
+			}
+		}
+		ids := newNodeIDs()
+		for _, field := range wantedOf(ctx)["BadgeItem.node"] {
+			if err := ids.add(behind, field); err != nil {
+				return nil, err
+			}
+		}
+		return r.readNodes(ctx, viewer, ids)
+	})
+}
+
 // talkNodes adds the viewer's conversations, and returns the parts of them that are still to be read and the messages.
 func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts talkParts, err error) {
 	conversations := slices.Collect(maps.Values(ids.conversations))
@@ -283,9 +316,35 @@ func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 	return nil
 }
 
+// hostNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an operator.
+func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
+	if err != nil {
+		return err
+	}
+	for id, key := range ids.views {
+		if view, ok := touched[key]; ok {
+			found[id] = graphView(view)
+		}
+	}
+	if bearer, err := services.ViewerFrom(ctx); err != nil || !bearer.Has(services.ScopeAdmin) && !bearer.Has(services.ScopeIngest) {
+		return err
+	}
+	reports, err := r.Messages.Reports(ctx, slices.Collect(maps.Values(ids.reports)))
+	for id, key := range ids.reports {
+		if report, ok := reports[key]; ok {
+			found[id] = graphReport(report)
+		}
+	}
+	return err
+}
+
 // otherNodes adds the announcements and site messages of the viewer.
 func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
+		return err
+	}
+	if err := r.hostNodes(ctx, viewer, ids, found); err != nil {
 		return err
 	}
 	if len(ids.announcements) > 0 {

@@ -2,10 +2,14 @@ package resolvers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/graph"
 	"tidings/services"
 )
 
@@ -59,5 +63,51 @@ func TestAnIDThatIsNoneIsInvalid(t *testing.T) {
 	}
 	if got := a.ask("", nil, nodesQuery, map[string]any{"ids": []string{"user:bob"}}); got.code() != services.Unauthenticated {
 		t.Errorf("without a token: %+v", got)
+	}
+}
+
+// A cache keeps an object under its ID: a type with an ID that is no Node could not be read again by it, and would be taken for the
+// object of that ID.
+func TestEveryTypeWithAnIDIsANode(t *testing.T) {
+	nodes := 0
+	for _, kind := range graph.NewExecutableSchema(graph.Config{}).Schema().Types {
+		if id := kind.Fields.ForName("id"); kind.Kind != ast.Object || id == nil || !id.Type.NonNull {
+			continue
+		}
+		if nodes++; !slices.Contains(kind.Interfaces, "Node") {
+			t.Errorf("%s has an id and is no Node", kind.Name)
+		}
+	}
+	if nodes < 12 {
+		t.Errorf("only %d types are Nodes", nodes)
+	}
+}
+
+// A view is its viewer's own state, and a report is for senders.
+func TestViewsAndReportsAreNodesOfTheirs(t *testing.T) {
+	a := newAPI(t)
+	touched := a.must("bob", `mutation { touchView(input: {code: "news", key: "a/b: c"}) { view { id key } } }`, nil)
+	view, _ := touched.at("touchView", "view", "id").(string)
+	sent := a.host(`mutation { sendSiteMessage(input: {title: "hello", to: ["user:bob"]}) { message { id siteMessageId title } } }`, nil)
+	report, _ := sent.at("sendSiteMessage", "message", "id").(string)
+	a.Quiet(a.Fanout)
+	query, ids := `query($ids: [ID!]!) { nodes(ids: $ids) { __typename id ... on View { key } ... on SiteMessageReport { siteMessageId recipients } } }`, map[string]any{"ids": []string{view, report}}
+	got := a.must("bob", query, ids)
+	if got.at("nodes", 0, "id") != view || got.at("nodes", 0, "key") != "a/b: c" || view != "view:news/a/b: c" || got.at("nodes", 1) != nil {
+		t.Errorf("bob reads %v", got.Data)
+	}
+	if got := a.must("alice", query, ids); got.at("nodes", 0) != nil || got.at("nodes", 1) != nil {
+		t.Errorf("alice reads %v", got.Data)
+	}
+	for _, scope := range []services.Scope{services.ScopeAdmin, services.ScopeIngest} {
+		got := a.ask("alice", []services.Scope{services.ScopeViewer, scope}, query, ids)
+		if got.at("nodes", 1, "id") != report || got.at("nodes", 1, "siteMessageId") != sent.at("sendSiteMessage", "message", "siteMessageId") || got.at("nodes", 1, "recipients") != 1.0 {
+			t.Errorf("a sender with the scope %s reads %+v", scope, got)
+		}
+	}
+	for _, id := range []string{"view:", "view:news", "view:news/", "view:/x", "view:News/x", "view:home_page/x", "view:news/" + strings.Repeat("x", 65), "siteMessageReport:1"} {
+		if got := a.as("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.code() != services.Invalid {
+			t.Errorf("%q: %+v", id, got)
+		}
 	}
 }

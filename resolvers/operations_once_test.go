@@ -71,6 +71,10 @@ func (s *story) mutation(name string, in event, key string, other event) answer 
 	maps.Copy(said, other)
 	as, _ := said["as"].(string)
 	delete(said, "as")
+	if view, given := said["view"]; given {
+		said["key"] = view
+		delete(said, "view")
+	}
 	said["idempotencyKey"] = key
 	_, _, _, input := operations[name].describe()
 	query := fmt.Sprintf(`mutation($input: %s!) { %s(input: $input) { __typename } }`, input.Name(), name)
@@ -233,9 +237,9 @@ func (s *story) ofAnnouncements() {
 
 func (s *story) ofViews() {
 	at := s.World.Clock.Now().Format(time.RFC3339)
-	s.once("addViewItem", event{"code": "c", "id": "v", "item": "i", "at": at}, event{"item": "j"})
-	s.once("touchView", event{"as": "user:bob", "code": "c", "id": "v"}, event{"upTo": at})
-	s.once("removeViewItem", event{"code": "c", "id": "v", "item": "i"}, event{"id": "w"})
+	s.once("addViewItem", event{"code": "c", "view": "v", "item": "i", "at": at}, event{"item": "j"})
+	s.once("touchView", event{"as": "user:bob", "code": "c", "view": "v"}, event{"upTo": at})
+	s.once("removeViewItem", event{"code": "c", "view": "v", "item": "i"}, event{"view": "w"})
 }
 
 func (s *story) ofConversations() {

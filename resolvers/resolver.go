@@ -65,7 +65,8 @@ type (
 	numberKey    string // of the ID of a user, by the user's key
 	badgesKey    struct{}
 	explainedKey struct{}
-	digestKey    int64 // the start of the digest, in microseconds
+	itemsKey     struct{} // the objects behind the counts
+	digestKey    int64    // the start of the digest, in microseconds
 	policyKey    struct{}
 	nodesKey     struct{}
 

@@ -125,7 +125,7 @@ func TestAReminderIsANotification(t *testing.T) {
 	got := a.must("bob", `{ viewer {
 		badges { total { value } notifications { reminder { value } older { reminder } newest } }
 		notifications { edges { node { category show { id status host { key } remindsMe } subject { id } actors { key } } } }
-		badgeExplained { part count { value } items { id clearedBy } } } }`, nil)
+		badgeExplained { part count { value } items { nodeId clearedBy } } } }`, nil)
 	node := func(path ...any) any {
 		return got.at(append([]any{"viewer", "notifications", "edges", 0, "node"}, path...)...)
 	}

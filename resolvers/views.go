@@ -11,7 +11,7 @@ import (
 )
 
 func graphView(view views.Unread) graph.View {
-	return graph.View{Code: view.Code, ID: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
+	return graph.View{ID: view.GlobalID(), Code: view.Code, Key: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
 }
 
 // viewText prints a position in a viewer's list of views, which is in the order of code and ID: viewer, code, 0, ID.

@@ -17,7 +17,7 @@ func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewI
 		return nil, err
 	}
 	payload := &graph.TouchViewPayload{Badges: done.badges, Viewer: done.viewerAfter()}
-	view := views.View{Code: input.Code, ID: input.ID}
+	view := views.View{Code: input.Code, ID: input.Key}
 	if read := ifRead[views.Unread](r.Resolver)(r.Views.Read(ctx, done.viewer.Number, view)); read != nil {
 		shownView := graphView(*read)
 		payload.View = &shownView

@@ -99,9 +99,11 @@ const (
 	ShowType         = "show"
 	ViewerType       = "viewer" // by the user's key
 	BadgesType       = "badges" // by the user's key
+	ViewType         = "view"   // by its code and key: view:CODE/KEY
+	ReportType       = "siteMessageReport"
 )
 
-var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType}
+var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType, ViewType, ReportType}
 
 // GlobalID is an ID in the API's form: type:key.
 func GlobalID(kind, key string) string { return kind + ":" + key }

@@ -51,10 +51,10 @@ ORDER BY message DESC LIMIT $3`)
 SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
 
-	oneMessage = sql.NewStatement("a site message", `SELECT `+columns+` FROM site_messages m WHERE m.id = $1`)
-
-	countReads = sql.NewStatement("count reads of a site message", `
-SELECT count(*), count(read_at) FROM site_message_recipients WHERE message = $1`)
+	reportsOf = sql.NewStatement("reports of site messages", `
+SELECT `+columns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM site_messages m LEFT JOIN (
+	SELECT message, count(*) AS recipients, count(read_at) AS reads FROM site_message_recipients WHERE {in message $1 BIGINT} GROUP BY message
+) r ON r.message = m.id WHERE {in m.id $1 BIGINT}`)
 
 	generationOf = sql.NewStatement("generation of site messages", `SELECT gen FROM site_message_gens WHERE user_number = $1`)
 )
@@ -140,19 +140,28 @@ func readAt(us sql.NullInt64) time.Time {
 	return sql.FromMicros(us.Int64)
 }
 
-// report reads a message as its sender sees it, with the number of its recipients and how many of them have read it. NOT_FOUND
-// when there is none.
-func report(ctx context.Context, db *sql.DB, id ID) (report Report, err error) {
-	var created, updated int64
-	m := &report.Message
-	found, err := db.One(ctx, oneMessage, []any{id}, &m.ID, &m.Type, &m.Title, &m.Content, &created, &updated)
-	if err == nil && !found {
+// reports reads messages as their senders see them, with the numbers of their recipients and of those who have read them. A
+// message that there is not is absent.
+func reports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, error) {
+	found := make(map[ID]Report, len(ids))
+	err := db.Each(ctx, reportsOf, []any{ids}, func(scan func(...any) error) error {
+		var report Report
+		var created, updated int64
+		m := &report.Message
+		err := scan(&m.ID, &m.Type, &m.Title, &m.Content, &created, &updated, &report.Recipients, &report.ReadCount)
+		m.CreatedAt, m.UpdatedAt = sql.FromMicros(created), sql.FromMicros(updated)
+		found[m.ID] = report
+		return err
+	})
+	return found, err
+}
+
+// report is reports of one message. NOT_FOUND when there is none.
+func report(ctx context.Context, db *sql.DB, id ID) (Report, error) {
+	found, err := reports(ctx, db, []ID{id})
+	one, exists := found[id]
+	if err == nil && !exists {
 		err = notFound("id", id)
 	}
-	if err != nil {
-		return report, err
-	}
-	m.CreatedAt, m.UpdatedAt = sql.FromMicros(created), sql.FromMicros(updated)
-	_, err = db.One(ctx, countReads, []any{id}, &report.Recipients, &report.ReadCount)
-	return report, err
+	return one, err
 }

@@ -48,3 +48,11 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []ID) (map
 func (s *Service) Report(ctx context.Context, id ID) (Report, error) {
 	return report(ctx, s.db, id)
 }
+
+// Reports are messages as their senders see them; a message that there is not is absent.
+func (s *Service) Reports(ctx context.Context, ids []ID) (map[ID]Report, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return reports(ctx, s.db, ids)
+}

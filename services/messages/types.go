@@ -25,6 +25,17 @@ func (id ID) GlobalID() string {
 	return services.GlobalID(services.SiteMessageType, services.PostID(id).String())
 }
 
+// ReportID is the ID of the message's report in the API.
+func (id ID) ReportID() string {
+	return services.GlobalID(services.ReportType, services.PostID(id).String())
+}
+
+// ParseReportID reads the output of ReportID. field names the argument in the error.
+func ParseReportID(field, id string) (ID, error) {
+	place, err := services.ParseTypedID(field, id, services.ReportType)
+	return ID(place), err
+}
+
 // Time is when the ID was made, to the millisecond, in UTC.
 func (id ID) Time() time.Time { return services.PostID(id).Time() }
 

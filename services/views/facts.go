@@ -42,8 +42,9 @@ FROM {rows $1 n BIGINT, code TEXT, id TEXT, position BIGINT} AS c`)
 	newestOfView = sql.NewStatement("newest item of a view", `
 SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND standing ORDER BY at DESC LIMIT 1`)
 
-	oneView = sql.NewStatement("a view of a user", `
-SELECT position, last_access_at FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
+	someAccesses = sql.NewStatement("some views of a user", `
+SELECT l.view_code, l.view_id, l.position, l.last_access_at FROM {rows $2 code TEXT, id TEXT} AS c CROSS JOIN user_access_log l
+WHERE l.user_number = $1 AND l.view_code = c.code AND l.view_id = c.id`)
 
 	accessesOf = sql.NewStatement("views of a user", `
 SELECT view_code, view_id, position, last_access_at FROM user_access_log
@@ -88,22 +89,30 @@ func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upT
 
 // readAccesses lists the views of some codes that a user has looked at, in order of code and id, those after one, at most limit.
 func readAccesses(ctx context.Context, db *sql.DB, user services.UserID, codes []string, after View, limit int) (list []Access, err error) {
-	err = db.Each(ctx, accessesOf, []any{user, codes, after.Code, after.ID, limit}, func(scan func(...any) error) error {
+	err = db.Each(ctx, accessesOf, []any{user, codes, after.Code, after.ID, limit}, eachAccess(&list))
+	return list, err
+}
+
+// eachAccess appends each row of a statement to a list.
+func eachAccess(list *[]Access) func(scan func(...any) error) error {
+	return func(scan func(...any) error) error {
 		var access Access
 		var upTo, last int64
 		err := scan(&access.Code, &access.ID, &upTo, &last)
 		access.UpTo, access.LastAccessAt = sql.FromMicros(upTo), sql.FromMicros(last)
-		list = append(list, access)
+		*list = append(*list, access)
 		return err
-	})
-	return list, err
+	}
 }
 
-// readAccess reads a user's position in a view; false when they never looked.
-func readAccess(ctx context.Context, db *sql.DB, user services.UserID, view View) (access Access, found bool, err error) {
-	var upTo, last int64
-	found, err = db.One(ctx, oneView, []any{user, view.Code, view.ID}, &upTo, &last)
-	return Access{View: view, UpTo: sql.FromMicros(upTo), LastAccessAt: sql.FromMicros(last)}, found, err
+// readSome reads a user's positions in some views, in no order; a view that they never looked at is absent.
+func readSome(ctx context.Context, db *sql.DB, user services.UserID, views []View) (list []Access, err error) {
+	asked := make(sql.Rows, len(views))
+	for i, view := range views {
+		asked[i] = []any{view.Code, view.ID}
+	}
+	err = db.Each(ctx, someAccesses, []any{user, asked}, eachAccess(&list))
+	return list, err
 }
 
 // readItem reads the time of an item of a view; false when it is not in the view, or was removed.

@@ -2,6 +2,7 @@ package views
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"tidings/services"
@@ -11,7 +12,21 @@ import (
 // View is a list that users look at repeatedly and that receives new items: a community's news, a topic.
 type View struct {
 	Code string // the kind of the view: 1 to 64 of a-z, 0-9, '_', '.', '-'
-	ID   string // the view among those of its kind: 1 to 64 characters
+	ID   string // the host application's key of the view among those of its kind: 1 to 64 characters
+}
+
+// GlobalID is the view's ID in the API. A code has no "/", so that no two views share an ID.
+func (v View) GlobalID() string { return services.GlobalID(services.ViewType, v.Code+"/"+v.ID) }
+
+// ParseID reads the output of GlobalID. field names the argument in the error.
+func ParseID(field, id string) (View, error) {
+	kind, rest, err := services.SplitGlobalID(id)
+	code, key, found := strings.Cut(rest, "/")
+	view := View{Code: code, ID: key}
+	if err != nil || kind != services.ViewType || !found || view.Check() != nil {
+		return View{}, services.Errorf(services.Invalid, "%s: %s is not the id of a view: expected view:CODE/KEY", field, services.Quote(id))
+	}
+	return view, nil
 }
 
 // Item is one item of a view.
@@ -59,12 +74,12 @@ func checkCode(code string) error {
 	return nil
 }
 
-// Check reports whether the view's code and ID are valid.
+// Check reports whether the view's code and key are valid.
 func (v View) Check() error {
 	if err := checkCode(v.Code); err != nil {
 		return err
 	}
-	return services.CheckText("id", v.ID, 1, maxID)
+	return services.CheckText("key", v.ID, 1, maxID)
 }
 
 // checkItem reports whether the name of an item is valid.

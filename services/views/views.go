@@ -150,18 +150,32 @@ func (s *Service) List(ctx context.Context, user services.UserID, codes []string
 
 // Read is one view as a user has it; NOT_FOUND when they never looked at it.
 func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Unread, error) {
-	access, found, err := readAccess(ctx, s.db, user, view)
-	if err == nil && !found {
-		err = services.Errorf(services.NotFound, "id: the view %s %s was never touched", view.Code, services.Quote(view.ID))
-	}
+	found, err := s.ByID(ctx, user, []View{view})
 	if err != nil {
 		return Unread{}, err
 	}
-	list, err := s.unread(ctx, []Access{access})
-	if err != nil {
-		return Unread{}, err
+	one, touched := found[view]
+	if !touched {
+		return Unread{}, services.Errorf(services.NotFound, "key: the view %s %s was never touched", view.Code, services.Quote(view.ID))
 	}
-	return list[0], nil
+	return one, nil
+}
+
+// ByID reads some views as a user has them; a view that they never looked at is absent.
+func (s *Service) ByID(ctx context.Context, user services.UserID, views []View) (map[View]Unread, error) {
+	if len(views) == 0 {
+		return nil, nil
+	}
+	accesses, err := readSome(ctx, s.db, user, views)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.unread(ctx, accesses)
+	found := make(map[View]Unread, len(list))
+	for _, one := range list {
+		found[one.View] = one
+	}
+	return found, err
 }
 
 // unread counts what is new for each access: in one round trip where Redis has the views. Otherwise it takes three: to find

@@ -33,7 +33,7 @@ func (c *crowd) wordeds() []worded {
 		Announcement struct{ Announcement struct{ ID string } }
 	}
 	c.Must("host:ingest", `mutation{
-		message:sendSiteMessage(input:{title:"t",to:["user:bob"]}){message{id}}
+		message:sendSiteMessage(input:{title:"t",to:["user:bob"]}){message{id:siteMessageId}}
 		announcement:publishAnnouncement(input:{title:"t"}){announcement{id}}}`, nil, &told)
 	c.Settle()
 	return []worded{

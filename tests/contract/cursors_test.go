@@ -100,10 +100,10 @@ func (p *pagers) live(t *testing.T, user string) {
 			p.Must(host, `mutation($t:String!,$at:Time!){scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`, map[string]any{"t": word, "at": at}, nil)
 		}
 		p.Must("host:ingest", `mutation($v:ID!,$t:String!,$s:[String!],$c:String!,$i:String!,$at:Time!){
-			sendSiteMessage(input:{to:[$v],title:$t,content:$t}){message{id}} publishAnnouncement(input:{title:$t,content:$t,segments:$s}){announcement{id}}
-			addViewItem(input:{code:$c,id:$i,item:"1",at:$at}){__typename}}`,
+			sendSiteMessage(input:{to:[$v],title:$t,content:$t}){message{id:siteMessageId}} publishAnnouncement(input:{title:$t,content:$t,segments:$s}){announcement{id}}
+			addViewItem(input:{code:$c,key:$i,item:"1",at:$at}){__typename}}`,
 			map[string]any{"v": id, "t": word, "s": []string{user}, "c": "news", "i": fmt.Sprint(word, i), "at": p.Clock.Now().UTC().Format(time.RFC3339)}, nil)
-		p.Must(user, `mutation($i:String!){touchView(input:{code:"news",id:$i}){__typename}}`, map[string]any{"i": fmt.Sprint(word, i)}, nil)
+		p.Must(user, `mutation($i:String!){touchView(input:{code:"news",key:$i}){__typename}}`, map[string]any{"i": fmt.Sprint(word, i)}, nil)
 		conversation := p.talk(user, word, "user:"+word+"-0", "user:"+word+"-1", "user:"+word+"-2")
 		p.talks[user] = append(p.talks[user], conversation)
 		for range 3 {

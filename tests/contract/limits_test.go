@@ -98,7 +98,7 @@ func TestExpensiveQueriesAreRefused(t *testing.T) {
 	for name, query := range map[string]string{
 		"a page in a page":        `{viewer{conversations(first:100){edges{node{` + message + `}}}}}`,
 		"pages of last messages":  aliased(30, `conversations(first:100){edges{node{lastMessage{body author{key}}}}}`),
-		"many explanations":       aliased(30, `badgeExplained{part items{id at count clearedBy}}`),
+		"many explanations":       aliased(30, `badgeExplained{part items{nodeId at count clearedBy}}`),
 		"many pages of feeds":     aliased(30, `homeFeed(first:100){edges{node{id body author{id key name}}}}`),
 		"a page in each of nodes": `query($i:[ID!]!){nodes(ids:$i){... on Conversation{` + message + `}}}`,
 	} {
@@ -117,7 +117,7 @@ func TestExpensiveQueriesAreRefused(t *testing.T) {
 			liveBoard(first:50){edges{node{id title}}} notifications(first:50){edges{node{id actors{key}}}}
 			conversations(first:50){edges{node{id lastMessage{body author{key}}}}}}}`,
 		"conversations with messages": `{viewer{conversations(first:20){edges{node{` + strings.Replace(message, "100", "20", 1) + `}}}}}`,
-		"an explanation":              `{viewer{badgeExplained{part items{id at count clearedBy}}}}`,
+		"an explanation":              `{viewer{badgeExplained{part items{nodeId at count clearedBy}}}}`,
 	} {
 		if got := n.Ask("alice", query, nil); len(got.Errors) > 0 {
 			t.Errorf("%s: %v", name, got.Errors)

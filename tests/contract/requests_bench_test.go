@@ -27,7 +27,7 @@ func events(count int, key string) string {
 		if key != "" {
 			said += fmt.Sprintf(`, "key": "%s %d"`, key, i)
 		}
-		list[i] = fmt.Sprintf(`{%s, "do": {"touchView": {"code": "c", "id": "v%d"}}}`, said, i)
+		list[i] = fmt.Sprintf(`{%s, "do": {"touchView": {"code": "c", "key": "v%d"}}}`, said, i)
 	}
 	return strings.Join(list, ", ")
 }

@@ -188,7 +188,7 @@ func (s *stage) acts() {
 		publishPost(input:{body:$t,parentId:$m}){post{id}}}`,
 		map[string]any{"a": shows.A.Show.ID, "b": shows.B.Show.ID, "c": shows.C.Show.ID, "m": s.mine, "g": s.group, "t": privateWord + " for @hank"}, nil)
 	s.Must("dave", `mutation($g:ID!,$t:String!){sendMessage(input:{conversationId:$g,body:$t,mentionIds:["user:alice"]}){message{id}}}`, map[string]any{"g": s.group, "t": privateWord}, nil)
-	s.Must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id}}
+	s.Must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id:siteMessageId}}
 		publishAnnouncement(input:{title:$t,content:"c",segments:["vip"]}){announcement{id}} raiseDot(input:{name:"vips",segments:["vip"]}){name}}`,
 		map[string]any{"t": privateWord}, nil)
 	s.quiet()

@@ -98,7 +98,7 @@ func (s *secrets) keepPrivate() {
 		s.Must("dave", `mutation($c:ID!,$b:String!){sendMessage(input:{conversationId:$c,body:$b}){message{id}}}`, map[string]any{"c": id, "b": privateWord}, &data)
 		s.private = append(s.private, id, data.SendMessage.Message.ID)
 	}
-	s.Must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id}}}`, map[string]any{"t": privateWord}, &data)
+	s.Must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id:siteMessageId}}}`, map[string]any{"t": privateWord}, &data)
 	s.Settle()
 	var announced struct {
 		PublishAnnouncement, Future, Gone struct{ Announcement struct{ ID string } }

@@ -65,7 +65,7 @@ func TestAClockAheadHidesNoPosts(t *testing.T) {
 	right.ShowsNew("carol", 1)
 
 	add := func(n *world.Node, item string) {
-		n.Must("host:ingest", `mutation($i:String!,$at:Time!){addViewItem(input:{code:"news",id:"x",item:$i,at:$at}){__typename}}`,
+		n.Must("host:ingest", `mutation($i:String!,$at:Time!){addViewItem(input:{code:"news",key:"x",item:$i,at:$at}){__typename}}`,
 			map[string]any{"i": item, "at": right.Clock.Now().UTC().Format(time.RFC3339Nano)}, nil)
 	}
 	unread := func(n *world.Node) int {
@@ -80,7 +80,7 @@ func TestAClockAheadHidesNoPosts(t *testing.T) {
 		return data.Viewer.Views.Edges[0].Node.Unread.Value
 	}
 	add(right, "one")
-	fast.Must("alice", `mutation{touchView(input:{code:"news",id:"x"}){__typename}}`, nil, nil)
+	fast.Must("alice", `mutation{touchView(input:{code:"news",key:"x"}){__typename}}`, nil, nil)
 	add(right, "two")
 	world.Eventually(t, world.Soon, "alice has one unread item", func() bool { return unread(right) == 1 })
 }
@@ -146,7 +146,7 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 	}
 	n.ShowsNew("alice", 1)
 	n.Must("alice", `query($s:String){viewer{liveBoard(first:5,sessionId:$s){sessionId}}}`, map[string]any{"s": board.Viewer.LiveBoard.SessionID}, nil)
-	n.Must("host:ingest", `mutation($at:Time!){addViewItem(input:{code:"news",id:"x",item:"i",at:$at}){__typename}}`, map[string]any{"at": told}, nil)
+	n.Must("host:ingest", `mutation($at:Time!){addViewItem(input:{code:"news",key:"x",item:"i",at:$at}){__typename}}`, map[string]any{"at": told}, nil)
 	n.Must("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
 }
 

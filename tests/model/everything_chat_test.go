@@ -109,7 +109,7 @@ func (e *everything) send(t *rapid.T) {
 	var data struct {
 		SendSiteMessage struct{ Message struct{ ID string } }
 	}
-	e.host(`mutation{sendSiteMessage(input:{title:"hello",to:[`+strings.Join(to, ",")+`]}){message{id}}}`, &data)
+	e.host(`mutation{sendSiteMessage(input:{title:"hello",to:[`+strings.Join(to, ",")+`]}){message{id:siteMessageId}}}`, &data)
 	one.id = data.SendSiteMessage.Message.ID
 	e.talk.sent = append(e.talk.sent, one)
 	e.N.Settle() // a message can be marked once it is delivered

@@ -174,13 +174,13 @@ func (e *everything) explain(t *rapid.T, person string, badges world.Badges) {
 				Part   *string
 				Count  world.Count
 				Items  []struct {
-					ID    string
-					Count int
+					NodeID string
+					Count  int
 				}
 			}
 		}
 	}
-	e.N.Must(person, `{viewer{badgeExplained{source part count{value inTotal} items{id count}}}}`, nil, &data)
+	e.N.Must(person, `{viewer{badgeExplained{source part count{value inTotal} items{nodeId count}}}}`, nil, &data)
 	total := 0
 	for _, explanation := range data.Viewer.BadgeExplained {
 		sum := 0

@@ -35,7 +35,7 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	for i := range readers {
 		reader := fmt.Sprint("reader", i)
 		n.Follow(reader, "author")
-		n.Must(reader, `mutation{touchView(input:{code:"news",id:"town"}){__typename}}`, nil, nil)
+		n.Must(reader, `mutation{touchView(input:{code:"news",key:"town"}){__typename}}`, nil, nil)
 		n.Badges(reader)
 	}
 	n.Publish("author", "one")

@@ -27,14 +27,14 @@ type panel struct {
 		}
 		BadgeExplained []struct {
 			Source string
-			Items  []struct{ ID string }
+			Items  []struct{ NodeID string }
 		}
 	}
 }
 
 func readPanel(t *testing.T, url, as string) (read panel) {
 	t.Helper()
-	query := `{viewer{badges{notifications{total{value precision}}}badgeExplained{source items{id}}notifications(first:100){edges{node{id upTo at seen subject{id}}}}}}`
+	query := `{viewer{badges{notifications{total{value precision}}}badgeExplained{source items{nodeId}}notifications(first:100){edges{node{id upTo at seen subject{id}}}}}}`
 	if err := world.Ask(url, as, query, nil, &read); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import { Icon, nameOf, type Person } from './parts.tsx';
 import { ago, useWords, type Words } from './words.ts';
 
 interface Item {
-  readonly id: string;
+  readonly nodeId: string;
   readonly at: string;
   readonly count: number;
   readonly clearedBy: string;
@@ -32,7 +32,7 @@ interface Thing {
   readonly members?: { readonly nodes: readonly Person[] };
 }
 
-const explain = 'query Why { viewer { id badgeExplained { source part count { value display inTotal precision asOf } items { id at count clearedBy } } } }';
+const explain = 'query Why { viewer { id badgeExplained { source part count { value display inTotal precision asOf } items { nodeId at count clearedBy } } } }';
 const name = `query Rows($ids: [ID!]!) { nodes(ids: $ids) { id __typename
   ... on Post { body author { id key name } } ... on Notification { category actors { id key name } actorCount }
   ... on Announcement { title } ... on SiteMessage { title } ... on Show { title host { id key name } }
@@ -59,7 +59,7 @@ export function Why({ source, count, close, tell }: { source: string | undefined
       const { data, errors } = await tidings.request<{ viewer: { badgeExplained: readonly Explanation[] | null } | null }>(explain);
       if (!data?.viewer?.badgeExplained) throw new Error(errors?.[0]?.message ?? words.gone);
       const found = data.viewer.badgeExplained.filter((one) => !source || one.source === source);
-      const ids = found.flatMap(({ items }) => items.slice(0, most).map(({ id }) => id)).slice(0, 100);
+      const ids = found.flatMap(({ items }) => items.slice(0, most).map(({ nodeId }) => nodeId)).slice(0, 100);
       const named = ids.length > 0 ? await tidings.request<{ nodes: readonly (Thing | null)[] }>(name, { ids }) : undefined;
       if (stale) return;
       setThings(new Map(named?.data?.nodes.flatMap((thing) => (thing ? [[thing.id, thing] as const] : []))));
@@ -88,9 +88,9 @@ export function Why({ source, count, close, tell }: { source: string | undefined
             </h3>
             <ul class="reasons">
               {one.items.slice(0, most).map((item) => (
-                <li key={item.id}>
+                <li key={item.nodeId}>
                   <span>
-                    {describe(things.get(item.id), item, words)}
+                    {describe(things.get(item.nodeId), item, words)}
                     <small>{ago(item.at, Date.now())}{item.count > 1 ? ` · ${item.count}` : ''}</small>
                   </span>
                   <button type="button" class="plain" title={item.clearedBy} onClick={() => void clear(item).catch(tell)}>{words.clear}</button>
@@ -107,7 +107,7 @@ export function Why({ source, count, close, tell }: { source: string | undefined
 }
 
 function describe(thing: Thing | undefined, item: Item, words: Words) {
-  if (!thing) return item.id;
+  if (!thing) return item.nodeId;
   if (thing.category) return sentence({ category: thing.category, actors: thing.actors as never, actorCount: thing.actorCount ?? 0 }, words);
   if (thing.author) return <><b>{nameOf(thing.author)}</b> {thing.body}</>;
   if (thing.host) return <><b>{nameOf(thing.host)}</b> {thing.title}</>;
