@@ -579,11 +579,11 @@ func (ec *executionContext) _RecountBadgesPayload_badges(ctx context.Context, fi
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_RecountBadgesPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1194,7 +1194,7 @@ func (ec *executionContext) _RecountBadgesPayload(ctx context.Context, sel ast.S
 			out.Values[i] = graphql.MarshalString("RecountBadgesPayload")
 		case "badges":
 			out.Values[i] = ec._RecountBadgesPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "differed":

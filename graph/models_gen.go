@@ -56,6 +56,8 @@ type AddViewItemInput struct {
 
 // The payload of addViewItem. A field that could not be read after the change is null; the change is kept.
 type AddViewItemPayload struct {
+	// Whether the mutation changed anything; false if the state was already as requested.
+	Changed bool `json:"changed"`
 	// The key of the item.
 	Item string `json:"item"`
 }
@@ -68,6 +70,7 @@ type Admin struct {
 
 // A message of the installation to all users, or to the users of some segments.
 type Announcement struct {
+	// The global ID, announcement:KEY.
 	ID string `json:"id"`
 	// The title, 1 to 255 characters.
 	Title string `json:"title"`
@@ -499,64 +502,122 @@ type HomeFeedChange struct {
 
 // A mutation, by its name, with its own input: exactly one of these. In an input, the viewer is the user of `as`.
 type IngestAction struct {
-	PublishPost            *PublishPostInput            `json:"publishPost,omitempty"`
-	EditPost               *EditPostInput               `json:"editPost,omitempty"`
-	DeletePost             *DeletePostInput             `json:"deletePost,omitempty"`
-	LikePost               *LikePostInput               `json:"likePost,omitempty"`
-	UnlikePost             *UnlikePostInput             `json:"unlikePost,omitempty"`
-	Follow                 *FollowInput                 `json:"follow,omitempty"`
-	Unfollow               *UnfollowInput               `json:"unfollow,omitempty"`
-	SetProfile             *SetProfileInput             `json:"setProfile,omitempty"`
-	MarkHomeFeedSeen       *MarkHomeFeedSeenInput       `json:"markHomeFeedSeen,omitempty"`
-	MarkNotificationsSeen  *MarkNotificationsSeenInput  `json:"markNotificationsSeen,omitempty"`
-	CreateConversation     *CreateConversationInput     `json:"createConversation,omitempty"`
-	JoinConversation       *JoinConversationInput       `json:"joinConversation,omitempty"`
-	QuitConversation       *QuitConversationInput       `json:"quitConversation,omitempty"`
-	AddMembers             *AddMembersInput             `json:"addMembers,omitempty"`
-	RemoveMembers          *RemoveMembersInput          `json:"removeMembers,omitempty"`
-	SendMessage            *SendMessageInput            `json:"sendMessage,omitempty"`
-	RecallMessage          *RecallMessageInput          `json:"recallMessage,omitempty"`
-	EnterConversation      *EnterConversationInput      `json:"enterConversation,omitempty"`
-	LeaveConversation      *LeaveConversationInput      `json:"leaveConversation,omitempty"`
-	MarkConversationRead   *MarkConversationReadInput   `json:"markConversationRead,omitempty"`
+	// Publishes a post into the home feeds of the viewer's followers.
+	PublishPost *PublishPostInput `json:"publishPost,omitempty"`
+	// Changes the text and the mentions of the viewer's post.
+	EditPost *EditPostInput `json:"editPost,omitempty"`
+	// Deletes the viewer's post.
+	DeletePost *DeletePostInput `json:"deletePost,omitempty"`
+	// Likes a post; its author is notified.
+	LikePost *LikePostInput `json:"likePost,omitempty"`
+	// Removes a like, also from the author's notification.
+	UnlikePost *UnlikePostInput `json:"unlikePost,omitempty"`
+	// Follows a user.
+	Follow *FollowInput `json:"follow,omitempty"`
+	// Unfollows a user.
+	Unfollow *UnfollowInput `json:"unfollow,omitempty"`
+	// Sets the viewer's name and picture.
+	SetProfile *SetProfileInput `json:"setProfile,omitempty"`
+	// Marks the home feed as seen up to a post.
+	MarkHomeFeedSeen *MarkHomeFeedSeenInput `json:"markHomeFeedSeen,omitempty"`
+	// Marks the notifications of some categories as seen, which clears their counts; for the moment in which the viewer opens the list.
+	MarkNotificationsSeen *MarkNotificationsSeenInput `json:"markNotificationsSeen,omitempty"`
+	// Creates a conversation.
+	CreateConversation *CreateConversationInput `json:"createConversation,omitempty"`
+	// Makes the viewer a member of a ROOM. Earlier messages count as read.
+	JoinConversation *JoinConversationInput `json:"joinConversation,omitempty"`
+	// Ends the viewer's membership.
+	QuitConversation *QuitConversationInput `json:"quitConversation,omitempty"`
+	// Adds members, who start with nothing unread.
+	AddMembers *AddMembersInput `json:"addMembers,omitempty"`
+	// Removes members.
+	RemoveMembers *RemoveMembersInput `json:"removeMembers,omitempty"`
+	// Sends a message.
+	SendMessage *SendMessageInput `json:"sendMessage,omitempty"`
+	// Recalls a message of the viewer.
+	RecallMessage *RecallMessageInput `json:"recallMessage,omitempty"`
+	// Opens a conversation on a device, or renews that it is open.
+	EnterConversation *EnterConversationInput `json:"enterConversation,omitempty"`
+	// Closes a conversation on a device.
+	LeaveConversation *LeaveConversationInput `json:"leaveConversation,omitempty"`
+	// Marks a conversation as read up to a message.
+	MarkConversationRead *MarkConversationReadInput `json:"markConversationRead,omitempty"`
+	// Marks a message and all later ones as unread.
 	MarkConversationUnread *MarkConversationUnreadInput `json:"markConversationUnread,omitempty"`
-	MuteConversation       *MuteConversationInput       `json:"muteConversation,omitempty"`
-	UnmuteConversation     *UnmuteConversationInput     `json:"unmuteConversation,omitempty"`
-	MarkLiveBoardSeen      *MarkLiveBoardSeenInput      `json:"markLiveBoardSeen,omitempty"`
-	ScheduleShow           *ScheduleShowInput           `json:"scheduleShow,omitempty"`
-	RescheduleShow         *RescheduleShowInput         `json:"rescheduleShow,omitempty"`
-	StartShow              *StartShowInput              `json:"startShow,omitempty"`
-	EndShow                *EndShowInput                `json:"endShow,omitempty"`
-	CancelShow             *CancelShowInput             `json:"cancelShow,omitempty"`
-	SetReplay              *SetReplayInput              `json:"setReplay,omitempty"`
-	RemindMe               *RemindMeInput               `json:"remindMe,omitempty"`
-	CancelReminder         *CancelReminderInput         `json:"cancelReminder,omitempty"`
-	SendSiteMessage        *SendSiteMessageInput        `json:"sendSiteMessage,omitempty"`
-	EditSiteMessage        *EditSiteMessageInput        `json:"editSiteMessage,omitempty"`
-	MarkSiteMessagesRead   *MarkSiteMessagesReadInput   `json:"markSiteMessagesRead,omitempty"`
+	// Mutes a conversation.
+	MuteConversation *MuteConversationInput `json:"muteConversation,omitempty"`
+	// Ends the mute of a conversation.
+	UnmuteConversation *UnmuteConversationInput `json:"unmuteConversation,omitempty"`
+	// Marks the live board as seen.
+	MarkLiveBoardSeen *MarkLiveBoardSeenInput `json:"markLiveBoardSeen,omitempty"`
+	// Schedules a show of the viewer.
+	ScheduleShow *ScheduleShowInput `json:"scheduleShow,omitempty"`
+	// Changes an upcoming show of the viewer, or the title and cover of a show that is live or over.
+	RescheduleShow *RescheduleShowInput `json:"rescheduleShow,omitempty"`
+	// Starts a show of the viewer.
+	StartShow *StartShowInput `json:"startShow,omitempty"`
+	// Ends a show of the viewer.
+	EndShow *EndShowInput `json:"endShow,omitempty"`
+	// Cancels an upcoming show of the viewer.
+	CancelShow *CancelShowInput `json:"cancelShow,omitempty"`
+	// Sets the address of a show's replay.
+	SetReplay *SetReplayInput `json:"setReplay,omitempty"`
+	// Sets a reminder.
+	RemindMe *RemindMeInput `json:"remindMe,omitempty"`
+	// Removes a reminder.
+	CancelReminder *CancelReminderInput `json:"cancelReminder,omitempty"`
+	// Sends a site message to users.
+	SendSiteMessage *SendSiteMessageInput `json:"sendSiteMessage,omitempty"`
+	// Changes the text of a site message for every recipient.
+	EditSiteMessage *EditSiteMessageInput `json:"editSiteMessage,omitempty"`
+	// Marks site messages as read.
+	MarkSiteMessagesRead *MarkSiteMessagesReadInput `json:"markSiteMessagesRead,omitempty"`
+	// Marks site messages as unread.
 	MarkSiteMessagesUnread *MarkSiteMessagesUnreadInput `json:"markSiteMessagesUnread,omitempty"`
-	PublishAnnouncement    *PublishAnnouncementInput    `json:"publishAnnouncement,omitempty"`
-	EditAnnouncement       *EditAnnouncementInput       `json:"editAnnouncement,omitempty"`
-	WithdrawAnnouncement   *WithdrawAnnouncementInput   `json:"withdrawAnnouncement,omitempty"`
-	RaiseDot               *RaiseDotInput               `json:"raiseDot,omitempty"`
-	SetSegments            *SetSegmentsInput            `json:"setSegments,omitempty"`
-	MarkAnnouncementsRead  *MarkAnnouncementsReadInput  `json:"markAnnouncementsRead,omitempty"`
-	ClearDot               *ClearDotInput               `json:"clearDot,omitempty"`
-	MarkNotificationsRead  *MarkNotificationsReadInput  `json:"markNotificationsRead,omitempty"`
+	// Publishes an announcement for everyone or for some segments.
+	PublishAnnouncement *PublishAnnouncementInput `json:"publishAnnouncement,omitempty"`
+	// Changes an announcement.
+	EditAnnouncement *EditAnnouncementInput `json:"editAnnouncement,omitempty"`
+	// Withdraws an announcement for good.
+	WithdrawAnnouncement *WithdrawAnnouncementInput `json:"withdrawAnnouncement,omitempty"`
+	// Lights a dot for everyone or for some segments.
+	RaiseDot *RaiseDotInput `json:"raiseDot,omitempty"`
+	// Sets the segments of a user.
+	SetSegments *SetSegmentsInput `json:"setSegments,omitempty"`
+	// Marks the announcements as read up to one of them.
+	MarkAnnouncementsRead *MarkAnnouncementsReadInput `json:"markAnnouncementsRead,omitempty"`
+	// Clears a dot on all devices of the viewer, until it is raised again.
+	ClearDot *ClearDotInput `json:"clearDot,omitempty"`
+	// Marks notifications as read.
+	MarkNotificationsRead *MarkNotificationsReadInput `json:"markNotificationsRead,omitempty"`
+	// Marks a notification as unread.
 	MarkNotificationUnread *MarkNotificationUnreadInput `json:"markNotificationUnread,omitempty"`
-	MarkAllRead            *MarkAllReadInput            `json:"markAllRead,omitempty"`
-	UndoMarkAllRead        *UndoMarkAllReadInput        `json:"undoMarkAllRead,omitempty"`
-	Mute                   *MuteInput                   `json:"mute,omitempty"`
-	Unmute                 *UnmuteInput                 `json:"unmute,omitempty"`
-	Block                  *BlockInput                  `json:"block,omitempty"`
-	Unblock                *UnblockInput                `json:"unblock,omitempty"`
-	HideFrom               *HideFromInput               `json:"hideFrom,omitempty"`
-	UnhideFrom             *UnhideFromInput             `json:"unhideFrom,omitempty"`
-	SetDisplayPolicy       *SetDisplayPolicyInput       `json:"setDisplayPolicy,omitempty"`
-	SetGroupPolicy         *SetGroupPolicyInput         `json:"setGroupPolicy,omitempty"`
-	TouchView              *TouchViewInput              `json:"touchView,omitempty"`
-	AddViewItem            *AddViewItemInput            `json:"addViewItem,omitempty"`
-	RemoveViewItem         *RemoveViewItemInput         `json:"removeViewItem,omitempty"`
+	// Marks all notifications as read.
+	MarkAllRead *MarkAllReadInput `json:"markAllRead,omitempty"`
+	// Undoes the last markAllRead, except for notifications that another mark has read since.
+	UndoMarkAllRead *UndoMarkAllReadInput `json:"undoMarkAllRead,omitempty"`
+	// Keeps the posts of a user out of the viewer's feed and its count, whether the viewer follows them or not.
+	Mute *MuteInput `json:"mute,omitempty"`
+	// Ends a mute.
+	Unmute *UnmuteInput `json:"unmute,omitempty"`
+	// Blocks a user.
+	Block *BlockInput `json:"block,omitempty"`
+	// Ends a block.
+	Unblock *UnblockInput `json:"unblock,omitempty"`
+	// Hides the viewer's posts, comments and shows from a user, whether they follow the viewer or not.
+	HideFrom *HideFromInput `json:"hideFrom,omitempty"`
+	// Makes the viewer's posts, comments and shows visible to a user again.
+	UnhideFrom *UnhideFromInput `json:"unhideFrom,omitempty"`
+	// Sets which sources are in the total, which are displayed as a dot, and the quiet hours.
+	SetDisplayPolicy *SetDisplayPolicyInput `json:"setDisplayPolicy,omitempty"`
+	// Sets the users who may add the viewer to a GROUP or a ROOM with createConversation or addMembers.
+	SetGroupPolicy *SetGroupPolicyInput `json:"setGroupPolicy,omitempty"`
+	// Marks a view as seen up to a time.
+	TouchView *TouchViewInput `json:"touchView,omitempty"`
+	// Adds an item to a view.
+	AddViewItem *AddViewItemInput `json:"addViewItem,omitempty"`
+	// Removes an item from a view.
+	RemoveViewItem *RemoveViewItemInput `json:"removeViewItem,omitempty"`
 }
 
 // The error of an event.
@@ -935,6 +996,7 @@ type MemberEdge struct {
 
 // A message of a conversation.
 type Message struct {
+	// The global ID, message:KEY.
 	ID string `json:"id"`
 	// The conversation.
 	ConversationID string `json:"conversationId"`
@@ -1196,7 +1258,7 @@ type RecountBadgesInput struct {
 // The payload of recountBadges. A field that could not be read after the change is null; the change is kept.
 type RecountBadgesPayload struct {
 	// The user's badges, rebuilt from the facts.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
 	// The parts of the data in Redis that differed from the facts; empty if all were right. A change that was not yet in Redis counts as a difference.
 	Differed []string `json:"differed"`
 }
@@ -1245,6 +1307,8 @@ type RemoveViewItemInput struct {
 
 // The payload of removeViewItem. A field that could not be read after the change is null; the change is kept.
 type RemoveViewItemPayload struct {
+	// Whether the mutation changed anything; false if the state was already as requested.
+	Changed bool `json:"changed"`
 	// The key of the item.
 	Item string `json:"item"`
 }
@@ -1503,6 +1567,7 @@ type ShowEdge struct {
 
 // A message of the installation to the viewer. Only the viewer can see it.
 type SiteMessage struct {
+	// The global ID, siteMessage:KEY.
 	ID string `json:"id"`
 	// The type: one of the types that the installation defines.
 	Type string `json:"type"`

@@ -68,7 +68,8 @@ type ComplexityRoot struct {
 	}
 
 	AddViewItemPayload struct {
-		Item func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Item    func(childComplexity int) int
 	}
 
 	Admin struct {
@@ -732,7 +733,8 @@ type ComplexityRoot struct {
 	}
 
 	RemoveViewItemPayload struct {
-		Item func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Item    func(childComplexity int) int
 	}
 
 	RescheduleShowPayload struct {
@@ -1048,6 +1050,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ActivityThresholds.IdleAfterHours(childComplexity), true
 
+	case "AddViewItemPayload.changed":
+		if e.ComplexityRoot.AddViewItemPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddViewItemPayload.Changed(childComplexity), true
 	case "AddViewItemPayload.item":
 		if e.ComplexityRoot.AddViewItemPayload.Item == nil {
 			break
@@ -3914,6 +3922,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RemindMePayload.Viewer(childComplexity), true
 
+	case "RemoveViewItemPayload.changed":
+		if e.ComplexityRoot.RemoveViewItemPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemoveViewItemPayload.Changed(childComplexity), true
 	case "RemoveViewItemPayload.item":
 		if e.ComplexityRoot.RemoveViewItemPayload.Item == nil {
 			break
@@ -5268,6 +5282,8 @@ func (ec *executionContext) childFields_ActivityThresholds(ctx context.Context, 
 
 func (ec *executionContext) childFields_AddViewItemPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_AddViewItemPayload_changed(ctx, field)
 	case "item":
 		return ec.fieldContext_AddViewItemPayload_item(ctx, field)
 	}
@@ -6448,6 +6464,8 @@ func (ec *executionContext) childFields_RemindMePayload(ctx context.Context, fie
 
 func (ec *executionContext) childFields_RemoveViewItemPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_RemoveViewItemPayload_changed(ctx, field)
 	case "item":
 		return ec.fieldContext_RemoveViewItemPayload_item(ctx, field)
 	}

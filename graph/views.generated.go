@@ -29,6 +29,29 @@ type ViewConnectionResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _AddViewItemPayload_changed(ctx context.Context, field graphql.CollectedField, obj *AddViewItemPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AddViewItemPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AddViewItemPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AddViewItemPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _AddViewItemPayload_item(ctx context.Context, field graphql.CollectedField, obj *AddViewItemPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -50,6 +73,29 @@ func (ec *executionContext) _AddViewItemPayload_item(ctx context.Context, field 
 }
 func (ec *executionContext) fieldContext_AddViewItemPayload_item(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("AddViewItemPayload", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _RemoveViewItemPayload_changed(ctx context.Context, field graphql.CollectedField, obj *RemoveViewItemPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RemoveViewItemPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RemoveViewItemPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RemoveViewItemPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _RemoveViewItemPayload_item(ctx context.Context, field graphql.CollectedField, obj *RemoveViewItemPayload) (ret graphql.Marshaler) {
@@ -653,6 +699,11 @@ func (ec *executionContext) _AddViewItemPayload(ctx context.Context, sel ast.Sel
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("AddViewItemPayload")
+		case "changed":
+			out.Values[i] = ec._AddViewItemPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "item":
 			out.Values[i] = ec._AddViewItemPayload_item(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -691,6 +742,11 @@ func (ec *executionContext) _RemoveViewItemPayload(ctx context.Context, sel ast.
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("RemoveViewItemPayload")
+		case "changed":
+			out.Values[i] = ec._RemoveViewItemPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "item":
 			out.Values[i] = ec._RemoveViewItemPayload_item(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

@@ -55,17 +55,17 @@ func (r *mutationResolver) RecountBadges(ctx context.Context, input graph.Recoun
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.Badge.Read(ctx, user)
-	if err != nil {
-		return nil, err
-	}
 	_, key, err := services.SplitGlobalID(input.UserID)
 	if err != nil {
 		return nil, err
 	}
-	theirs := *badges
-	theirs.Key = key
-	return &graph.RecountBadgesPayload{Badges: theirs, Differed: differed}, nil
+	payload := &graph.RecountBadgesPayload{Differed: differed}
+	if badges := ifRead[*services.Badges](r.Resolver)(r.Badge.Read(ctx, user)); badges != nil {
+		theirs := **badges
+		theirs.Key = key
+		payload.Badges = &theirs
+	}
+	return payload, nil
 }
 
 func (r *mutationResolver) SetFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {

@@ -26,13 +26,13 @@ func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewI
 }
 
 func (r *mutationResolver) AddViewItem(ctx context.Context, input graph.AddViewItemInput) (*graph.AddViewItemPayload, error) {
-	_, err := addViewItem.do(ctx, r.Resolver, input)
-	return &graph.AddViewItemPayload{Item: input.Item}, err
+	done, err := addViewItem.do(ctx, r.Resolver, input)
+	return &graph.AddViewItemPayload{Changed: done.changed, Item: input.Item}, err
 }
 
 func (r *mutationResolver) RemoveViewItem(ctx context.Context, input graph.RemoveViewItemInput) (*graph.RemoveViewItemPayload, error) {
-	_, err := removeViewItem.do(ctx, r.Resolver, input)
-	return &graph.RemoveViewItemPayload{Item: input.Item}, err
+	done, err := removeViewItem.do(ctx, r.Resolver, input)
+	return &graph.RemoveViewItemPayload{Changed: done.changed, Item: input.Item}, err
 }
 
 func (r *viewConnectionResolver) Nodes(ctx context.Context, obj *graph.ViewConnection) ([]graph.View, error) {

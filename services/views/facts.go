@@ -15,7 +15,10 @@ INSERT INTO view_items (view_code, view_id, item, at, standing) VALUES ($1, $2, 
 ON CONFLICT (view_code, view_id, item) DO UPDATE SET at = excluded.at, standing = TRUE WHERE excluded.at > view_items.at`)
 
 	lowerItem = sql.NewStatement("remove an item from a view", `
-UPDATE view_items SET standing = FALSE WHERE view_code = $1 AND view_id = $2 AND item = $3 RETURNING at`)
+UPDATE view_items SET standing = FALSE WHERE view_code = $1 AND view_id = $2 AND item = $3 AND standing`)
+
+	anyItem = sql.NewStatement("an item of a view, removed or not", `
+SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND item = $3`)
 
 	oneItem = sql.NewStatement("an item of a view", `
 SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND item = $3 AND standing`)
@@ -59,13 +62,17 @@ func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed boo
 }
 
 // removeItem removes an item from a view; repeated, it changes nothing. NOT_FOUND when it never was in the view.
-func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) error {
+func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (changed bool, err error) {
+	n, err := tx.Run(ctx, lowerItem, view.Code, view.ID, item)
+	if n > 0 || err != nil {
+		return n > 0, err
+	}
 	var at int64
-	found, err := tx.One(ctx, lowerItem, []any{view.Code, view.ID, item}, &at)
+	found, err := tx.One(ctx, anyItem, []any{view.Code, view.ID, item}, &at)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "item: there is no %s in the view %s %s", services.Quote(item), view.Code, services.Quote(view.ID))
 	}
-	return err
+	return false, err
 }
 
 // touch records that a user looked at a view, up to a time, the zero time for the newest item in it. The newest item is

@@ -38,7 +38,10 @@ func (b facts) addItem(view View, item string, when time.Time) (changed bool) {
 
 func (b facts) removeItem(view View, item string) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error { return removeItem(b.Ctx, tx.Tx, view, item) })
+	b.MustWrite(func(tx *store.Tx) error {
+		_, err := removeItem(b.Ctx, tx.Tx, view, item)
+		return err
+	})
 }
 
 func (b facts) touch(user services.UserID, view View, upTo time.Time) (access Access) {
@@ -76,7 +79,10 @@ func TestItemsStandAtTheirLatestReport(t *testing.T) {
 		storetest.Equal(b.T, stands, true)
 		_, stands, err = readItem(b.Ctx, b.DB, news, "z")
 		storetest.Equal(b.T, storetest.Must(stands, err)(b.T), false)
-		storetest.Coded(b.T, b.Write(b.Ctx, func(tx *store.Tx) error { return removeItem(b.Ctx, tx.Tx, news, "z") }), services.NotFound)
+		storetest.Coded(b.T, b.Write(b.Ctx, func(tx *store.Tx) error {
+			_, err := removeItem(b.Ctx, tx.Tx, news, "z")
+			return err
+		}), services.NotFound)
 	})
 }
 

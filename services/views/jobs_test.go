@@ -45,7 +45,7 @@ func (s shelf) add(item string, at time.Time) {
 func (s shelf) remove(item string) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := removeItem(ctx, tx.Tx, s.view, item); err != nil {
+		if _, err := removeItem(ctx, tx.Tx, s.view, item); err != nil {
 			return err
 		}
 		return s.told(ctx, tx, item)

@@ -57,12 +57,11 @@ func (s *Service) Add(view View, item string, at time.Time) (*jobs.Command, erro
 		return nil, services.Errorf(services.Invalid, "at: %s is before 1970", at.UTC().Format(time.RFC3339))
 	}
 	reported := Item{Name: item, At: at.UTC().Truncate(time.Millisecond)}
-	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) error {
+	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
 		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.Moment(s.ids.Now).Add(clocksDiffer)) {
-			return services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
+			return false, services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
-		_, err := addItem(ctx, tx, view, reported)
-		return err
+		return addItem(ctx, tx, view, reported)
 	})
 }
 
@@ -71,7 +70,7 @@ func (s *Service) Remove(view View, item string) (*jobs.Command, error) {
 	if err := check(view, item); err != nil {
 		return nil, err
 	}
-	return s.onItem("removeViewItem", view, item, func(ctx context.Context, tx *sql.Tx) error {
+	return s.onItem("removeViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
 		return removeItem(ctx, tx, view, item)
 	})
 }
@@ -84,7 +83,7 @@ func check(view View, item string) error {
 }
 
 // onItem changes an item and leaves the job that brings the view in line.
-func (s *Service) onItem(name string, view View, item string, change func(context.Context, *sql.Tx) error) (*jobs.Command, error) {
+func (s *Service) onItem(name string, view View, item string, change func(context.Context, *sql.Tx) (changed bool, err error)) (*jobs.Command, error) {
 	job, err := itemJob(view, item)
 	if err != nil {
 		return nil, err
@@ -92,7 +91,11 @@ func (s *Service) onItem(name string, view View, item string, change func(contex
 	return &jobs.Command{
 		Name: name,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			if err := change(ctx, tx); err != nil {
+			changed, err := change(ctx, tx)
+			if err == nil && !changed {
+				err = jobs.ErrUnchanged
+			}
+			if err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx, job)
