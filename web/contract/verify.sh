@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages of package-lock.json, compares the schema with the golden one, runs graphql-eslint over it, and the official
-# client of the SSE protocol against a server of its own.
+# Installs the packages of package-lock.json, proves the check of breaking changes, compares the schema with the golden one, runs
+# graphql-eslint over it, and the official client of the SSE protocol against a server of its own.
 set -euo pipefail
 cd "$(dirname "$0")"
 npm ci --ignore-scripts --no-audit --no-fund
@@ -9,6 +9,7 @@ server=
 trap '[[ -z $server ]] || kill "$server"; wait; rm -rf "$folder"' EXIT
 (cd ../.. && go build -o "$folder/tidings" .)
 "$folder/tidings" schema >"$folder/schema.graphql"
+node --test breaking.test.mjs >"$folder/breaking" || { cat "$folder/breaking" >&2; exit 1; }
 node breaking.mjs testdata/schema.graphql "$folder/schema.graphql"
 node lint.mjs "$folder/schema.graphql"
 cmp testdata/schema.graphql "$folder/schema.graphql" || { echo "The schema is not the golden one: make schema writes it." >&2; exit 1; }
