@@ -27,12 +27,18 @@ func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewI
 
 func (r *mutationResolver) AddViewItem(ctx context.Context, input graph.AddViewItemInput) (*graph.AddViewItemPayload, error) {
 	done, err := addViewItem.do(ctx, r.Resolver, input)
-	return &graph.AddViewItemPayload{Changed: done.changed, Item: input.Item}, err
+	if err != nil {
+		return nil, err
+	}
+	return &graph.AddViewItemPayload{Changed: done.changed, Item: input.Item}, nil
 }
 
 func (r *mutationResolver) RemoveViewItem(ctx context.Context, input graph.RemoveViewItemInput) (*graph.RemoveViewItemPayload, error) {
 	done, err := removeViewItem.do(ctx, r.Resolver, input)
-	return &graph.RemoveViewItemPayload{Changed: done.changed, Item: input.Item}, err
+	if err != nil {
+		return nil, err
+	}
+	return &graph.RemoveViewItemPayload{Changed: done.changed, Item: input.Item}, nil
 }
 
 func (r *viewConnectionResolver) Nodes(ctx context.Context, obj *graph.ViewConnection) ([]graph.View, error) {
