@@ -114,7 +114,7 @@ const (
 const chartStyle = `<style>@media (prefers-color-scheme: dark) { .page { fill: #0f172a; stroke: #334155 } .text { fill: #f1f5f9 } .soft { fill: #a8b3c4 } ` +
 	`.ours { fill: #60a5fa } .theirs { fill: #64748b } }</style>`
 
-// draw makes the picture. Baselines that were not measured are left out.
+// draw makes the picture. Baselines that were not measured are omitted.
 func (c chart) draw(rows []map[string]string) (string, error) {
 	type drawn struct {
 		bar

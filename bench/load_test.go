@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// serve starts a server and answers its host and port.
+// serve starts a server and returns its host and port.
 func serve(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
