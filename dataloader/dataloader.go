@@ -109,18 +109,18 @@ func (m *memory) meetUsers(users []services.User) {
 	m.users.keepNew(known)
 }
 
-// Posts reads posts with their authors; deleted and unknown ones are left out.
+// Posts reads posts with their authors; deleted and unknown ones are omitted.
 func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return l.Both(ctx, ids, nil)
 }
 
-// Users reads people; unknown ones are left out.
+// Users reads people; unknown ones are omitted.
 func (l *Loader) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	_, users, err := l.read(ctx, nil, numbers)
 	return users, err
 }
 
-// Both reads posts with their authors, and people, in one batch. Deleted and unknown ones are left out.
+// Both reads posts with their authors, and people, in one batch. Deleted and unknown ones are omitted.
 func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	posts, users, err := l.read(ctx, ids, numbers)
 	if err != nil {
@@ -171,7 +171,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 	return foundPosts, foundUsers, err
 }
 
-// Shows reads shows; unknown ones are left out.
+// Shows reads shows; unknown ones are omitted.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	m := l.memory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
@@ -188,7 +188,7 @@ func (l *Loader) KeepShows(shows []live.Show) {
 	}
 }
 
-// Messages reads messages; unknown ones are left out. The caller has checked that the viewer is a member.
+// Messages reads messages; unknown ones are omitted. The caller has checked that the viewer is a member.
 func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID]chat.Message, error)) (map[services.MessageID]chat.Message, error) {
 	return l.memory().messages.Load(ctx, ids, read)
 }
