@@ -80,7 +80,7 @@ func plain(node ast.Node, source []byte) string {
 // wide is what can be wider than a phone: a reader who has only a keyboard scrolls it when it can be focused.
 var wide = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
 
-// Render makes HTML of a page, and answers its outline.
+// Render makes HTML of a page, and returns its outline.
 func Render(source []byte) (template.HTML, Outline) {
 	document := Parse(source)
 	found := outline(document, source)
