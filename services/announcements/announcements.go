@@ -22,7 +22,7 @@ import (
 type Config struct {
 	DB     *sql.DB
 	Redis  *rdb.Projections
-	Jobs   *jobs.Engine        // New registers the kinds of jobs in it
+	Jobs   *jobs.Engine        // New registers its kinds of jobs
 	Log    *changelog.Follower // the node cache follows it
 	Fanout *fanout.Fanout      // New registers its part of each user's document
 	IDs    *services.IDClock

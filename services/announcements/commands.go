@@ -149,7 +149,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 }
 
 // Withdraw is the command by which the host application takes an announcement out of everybody's list and count, also one
-// that has not started. NOT_FOUND when there is none. Withdrawing again changes nothing.
+// that has not started. NOT_FOUND if there is none. Withdrawing again changes nothing.
 func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	return s.shared("withdrawAnnouncement", func(ctx context.Context, tx *sql.Tx, _ uint64) (string, string, error) {
 		a, err := lock(ctx, tx, id)

@@ -93,7 +93,7 @@ func trim(ctx context.Context, tx *sql.Tx, keep int) error {
 	return err
 }
 
-// lock reads an announcement and locks it until this transaction ends. NOT_FOUND when there is none.
+// lock reads an announcement and locks it until this transaction ends. NOT_FOUND if there is none.
 func lock(ctx context.Context, tx *sql.Tx, id services.PostID) (Announcement, error) {
 	found, err := scan(ctx, tx.Runner, lockAnnouncement, id)
 	if err != nil {

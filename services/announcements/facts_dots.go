@@ -35,7 +35,7 @@ var (
 		RETURNING ver`)
 )
 
-// raiseDot notes that a dot was raised at a stamp for a target. The first raise creates the dot; CONFLICT if MaxDots others
+// raiseDot records that a dot was raised at a stamp for a target. The first raise creates the dot; CONFLICT if MaxDots others
 // exist. The caller holds the announcements' clock.
 func raiseDot(ctx context.Context, tx *sql.Tx, name string, target Segments, stamp uint64) error {
 	var dots, known int
@@ -64,7 +64,7 @@ func targetOf(segment int64) Segments {
 	return 1 << segment
 }
 
-// clearDot notes that a user has seen a dot as it is now, and returns the stamp up to which it is cleared. NOT_FOUND when the
+// clearDot records that a user has seen a dot as it is now, and returns the stamp up to which it is cleared. NOT_FOUND if the
 // dot was never raised.
 func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string) (seen uint64, err error) {
 	found, err := tx.One(ctx, clearRaised, []any{user, name}, &seen)

@@ -12,7 +12,7 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// bundle is a store with what tests of the facts need around it.
+// bundle is a store with helpers for tests of the facts.
 type bundle struct{ *storetest.Bundle }
 
 // eachStore runs a test on both engines, each time on a new database with a standing clock.
