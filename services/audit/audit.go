@@ -2,7 +2,7 @@
 //
 // It guarantees that every active user's view is compared with the facts at least once in each period, on whatever nodes,
 // and that a difference that a waiting job explains is left alone. A failed comparison is repeated in the next turn or the
-// next lap: an audit changes nothing but views and the counts of posts, which can always be made anew from the facts.
+// next lap: an audit changes nothing but views and the counts of posts, which can always be rebuilt from the facts.
 package audit
 
 import (

@@ -264,7 +264,7 @@ func TestAuditKnowsThatDaysPass(t *testing.T) {
 	}
 }
 
-// Lag is not drift: a difference waits as long as a job explains it, and no view is made anew meanwhile.
+// Lag is not drift: a difference waits as long as a job explains it, and no view is rebuilt meanwhile.
 func TestAuditWaitsForJobs(t *testing.T) {
 	w := served(t, nil)
 	user, author := litUser(w)
