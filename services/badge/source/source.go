@@ -82,7 +82,7 @@ type View struct {
 	Next time.Time
 }
 
-// ChangesAt notes that time alone changes the badges at a moment.
+// ChangesAt records that time alone changes the badges at a moment.
 func (v *View) ChangesAt(at time.Time) {
 	if !at.IsZero() && at.After(v.Now) && (v.Next.IsZero() || at.Before(v.Next)) {
 		v.Next = at
@@ -99,7 +99,7 @@ func (v *View) Learned(sequence uint64) {
 // Passed adds the number of boundaries since 1970 at which time changes these badges.
 func (v *View) Passed(boundaries int64) { v.Sequences += uint64(max(0, boundaries)) }
 
-// Expires notes that the counted items of a source leave its count as days pass. Each day is a boundary of all badges, because
+// Expires records that the counted items of a source leave its count as days pass. Each day is a boundary of all badges, because
 // notifications expire by day.
 func (v *View) Expires(source services.Source, value int) {
 	if value > 0 && v.Ages.Expires(source) {
