@@ -96,7 +96,7 @@ func (c *Cache[K, V]) put(key K, value V) bool {
 	return true
 }
 
-// Changed notes that a value changed at a time. A copy of that time or later stays.
+// Changed records that a value changed at a time. A copy of that time or later stays.
 func (c *Cache[K, V]) Changed(key K, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Append adds an entry in the transaction of the fact, with the change as its payload, and answers its version. To avoid
+// Append adds an entry in the transaction of the fact, with the change as its payload, and returns its version. To avoid
 // deadlocks, take all other locks after the lock of the log: see LockLog.
 func Append(ctx context.Context, tx *sql.Tx, kind, key string, change any) (version uint64, err error) {
 	payload, err := json.Marshal(change)

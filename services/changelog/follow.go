@@ -28,7 +28,7 @@ type Following struct {
 // Version is the version of the log that memory is at, or was at before a load that failed.
 func (k *Following) Version() uint64 { return k.version.Load() }
 
-// Loaded says whether memory was ever loaded.
+// Loaded reports whether memory was ever loaded.
 func (k *Following) Loaded() bool { return k.loaded.Load() }
 
 // Refresh brings memory to the present end of the log, so that a node sees its own change at once.
@@ -37,7 +37,7 @@ func (k *Following) Refresh(ctx context.Context) error {
 	return err
 }
 
-// behind says whether a read of the log may find entries.
+// behind reports whether a read of the log may find entries.
 func (k *Following) behind(grown func(kind string, at uint64) bool) bool {
 	return !k.current.Load() || grown(k.kind.Name, k.version.Load())
 }
@@ -129,7 +129,7 @@ func (f *Follower) step(ctx context.Context, catchUp func(context.Context) (int,
 	}
 }
 
-// RunOnce catches up with the log and does the work beside it, and answers how many entries the log had. A kind that is new,
+// RunOnce catches up with the log and does the work beside it, and returns how many entries the log had. A kind that is new,
 // or of which a part was trimmed meanwhile, is loaded.
 func (f *Follower) RunOnce(ctx context.Context) (changes int, err error) {
 	before := f.run(ctx, BeforeLog)
@@ -137,7 +137,7 @@ func (f *Follower) RunOnce(ctx context.Context) (changes int, err error) {
 	return changes, errors.Join(before, err, f.run(ctx, AfterLog))
 }
 
-// Tail catches up with the log alone, and answers how many entries it found. If the log has not grown, that is one SELECT.
+// Tail catches up with the log alone, and returns how many entries it found. If the log has not grown, that is one SELECT.
 func (f *Follower) Tail(ctx context.Context) (changes int, err error) {
 	heads, err := f.log.LogHeads(ctx)
 	if err != nil {

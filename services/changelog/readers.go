@@ -91,7 +91,7 @@ func (r *Readers[K]) Each(users []services.UserID, call func(i int, key K)) {
 	}
 }
 
-// Has says whether a key is shown to any watched user.
+// Has reports whether a key is shown to any watched user.
 func (r *Readers[K]) Has(key K) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +105,7 @@ func (r *Readers[K]) Keys() []K {
 	return slices.Collect(maps.Keys(r.of))
 }
 
-// Moved notes that a key changed: Notify notifies its readers when they are due.
+// Moved records that a key changed: Notify notifies its readers when they are due.
 func (r *Readers[K]) Moved(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
