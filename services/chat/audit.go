@@ -66,7 +66,7 @@ func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, 
 	return counts, err
 }
 
-// sameState says whether a state agrees with the facts.
+// sameState reports whether a state agrees with the facts.
 func (s *Service) sameState(state services.Membership, fact fact) bool {
 	if !s.expiry.Expires(services.SourceConversations) {
 		return countedPart(state) == countedPart(fact.Membership)

@@ -201,7 +201,7 @@ func (s *Service) way(c Conversation) Way {
 }
 
 // Send is the command that adds a message and returns its id. The author has read up to it. Only mentions of members count.
-// NOT_FOUND when the author is no member, CONFLICT when the author has left.
+// NOT_FOUND if the author is no member, CONFLICT if the author has left.
 func (s *Service) Send(author services.UserID, id services.ConversationID, body string, mentions []services.UserID) (*jobs.Command, error) {
 	if err := services.CheckFilled("body", body, maxBody); err != nil {
 		return nil, err

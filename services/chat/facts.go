@@ -106,7 +106,7 @@ func closeDirect(ctx context.Context, tx *sql.Tx, a, b services.UserID) (id serv
 	return id, left, err
 }
 
-// lock reads a conversation and locks it until this transaction ends. NOT_FOUND when there is none.
+// lock reads a conversation and locks it until this transaction ends. NOT_FOUND if there is none.
 func lock(ctx context.Context, tx *sql.Tx, id services.ConversationID) (conversation Conversation, err error) {
 	found := false
 	err = tx.Each(ctx, lockConversation, []any{id}, func(scan func(...any) error) error {

@@ -42,7 +42,7 @@ var (
 )
 
 // insertMessage adds a message to a conversation and returns both as they are now. The author has read up to it. A mention counts
-// only for members other than the author who have no block with the author. NOT_FOUND or CONFLICT when the author is not a
+// only for members other than the author who have no block with the author. NOT_FOUND or CONFLICT if the author is not a
 // member.
 func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message Message, c Conversation, reached []services.UserID, err error) {
 	found := false
@@ -100,7 +100,7 @@ func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.
 }
 
 // recall recalls a message: its text is deleted, and it stops counting as unread for every member. NOT_FOUND for an
-// unknown message or when the author is no member, FORBIDDEN for another user's message, CONFLICT when the author has left.
+// unknown message or when the author is no member, FORBIDDEN for another user's message, CONFLICT if the author has left.
 // recalled is false when it was recalled before.
 func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author services.UserID) (c Conversation, recalled bool, err error) {
 	conversation, number := id.Conversation(), id.Number()

@@ -63,7 +63,7 @@ func newWorld(n node, flush func(*world, *rapid.T)) *world {
 	return w
 }
 
-// inside says whether a device has a lease still; an ended lease has read the messages sent until its end.
+// inside reports whether a device has a lease still; an ended lease has read the messages sent until its end.
 func (m *modelMember) inside(room *modelRoom, now time.Time) bool {
 	var last time.Time
 	for device, until := range m.leases {

@@ -16,7 +16,7 @@ type Place struct {
 // First is the position before the first conversation.
 var First = Place{At: time.UnixMicro(1<<62 - 1)}
 
-// List lists the conversations that a user is a member of, the last active first, and says whether more follow.
+// List lists the conversations that a user is a member of, the last active first, and reports whether more follow.
 func (s *Service) List(ctx context.Context, user services.UserID, after Place, size int) ([]State, bool, error) {
 	list, err := statesOf(ctx, s.Store.DB, user, after.At, after.ID, size+1)
 	if err == nil {
@@ -41,7 +41,7 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 	return found, err
 }
 
-// One reads a conversation for a user. NOT_FOUND when the user is not a member.
+// One reads a conversation for a user. NOT_FOUND if the user is not a member.
 func (s *Service) One(ctx context.Context, user services.UserID, id services.ConversationID) (State, error) {
 	found, err := s.ByID(ctx, user, []services.ConversationID{id})
 	state, ok := found[id]
@@ -52,7 +52,7 @@ func (s *Service) One(ctx context.Context, user services.UserID, id services.Con
 }
 
 // MessagesBefore names the messages of a conversation before a number, the newest first, recalled ones too, up to the last
-// one of a state, and says whether older ones follow.
+// one of a state, and reports whether older ones follow.
 func MessagesBefore(state State, before int64, size int) (ids []services.MessageID, more bool) {
 	newest := min(before-1, state.Head)
 	oldest := max(newest-int64(size)+1, 1)

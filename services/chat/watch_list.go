@@ -19,7 +19,7 @@ type ListChange struct {
 }
 
 // WatchList opens a channel with the conversations of a user that were active last, size at most, muted ones too: as they are,
-// and then whenever that changes, only the latest where the consumer is slow. badges are the user's, from the hub; WatchList waits
+// and then whenever that changes, a slow consumer gets only the latest. badges are the user's, from the hub; WatchList waits
 // for the first of them. The list is read again only when one of the user's conversations changed: when the badges say so, or when
 // somebody writes in a large conversation that the badges do not follow, because the user has muted it or has it open. The channel
 // is closed when ctx ends and when badges is closed.
