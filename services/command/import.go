@@ -100,7 +100,7 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts impo
 	return report, err
 }
 
-// isTerminal says whether a bar can be drawn: on a character device, which may also be /dev/null, where it does no harm.
+// isTerminal reports whether a bar can be drawn: on a character device, which may also be /dev/null, where it does no harm.
 func isTerminal(file *os.File) bool {
 	if file == nil {
 		return false

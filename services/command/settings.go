@@ -39,7 +39,7 @@ func variable(flag *kong.Flag) string {
 	return cmp.Or(flag.Tag.Get("variable"), "TIDINGS_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
 }
 
-// takes says whether a command has the flag.
+// takes reports whether a command has the flag.
 func takes(command string, flag *kong.Flag) bool {
 	if command == "doctor" {
 		command = "serve" // it checks a server's settings
