@@ -16,7 +16,7 @@ import (
 
 // Edit is the command by which an author changes the body of their post, and its mentions. Users who are newly mentioned are
 // notified, and the notifications of users no longer mentioned are withdrawn. The post keeps its position in feeds, its
-// counts and its parent; draft.Parent is ignored. NOT_FOUND when the post does not exist, is deleted or is hidden from the
+// counts and its parent; draft.Parent is ignored. NOT_FOUND if the post does not exist, is deleted or is hidden from the
 // author; FORBIDDEN when it is another author's.
 func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
@@ -70,7 +70,7 @@ func editable(ctx context.Context, tx *store.Tx, author services.UserID, id serv
 	return post, err
 }
 
-// renotify makes the jobs that bring notifications in line with an edited post: those of the users it mentions or mentioned, and
+// renotify makes the jobs that make notifications equal to an edited post: those of the users it mentions or mentioned, and
 // that of the author it answers, who is notified of a mention instead of an answer if it now mentions them.
 func renotify(ctx context.Context, tx *store.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
 	everyone := slices.Concat(were, mentioned)

@@ -22,7 +22,7 @@ import (
 
 // Config configures the service.
 type Config struct {
-	Jobs     *jobs.Engine // New registers the kinds of jobs in it
+	Jobs     *jobs.Engine // New registers its kinds of jobs
 	Store    *store.Store
 	Redis    *rdb.Projections
 	Posts    *mirror.Posts
@@ -76,8 +76,8 @@ const maxSkew = time.Minute
 
 // MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when
 // the command is committed: every post that a page can have shown by then is in SQL, whether or not it is in an inbox or in
-// this node's memory. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID when the
-// place is in the future, NOT_FOUND when there never was such a post.
+// this node's memory. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID if the
+// place is in the future, NOT_FOUND if there never was such a post.
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
@@ -114,7 +114,7 @@ func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.U
 	return upTo, err
 }
 
-// Post reads one post. NOT_FOUND when it never was or is deleted.
+// Post reads one post. NOT_FOUND if it never was or is deleted.
 func (s *Service) Post(ctx context.Context, id services.PostID) (services.Post, error) {
 	posts, _, err := s.reader.Read(ctx, []services.PostID{id}, nil)
 	if err != nil {

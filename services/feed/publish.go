@@ -45,7 +45,7 @@ func tooManyMentions(got int) error {
 // Publish is the command by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
 // comment or reply a reply. The parent's author and all mentioned users are notified; a mentioned parent author gets only the
 // mention. @key in the body mentions that user if they exist, and is plain text otherwise. Users who block the author are not
-// mentioned. NOT_FOUND when the parent does not exist, is deleted or is hidden from the author, and for a user in Mentions
+// mentioned. NOT_FOUND if the parent does not exist, is deleted or is hidden from the author, and for a user in Mentions
 // who does not exist.
 func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
@@ -178,7 +178,7 @@ func causesOf(post, parent services.Post, mentioned []services.UserID) (causes [
 	return causes
 }
 
-// Delete is the command by which an author deletes their post. NOT_FOUND when it never existed or is hidden from them, FORBIDDEN
+// Delete is the command by which an author deletes their post. NOT_FOUND if it never existed or is hidden from them, FORBIDDEN
 // when it is another author's. Deleting again changes nothing.
 func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Command {
 	var changedAt time.Time
