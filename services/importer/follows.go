@@ -16,14 +16,14 @@ var follows = form{name: "follows", lines: "CSV with the columns follower,follow
 // Follows imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines
 // that begin with # are passed over. A follow without since counts what is published after its import. Bad lines are put
 // aside and reported; they are no error. One of them is the last row of a plain file that does not end with a line break,
-// because it may have been cut off there. A follow between two users of whom one blocks the other is left out, and counts as
+// because it may have been cut off there. A follow between two users of whom one blocks the other is omitted, and counts as
 // one that existed. The limit of followees does not apply, and no jobs are queued: feeds are built from the facts when their
 // readers come.
 //
 // The place in the file is saved in the transaction of each batch, so that an import of the same file that was broken off
 // goes on there and doubles nothing; one that came to its end starts anew. What is not a regular file always starts anew.
 //
-// INVALID when the file cannot be read, or nothing in it is right; an error also when it breaks off in the middle: what was
+// INVALID if the file cannot be read, or nothing in it is right; an error also when it breaks off in the middle: what was
 // read until then is in.
 func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, follows)

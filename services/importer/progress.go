@@ -57,7 +57,7 @@ func (p *progress) showAt(report Report, event, events int64, at time.Time) {
 	}
 }
 
-// due says whether it is time to draw again.
+// due reports whether it is time to draw again.
 func (p *progress) due(now time.Time) bool {
 	every := lineEvery
 	if p.terminal {
