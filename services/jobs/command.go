@@ -42,7 +42,7 @@ type Command struct {
 // ErrUnchanged is the error of Apply if the state is already as requested.
 var ErrUnchanged = services.Errorf(services.Conflict, "the state is already as requested")
 
-// Changed says whether a successful command changed anything, now or, under the same idempotency key, the first time.
+// Changed reports whether a successful command changed anything, now or, under the same idempotency key, the first time.
 func (c *Command) Changed() bool { return !c.unchanged }
 
 // ViewsStale says that the command succeeded and its AfterCommit failed: the actor's views do not show it yet.
@@ -53,7 +53,7 @@ func (c *Command) IDs() []string { return c.ids }
 
 const maxIdempotencyKey = 64
 
-// CheckKey says whether an idempotency key is valid: 1 to 64 characters.
+// CheckKey reports whether an idempotency key is valid: 1 to 64 characters.
 func CheckKey(key string) error {
 	return services.CheckText("idempotencyKey", key, 1, maxIdempotencyKey)
 }

@@ -107,7 +107,7 @@ func (h *Heartbeat) freeOwn(ctx context.Context) error {
 	return nil
 }
 
-// lingers says whether PostgreSQL may still run transactions of a crashed process of the same name.
+// lingers reports whether PostgreSQL may still run transactions of a crashed process of the same name.
 func (h *Heartbeat) lingers() bool { return h.crashed && time.Since(h.begun) < lostAfter }
 
 // Run beats until ctx ends, and then removes this node from the list. Stop it after the workers.

@@ -38,7 +38,7 @@ func (e *Engine) Behind(user services.UserID) BehindSince {
 	return lag
 }
 
-// SomeBehind says whether Behind names a count of any user.
+// SomeBehind reports whether Behind names a count of any user.
 func (e *Engine) SomeBehind() bool { return e.inFlight.shown.Load() != nil }
 
 // inFlight holds, until they are done, the jobs that nodes held when they fell silent, and jobs that have waited long
