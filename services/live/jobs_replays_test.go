@@ -72,7 +72,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 	})
 }
 
-// Each replay in a list is counted once, and a list that is made anew counts as a rebuild, which waits for a slot like any
+// Each replay in a list is counted once, and a list that is rebuilt counts as a rebuild, which waits for a slot like any
 // other.
 func TestListsOfReplaysAreCounted(t *testing.T) {
 	each(t, func(cfg *fanout.Config) { smallChunks(cfg); cfg.Rebuilds = 1 }, func(t *testing.T, w *fanouttest.World) {

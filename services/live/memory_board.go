@@ -144,7 +144,7 @@ func (s span) below(after ShowPlace) bool {
 	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
 
-// frozen is the show as it was in the span. An end that was reported before the start is left out.
+// frozen is the show as it was in the span. An end that was reported before the start is omitted.
 func (s span) frozen() Show {
 	whole := s.show.whole()
 	if s.from == whole.Version && whole.Status != ShowUpcoming {

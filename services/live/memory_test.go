@@ -304,7 +304,7 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	}
 }
 
-// A page continues after a position, and says whether more follows.
+// A page continues after a position, and reports whether more follows.
 func TestPagesOfABoard(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()

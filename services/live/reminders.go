@@ -11,7 +11,7 @@ import (
 )
 
 // Remind is the command by which a user sets or cancels a reminder of an upcoming show; its one id is the show's. A reminder
-// that is as requested already changes nothing, and cancelling one after the start is a no-op. NOT_FOUND when there is no such
+// that is as requested already changes nothing, and cancelling one after the start is a no-op. NOT_FOUND if there is no such
 // show or it is hidden from the user. CONFLICT for setting a reminder when the show has started or was cancelled, or when the
 // user has too many; INVALID for the user's own show.
 func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) *jobs.Command {

@@ -11,7 +11,7 @@ import (
 )
 
 // Schedule is the command by which a host announces a show; its one id is the show's. INVALID for a text that does not fit or a
-// plan that is not in the future; CONFLICT when too many shows of the host are upcoming.
+// plan that is not in the future; CONFLICT if too many shows of the host are upcoming.
 func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command {
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
@@ -42,8 +42,8 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 const ownShows = "shows"
 
 // Reschedule is the command by which a host edits their show. INVALID for a text that does not fit, a plan that is not in
-// the future, or no change at all; CONFLICT when the show was cancelled, or when its plan changes and it is not upcoming.
-// This and all below: NOT_FOUND when there is no such show or it is hidden, FORBIDDEN for another host's show; a change that
+// the future, or no change at all; CONFLICT if the show was cancelled, or when its plan changes and it is not upcoming.
+// This and all below: NOT_FOUND if there is no such show or it is hidden, FORBIDDEN for another host's show; a change that
 // is already in effect is no error.
 func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {
 	if edit == (ShowEdit{}) {
@@ -54,7 +54,7 @@ func (s *Service) Reschedule(host services.UserID, id services.PostID, edit Show
 	}), nil
 }
 
-// Start is the command by which a host's show goes live, at a time; the zero time is now. CONFLICT when it was cancelled,
+// Start is the command by which a host's show goes live, at a time; the zero time is now. CONFLICT if it was cancelled,
 // INVALID for a time in the future or before it was scheduled. It notifies the users with a reminder.
 func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command {
 	return s.change("startShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
@@ -63,7 +63,7 @@ func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) 
 }
 
 // End is the command by which a host's show ends, at a time; the zero time is now. replayURL is the address of the replay,
-// "" for none yet. An end that is reported before the start is kept until the start is reported. CONFLICT when the show was
+// "" for none yet. An end that is reported before the start is kept until the start is reported. CONFLICT if the show was
 // cancelled, INVALID for a time in the future or before it started.
 func (s *Service) End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command {
 	return s.change("endShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
@@ -71,12 +71,12 @@ func (s *Service) End(host services.UserID, id services.PostID, at time.Time, re
 	})
 }
 
-// Cancel is the command by which a host cancels their show. CONFLICT when it is live or over, or its end was reported.
+// Cancel is the command by which a host cancels their show. CONFLICT if it is live or over, or its end was reported.
 func (s *Service) Cancel(host services.UserID, id services.PostID) *jobs.Command {
 	return s.change("cancelShow", host, id, Show.Cancel)
 }
 
-// SetReplay is the command by which a host sets the address of a show's replay; "" removes it. CONFLICT when the show was
+// SetReplay is the command by which a host sets the address of a show's replay; "" removes it. CONFLICT if the show was
 // cancelled.
 func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL string) *jobs.Command {
 	return s.change("setReplay", host, id, func(show Show, now time.Time) (Show, bool, error) {
