@@ -80,7 +80,7 @@ func ByKey(ctx context.Context, db *sql.DB, importKey string) (id ID, text Text,
 	return id, text, found, err
 }
 
-// edit changes the text for every recipient and leaves their read states; nil leaves a text as it is. NOT_FOUND when there is no
+// edit changes the text for every recipient and leaves their read states; nil leaves a text as it is. NOT_FOUND if there is no
 // such message.
 func edit(ctx context.Context, tx *sql.Tx, id ID, title, content *string) error {
 	changed, err := tx.Run(ctx, editMessage, id, optional(title), optional(content), tx.Now)

@@ -21,7 +21,7 @@ import (
 // Config is what site messages need.
 type Config struct {
 	DB     *sql.DB
-	Jobs   *jobs.Engine   // New registers the kinds of jobs in it
+	Jobs   *jobs.Engine   // New registers its kinds of jobs
 	Fanout *fanout.Fanout // New registers the versioned fields in it
 	IDs    *services.IDClock
 	Types  []string // the types there are, the default first; none means services.DefaultMessageType alone
