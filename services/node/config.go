@@ -116,7 +116,7 @@ func (c Config) pageMode() web.DemoMode {
 	return web.Production
 }
 
-// AllowIntrospection says whether clients may ask for the schema.
+// AllowIntrospection reports whether clients may ask for the schema.
 func (c Config) AllowIntrospection() bool {
 	return c.Introspection == "always" || c.Introspection == "development" && c.Development()
 }
