@@ -265,7 +265,7 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, upTo ser
 }
 
 // undoAllRead makes unread again what the last "mark all read" marked, within 30 s. What was read individually
-// since stays read. CONFLICT when it is too late, or when there is nothing to undo.
+// since stays read. CONFLICT if it is too late, or when there is nothing to undo.
 func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, services.Categories)
 	if err != nil {
@@ -286,7 +286,7 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID) ([]State
 }
 
 // markUnread marks the notification with an ID unread, in a new generation. It counts again if its category was
-// not seen that far. NOT_FOUND when it is not in this user's list, or none of its causes stands.
+// not seen that far. NOT_FOUND if it is not in this user's list, or none of its causes stands.
 func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, id services.PostID) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, services.Categories)
 	if err != nil {
