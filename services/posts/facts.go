@@ -46,7 +46,7 @@ var (
 	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
 )
 
-// Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. CONFLICT when a post
+// Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. CONFLICT if a post
 // of another node has the id: make a new id. A post is pulled while its author is huge, see services.AuthorMode.
 func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	updated := post.UpdatedAt
@@ -82,7 +82,7 @@ func Newest(ctx context.Context, r sql.Reader) (newest services.PostID, err erro
 }
 
 // Delete deletes a post; its row stays. It returns the post as it is now. deleted is false when it was deleted before;
-// NOT_FOUND when there never was one.
+// NOT_FOUND if there never was one.
 func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.Post, deleted bool, err error) {
 	changed, err := tx.Run(ctx, deletePost, id, tx.Now)
 	if err != nil {
@@ -94,7 +94,7 @@ func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.
 	return post, changed > 0, err
 }
 
-// Lock reads a post and locks it until this transaction ends. It may be deleted: see Deleted. NOT_FOUND when there
+// Lock reads a post and locks it until this transaction ends. It may be deleted: see Deleted. NOT_FOUND if there
 // never was one.
 func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
 	return read(ctx, tx, editedPost, id)
@@ -115,12 +115,12 @@ func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, ment
 }
 
 // Hold reads a post and keeps others from deleting it until this transaction ends. It may be deleted already: see
-// Deleted. NOT_FOUND when there never was one.
+// Deleted. NOT_FOUND if there never was one.
 func Hold(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
 	return read(ctx, tx, lockPost, id)
 }
 
-// Read reads a post, which may be deleted: see Deleted. NOT_FOUND when there never was one.
+// Read reads a post, which may be deleted: see Deleted. NOT_FOUND if there never was one.
 func Read(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
 	return read(ctx, tx, postByID, id)
 }
@@ -167,7 +167,7 @@ func OfAuthor(ctx context.Context, db *sql.DB, author services.UserID, limit int
 }
 
 // Visible reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction ends.
-// NOT_FOUND when there is none, when it is hidden from the viewer, and when it is deleted.
+// NOT_FOUND if there is none, when it is hidden from the viewer, and when it is deleted.
 func Visible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
 	post, err := Hold(ctx, tx, id)
 	name := services.GlobalID(services.PostType, id.String())
@@ -177,7 +177,7 @@ func Visible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument s
 	return post, err
 }
 
-// Own is the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND when there
+// Own is the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND if there
 // is none, and when it is hidden from the actor; FORBIDDEN for another author's post.
 func Own(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
 	return store.In(tx).Own(ctx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")

@@ -105,7 +105,7 @@ func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version
 	return version, err
 }
 
-// EndAuthorChunk notes that one more chunk of an author's followers is done: their documents list the author. last is true for
+// EndAuthorChunk records that one more chunk of an author's followers is done: their documents list the author. last is true for
 // the last chunk.
 func EndAuthorChunk(ctx context.Context, tx *sql.Tx, author services.UserID) (last bool, err error) {
 	var left int

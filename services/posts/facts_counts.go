@@ -101,7 +101,7 @@ func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 	return nil
 }
 
-// countChange is how many likes and answers a function of a transaction added to a post, or removed.
+// countChange is how many likes and returns a function of a transaction added to a post, or removed.
 type countChange struct {
 	post            services.PostID
 	likes, comments int

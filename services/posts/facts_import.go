@@ -23,7 +23,7 @@ var (
 		WHERE EXISTS (SELECT 1 FROM posts WHERE id >= moment AND id < moment + $2)`)
 )
 
-// Import inserts posts and returns how many. A post whose id or key is taken is left out: then the caller undoes the
+// Import inserts posts and returns how many. A post whose id or key is taken is omitted: then the caller undoes the
 // others and assigns new ids.
 func Import(ctx context.Context, tx *sql.Tx, posts []Imported) (inserted int, err error) {
 	plain, answers := make([][]any, 0, len(posts)), [][]any(nil)

@@ -5,6 +5,6 @@
 // fan-out, the node caches and the audit read. So it lies below all of them and has no service, no jobs and nothing in Redis.
 //
 // The counts of a post change in the transaction of the like or answer that they count. A recount from the facts that differs is
-// a fault; MendCounts sets it right. What is hidden from a viewer is left out by the statement that reads a page, so that pages
+// a fault; MendCounts sets it right. What is hidden from a viewer is omitted by the statement that reads a page, so that pages
 // are full.
 package posts

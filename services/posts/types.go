@@ -65,7 +65,7 @@ type Recount struct {
 	Kept, Facts services.Engagement // without Liked
 }
 
-// Right says whether the counts are those of the facts.
+// Right reports whether the counts are those of the facts.
 func (r Recount) Right() bool { return r.Kept == r.Facts }
 
 // Imported is a post with the host application's own key for it, "" when it has none.
