@@ -206,7 +206,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	h.next(u, newcomer, behind, badges, now)
 }
 
-// note remembers the rendered state, and says whether it differs from the last one under the same version. If the version
+// note remembers the rendered state, and reports whether it differs from the last one under the same version. If the version
 // fell, note keeps the higher one, so that reconciliation reports the document as lost, unless the higher version did not
 // come from Redis.
 func (u *user) note(badges *services.Badges, reports bool) (conflicting bool) {

@@ -49,7 +49,7 @@ func (s *slot[T]) put(version string, value T) (sent, replaced bool) {
 	return true, replaced
 }
 
-// behind says whether a put of version would be sent.
+// behind reports whether a put of version would be sent.
 func (s *slot[T]) behind(version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
