@@ -90,7 +90,7 @@ func Parse(items []string) (limits Limits, reason string) {
 
 // Ledger adds up the spending of all nodes.
 type Ledger interface {
-	// Spend adds amounts to the buckets' totals in the window and answers the totals, in their order. A bucket's name is
+	// Spend adds amounts to the buckets' totals in the window and returns the totals, in their order. A bucket's name is
 	// the same on every node. Totals may be forgotten some time after the window.
 	Spend(ctx context.Context, window int64, buckets []string, amounts []int) (totals []int, err error)
 }

@@ -59,7 +59,7 @@ func (m *memoryLedger) Spend(_ context.Context, window int64, buckets []string, 
 
 func newMemoryLedger() *memoryLedger { return &memoryLedger{totals: map[string]int{}} }
 
-// takeAll spends one by one until it is refused, at most atMost times, and answers how many were granted.
+// takeAll spends one by one until it is refused, at most atMost times, and returns how many were granted.
 func takeAll(l *Limiter, budget Budget, subject string, atMost int) int {
 	for granted := range atMost {
 		if l.Take(budget, subject, 1) != nil {
