@@ -243,7 +243,7 @@ func closed(err error) error {
 // Mode is the mode that Open chose: "single", "sentinel", "cluster", "private" or "embedded".
 func (c *Client) Mode() string { return c.mode }
 
-// EmptyOwn removes every key of a server that Open has started, and answers their number. Any other Redis is FORBIDDEN: it may hold
+// EmptyOwn removes every key of a server that Open has started, and returns their number. Any other Redis is FORBIDDEN: it may hold
 // the data of others.
 func (c *Client) EmptyOwn(ctx context.Context) (keys int64, err error) {
 	if c.local == nil {
