@@ -118,7 +118,7 @@ func (x *examination) tables(ctx context.Context, db *sql.DB) {
 	}
 }
 
-// noSuchTable says whether a statement failed because its table does not exist.
+// noSuchTable reports whether a statement failed because its table does not exist.
 func noSuchTable(err error) bool {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return refused.Code == "42P01"

@@ -138,7 +138,7 @@ func (w *writer) gather(first *request) []*request {
 	return group
 }
 
-// commit writes a group and answers its callers. When SQLite drops the whole transaction, as it does when the disk is full, the
+// commit writes a group and returns its callers. When SQLite drops the whole transaction, as it does when the disk is full, the
 // group is tried again caller by caller, so that only those fail that cannot succeed.
 func (w *writer) commit(group []*request) {
 	if len(group) == 0 {
