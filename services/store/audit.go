@@ -104,7 +104,7 @@ func (s *Store) auditRange(ctx context.Context, after, total int64, pace AuditPa
 	return users, upTo, err
 }
 
-// PassAuditTurn notes that the users of a turn were visited. It does nothing when the lease was lost.
+// PassAuditTurn records that the users of a turn were visited. It does nothing when the lease was lost.
 func (s *Store) PassAuditTurn(ctx context.Context, turn AuditTurn) error {
 	return s.Write(ctx, func(tx *Tx) error {
 		_, err := tx.Run(ctx, passAudit, auditUsers, turn.token, turn.visited, turn.lapAt)

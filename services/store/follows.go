@@ -57,7 +57,7 @@ func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserID, limi
 }
 
 // ImportFollows adds many follows at once and returns how many are new. Existing follows stay as they are, and pairs with a
-// block are left out. It is fastest with thousands of edges in a transaction.
+// block are omitted. It is fastest with thousands of edges in a transaction.
 func (tx *Tx) ImportFollows(ctx context.Context, edges []services.Edge) (inserted int, err error) {
 	standing, err := tx.between(ctx, edges)
 	if err != nil {

@@ -14,7 +14,7 @@ const mostHidden = services.Retention
 // Lists of users are read as those of posts are: one range of an index for each user, down to a bound. A user who hides from the
 // viewer or blocks them has no row: to the viewer, their lists are empty.
 
-// listOfFollows makes the statement that reads pages of the users at one end of follows. Users apart from the viewer are left out,
+// listOfFollows makes the statement that reads pages of the users at one end of follows. Users apart from the viewer are omitted,
 // except of the viewer's own lists: these have everyone of whom Relation.Followed or Relation.Follows is true.
 func listOfFollows(name, of, listed string) sql.Statement {
 	standing := "f." + of + " = c.owner AND f." + listed + " < c.before"
@@ -82,7 +82,7 @@ func (s *Store) followsIn(ctx context.Context, st sql.Statement, viewer services
 }
 
 // ListFollowers reads pages of the users who follow users, by their IDs, the greatest first, whether they are shown their posts or not.
-// Those who are apart from the viewer are left out, except of the viewer's own list.
+// Those who are apart from the viewer are omitted, except of the viewer's own list.
 func (s *Store) ListFollowers(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 	return s.followsIn(ctx, listFollowers, viewer, pages)
 }

@@ -99,7 +99,7 @@ func (b *Bundle) MakeFollows(edges ...services.Edge) {
 	})
 }
 
-// Restrict makes a restriction, and says whether it is new and which follows it ended.
+// Restrict makes a restriction, and reports whether it is new and which follows it ended.
 func (b *Bundle) Restrict(r services.Restriction) (created bool, ended []services.Edge) {
 	b.T.Helper()
 	b.MustWrite(func(tx *store.Tx) (err error) {
@@ -113,7 +113,7 @@ func (b *Bundle) Restrict(r services.Restriction) (created bool, ended []service
 	return created, ended
 }
 
-// Unrestrict ends a restriction, and says whether there was one.
+// Unrestrict ends a restriction, and reports whether there was one.
 func (b *Bundle) Unrestrict(r services.Restriction) (ended bool) {
 	b.T.Helper()
 	b.MustWrite(func(tx *store.Tx) (err error) {
