@@ -26,7 +26,7 @@ func causeIn(ctx context.Context) Cause {
 	return Cause{&found}
 }
 
-// Equal says whether two causes name the same span.
+// Equal reports whether two causes name the same span.
 func (c Cause) Equal(other Cause) bool { return c.Text() == other.Text() }
 
 // header is the field of the W3C's trace context: "traceparent".

@@ -22,7 +22,7 @@ import (
 // several nodes of a test share could not tell the nodes apart.
 var active atomic.Pointer[Recorder]
 
-// On says whether spans are recorded at all.
+// On reports whether spans are recorded at all.
 func On() bool { return active.Load() != nil }
 
 // Span is a piece of work. The zero value records nothing.
@@ -97,7 +97,7 @@ func (s Span) Count(n int) {
 	}
 }
 
-// Fail notes that the work failed with a code.
+// Fail records that the work failed with a code.
 func (s Span) Fail(code string) {
 	if s.span != nil {
 		s.span.SetStatus(codes.Error, code)
