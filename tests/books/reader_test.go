@@ -303,7 +303,7 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	return found[1], nil
 }
 
-// known says whether an ID is a true one.
+// known reports whether an ID is a true one.
 func (r *reader) known(id string) bool {
 	for _, actual := range r.ids {
 		if actual == id {
