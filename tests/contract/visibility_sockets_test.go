@@ -50,7 +50,7 @@ func (l *lines) ask(t *testing.T, as, query string, variables map[string]any) (g
 	return got
 }
 
-// begin starts an operation and answers its ID.
+// begin starts an operation and returns its ID.
 func (l *lines) begin(t *testing.T, as, query string, variables map[string]any) (id string) {
 	t.Helper()
 	at := l.open[as]
