@@ -255,7 +255,7 @@ func (b *boards) follow(t *rapid.T) {
 	}
 }
 
-// has says whether a session's board has a host's shows now.
+// has reports whether a session's board has a host's shows now.
 func (b *boards) has(s *sessionModel, host string) bool {
 	p := relation{s.reader, host}
 	since, follows := b.follows[p]
