@@ -104,7 +104,7 @@ func (p BoardPage) Next(byCursor bool) BoardPlace {
 	return BoardPlace{Session: p.SessionID, Last: *p.LastID}
 }
 
-// Schedule plans a show and answers its id.
+// Schedule plans a show and returns its id.
 func (n *Node) Schedule(host, title string, at time.Time) string {
 	n.TB.Helper()
 	var data struct {

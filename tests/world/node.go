@@ -348,7 +348,7 @@ func (p FeedPage) Ids() []string {
 	return ids
 }
 
-// Page reads a page of a feed; after and lastID are left out when they are "".
+// Page reads a page of a feed; after and lastID are omitted when they are "".
 func (n *Node) Page(as string, first int, after, lastID string) FeedPage {
 	n.TB.Helper()
 	variables := map[string]any{"first": first}

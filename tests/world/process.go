@@ -41,7 +41,7 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Program builds the real binary, once for all tests, and answers its path.
+// Program builds the real binary, once for all tests, and returns its path.
 var Program = sync.OnceValues(func() (path string, err error) {
 	if buildFolder, err = os.MkdirTemp("", "tidings-*"); err != nil {
 		return "", err
@@ -174,7 +174,7 @@ func (p *Process) Terminate() {
 	}
 }
 
-// Exits waits for the end and answers the exit code.
+// Exits waits for the end and returns the exit code.
 func (p *Process) Exits(within time.Duration) int {
 	p.tb.Helper()
 	Eventually(p.tb, within, "the process ends", func() bool {
