@@ -173,7 +173,7 @@ var errAlgorithm = services.Errorf(services.Unauthenticated, "token: its algorit
 // one supports none.
 var errCritical = services.Errorf(services.Unauthenticated, "token: its header needs extensions (crit) that this server does not support")
 
-// tokenError describes the fault of a token for people. The library's message is left out, because parts of it come from the
+// tokenError describes the fault of a token for people. The library's message is omitted, because parts of it come from the
 // token.
 func tokenError(err error) error {
 	if known, ok := errors.AsType[*services.Error](err); ok {
