@@ -48,7 +48,7 @@ func TestABatchReadsEachKeyOnce(t *testing.T) {
 	}
 }
 
-func TestWhoeverAsksMeanwhileWaitsForTheSameRead(t *testing.T) {
+func TestConcurrentCallersShareARead(t *testing.T) {
 	var b Batch[int, int]
 	s := &squares{}
 	reading, goOn := make(chan struct{}), make(chan struct{})
@@ -96,7 +96,7 @@ func TestAFailedReadIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAPanicLeavesNobodyWaiting(t *testing.T) {
+func TestAPanicReleasesWaitingCallers(t *testing.T) {
 	var b Batch[int, int]
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
@@ -123,7 +123,7 @@ func TestAPanicLeavesNobodyWaiting(t *testing.T) {
 	}
 }
 
-func TestWhatWasKeptIsNotRead(t *testing.T) {
+func TestKeptValuesAreNotReadAgain(t *testing.T) {
 	var b Batch[int, int]
 	s := &squares{}
 	b.Keep(2, 7)

@@ -99,7 +99,7 @@ func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptIsNotRead(t *testing.T) {
+func TestKeptPostsAreNotReadAgain(t *testing.T) {
 	s := newSource()
 	l := New(s.sources())
 	l.Keep([]services.Post{{ID: 200, Author: 300}}, []services.User{{Number: 300, Key: "kept"}})
@@ -109,14 +109,14 @@ func TestWhatIsKeptIsNotRead(t *testing.T) {
 	}
 }
 
-func TestNothingIsReadForNothing(t *testing.T) {
+func TestNoKeysCauseNoRead(t *testing.T) {
 	s := newSource()
 	if users, err := New(s.sources()).Users(t.Context(), nil); err != nil || len(users) != 0 || s.calls != 0 {
 		t.Errorf("got %v, %v after %d reads", users, err, s.calls)
 	}
 }
 
-func TestAFailureIsTheCallers(t *testing.T) {
+func TestAFailureIsReturnedToItsCaller(t *testing.T) {
 	s := newSource()
 	s.err = errors.New("away")
 	l := New(s.sources())
