@@ -26,7 +26,7 @@ func TestActivityThresholdsAreChecked(t *testing.T) {
 
 // A user to whom posts were not pushed at some moment since the last visit stays idle until the next visit, however the
 // thresholds change.
-func TestLoweredAndRaisedThresholdsForgetNobody(t *testing.T) {
+func TestChangedThresholdsKeepIdleUsersIdle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 		held := ActivityThresholds{IdleAfter: 7 * aDay, DormantAfter: 30 * aDay}
