@@ -256,7 +256,7 @@ func TestReturning(t *testing.T) {
 }
 
 // A change that all users share costs no call of Redis and no row, job or key of any user, for any number of users.
-func TestSharingTouchesNobody(t *testing.T) {
+func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	users := n.Users(20)
 	n.Quiet(n.World.Fanout)

@@ -88,7 +88,7 @@ func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
 }
 
 // A user who was away for 30 days counts as new, whether or not the janitor has run.
-func TestDormantPositionsGo(t *testing.T) {
+func TestDormantPositionsAreDropped(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		for _, swept := range []bool{false, true} {
 			users := b.MakeUsers(fmt.Sprint("away", swept), fmt.Sprint("here", swept))

@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-func TestUsersSeeWhatIsAddressedToThem(t *testing.T) {
+func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 	n := &State{
 		Announcements: []Announcement{entry(9, time.Hour), entry(7, 0), entry(5, time.Minute), entry(3, 0)},
 		Dots:          []Dot{{Name: "a", Raises: []Raise{{At: 5}}}, {Name: "b", Raises: []Raise{{Target: 2, At: 7}}}},
