@@ -251,7 +251,7 @@ func TestAuditBringsBackWhatIsLost(t *testing.T) {
 }
 
 // Counts of notifications were counted on some day and are compared on another: that is no difference.
-func TestAuditKnowsThatDaysPass(t *testing.T) {
+func TestAuditAllowsForPassingDays(t *testing.T) {
 	w := served(t, nil)
 	litUser(w)
 	a := newAudit(w, auditEvery)
@@ -322,7 +322,7 @@ func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 }
 
 // A user who changes at every check is not repaired, because no two checks saw the same.
-func TestAuditLeavesWhoChanges(t *testing.T) {
+func TestAuditSkipsUsersWhoChange(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
 	a := newAudit(w, auditEvery)

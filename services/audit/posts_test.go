@@ -10,7 +10,7 @@ import (
 	"tidings/services/store"
 )
 
-func TestWrongCountsOfAPostAreFoundAndMended(t *testing.T) {
+func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 	w := world(t, nil)
 	user, author := litUser(w)
 	a := newAudit(w, auditEvery)
