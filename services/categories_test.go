@@ -3,7 +3,7 @@ package services
 import "testing"
 
 // Cursors keep the index of a category and documents its first letter. Each has a count in the badges.
-func TestCategoriesHaveLettersAndCountsOfTheirOwn(t *testing.T) {
+func TestCategoriesHaveUniqueLettersAndCounts(t *testing.T) {
 	counts, older := &NotificationCounts{}, &OlderCounts{}
 	letters, seen := map[byte]Category{}, map[*Count]Category{}
 	for _, category := range Categories {
