@@ -31,7 +31,7 @@ func TestAnOlderCopyNeverReplacesANewerOne(t *testing.T) {
 }
 
 // A reader that took its copy before the change and comes back after it must not restore the old value.
-func TestACopyFromBeforeTheChangeStaysOut(t *testing.T) {
+func TestAStaleCopyIsNotKept(t *testing.T) {
 	m := newVersions(10)
 	m.Keep("a", version{1})
 	m.Changed("a", at(4))

@@ -128,7 +128,7 @@ func TestMemoryIsLoadedOnceAndThenFollowsTheLog(t *testing.T) {
 }
 
 // Followed runs after the version of the change is visible.
-func TestTheVersionIsThereWhenALookEnds(t *testing.T) {
+func TestFollowedRunsAfterTheVersionIsVisible(t *testing.T) {
 	s := &fakeLog{}
 	s.add("a", "1")
 	f := newFollower(s)
@@ -149,7 +149,7 @@ func TestTheVersionIsThereWhenALookEnds(t *testing.T) {
 }
 
 // Trimmed entries and entries that do not say what changed are in the state that is loaded.
-func TestMemoryIsLoadedAnewWhereTheLogDoesNotSayWhatChanged(t *testing.T) {
+func TestAnUnreadableEntryReloadsMemory(t *testing.T) {
 	for name, change := range map[string]func(*fakeLog){
 		"a gap":            func(s *fakeLog) { s.entries = []Entry{{Kind: "a", Version: 50, Key: "50"}} },
 		"an unclear entry": func(s *fakeLog) { s.add("a", "2", "?") },
@@ -207,7 +207,7 @@ func TestALongLogIsReadToItsEnd(t *testing.T) {
 }
 
 // The log also has kinds that this version of the program does not know: an older or a newer one wrote them.
-func TestAKindThatNobodyRegisteredDoesNoHarm(t *testing.T) {
+func TestAnUnregisteredKindIsIgnored(t *testing.T) {
 	s, l := &fakeLog{}, &list{}
 	f := newFollower(s)
 	f.Register(l.kind(s, "a"))
