@@ -118,7 +118,7 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 
 // While the new way of counting is being written to members, each message is still projected to all of them, with or without
 // the flag.
-func TestWritingGoesOnUntilEverybodyHasTheFlag(t *testing.T) {
+func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteLoad = 12 })
 	users := n.Users(3)
 	group := n.create(Room, users...)
@@ -138,7 +138,7 @@ func TestWritingGoesOnUntilEverybodyHasTheFlag(t *testing.T) {
 }
 
 // Above the limit of members a message is not projected: it writes only the rows of its author and of the mentioned users.
-func TestALargeConversationIsCountedWhenSomebodyReads(t *testing.T) {
+func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteMembers = 3 })
 	users := n.Users(5)
 	room := n.create(Room, users[:3]...)
@@ -212,7 +212,7 @@ func TestManyMessagesAreOnePass(t *testing.T) {
 }
 
 // The last of many messages is projected when it is due: workers find it without being woken.
-func TestTheLastMessageIsCarriedWhenItIsDue(t *testing.T) {
+func TestTheLastMessageIsProjectedWhenDue(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Jobs: func(cfg *jobs.Config) { cfg.Poll = time.Hour }}), nil)
 	users := n.Users(3)
 	group := n.create(Group, users...)
@@ -241,7 +241,7 @@ func TestTheLastMessageIsCarriedWhenItIsDue(t *testing.T) {
 	n.want("all", users[2], 20, 0)
 }
 
-func TestADeviceThatIsGoneIsOutside(t *testing.T) {
+func TestADisconnectedDeviceIsOutside(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
 	first, second := n.create(Group, users...), n.create(Direct, users...)

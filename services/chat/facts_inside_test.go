@@ -101,7 +101,7 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 }
 
 // A user marks messages unread after their lease has expired, which nothing has processed yet: the messages stay unread.
-func TestAnEndedLeaseDoesNotTakeAMarkBack(t *testing.T) {
+func TestAnEndedLeaseDoesNotUndoAMark(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
 		b.send(i.id, 1)

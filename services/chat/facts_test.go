@@ -69,7 +69,7 @@ func (b *bundle) waits(id services.ConversationID, want map[services.UserID][2]i
 	storetest.Equal(b.T, got, want)
 }
 
-func TestConversationsAreMadeOnce(t *testing.T) {
+func TestConversationsAreCreatedOnce(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		made := b.Clock.Now()
 		direct := func(members ...services.UserID) (id services.ConversationID, created bool) {
@@ -163,7 +163,7 @@ func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
 	})
 }
 
-func TestRecallLowersUnreadOfThoseWhoHadNotReadIt(t *testing.T) {
+func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		id := b.group(1, 2, 3)
 		message := b.send(id, 1, 2, 3)

@@ -130,7 +130,7 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 }
 
 // Two changes are two versions, even when the later one has an earlier time.
-func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
+func TestEveryChangeHasAUniqueStamp(t *testing.T) {
 	r := newRoom(t)
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.head(1, 1)
@@ -153,7 +153,7 @@ func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
 }
 
 // The first message is notified at once, and a stream of messages ten times a second; the last one is always notified.
-func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
+func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 0)
 	places := []services.ReadSidePlace{{Conversation: 1}}
@@ -181,7 +181,7 @@ func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 }
 
 // The last message of a stream is notified without any further event.
-func TestTheLastOfAStreamIsToldByItself(t *testing.T) {
+func TestTheLastOfAStreamIsNotified(t *testing.T) {
 	e := newStub()
 	e.heads = map[services.ConversationID]Head{1: {Conversation: 1}}
 	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler)})
@@ -205,7 +205,7 @@ func TestTheLastOfAStreamIsToldByItself(t *testing.T) {
 
 // Watched users are notified however long ago their badges were read, only of the conversations in their badges, until they
 // leave.
-func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
+func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)
 	r.head(2, 4)
@@ -238,7 +238,7 @@ func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 	}
 }
 
-func TestHeadsThatNobodyAsksForAreForgotten(t *testing.T) {
+func TestUnusedSequencesAreDropped(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)
 	r.head(2, 4)
@@ -256,7 +256,7 @@ func TestHeadsThatNobodyAsksForAreForgotten(t *testing.T) {
 	r.wants(4, false, both...)
 }
 
-func TestWithoutSQLWhatIsKnownOfHeadsStays(t *testing.T) {
+func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)
 	r.Sequences.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
@@ -269,7 +269,7 @@ func TestWithoutSQLWhatIsKnownOfHeadsStays(t *testing.T) {
 }
 
 // A last sequence that could not be read when it was asked for is read as soon as SQL answers, and its reader is notified.
-func TestWhoCouldNotBeToldIsToldLater(t *testing.T) {
+func TestFailedNotificationsAreRepeated(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)
 	places := []services.ReadSidePlace{{Conversation: 1}}
@@ -307,7 +307,7 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 
 // The shared sequence of a watched user rises with each message in a conversation of theirs, and with no other user's.
 // Without it, a message whose hint was lost would never be pushed.
-func TestWhatIsLearnedRisesWithEachMessage(t *testing.T) {
+func TestTheSequenceRisesWithEachMessage(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 3)
 	places := []services.ReadSidePlace{{Conversation: 1}}

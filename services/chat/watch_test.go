@@ -30,7 +30,7 @@ func next(t *testing.T, changes <-chan Change, fits func(Change) bool) Change {
 	}
 }
 
-func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
+func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
 	users := n.Users(2)
 	group := n.create(Group, users...)
@@ -77,7 +77,7 @@ func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
 
 // A read message that is recalled changes no count, but watchers still see the recall: at once on the same node, and after
 // the next read of SQL on others.
-func TestAWatcherSeesThatWhatHeHasReadIsTakenBack(t *testing.T) {
+func TestAWatcherSeesTheRecallOfAReadMessage(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
 	users := n.Users(2)
 	group := n.create(Group, users...)
