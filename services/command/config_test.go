@@ -185,7 +185,7 @@ func TestProfilesNeedAnAddressOfOperators(t *testing.T) {
 }
 
 // The faults: each line is wrong in one way, and its message must hold each of the words.
-func TestFaults(t *testing.T) {
+func TestConfigFaults(t *testing.T) {
 	for line, words := range map[string][]string{
 		"--workers 0":                          {"--workers (TIDINGS_WORKERS)", `"0"`, "1 to 256"},
 		"--workers 257":                        {`"257"`, "1 to 256"},
@@ -265,7 +265,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestAllFaultsAtOnce(t *testing.T) {
+func TestAllConfigFaultsAreReported(t *testing.T) {
 	_, err := parse(t, "--workers x --drain 1h", "TIDINGS_LISTEN=:1", "REDIS_URL=what", "TIDINGS_QUERY_TOKENS=5")
 	for _, flag := range []string{"--workers", "--drain", "--listen", "--redis", "--query-tokens"} {
 		if err == nil || !strings.Contains(err.Error(), "\n  "+flag+" (") {

@@ -61,7 +61,7 @@ func TestExport(t *testing.T) {
 }
 
 // What cannot be exported says why, and leaves nothing behind.
-func TestExportsThatCannotBe(t *testing.T) {
+func TestRefusedExports(t *testing.T) {
 	t.Chdir(t.TempDir())
 	db, err := store.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"})
 	if err != nil {
