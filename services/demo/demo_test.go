@@ -40,7 +40,7 @@ func TestOneSeedMakesOneWorld(t *testing.T) {
 	}
 }
 
-func TestAFewAreFamousAndMostAreQuiet(t *testing.T) {
+func TestActivityAndFollowersAreSkewed(t *testing.T) {
 	s := newScript(Seed)
 	if len(s.people) < 200 || len(s.people) > 900 {
 		t.Errorf("%d people, want a few hundred", len(s.people))
@@ -126,7 +126,7 @@ func (c *counting) since() int {
 	return c.events
 }
 
-func TestThePaceHolds(t *testing.T) {
+func TestThePaceIsKept(t *testing.T) {
 	for _, pace := range []int{0, 60, 600} {
 		server, clock := newCounting(t), &handClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
 		w := New(Config{URL: server.URL, Seed: Seed, Pace: pace, Clock: clock, Log: slog.New(slog.DiscardHandler)})
@@ -166,7 +166,7 @@ func TestThePaceHolds(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsGoneEndsTheConstruction(t *testing.T) {
+func TestAMissingServerEndsTheBuild(t *testing.T) {
 	server := newCounting(t)
 	server.Close()
 	w := New(Config{URL: server.URL, Seed: Seed, Pace: 60, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
