@@ -79,7 +79,7 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 }
 
 // A user who was idle sees on their first page the posts that were not pushed to them, and is active afterwards.
-func TestThePageOfOneWhoReturnsIsWhole(t *testing.T) {
+func TestThePageOfAReturningUserIsComplete(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.pair()

@@ -33,7 +33,7 @@ func (n node) bodies(reader services.UserID) (bodies []string) {
 }
 
 // An edit changes neither position nor count. Its author sees it at once, and every node soon.
-func TestAnEditKeepsThePlace(t *testing.T) {
+func TestAnEditKeepsThePosition(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.pair()
@@ -135,7 +135,7 @@ func TestAnEditMovesMentions(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeEdited(t *testing.T) {
+func TestRefusedEdits(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
 	post, gone := n.publish(author, "one"), n.publish(author, "two")

@@ -97,7 +97,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-func TestDeleteIsTheAuthorsAloneAndOnce(t *testing.T) {
+func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
 	id := n.publish(author, "hello")
@@ -163,7 +163,7 @@ func TestTheMarkOnlyGrows(t *testing.T) {
 
 // A shown post may be deleted since, or its author unfollowed: its position is still accepted. Positions of posts that never
 // existed, or in the future, are refused, and the mark stays.
-func TestOnlyWhatWasPublishedCanBeSeen(t *testing.T) {
+func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
 	stranger := n.Strangers(1)[0]

@@ -16,7 +16,7 @@ func (n node) newer(reader services.UserID, than services.PostID, first int) Pag
 }
 
 // Pages of newer posts go up from a position, oldest first, until there is none; then they are empty and keep the position.
-func TestPagesOfWhatIsNewer(t *testing.T) {
+func TestPagesOfNewerPosts(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
 	var ids []services.PostID
@@ -77,7 +77,7 @@ func TestALatePostIsNotMissed(t *testing.T) {
 }
 
 // Many posts within the five seconds do not keep anybody from getting on.
-func TestABurstDoesNotHoldUpAWalk(t *testing.T) {
+func TestABurstDoesNotBlockAWalk(t *testing.T) {
 	n := served(t)
 	reader, _, small := n.crowd()
 	ids := n.Posts(small, 250) // in one millisecond
@@ -102,7 +102,7 @@ func TestABurstDoesNotHoldUpAWalk(t *testing.T) {
 }
 
 // If posts between the position and the page are no longer kept, the page reports it.
-func TestAGapIsSaid(t *testing.T) {
+func TestAGapIsReported(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.crowd()
 	ids := n.Posts(huge, services.Retention+50)
@@ -116,7 +116,7 @@ func TestAGapIsSaid(t *testing.T) {
 }
 
 // Pages above a position go up like pages of newer posts, each newest first, and report whether newer posts are left.
-func TestPagesAboveAPlace(t *testing.T) {
+func TestPagesAboveAPosition(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
 	var ids []services.PostID

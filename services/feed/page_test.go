@@ -52,7 +52,7 @@ func TestAPageIsRefilledAfterFiltering(t *testing.T) {
 }
 
 // Looking for posts that are still there ends after 300 entries: the page may be empty and is none the less followed.
-func TestALookEndsAfter300Entries(t *testing.T) {
+func TestAPageReadsAtMost300Entries(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
 	ids := newestFirst(n.Posts(author, services.Retention))
@@ -75,7 +75,7 @@ func TestALookEndsAfter300Entries(t *testing.T) {
 }
 
 // The end reports whether older posts exist that feeds do not keep, with Redis and without.
-func TestTheEndSaysWhy(t *testing.T) {
+func TestTheEndHasItsReason(t *testing.T) {
 	for _, posts := range []int{0, 1, 299, 300, 301, 333, 400} {
 		n := served(t)
 		author, reader := n.pair()
@@ -99,7 +99,7 @@ func TestTheEndSaysWhy(t *testing.T) {
 }
 
 // The next page starts below a position, even if the post there is deleted or never existed.
-func TestAPlaceNeedsNoPost(t *testing.T) {
+func TestAPositionNeedsNoPost(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
 	ids := newestFirst(n.Posts(author, 10))
@@ -158,7 +158,7 @@ func TestAnEmptyFeedHasNothingToMark(t *testing.T) {
 }
 
 // A lost inbox is rebuilt before the reader's page is shown.
-func TestALostInboxIsNoEmptyPage(t *testing.T) {
+func TestALostInboxIsRebuilt(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
 	ids := newestFirst(n.Posts(author, 30))
@@ -237,7 +237,7 @@ func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 
 // A page continues below a given post, even if that is deleted or in no feed, and fails if it never existed. The check costs
 // no extra round trip, and is skipped if SQL does not answer.
-func TestAPageBelowAPostThatIsNamed(t *testing.T) {
+func TestAPageBelowAGivenPost(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.pair()

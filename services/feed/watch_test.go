@@ -43,7 +43,7 @@ func next(t *testing.T, changes <-chan Change) Change {
 }
 
 // A watcher gets the state and then only its changes: the number of new posts, the newest, and their authors.
-func TestAWatcherIsToldWhoseTheNewPostsAre(t *testing.T) {
+func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
 	badges := make(chan *services.Badges, 1)
@@ -82,7 +82,7 @@ func TestAWatcherIsToldWhoseTheNewPostsAre(t *testing.T) {
 }
 
 // Own posts do not hide whose posts are new.
-func TestAWatcherWhoPostsMuchIsToldWhoseTheNewPostsAre(t *testing.T) {
+func TestAWatcherWhoPostsMuchGetsTheAuthorsOfNewPosts(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
 	last := n.publish(author, "new")
@@ -96,7 +96,7 @@ func TestAWatcherWhoPostsMuchIsToldWhoseTheNewPostsAre(t *testing.T) {
 }
 
 // A slow watcher gets the latest state, once. The channel is closed with that of the badges.
-func TestASlowWatcherIsToldTheLatest(t *testing.T) {
+func TestASlowWatcherGetsTheLatest(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.crowd()
 	badges := make(chan *services.Badges)
