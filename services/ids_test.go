@@ -184,7 +184,7 @@ func TestGlobalIDs(t *testing.T) {
 	}
 }
 
-func TestQuoteCutsWhatIsLong(t *testing.T) {
+func TestQuoteShortensLongText(t *testing.T) {
 	if got := Quote(strings.Repeat("ä", 100)); len(got) > 100 || !strings.HasSuffix(got, `..."`) || strings.Contains(got, "�") {
 		t.Errorf("got %s", got)
 	}
@@ -194,7 +194,7 @@ func TestQuoteCutsWhatIsLong(t *testing.T) {
 }
 
 // Users with neighbouring IDs have first positions of one moment that are far apart.
-func TestFirstPlacesAreApart(t *testing.T) {
+func TestFirstPositionsDiffer(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	places := map[PostID]UserID{}
 	for user := UserID(1); user <= 1000; user++ {
