@@ -14,7 +14,7 @@ import (
 
 // Each bad line is reported with its number and reason, and written unchanged to the file of bad lines. After corrections
 // that file can be imported.
-func TestBadLinesArePutAside(t *testing.T) {
+func TestBadLinesAreSetAside(t *testing.T) {
 	im := sqliteImporter(t)
 	path := im.file("f.csv", "alice,bob\nalice,alice\nbob\n\"bob,carol\ncarol,da ve\nbob,alice\n")
 	got := im.must(Options{File: path})
@@ -52,7 +52,7 @@ carol,da ve
 	}
 }
 
-func TestOnlyTheFirstBadLinesAreTold(t *testing.T) {
+func TestOnlyTheFirstBadLinesArePrinted(t *testing.T) {
 	im := sqliteImporter(t)
 	got := im.must(Options{File: im.file("f.csv", "alice,bob\n"+strings.Repeat("x\n", 3_000)+strings.Repeat("y", 9_000)+",b\nbob,alice\n"), Batch: 100})
 	if got.Bad != 3_001 || got.New != 2 || got.Lines != 3_003 {

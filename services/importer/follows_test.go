@@ -284,7 +284,7 @@ func TestImportFaults(t *testing.T) {
 	}
 }
 
-func TestReportForPersons(t *testing.T) {
+func TestReportIsReadable(t *testing.T) {
 	for want, report := range map[string]Report{
 		"289,003 rows: 578,006 follows are new, 0 existed already; 15.2 s": {What: "follows", Rows: 289_003, New: 578_006, Took: 15_240 * time.Millisecond},
 		"after line 1,000: 7 rows: 3 posts are new, 4 existed already; 1,234,567 bad lines are in f.bad; 0.0 s": {

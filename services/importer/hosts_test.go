@@ -36,7 +36,7 @@ func oneOfEach(hosts []string, now time.Time) (keys []string, lines string) {
 // Many hosts who are new in an import are named by one job, and their shows come onto boards with one entry of the log, all but
 // those of a host with many followers; in the end every follower's document, board, number and list of replays is right, and a
 // session of before has none of the shows.
-func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
+func TestManyNewHostsArePublishedTogether(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.Chunk = 3 }}))
 		im := newImporter(t, w.Store)

@@ -104,7 +104,7 @@ func (b *departing) Write(ctx context.Context, fn func(tx *store.Tx) error) erro
 	return b.Store.Write(ctx, fn)
 }
 
-func TestAnImportOfMessagesGoesOnWhereItStopped(t *testing.T) {
+func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	im := newImporter(t, w.Store)
 	service := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Types: messageTypes})

@@ -124,7 +124,7 @@ func TestImportedPosts(t *testing.T) {
 
 // An import that breaks at any of its writes, before the commit or after it, ends as one that does not break: every post
 // once, in its order, and every bad line put aside once.
-func TestBrokenImportOfPostsGoesOn(t *testing.T) {
+func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 	var text strings.Builder
 	for i := range 40 {
 		fmt.Fprintf(&text, `{"key":"k%d","author":"a%d","at":"2026-01-30T09:%02d:00Z","body":"%d"}`+"\n", i, i%3, i/5, i)
@@ -166,7 +166,7 @@ func TestBrokenImportOfPostsGoesOn(t *testing.T) {
 }
 
 // A file that ends in the middle of its gzip says where, what stands before is in, and the whole file brings the rest.
-func TestAnImportOfPostsThatBreaksOff(t *testing.T) {
+func TestATruncatedImportOfPosts(t *testing.T) {
 	im := sqliteImporter(t)
 	var text strings.Builder
 	for i := range 3000 {

@@ -61,7 +61,7 @@ func longFile() (text string, keys []string) {
 
 // An import that breaks at any of its writes, once before and once after the commit, has the same result as one that did not
 // break: the same follows, and every bad line put aside once.
-func TestBrokenImportGoesOn(t *testing.T) {
+func TestAnInterruptedImportResumes(t *testing.T) {
 	text, keys := longFile()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
@@ -104,7 +104,7 @@ func TestBrokenImportGoesOn(t *testing.T) {
 }
 
 // Only an import of the same file with the same options resumes.
-func TestAnotherImportStartsAnew(t *testing.T) {
+func TestAnotherImportStartsFromTheBeginning(t *testing.T) {
 	text, keys := longFile()
 	for name, change := range map[string]func(im *importer, opts *Options){
 		"both ways":       func(_ *importer, opts *Options) { opts.Both = true },
@@ -152,7 +152,7 @@ func TestStandardInputKeepsNoProgress(t *testing.T) {
 
 // For a truncated file, the rows before the end are imported and the error names the line. A later import of the complete
 // file duplicates nothing.
-func TestFileThatBreaksOff(t *testing.T) {
+func TestATruncatedFile(t *testing.T) {
 	var text strings.Builder
 	for i := range 8_000 {
 		fmt.Fprintf(&text, "a%d,b%d\n", i*7919%20_011, i*104_729%20_011)
@@ -178,7 +178,7 @@ func TestFileThatBreaksOff(t *testing.T) {
 // A plain file that was cut within its last row looks like a whole one without its last line break: bo may have been bob.
 // Such a row is set aside and reported, and its keys do not become users; an operator who knows that it is complete can
 // import the file of bad lines. A compressed file proves by itself that it is complete, and so does half a line break.
-func TestARowThatNothingEndsIsPutAside(t *testing.T) {
+func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	im := sqliteImporter(t)
 	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"
 	for _, cut := range []int{len(whole), len(whole) - 1, len(whole) - 5, len(whole) - 8} {
@@ -234,7 +234,7 @@ func (a *announcing) Write(ctx context.Context, fn func(tx *store.Tx) error) err
 	return err
 }
 
-// TestImportChild is the process that TestKilledImportGoesOn kills. Without that test it checks that it was not started as
+// TestImportChild is the process that TestAKilledImportResumes kills. Without that test it checks that it was not started as
 // the child.
 func TestImportChild(t *testing.T) {
 	url, path, asked := strings.Cut(os.Getenv(childVariable), "|")
@@ -250,7 +250,7 @@ func TestImportChild(t *testing.T) {
 }
 
 // An import that is killed with kill -9 resumes after its last commit.
-func TestKilledImportGoesOn(t *testing.T) {
+func TestAKilledImportResumes(t *testing.T) {
 	text, keys := longFile()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		dir := t.TempDir()

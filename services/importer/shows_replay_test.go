@@ -109,7 +109,7 @@ func TestReplayedShows(t *testing.T) {
 }
 
 // A replay that is interrupted before an event resumes with it: in the end each event has happened once.
-func TestABrokenReplayGoesOn(t *testing.T) {
+func TestAnInterruptedReplayResumes(t *testing.T) {
 	for waits := range 8 {
 		w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 		r := newRehearsal(t, w)
@@ -136,7 +136,7 @@ func TestABrokenReplayGoesOn(t *testing.T) {
 }
 
 // An event that is refused, because its show was changed meanwhile, is reported, and the others happen.
-func TestAReplayBesideOthers(t *testing.T) {
+func TestAReplayBesideOtherChanges(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	r := newRehearsal(t, w)
 	file := r.file("evening.jsonl", evening)

@@ -286,7 +286,7 @@ func TestImportedShowsAreClosed(t *testing.T) {
 }
 
 // An import that breaks at any of its writes, before the commit or after it, ends as one that does not break.
-func TestBrokenImportOfShowsGoesOn(t *testing.T) {
+func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 	var text strings.Builder
 	keys := []string{}
 	for i := range 30 {
