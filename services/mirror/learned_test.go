@@ -10,7 +10,7 @@ import (
 
 // Each cache of shared data contributes to the learned sums of the watched users that it concerns. Without a contribution, a
 // change whose hint was lost would never be pushed.
-func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
+func TestTheSequenceRisesWithEachMemory(t *testing.T) {
 	s := newEngines()
 	s.pulled = map[services.UserID]posts.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
 	m := newMirror(s)

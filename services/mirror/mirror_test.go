@@ -187,7 +187,7 @@ func TestReadsWithoutRedis(t *testing.T) {
 	}
 }
 
-func TestReadSaysThatSQLIsAway(t *testing.T) {
+func TestReadReportsThatSQLIsAway(t *testing.T) {
 	e := newEngines()
 	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
 	if _, _, err := newMirror(e).Reader.Read(t.Context(), []services.PostID{1}, nil); !services.IsUnavailable(err) {
@@ -195,7 +195,7 @@ func TestReadSaysThatSQLIsAway(t *testing.T) {
 	}
 }
 
-func TestTheLogTakesOutWhatChanged(t *testing.T) {
+func TestTheLogInvalidatesChangedCopies(t *testing.T) {
 	e := newEngines()
 	e.posts[1], e.posts[2] = post(1, 1), post(2, 1)
 	e.log = []changelog.Entry{{Kind: LogPost, Version: 1, At: at(1), Key: services.PostID(9).String()}}
@@ -245,7 +245,7 @@ func TestProfilesFollowTheLog(t *testing.T) {
 	}
 }
 
-func TestOnesOwnDeletionIsSeenAtOnce(t *testing.T) {
+func TestANodesOwnDeletionIsVisibleAtOnce(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
 	m := newMirror(e)

@@ -237,7 +237,7 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 
 // Counts with an unknown author are marked uncertain until the author is read: at once by Learn, or by the next turn, which
 // notifies the author's readers.
-func TestAnAuthorWhoIsNotKnown(t *testing.T) {
+func TestAnUnknownAuthor(t *testing.T) {
 	s := newStage()
 	s.run(t)
 	s.e.pulled[huge] = posts.PulledPosts{Posts: []services.PostID{3, 4}}
