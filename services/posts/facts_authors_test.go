@@ -146,7 +146,7 @@ func TestTheLastChunkOfAnAuthor(t *testing.T) {
 	})
 }
 
-func TestAuthorsToLookAt(t *testing.T) {
+func TestAuthorsForModeChecks(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		for follower := services.UserID(1); follower <= 5; follower++ {
 			for followee := services.UserID(100); followee < 100+follower; followee++ {

@@ -249,8 +249,8 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 	})
 }
 
-// TestWrongCountsAreMendedWhileOthersAdd has two nodes mend one post while others like it.
-func TestWrongCountsAreMendedWhileOthersAdd(t *testing.T) {
+// TestWrongCountsAreRepairedDuringWrites has two nodes mend one post while others like it.
+func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(1, 5, 6)
 		b.MustWrite(func(tx *store.Tx) error {
