@@ -69,7 +69,7 @@ func takeAll(l *Limiter, budget Budget, subject string, atMost int) int {
 	return atMost
 }
 
-func TestRefusalSaysWhenToTryAgain(t *testing.T) {
+func TestARefusalHasTheTimeToWait(t *testing.T) {
 	clock := newHandClock()
 	l := New(Config{Limits: Limits{Follows: 60}, Clock: clock})
 	if granted := takeAll(l, Follows, "alice", 100); granted != 60 {
@@ -209,7 +209,7 @@ func TestNodesShareOneAllowance(t *testing.T) {
 	}
 }
 
-func TestRedisHearsOfHeavyUseAlone(t *testing.T) {
+func TestOnlyHeavyUseIsWrittenToRedis(t *testing.T) {
 	clock, ledger := newHandClock(), newMemoryLedger()
 	l := New(Config{Limits: Limits{Writes: 600}, Ledger: ledger, Clock: clock})
 	takeAll(l, Writes, "alice", 20)
@@ -229,7 +229,7 @@ func TestRedisHearsOfHeavyUseAlone(t *testing.T) {
 	}
 }
 
-func TestWithoutRedisEachNodeBoundsAlone(t *testing.T) {
+func TestWithoutRedisEachNodeLimitsAlone(t *testing.T) {
 	clock, ledger := newHandClock(), newMemoryLedger()
 	ledger.down = true
 	l := New(Config{Limits: Limits{Writes: 60}, Ledger: ledger, Clock: clock, Log: slog.New(slog.DiscardHandler)})
