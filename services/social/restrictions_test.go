@@ -126,7 +126,7 @@ func TestHidingFromAFollower(t *testing.T) {
 	})
 }
 
-func TestABlockEndsEverything(t *testing.T) {
+func TestABlockEndsFollowsAndConversations(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(3)
 		blocker, blocked, third := users[0], users[1], users[2]
@@ -180,7 +180,7 @@ func (n node) unseen(when string, user services.UserID, likes, follows int) {
 	}
 }
 
-func TestRestrictionsThatCannotBe(t *testing.T) {
+func TestRefusedRestrictions(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		one, two := users[0], users[1]

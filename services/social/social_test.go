@@ -77,7 +77,7 @@ func TestAFollowIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-func TestFollowsAndUnfollowsThatCannotBe(t *testing.T) {
+func TestRefusedFollowsAndUnfollows(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		n.fails("oneself", n.service.Follow(users[0], users[0]), services.Invalid)
@@ -125,7 +125,7 @@ func TestTheDefaultLimit(t *testing.T) {
 }
 
 // Posts from after the follow count; a new follow starts anew.
-func TestWhatIsPublishedAfterTheFollowCounts(t *testing.T) {
+func TestPostsPublishedAfterTheFollowCount(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		author, reader := users[0], users[1]
@@ -147,7 +147,7 @@ func TestWhatIsPublishedAfterTheFollowCounts(t *testing.T) {
 	})
 }
 
-func TestANumberIsGivenOnce(t *testing.T) {
+func TestAUserIDIsAssignedOnce(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		if _, known, err := n.service.Known(t.Context(), "ada"); known || err != nil {
 			t.Errorf("known before she is mentioned: %v", err)
@@ -206,7 +206,7 @@ func TestProfiles(t *testing.T) {
 	})
 }
 
-func TestProfilesThatCannotBe(t *testing.T) {
+func TestRefusedProfiles(t *testing.T) {
 	service := New(Config{})
 	long := "https://example.com/"
 	for what, profile := range map[string]struct {
