@@ -88,7 +88,7 @@ func TestClaimTakesTheLongestDueOfItsKinds(t *testing.T) {
 	})
 }
 
-func TestClaimIsDueAtTheVeryMoment(t *testing.T) {
+func TestAJobIsDueExactlyAtItsTime(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.enqueue(jobs.NewJob{Kind: "a", NotBefore: b.clock.Now().Add(time.Second)})
 		b.clock.advance(time.Second - time.Microsecond)

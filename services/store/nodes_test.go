@@ -95,7 +95,7 @@ func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 
 // A process frees what its name holds from before, however lately that was heard of, and nothing of another one. What a
 // transaction of the process before has locked is left until it ends.
-func TestANodeFreesWhatItHeldBefore(t *testing.T) {
+func TestARestartedNodeFreesItsJobs(t *testing.T) {
 	a, b, of := openNodes(t)
 	for _, node := range []*store.Store{a, b} {
 		must(jobs.Beat(of.ctx, node.DB, false))(t)

@@ -134,7 +134,7 @@ func TestFailedOpenLeavesTheFileFree(t *testing.T) {
 	storetest.Open(t, sql.Config{URL: "sqlite:" + path})
 }
 
-func TestFileNamesAreTakenAsTheyAre(t *testing.T) {
+func TestFileNamesAreUsedUnchanged(t *testing.T) {
 	for _, name := range []string{"a b.db", "50%.db", "what?.db", "a#b.db", "ü.db"} {
 		path := filepath.Join(t.TempDir(), name)
 		storetest.Open(t, sql.Config{URL: "sqlite:" + path})
@@ -261,7 +261,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 }
 
 // A file that is something else is refused before anything is written beside it.
-func TestAFileThatIsNoDatabaseIsLeftAlone(t *testing.T) {
+func TestAFileThatIsNoDatabaseIsNotChanged(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "accounts")
 	if err := os.WriteFile(path, []byte("root:x:0:0"), 0o600); err != nil {

@@ -9,7 +9,7 @@ import (
 	"tidings/services/store"
 )
 
-func TestMutesUntil(t *testing.T) {
+func TestMutesWithAnEnd(t *testing.T) {
 	each(t, func(b *bundle) {
 		until := b.clock.Now().Add(time.Hour).Truncate(time.Microsecond)
 		stands := func(want time.Time, found bool) {

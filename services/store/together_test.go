@@ -60,7 +60,7 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 }
 
 // Batches and single writes that change the same rows all the time all come to their end, each in order.
-func TestBatchesAtOnceComeToTheirEnd(t *testing.T) {
+func TestConcurrentBatchesEnd(t *testing.T) {
 	each(t, func(b *bundle) {
 		const batches, functions, singles = 4, 12, 40
 		var all sync.WaitGroup
@@ -142,7 +142,7 @@ func TestAWriteEndsWithItsTime(t *testing.T) {
 }
 
 // A function that does something else whenever it is run cannot go out with others, and still ends as it should.
-func TestAFunctionThatIsNeverTheSameRunsAlone(t *testing.T) {
+func TestANondeterministicFunctionRunsAlone(t *testing.T) {
 	each(t, func(b *bundle) {
 		runs := 0
 		fns := make([]func(*store.Tx) error, 12)

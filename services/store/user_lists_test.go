@@ -39,8 +39,8 @@ func TestListsOfUsersAreWalkedToTheirEnds(t *testing.T) {
 	})
 }
 
-// TestListsOfUsersLeaveOutThoseApartFromTheViewer has users who hide from a viewer, block them, or are blocked by them.
-func TestListsOfUsersLeaveOutThoseApartFromTheViewer(t *testing.T) {
+// TestListsOfUsersOmitUsersHiddenFromTheViewer has users who hide from a viewer, block them, or are blocked by them.
+func TestListsOfUsersOmitUsersHiddenFromTheViewer(t *testing.T) {
 	each(t, func(b *bundle) {
 		const viewer, hider, blocked, blocker, muted services.UserID = 2, 3, 4, 5, 6
 		b.users("a", "viewer", "hider", "blocked", "blocker", "muted")

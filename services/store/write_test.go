@@ -232,7 +232,7 @@ func TestManyWritersAtOnce(t *testing.T) {
 	})
 }
 
-func TestCodesOfFaults(t *testing.T) {
+func TestCodesOfErrors(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		code services.Code

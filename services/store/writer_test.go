@@ -185,7 +185,7 @@ func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
 }
 
 // Of so many writes some are queued and some wait for room in the queue. Each is done, or was refused.
-func TestCloseWaitsForWhatIsQueued(t *testing.T) {
+func TestCloseWaitsForQueuedWrites(t *testing.T) {
 	url := sqltest.SQLite(t)
 	b := newBundle(t, url)
 	letGo := b.hold()
