@@ -28,7 +28,7 @@ func TestCheckUnicode(t *testing.T) {
 }
 
 // A JSON text of any UTF-16 units is refused exactly if the decoder would replace half a character.
-func TestNothingIsMendedWithoutAWord(t *testing.T) {
+func TestInvalidTextIsRefusedNotReplaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		units := rapid.SliceOf(rapid.SampledFrom([]uint16{'a', '\\', '"', 0xd83d, 0xde00, 0xd800, 0xdfff, 0xfffd, 0xe9})).Draw(t, "units")
 		var escaped strings.Builder
