@@ -23,7 +23,7 @@ const (
 	mostLive     = 3
 	recent       = 40 // how far back posts are liked and answered
 
-	knownToViewer = 100 // one follow in so many is of the viewer
+	knownToViewer = 100 // one in this many follows is a follow of the viewer
 )
 
 // script is everything that happens, as far as the seed decides it. It knows no IDs and no time.
