@@ -13,7 +13,7 @@ import (
 // Change is what is new in a home feed: one event of its subscription.
 type Change struct {
 	New     services.Count
-	Newest  services.PostID   // the newest post that is new; 0: none is
+	Newest  services.PostID   // the newest unseen post; 0: none
 	Authors []services.UserID // of the newest that are new, the newest first, at most three
 	Badges  *services.Badges  // New is of these
 }
