@@ -130,6 +130,7 @@ function Page() {
         {known && <a class="skip" href="#levers">{words.skip}</a>}
         <span class="brand">Tidings</span>
         <nav aria-label="Tidings">
+          <a href={words.books}>{words.docs}</a>
           <a href="/graphiql">{words.graphiql}</a>
           <button type="button" class="plain" title={words.otherLabel} lang={words.lang === 'EN' ? 'zh' : 'en'} onClick={() => speak(words.lang === 'EN' ? 'zh' : 'en')}>{words.other}</button>
         </nav>
