@@ -33,7 +33,7 @@ func (r *mutationResolver) CleanNow(ctx context.Context) (*graph.CleanNowPayload
 	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
 		return nil, err
 	}
-	if err := r.Fanout.AskForCleaning(ctx); err != nil {
+	if err := r.Projector.AskForCleaning(ctx); err != nil {
 		return nil, err
 	}
 	payload := &graph.CleanNowPayload{}
@@ -51,7 +51,7 @@ func (r *mutationResolver) RecountBadges(ctx context.Context, input graph.Recoun
 	if err != nil {
 		return nil, err
 	}
-	differed, err := r.Fanout.Recount(ctx, user)
+	differed, err := r.Projector.Recount(ctx, user)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (r *mutationResolver) SetActivityThresholds(ctx context.Context, input grap
 	}
 	thresholds, err := activityThresholds(input)
 	if err == nil {
-		err = r.Fanout.SetActivity(ctx, thresholds)
+		err = r.Projector.SetActivity(ctx, thresholds)
 	}
 	if err != nil {
 		return nil, err

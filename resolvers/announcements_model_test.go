@@ -33,12 +33,12 @@ type announcementsNode struct {
 }
 
 func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
-	announced := announcements.New(announcements.Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
-	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
-	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock})
+	announced := announcements.New(announcements.Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
+	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
+	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	return announcementsNode{World: w, announced: announced, badge: badge.New(badge.Config{
-		Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log,
+		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source()},
 	})}
 }
@@ -298,7 +298,7 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 				w.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Hour, 40 * 24 * time.Hour}).Draw(m.T, "long"))
 			},
 			func() {
-				_, err := m.node().Fanout.Janitor().RunOnce(context.Background())
+				_, err := m.node().Projector.Janitor().RunOnce(context.Background())
 				m.must(err)
 			},
 		}

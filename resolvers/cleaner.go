@@ -8,7 +8,7 @@ import (
 
 // cleaner is the cleaner of Redis as it is now.
 func (r *Resolver) cleaner(ctx context.Context) (*graph.Cleaner, error) {
-	run, err := r.Fanout.CleanerRun(ctx)
+	run, err := r.Projector.CleanerRun(ctx)
 	if err != nil {
 		return nil, err
 	}

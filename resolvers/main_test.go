@@ -51,21 +51,21 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 	w.Named("alice", "bob", "carol")
 	a := &api{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
-	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: maxGroup})
-	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
-	announced := announcements.New(announcements.Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
+	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxGroup: maxGroup})
+	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
+	announced := announcements.New(announcements.Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	notified := notificationstest.New(w)
 	a.resolver = &Resolver{
 		Sources: dataloader.Sources{Posts: w.Memory.Reader, Shows: boards.Memory},
 		Social:  social.New(social.Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notified, MaxFollowees: maxFollowees, OnBlock: conversations.CloseDirect}),
 		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:   badge.New(badge.Config{Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source()}, Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log}),
+		Badge:   badge.New(badge.Config{Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source()}, Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
 		Views:         views.New(views.Config{DB: w.Store.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, IDs: w.IDs, Log: log}),
 		Live:          boards,
-		Notifications: notified, Fanout: w.Fanout, Queue: w.Fanout, Clock: w.Clock, Log: log,
+		Notifications: notified, Fanout: w.Fanout, Projector: w.Projector, Queue: w.Fanout, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
 	schema.AddTransport(transport.POST{})

@@ -21,6 +21,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/notifications"
+	"tidings/services/projector"
 	"tidings/services/push"
 	"tidings/services/social"
 	"tidings/services/views"
@@ -35,6 +36,7 @@ type Resolver struct {
 	Announcements *announcements.Service
 	Chat          *chat.Service
 	Fanout        *fanout.Fanout
+	Projector     *projector.Projector
 	Hub           *push.Hub
 	Queue         JobQueue
 	Clock         services.Clock

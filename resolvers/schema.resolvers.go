@@ -51,7 +51,7 @@ func (r *queryResolver) Viewer(ctx context.Context) (*graph.Viewer, error) {
 
 func (r *queryResolver) Admin(ctx context.Context) (*graph.Admin, error) {
 	_, err := r.scoped(ctx, services.ScopeAdmin)
-	return &graph.Admin{Activity: activityState(r.Fanout.Activity())}, err
+	return &graph.Admin{Activity: activityState(r.Projector.Activity())}, err
 }
 
 func (r *subscriptionResolver) BadgesChanged(ctx context.Context, since *string) (<-chan *services.Badges, error) {

@@ -12,44 +12,45 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 )
 
 // Config is the configuration of announcements and dots.
 type Config struct {
-	DB     *sql.DB
-	Redis  *rdb.Projections
-	Jobs   *jobs.Engine        // New registers its kinds of jobs
-	Log    *changelog.Follower // the node cache follows it
-	Fanout *fanout.Fanout      // New registers its part of each user's document
-	IDs    *services.IDClock
-	Clock  services.Clock
+	DB        *sql.DB
+	Redis     *rdb.Projections
+	Jobs      *jobs.Engine         // New registers its kinds of jobs
+	Log       *changelog.Follower  // the node cache follows it
+	Projector *projector.Projector // New registers its part of each user's document
+	IDs       *services.IDClock
+	Clock     services.Clock
 }
 
 // Service knows announcements, dots and segments. It is safe for concurrent use.
 type Service struct {
 	Memory *Memory // this node's cache
 
-	db     *sql.DB
-	redis  *rdb.Projections
-	fanout *fanout.Fanout
-	ids    *services.IDClock
-	clock  services.Clock
+	db        *sql.DB
+	redis     *rdb.Projections
+	jobs      *jobs.Engine
+	projector *projector.Projector
+	ids       *services.IDClock
+	clock     services.Clock
 }
 
 // New makes the service, and registers its kinds of jobs, its kind of log entry, and its part of each user's document.
 func New(cfg Config) *Service {
 	s := &Service{
 		Memory: newMemory(cfg.Log, database{cfg.DB}, cfg.Redis.SetDots),
-		db:     cfg.DB, redis: cfg.Redis, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
+		db:     cfg.DB, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, ids: cfg.IDs, clock: cfg.Clock,
 	}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Fanout.RegisterRegisters("announcements and dots", s.registers, s.auditRegisters)
-	cfg.Fanout.OnArrival(s.arrive)
-	cfg.Fanout.RegisterLimitedRows("positions of dormant users", (&dormantPositions{service: s}).forget)
+	cfg.Projector.RegisterRegisters("announcements and dots", s.registers, s.auditRegisters)
+	cfg.Projector.OnArrival(s.arrive)
+	cfg.Projector.RegisterLimitedRows("positions of dormant users", (&dormantPositions{service: s}).forget)
 	return s
 }
 

@@ -26,7 +26,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
+	return node{w, New(Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
 }
 
 // each runs a test on both engine pairs.
@@ -239,7 +239,7 @@ func TestReturning(t *testing.T) {
 		n.do(n.MarkRead(marks, UpTo{Announcement: first}), nil)
 		n.publish("after the mark")
 		n.wants(marks, "after a mark", "after the mark")
-		if _, err := n.World.Fanout.Janitor().RunOnce(t.Context()); err != nil {
+		if _, err := n.World.Projector.Janitor().RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if known, err := ReadUser(t.Context(), n.World.Store.Runner, swept); err != nil || known.Version != 0 {

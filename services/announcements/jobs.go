@@ -82,7 +82,7 @@ func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, e
 
 // project projects a user's position in the announcements, their segments and their dots into their document.
 func (s *Service) project(ctx context.Context, user services.UserID) error {
-	return s.fanout.Project(ctx, user, s.registers)
+	return s.projector.Project(ctx, user, s.registers)
 }
 
 // registers are a user's versioned fields according to the facts.

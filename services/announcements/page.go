@@ -64,7 +64,7 @@ func (s *Service) items(ctx context.Context, at standing, list []Announcement) (
 	if err != nil {
 		return nil, err
 	}
-	unreadFrom := s.fanout.Expiry().AgedAnnouncements(at.own, services.DayOf(s.clock.Now())).Position
+	unreadFrom := s.projector.Expiry().AgedAnnouncements(at.own, services.DayOf(s.clock.Now())).Position
 	items := make([]Item, 0, len(list))
 	for _, listed := range list {
 		a, known := texts[listed.ID]

@@ -80,7 +80,7 @@ func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 		return nil, err
 	}
 	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.Badges.Announcements}
-	aged := b.s.fanout.Expiry().AgedAnnouncements(own.AnnouncementState, of.Today)
+	aged := b.s.projector.Expiry().AgedAnnouncements(own.AnnouncementState, of.Today)
 	for _, announcement := range shared.Unread(aged, Segments(own.Segments.Bits)) {
 		id := announcement.GlobalID()
 		explanation.Items = append(explanation.Items, services.Item{

@@ -10,16 +10,16 @@ import (
 
 // arrive gives a new user their position in the announcements and dots, in the transaction of their first action.
 func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) error {
-	return enter(ctx, tx, user, tx.Moment(s.fanout.ActiveSince))
+	return enter(ctx, tx, user, tx.Moment(s.projector.ActiveSince))
 }
 
 // userState is a user's state, from SQL. A new user starts at the present end, and counts as seen from then on.
 func (s *Service) userState(ctx context.Context, user services.UserID) (UserState, error) {
 	state, err := ReadUser(ctx, s.db.Runner, user)
-	if err != nil || !state.IsNew(s.fanout.ActiveSince()) {
+	if err != nil || !state.IsNew(s.projector.ActiveSince()) {
 		return state, err
 	}
-	if err := s.fanout.Arrive(ctx, user); err != nil {
+	if err := s.projector.Arrive(ctx, user); err != nil {
 		return state, err
 	}
 	return ReadUser(ctx, s.db.Runner, user)
@@ -29,7 +29,7 @@ func (s *Service) userState(ctx context.Context, user services.UserID) (UserStat
 // is shown. Redis expires such documents by itself, but by its own clock.
 func (s *Service) dormant(document rdb.Document) bool {
 	lastSeen := services.DayStart(document.Day + 1) // at the latest
-	return document.Ready && lastSeen.Before(s.fanout.ActiveSince())
+	return document.Ready && lastSeen.Before(s.projector.ActiveSince())
 }
 
 // dormantStep is how many users' positions one turn of the janitor checks.
@@ -42,7 +42,7 @@ type dormantPositions struct {
 }
 
 func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) {
-	walked, dropped, err := dropDormant(ctx, d.service.db, d.service.fanout.ActiveSince(), d.walked, dormantStep)
+	walked, dropped, err := dropDormant(ctx, d.service.db, d.service.projector.ActiveSince(), d.walked, dormantStep)
 	if err == nil {
 		d.walked = walked
 	}
@@ -62,10 +62,10 @@ func (s *Service) standing(ctx context.Context, user services.UserID) (at standi
 	if at.shared, err = s.Memory.At(ctx, s.clock.Now()); err != nil {
 		return at, err
 	}
-	if !s.fanout.ViewsStale(ctx, user) {
+	if !s.jobs.ViewsStale(ctx, user) {
 		document, err := s.document(ctx, user)
 		if err == nil && !document.Ready {
-			if err = s.fanout.Rebuild(ctx, user); err == nil {
+			if err = s.projector.Rebuild(ctx, user); err == nil {
 				document, err = s.document(ctx, user)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -35,12 +35,12 @@ const (
 
 // Config is what an audit needs.
 type Config struct {
-	Store  *store.Store
-	Redis  *rdb.Projections
-	Fanout *fanout.Fanout // compares and rebuilds
-	Clock  services.Clock
-	Log    *slog.Logger
-	Every  time.Duration // the time in which every active user is visited at least once
+	Store     *store.Store
+	Redis     *rdb.Projections
+	Projector *projector.Projector // compares and rebuilds
+	Clock     services.Clock
+	Log       *slog.Logger
+	Every     time.Duration // the time in which every active user is visited at least once
 }
 
 // Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares
@@ -121,7 +121,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	}
 	turn, took, _, err := a.Store.TakeAuditTurn(ctx, store.AuditPace{
 		// A node that dies holds its turn for the lease, so every user is due that much earlier.
-		Lap: a.Every - min(turnLease, a.Every/2), Limit: usersPerTurn, ActiveSince: a.Fanout.ActiveSince(), Lease: turnLease,
+		Lap: a.Every - min(turnLease, a.Every/2), Limit: usersPerTurn, ActiveSince: a.Projector.ActiveSince(), Lease: turnLease,
 	})
 	if err != nil || !took {
 		return false, err
@@ -204,13 +204,13 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) error {
 	a.drifted.Add(1)
 	a.Log.Error("badges differed from the facts and are rebuilt", "parts", strings.Join(differs, ", "))
-	return a.Fanout.Remake(ctx, user)
+	return a.Projector.Remake(ctx, user)
 }
 
 // look compares users' views with the facts, and returns the last job at that time. The facts are read after the views, so
 // they are ahead of these by the effects of jobs up to that one. A view that has lost something is not wrong: its next
 // reader would restore it, and so does the audit.
-func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []fanout.Comparison, job int64, err error) {
+func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []projector.Comparison, job int64, err error) {
 	snapshots, err := a.Redis.Snapshots(ctx, users)
 	if err != nil {
 		return nil, 0, err
@@ -219,7 +219,7 @@ func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []fano
 	if err != nil {
 		return nil, 0, err
 	}
-	looks = make([]fanout.Comparison, len(users))
+	looks = make([]projector.Comparison, len(users))
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, user := range users {
@@ -229,9 +229,9 @@ func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []fano
 				return nil
 			case rdb.Partial:
 				a.mended.Add(1)
-				return a.Fanout.Rebuild(within, user)
+				return a.Projector.Rebuild(within, user)
 			}
-			looks[i], err = a.Fanout.Compare(within, user, snapshots[i], stamp)
+			looks[i], err = a.Projector.Compare(within, user, snapshots[i], stamp)
 			return err
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
@@ -71,9 +72,9 @@ func litUser(w node) (user, author services.UserID) {
 		w.Must(err)
 		w.do(w.chat.Send(author, id, "hello", users[:1]))
 	}
-	enqueue(w, fanout.SeenJob(user), fanout.PolicyJob(user), announcements.UserJob(user))
+	enqueue(w, fanout.SeenJob(user), projector.PolicyJob(user), announcements.UserJob(user))
 	w.Quiet(w.Fanout)
-	_, err := w.Fanout.Recount(w.TB.Context(), user) // the way of counting has a newer version now, which is not projected
+	_, err := w.Projector.Recount(w.TB.Context(), user) // the way of counting has a newer version now, which is not projected
 	w.Must(err)
 	return user, author
 }

@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/projector"
 )
 
 // If items expire from the counts, a view may be as of an earlier day until it is read: that is no difference. An item that
 // expires too early, too late or not at all is one.
 func TestAuditKnowsWhatIsTooOld(t *testing.T) {
-	w := served(t, func(cfg *fanout.Config) {
+	w := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) {
 		cfg.Expiry = services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
-	})
+	}}))
 	user, _ := litUser(w)
 	a := newAudit(w, auditEvery)
 	lapOf(w, a)
@@ -51,7 +52,7 @@ func TestAuditKnowsWhatIsTooOld(t *testing.T) {
 	for day := range 10 {
 		w.Clock.Advance(24 * time.Hour)
 		if day%2 == 0 {
-			w.Must(w.Fanout.AgeFeeds(t.Context(), []services.UserID{user}, services.DayOf(w.Clock.Now())))
+			w.Must(w.Projector.AgeFeeds(t.Context(), []services.UserID{user}, services.DayOf(w.Clock.Now())))
 			w.Must(w.chat.Source().Age(t.Context(), []services.UserID{user}, services.DayOf(w.Clock.Now())))
 		}
 		lapOf(w, a)

@@ -33,12 +33,12 @@ type node struct {
 
 func newNode(w *fanouttest.World) node {
 	notificationstest.New(w)
-	messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs})
+	messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
 	livetest.New(w, live.ShowLimits{})
 	return node{w, announcements.New(announcements.Config{
-		DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+		DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 	}), chat.New(chat.Config{
-		Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock, MaxWriteMembers: 2,
+		Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxWriteMembers: 2,
 	})}
 }
 
@@ -52,7 +52,7 @@ func (n node) do(cmd *jobs.Command, err error) []string {
 
 // newAudit is the audit of a world's node.
 func newAudit(w node, every time.Duration) *audit.Audit {
-	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Clock: w.Clock, Log: w.Log, Every: every})
+	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, Every: every})
 }
 
 // world is a world on the engines that are quickest to start.

@@ -29,12 +29,12 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 			if got := a.Stats(); got.Drifted != 0 {
 				t.Fatalf("with right readers: %+v", got)
 			}
-			w.Fanout.RegisterRegisters("wrong", func(context.Context, services.UserID) ([]rdb.Register, error) { return []rdb.Register{wrong}, nil },
+			w.Projector.RegisterRegisters("wrong", func(context.Context, services.UserID) ([]rdb.Register, error) { return []rdb.Register{wrong}, nil },
 				func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil })
 			everyone, err := w.Store.ActiveUsers(t.Context(), 0, 10_000, time.Time{})
 			w.Must(err)
 			for _, user := range everyone {
-				w.Must(w.Fanout.Rebuild(t.Context(), user))
+				w.Must(w.Projector.Rebuild(t.Context(), user))
 			}
 			lapOf(w, a)
 			if got := a.Stats(); got.Drifted == 0 {
@@ -67,7 +67,7 @@ func TestRecount(t *testing.T) {
 	user, _ := litUser(w)
 	recount := func(want ...string) {
 		t.Helper()
-		differed, err := w.Fanout.Recount(t.Context(), user)
+		differed, err := w.Projector.Recount(t.Context(), user)
 		w.Must(err)
 		if !cmp.Equal(differed, want) {
 			t.Errorf("%q differed, want %q", differed, want)

@@ -22,20 +22,22 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
 // Config holds what New needs.
 type Config struct {
-	Store  *store.Store
-	Redis  *rdb.Projections
-	Fanout *fanout.Fanout
-	Pulled *mirror.Pulled
-	Clock  services.Clock
-	Log    *slog.Logger
+	Store     *store.Store
+	Redis     *rdb.Projections
+	Jobs      *jobs.Engine
+	Projector *projector.Projector
+	Pulled    *mirror.Pulled
+	Clock     services.Clock
+	Log       *slog.Logger
 	// Sources are the sources of the features that have a package of their own.
 	Sources []Source
 	// Caps are the largest numbers shown in full.
@@ -51,12 +53,13 @@ type Config struct {
 
 // Service returns badges. It is safe for concurrent use.
 type Service struct {
-	store  *store.Store
-	redis  *rdb.Projections
-	fanout *fanout.Fanout
-	pulled *mirror.Pulled
-	clock  services.Clock
-	log    *slog.Logger
+	store     *store.Store
+	redis     *rdb.Projections
+	jobs      *jobs.Engine
+	projector *projector.Projector
+	pulled    *mirror.Pulled
+	clock     services.Clock
+	log       *slog.Logger
 
 	sources  sourceList
 	agers    []source.Ager // of sources
@@ -84,8 +87,8 @@ func New(cfg Config) *Service {
 		cfg.Remembered = 20_000
 	}
 	s := &Service{
-		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, pulled: cfg.Pulled, clock: cfg.Clock, log: cfg.Log,
-		settings: source.Settings{Caps: cfg.Caps, Ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+		store: cfg.Store, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, pulled: cfg.Pulled, clock: cfg.Clock, log: cfg.Log,
+		settings: source.Settings{Caps: cfg.Caps, Ages: cfg.Projector.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}
 	s.sources = s.newSources(cfg.Sources...)
@@ -125,7 +128,7 @@ func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (bad
 // readInto fills badges and errs, which are as long as users.
 func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, watched bool) {
 	at := s.moment(ctx)
-	stale := s.fanout.StaleAmong(ctx, users)
+	stale := s.jobs.StaleAmong(ctx, users)
 	documents, err := s.documentsBut(ctx, users, stale)
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
 	s.withMemory(ctx, users, documents, watched, at.Today())
@@ -139,7 +142,7 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 			})
 			continue
 		}
-		if documents[i].Ready && !s.fanout.Away(documents[i]) {
+		if documents[i].Ready && !s.projector.Away(documents[i]) {
 			badges[i] = s.render(user, documents[i], at)
 			s.visits.note(user, documents[i].Day)
 			continue
@@ -159,7 +162,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 		users, at := []services.UserID{user}, s.moment(ctx)
 		before := s.answered(users)
 		var document rdb.Document
-		if document, redisErr = s.fanout.RebuildDocument(ctx, user); redisErr == nil {
+		if document, redisErr = s.projector.RebuildDocument(ctx, user); redisErr == nil {
 			documents, err := []rdb.Document{document}, error(nil)
 			if document.Ready {
 				documents, err = s.newerThan(ctx, before, users, documents)

@@ -16,7 +16,7 @@ type behind struct {
 
 // markBehind marks as STALE the counts that may lack an update.
 func (s *Service) markBehind(user services.UserID, v *view, badges *services.Badges) {
-	lag := s.fanout.Behind(user)
+	lag := s.jobs.Behind(user)
 	if lag == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (s *Service) markBehind(user services.UserID, v *view, badges *services.Bad
 
 // passBehind queues the documents that were shown as STALE to be raised, once no work is outstanding.
 func (s *Service) passBehind() {
-	if s.fanout.SomeBehind() {
+	if s.jobs.SomeBehind() {
 		return
 	}
 	s.behind.mu.Lock()

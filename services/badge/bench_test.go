@@ -6,7 +6,6 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/badge/source"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
 )
 
@@ -25,7 +24,7 @@ func BenchmarkRender(b *testing.B) {
 		Announcements: []announcements.Announcement{{Position: 3}, {Position: 2}},
 		Dots:          []announcements.Dot{{Name: "shop"}, {Name: "games"}},
 	}}
-	s := &Service{known: newLastKnown(1000), fanout: fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{})})}
+	s := &Service{known: newLastKnown(1000), jobs: jobs.New(jobs.Config{})}
 	s.sources = s.newSources(sourcesOfFeatures()...)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -43,7 +43,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 		ids := append(n.Posts(author, 40), n.Posts(other, 3)...)
 		late := n.IDs.Next()
 		n.Posts(reader, services.Retention+40)
-		n.Must(n.World.Fanout.Refill(t.Context(), reader))
+		n.Must(n.World.Projector.Refill(t.Context(), reader))
 		n.Quiet(n.World.Fanout)
 		before := n.agrees(reader, 43, services.Exact).Version
 		for _, step := range []struct {
@@ -78,7 +78,7 @@ func TestTheExplanationHasAsManyItemsAsTheCount(t *testing.T) {
 	n.Posts(author, 150)
 	n.Posts(reader, 18)
 	n.Posts(author, 250)
-	n.Must(n.World.Fanout.Refill(t.Context(), reader))
+	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	n.Quiet(n.World.Fanout)
 	n.agrees(reader, services.Retention, services.AtLeast)
 }
@@ -88,7 +88,7 @@ func TestCountingGoesOnToTheCap(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(0)
 	n.Posts(author, 500)
-	n.Must(n.World.Fanout.Refill(t.Context(), reader))
+	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	for limit, want := range map[int]struct {
 		value     int
 		precision services.Precision
@@ -115,7 +115,7 @@ func TestTheCountBeyondTheListIsCached(t *testing.T) {
 	author, reader := n.fan(0)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)
-	n.Must(n.World.Fanout.Refill(t.Context(), reader))
+	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	n.Quiet(n.World.Fanout)
 	n.feed(reader, 43, services.Exact)
 	before := statements.Load()

@@ -13,7 +13,7 @@ const digestAuthors = 3
 // Digest returns what arrived since a moment or, without one, since the user's last visit before the present one. Items that
 // the user has seen since are included.
 func (s *Service) Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error) {
-	if since.After(s.clock.Now()) && since.After(s.fanout.Now()) {
+	if since.After(s.clock.Now()) && since.After(s.projector.Now()) {
 		return nil, services.Errorf(services.Invalid, "since: %s is in the future", since.UTC().Format(time.RFC3339))
 	}
 	if since.IsZero() {

@@ -8,11 +8,11 @@ import (
 
 	"tidings/services"
 	"tidings/services/chat"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/live"
 	"tidings/services/live/livetest"
 	"tidings/services/messages"
+	"tidings/services/projector"
 	"tidings/services/redis"
 )
 
@@ -38,8 +38,8 @@ type agingModel struct {
 
 const longShow = 30 * day
 
-func expiring(ages services.SourceExpiry) func(*fanout.Config) {
-	return func(cfg *fanout.Config) { cfg.Expiry = ages }
+func expiring(ages services.SourceExpiry) func(*projector.Config) {
+	return func(cfg *projector.Config) { cfg.Expiry = ages }
 }
 
 // longLived is a node on which shows without further reports run on.
@@ -206,7 +206,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 			m.boardSeen(m.reader)
 			markAll(m.shows)
 		},
-		func() { m.Must(m.World.Fanout.Rebuild(m.TB.Context(), m.reader)) },
+		func() { m.Must(m.World.Projector.Rebuild(m.TB.Context(), m.reader)) },
 	}
 }
 
@@ -275,7 +275,7 @@ func TestItemsLeaveEveryCountByAge(t *testing.T) {
 	ages := services.SourceExpiry{
 		services.SourceHomeFeed: 2, services.SourceSiteMessages: 3, services.SourceAnnouncements: 1, services.SourceConversations: 2, services.SourceLiveBoard: 1,
 	}
-	fanouttest.Each(t, expiring(ages), func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachWith(t, fanouttest.Options{Projector: expiring(ages)}, func(t *testing.T, w *fanouttest.World) {
 		n := longLived(w)
 		for seed := range uint64(6) {
 			random := rand.New(rand.NewPCG(seed, 1))
@@ -289,7 +289,7 @@ func TestItemsLeaveEveryCountByAge(t *testing.T) {
 					_, err := m.WriteVisits(t.Context())
 					m.Must(err)
 					m.Clock.Advance(time.Duration(random.IntN(2)) * day) // no read has happened since
-					differed, err := m.World.Fanout.Recount(t.Context(), m.reader)
+					differed, err := m.World.Projector.Recount(t.Context(), m.reader)
 					m.Must(err)
 					if len(differed) > 0 {
 						t.Fatalf("seed %d, step %d: the audit finds %v", seed, i, differed)
@@ -303,7 +303,7 @@ func TestItemsLeaveEveryCountByAge(t *testing.T) {
 
 // Without a setting no item leaves a count, however old it is.
 func TestNothingExpiresByDefault(t *testing.T) {
-	fanouttest.Each(t, expiring(nil), func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachWith(t, fanouttest.Options{Projector: expiring(nil)}, func(t *testing.T, w *fanouttest.World) {
 		m := newAgingModel(longLived(w), nil)
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 30 {
@@ -318,7 +318,7 @@ func TestNothingExpiresByDefault(t *testing.T) {
 // items leave needs more.
 func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
-	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)})), ages)
+	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})), ages)
 	for _, step := range []func(){func() {}, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }} {
 		step()
 		m.Post(m.small)
@@ -338,7 +338,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 // Once a message has left the count, the next one to leave is found among all conversations.
 func TestMessagesLeaveTheCountOneByOne(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceConversations: 2}
-	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)})), ages)
+	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})), ages)
 	for i, room := range []int{0, 0, 1} {
 		m.say(room, m.friend, i == 1)
 		m.check("said")

@@ -80,7 +80,7 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 		}
 		n.Quiet(n.World.Fanout)
 		n.must(n.letters.MarkRead(user, messages.Mark{IDs: ids[1:2]}))
-		n.Must(n.World.Fanout.Rebuild(t.Context(), user))
+		n.Must(n.World.Projector.Rebuild(t.Context(), user))
 		items := n.explained(user)["SITE_MESSAGES/"+services.DefaultMessageType]
 		if len(items) != 2 || items[0].ID != ids[2].GlobalID() {
 			t.Fatalf("the items are %+v", items)

@@ -87,7 +87,7 @@ func (s *Service) PassFallbacks(ctx context.Context) (int, error) { return s.pas
 // that this node has acknowledged: it would replace the newer counts that the user was shown.
 func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	passed := s.fallbacks.list(of)
-	maps.DeleteFunc(passed, func(user services.UserID, _ uint64) bool { return s.fanout.OwesUpdate(user) })
+	maps.DeleteFunc(passed, func(user services.UserID, _ uint64) bool { return s.jobs.OwesUpdate(user) })
 	if len(passed) == 0 {
 		return 0, nil
 	}
@@ -95,7 +95,7 @@ func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	for user, version := range passed {
 		users, versions = append(users, user), append(versions, version)
 	}
-	done, err := s.fanout.RaiseVersions(ctx, users, versions)
+	done, err := s.projector.RaiseVersions(ctx, users, versions)
 	s.fallbacks.forget(done, passed)
 	return len(done), err
 }
@@ -173,7 +173,7 @@ func (s *Service) answered(users []services.UserID) map[services.UserID]uint64 {
 
 // Raise makes the documents of users newer than versions that the users were shown.
 func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []uint64) error {
-	_, err := s.fanout.RaiseVersions(ctx, users, shown)
+	_, err := s.projector.RaiseVersions(ctx, users, shown)
 	return err
 }
 

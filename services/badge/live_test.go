@@ -94,7 +94,7 @@ func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 		livetest.End(n.World, n.Clock.Now().Add(time.Second), fourth)
 		newer("its end", 0)
 		n.board(hosts[0], 0) // a host's own show is not on their own board
-		differed, err := n.World.Fanout.Recount(t.Context(), reader)
+		differed, err := n.World.Projector.Recount(t.Context(), reader)
 		if err != nil || len(differed) > 0 {
 			t.Errorf("the audit finds %v, %v", differed, err)
 		}

@@ -45,12 +45,12 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 	n := node{
 		World:    w,
 		notified: notificationstest.New(w),
-		letters:  messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs}),
+		letters:  messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
 		announced: announcements.New(announcements.Config{
-			DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+			DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 		}),
 		chat: chat.New(chat.Config{
-			Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
+			Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
 		}),
 		live: livetest.New(w, limits),
 	}
@@ -61,7 +61,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 // config is the configuration of the node's badges.
 func (n node) config() Config {
 	return Config{
-		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Pulled: n.Memory.Pulled,
+		Store: n.Store, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Memory.Pulled,
 		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source(), n.chat.Source(), n.live.Source(), n.notified.Source()},
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -72,9 +72,9 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 			if _, err := tx.ChangePolicy(ctx, user, apply); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.PolicyJob(user))
+			return nil, jobs.Enqueue(ctx, tx.Tx, projector.PolicyJob(user))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectPolicy(ctx, user) },
+		AfterCommit: func(ctx context.Context) error { return s.projector.ProjectPolicy(ctx, user) },
 	}, nil
 }
 

@@ -94,7 +94,7 @@ func TestTheFeedsCountEndsAt300(t *testing.T) {
 	reader, huge, small := n.follower()
 	n.Posts(huge, 200)
 	n.Posts(small, 100)
-	n.Must(n.World.Fanout.Refill(t.Context(), reader))
+	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	n.settle()
 	n.feed(reader, 300, services.Exact)
 	n.Post(huge)
@@ -161,7 +161,7 @@ func TestTheAuditAgreesOnPulledAuthors(t *testing.T) {
 	n.Post(huge)
 	n.Post(small)
 	n.settle()
-	differed, err := n.World.Fanout.Recount(t.Context(), reader)
+	differed, err := n.World.Projector.Recount(t.Context(), reader)
 	if err != nil || len(differed) > 0 {
 		t.Errorf("differed: %v, %v", differed, err)
 	}

@@ -59,7 +59,7 @@ func (h homeFeed) HoldsAged(document *rdb.Document, today int64) bool {
 
 // Age takes the posts that are too old out of the counts of users.
 func (h homeFeed) Age(ctx context.Context, users []services.UserID, today int64) error {
-	return h.s.fanout.AgeFeeds(ctx, users, today)
+	return h.s.projector.AgeFeeds(ctx, users, today)
 }
 
 // Render adds the pushed posts and the pulled posts of this node's cache; if the inbox ends before the new posts do, it uses

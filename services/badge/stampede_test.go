@@ -5,22 +5,22 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/projector"
 )
 
 // All users return at once after Redis has lost its data, each on several devices: each document is rebuilt once, a few at a
 // time, and each user sees the right count.
 func TestNoStampedeWhenRedisReturns(t *testing.T) {
 	const slots, crowd, devices = 4, 400, 3
-	n := newNode(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Rebuilds = slots }}))
+	n := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Rebuilds = slots }}))
 	author := n.Users(1)[0]
 	users := n.Users(crowd)
 	n.Follow(author, users...)
 	n.Quiet(n.World.Fanout)
 	n.Post(author)
 	n.Quiet(n.World.Fanout)
-	before := n.World.Fanout.RebuildStats()
+	before := n.World.Projector.RebuildStats()
 	n.Server.Flush()
 	var together sync.WaitGroup
 	start := make(chan struct{})
@@ -36,7 +36,7 @@ func TestNoStampedeWhenRedisReturns(t *testing.T) {
 	}
 	close(start)
 	together.Wait()
-	after := n.World.Fanout.RebuildStats()
+	after := n.World.Projector.RebuildStats()
 	// There are fewer on a slow machine: a user who waited too long for a turn is counted in SQL and rebuilt at the next
 	// read.
 	if rebuilt := after.Begun - before.Begun; rebuilt > crowd+crowd/10 || after.Most > slots || after.Running != 0 {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -15,11 +15,11 @@ import (
 // visits records each user's visit once a day, so that active users stay active: in SQL, which fan-out reads, and on their
 // keys, whose lifetime it extends.
 type visits struct {
-	store  *store.Store
-	redis  *rdb.Projections
-	fanout *fanout.Fanout
-	clock  services.Clock
-	log    *slog.Logger
+	store     *store.Store
+	redis     *rdb.Projections
+	projector *projector.Projector
+	clock     services.Clock
+	log       *slog.Logger
 
 	mu      sync.Mutex
 	waiting map[services.UserID]struct{}
@@ -32,7 +32,7 @@ const (
 
 func newVisits(cfg Config) *visits {
 	return &visits{
-		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, clock: cfg.Clock, log: cfg.Log,
+		store: cfg.Store, redis: cfg.Redis, projector: cfg.Projector, clock: cfg.Clock, log: cfg.Log,
 		waiting: map[services.UserID]struct{}{},
 	}
 }
@@ -58,7 +58,7 @@ func (s *Service) Run(ctx context.Context) error {
 		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("visits were not written; they are written with the next ones", "error", err)
 		}
-		if left := s.fanout.UpdateStaleViews(ctx); left > 0 {
+		if left := s.jobs.UpdateStaleViews(ctx); left > 0 {
 			s.log.Debug("Redis lacks changes that this node has acknowledged: these users are read from SQL", "users", left)
 		}
 		s.passBehind()
@@ -86,5 +86,5 @@ func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return len(users), v.redis.MarkActive(ctx, users, v.today(), v.fanout.Lifetime())
+	return len(users), v.redis.MarkActive(ctx, users, v.today(), v.projector.Lifetime())
 }

@@ -18,8 +18,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/services/store"
@@ -27,12 +27,12 @@ import (
 
 // Config configures conversations. Zero numbers mean their defaults.
 type Config struct {
-	Store   *store.Store
-	Redis   *rdb.Projections
-	Changes *changelog.Follower // each of its turns refreshes the last sequences
-	Jobs    *jobs.Engine        // New registers the kinds of jobs of conversations in it
-	Fanout  *fanout.Fanout      // New registers the conversations' part of rebuilds and audits
-	Clock   services.Clock
+	Store     *store.Store
+	Redis     *rdb.Projections
+	Changes   *changelog.Follower  // each of its turns refreshes the last sequences
+	Jobs      *jobs.Engine         // New registers the kinds of jobs of conversations in it
+	Projector *projector.Projector // New registers the conversations' part of rebuilds and audits
+	Clock     services.Clock
 	// Facts reads the last sequences; nil means Store.
 	Facts SequenceFacts
 
@@ -70,10 +70,10 @@ func New(cfg Config) *Service {
 	if cfg.Facts == nil {
 		cfg.Facts = sequenceFacts{cfg.Store.DB}
 	}
-	s := &Service{Config: cfg, Sequences: NewSequences(cfg.Changes, cfg.Facts), expiry: cfg.Fanout.Expiry()}
+	s := &Service{Config: cfg, Sequences: NewSequences(cfg.Changes, cfg.Facts), expiry: cfg.Projector.Expiry()}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Fanout.RegisterRebuildPart("conversations", s.rebuildSteps)
-	cfg.Fanout.RegisterAuditPart("conversations", s.audit)
+	cfg.Projector.RegisterRebuildPart("conversations", s.rebuildSteps)
+	cfg.Projector.RegisterAuditPart("conversations", s.audit)
 	return s
 }
 

@@ -96,7 +96,7 @@ func (s *Service) projectJob(id services.ConversationID) jobs.NewJob {
 	now := s.Clock.Now()
 	due, first := s.throttles.next(id, now)
 	if first { // otherwise the last of many messages would wait for the workers' next poll of the queue
-		time.AfterFunc(due.Sub(now), s.Fanout.Wake)
+		time.AfterFunc(due.Sub(now), s.Jobs.Wake)
 	}
 	job.NotBefore = due
 	return job
@@ -166,7 +166,7 @@ func (s *Service) readHead(ctx context.Context, id services.ConversationID) (hea
 // one moment.
 func (s *Service) projectAll(ctx context.Context, id services.ConversationID) error {
 	for after := services.UserID(0); ; {
-		states, err := activeMembershipsIn(ctx, s.Store.DB, id, after, s.Fanout.ActiveSince(), membersPerPage)
+		states, err := activeMembershipsIn(ctx, s.Store.DB, id, after, s.Projector.ActiveSince(), membersPerPage)
 		if err != nil || len(states) == 0 {
 			return err
 		}
@@ -224,12 +224,12 @@ func (s *Service) putOn(ctx context.Context, states []services.Membership, today
 	if err != nil {
 		return nil, err
 	}
-	s.Fanout.NoteClamped(clamped)
+	s.Projector.NoteClamped(clamped)
 	users := make([]services.UserID, len(states))
 	for i, state := range states {
 		users[i] = state.User
 	}
-	s.Fanout.Hint(ctx, users, results)
+	s.Projector.Hint(ctx, users, results)
 	return results, nil
 }
 

@@ -24,7 +24,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World, change func(*Config)) node {
-	cfg := Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, Clock: w.Clock}
+	cfg := Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
 	if change != nil {
 		change(&cfg)
 	}
@@ -85,7 +85,7 @@ func (n node) shown(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
 	document := n.Document(user)
 	if !document.Ready {
-		n.Must(n.fan.Rebuild(n.TB.Context(), user))
+		n.Must(n.fan.Projector.Rebuild(n.TB.Context(), user))
 		document = n.Document(user)
 	}
 	sums := document.Conversations

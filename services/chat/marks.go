@@ -141,7 +141,7 @@ func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device s
 	for i, id := range ids {
 		cmds[i] = s.Leave(user, id, device)
 	}
-	for i, err := range s.Fanout.Commit(ctx, cmds...) {
+	for i, err := range s.Jobs.Commit(ctx, cmds...) {
 		if err != nil {
 			return fmt.Errorf("leave %s: %w", ids[i].GlobalID(), err)
 		}

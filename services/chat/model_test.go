@@ -279,7 +279,7 @@ func (w *world) compare(t *rapid.T) {
 			}
 		}
 	}
-	if clamped := w.n.fan.Clamped(); clamped > 0 {
+	if clamped := w.n.fan.Projector.Clamped(); clamped > 0 {
 		t.Fatalf("%d numbers below nought", clamped)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/projector"
 	"tidings/services/store"
 )
 
@@ -107,7 +107,7 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 
 // A message that leaves the count by its age changes what the list shows as unread.
 func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Fanout: func(c *fanout.Config) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(c *projector.Config) {
 		c.Expiry = services.SourceExpiry{services.SourceConversations: 1}
 	}}), nil)
 	users := n.Users(2)

@@ -18,6 +18,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/node"
+	"tidings/services/projector"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -70,7 +71,7 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts impo
 			thresholds.DormantAfter = command.Config.ActiveFor
 		}
 		active := thresholds.DormantSince(services.SystemClock{}.Now())
-		_, queued := fanout.QueueRefills(context.WithoutCancel(ctx), db, active)
+		_, queued := projector.QueueRefills(context.WithoutCancel(ctx), db, active)
 		return errors.Join(err, queued)
 	}
 	switch command.Name {
@@ -89,8 +90,9 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts impo
 		}
 		// Only facts and jobs are written here: the nodes on the same database project them.
 		engine, log := jobs.New(jobs.Config{DB: db.DB}), changelog.New(changelog.Config{Log: mirror.SQL{Store: db}, Logger: slog.Default()})
-		carrying := fanout.New(fanout.Config{Jobs: engine, Store: db, Clock: services.SystemClock{}, IDs: ids})
-		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: carrying, Log: log, IDs: ids, Clock: services.SystemClock{}})
+		projections := projector.New(projector.Config{Jobs: engine, Store: db, Clock: services.SystemClock{}, IDs: ids})
+		fan := fanout.New(fanout.Config{Jobs: engine, Projector: projections, Store: db, Clock: services.SystemClock{}, IDs: ids})
+		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: fan, Log: log, IDs: ids, Clock: services.SystemClock{}})
 		return importer.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}
 	report, err = importer.Follows(ctx, db, ids, opts)

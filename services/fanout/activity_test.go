@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/projector"
 	"tidings/services/store"
 )
 
@@ -18,7 +18,7 @@ const oneDay = 24 * time.Hour
 // setActivity sets the thresholds and lets the world's memory hear of it.
 func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
 	w.TB.Helper()
-	w.Must(w.Fanout.SetActivity(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
+	w.Must(w.Projector.SetActivity(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
 	_, err := w.Memory.Log.RunOnce(w.TB.Context())
 	w.Must(err)
 }
@@ -26,26 +26,26 @@ func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
 // returns is what a read does for a user who comes back: a document that is away is rebuilt before it is shown.
 func returns(w *fanouttest.World, user services.UserID) {
 	w.TB.Helper()
-	if document := w.Document(user); !document.Ready || w.Fanout.Away(document) {
-		w.Must(w.Fanout.Rebuild(w.TB.Context(), user))
+	if document := w.Document(user); !document.Ready || w.Projector.Away(document) {
+		w.Must(w.Projector.Rebuild(w.TB.Context(), user))
 	}
 }
 
 func TestActivityThresholdsHoldOnAllNodes(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		other := w.AnotherNode()
-		if got := other.Fanout.Activity(); got.IdleAfter != 7*oneDay || got.DormantAfter != 30*oneDay {
+		if got := other.Projector.Activity(); got.IdleAfter != 7*oneDay || got.DormantAfter != 30*oneDay {
 			t.Fatalf("before anything is set: %+v", got)
 		}
 		setActivity(w, 2*oneDay, 5*oneDay)
 		_, err := other.Memory.Log.RunOnce(t.Context())
 		w.Must(err)
-		for name, node := range map[string]*fanout.Fanout{"this": w.Fanout, "another": other.Fanout} {
+		for name, node := range map[string]*projector.Projector{"this": w.Projector, "another": other.Projector} {
 			if got := node.Activity(); got.IdleAfter != 2*oneDay || got.DormantAfter != 5*oneDay {
 				t.Errorf("%s node goes by %+v: want 2 and 5 days", name, got)
 			}
 		}
-		err = w.Fanout.SetActivity(t.Context(), services.ActivityThresholds{IdleAfter: 6 * oneDay, DormantAfter: 5 * oneDay})
+		err = w.Projector.SetActivity(t.Context(), services.ActivityThresholds{IdleAfter: 6 * oneDay, DormantAfter: 5 * oneDay})
 		if services.CodeOf(err) != services.Invalid {
 			t.Errorf("idle after dormant: %v: want INVALID", err)
 		}
@@ -55,11 +55,11 @@ func TestActivityThresholdsHoldOnAllNodes(t *testing.T) {
 // A node's configured thresholds hold until an admin sets others, and a changed configuration counts as a change.
 func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 	start := func(w *fanouttest.World, idle time.Duration) services.ActivityThresholds {
-		node := w.AnotherNodeWith(w.Redis, func(cfg *fanout.Config) { cfg.IdleAfter = idle })
-		w.Must(node.Fanout.BeginActivity(t.Context()))
+		node := w.AnotherNodeWith(w.Redis, func(cfg *projector.Config) { cfg.IdleAfter = idle })
+		w.Must(node.Projector.BeginActivity(t.Context()))
 		_, err := node.Memory.Log.RunOnce(t.Context())
 		w.Must(err)
-		return node.Fanout.Activity()
+		return node.Projector.Activity()
 	}
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		if got := start(w, 3*oneDay); got.IdleAfter != 3*oneDay {
@@ -128,15 +128,15 @@ func TestUsersArePushedToUntilTheyAreAway(t *testing.T) {
 			w.Quiet(w.Fanout)
 			now := w.Clock.Now()
 			w.Clock.Advance(now.Truncate(oneDay).Add(oneDay + 10*time.Hour).Sub(now))
-			w.Must(w.Fanout.Rebuild(t.Context(), reader))
+			w.Must(w.Projector.Rebuild(t.Context(), reader))
 			setActivity(w, oneDay, dormant)
 			posts := 0
-			for ; !w.Fanout.Away(w.Document(reader)); posts++ {
+			for ; !w.Projector.Away(w.Document(reader)); posts++ {
 				w.Clock.Advance(5 * time.Hour)
 				w.Post(small)
 				w.Post(big)
 				w.Work(w.Fanout)
-				if !w.Fanout.Away(w.Document(reader)) {
+				if !w.Projector.Away(w.Document(reader)) {
 					w.Agree(reader)
 				}
 			}

@@ -54,11 +54,16 @@ func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
 // modesJob recounts all audiences: after an import, or when the thresholds have changed.
 func modesJob() jobs.NewJob { return jobs.Keyed(jobModes, "all") }
 
+// QueueModes leaves a job that recounts all audiences. It serves follows that came into SQL without jobs of their own.
+func QueueModes(ctx context.Context, db *store.Store) error {
+	return db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, modesJob()) })
+}
+
 // Thresholds are the thresholds in force: those that an admin has set, else the configured ones.
 func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	thresholds, set, err := posts.ReadThresholds(ctx, f.store.DB)
 	if err == nil && !set {
-		thresholds = f.cfg.Thresholds
+		thresholds = f.thresholds
 	}
 	return thresholds, err
 }
@@ -131,7 +136,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	var chunks []Audience
 	switch {
 	case target == services.AuthorHuge && !known.Pull:
-		if chunks, err = f.Audiences(ctx, known.Number, f.ActiveSince()); err != nil {
+		if chunks, err = f.Audiences(ctx, known.Number, f.Projector.ActiveSince()); err != nil {
 			return false, err
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
@@ -213,7 +218,7 @@ func (f *Fanout) NameAudience(ctx context.Context, field rdb.NamedField, chunk A
 	if err != nil {
 		return err
 	}
-	return f.EachFollower(ctx, chunk, f.ActiveSince(), func(edges []services.Edge) error {
+	return f.EachFollower(ctx, chunk, f.Projector.ActiveSince(), func(edges []services.Edge) error {
 		return f.NameIn(ctx, field, stamp, edges)
 	})
 }
@@ -229,7 +234,7 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	if err != nil {
 		return err
 	}
-	f.Hint(ctx, FollowerIDs(edges), results)
+	f.Projector.Hint(ctx, FollowerIDs(edges), results)
 	for i, result := range results {
 		if result.Status == redis.Retry {
 			if err := f.Reconcile(ctx, edges[i].Follower, edges[i].Followee); err != nil {
@@ -328,32 +333,3 @@ func (f *Fanout) Author(ctx context.Context, number services.UserID) (author ser
 	author.Followers, err = posts.CountFollowers(ctx, f.store.DB, number, thresholds.Huge)
 	return author, err
 }
-
-// Lag is how far fan-out is behind.
-type Lag struct {
-	Waiting int           // jobs that deliver posts or deletions
-	Oldest  time.Duration // the age of the oldest; 0 when there is none
-}
-
-// Lag reads how far fan-out is behind, on all nodes together.
-func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
-	waiting, oldest, err := jobs.JobCountsOf(ctx, f.store.DB, []string{jobFanOut, jobOnline, jobPush, jobRemove, jobDrop})
-	if err != nil {
-		return lag, err
-	}
-	began, err := posts.OldestFanout(ctx, f.store.DB)
-	if err != nil {
-		return lag, err
-	}
-	if oldest.IsZero() || !began.IsZero() && began.Before(oldest) {
-		oldest = began
-	}
-	lag.Waiting = waiting
-	if !oldest.IsZero() {
-		lag.Oldest = max(0, f.clock.Now().Sub(oldest))
-	}
-	return lag, nil
-}
-
-// Delivered is the number of entries that this node has put into inboxes.
-func (f *Fanout) Delivered() uint64 { return f.delivered.Load() }

@@ -229,7 +229,7 @@ func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 					if step == moment {
 						w.Follow(author, newcomer)
 						w.Must(w.Fanout.Reconcile(t.Context(), newcomer, author))
-						w.Must(w.Fanout.Rebuild(t.Context(), returning))
+						w.Must(w.Projector.Rebuild(t.Context(), returning))
 					}
 					if step > 50 {
 						t.Fatal("the author never becomes huge")
@@ -239,7 +239,7 @@ func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 					w.Must(w.Fanout.RunJobs(t.Context(), jobs))
 				}
 				w.Quiet(w.Fanout)
-				w.Must(w.Fanout.Rebuild(t.Context(), returning))
+				w.Must(w.Projector.Rebuild(t.Context(), returning))
 				followers, err := w.Store.Followers(t.Context(), author, 0, 100, time.Time{})
 				w.Must(err)
 				for _, edge := range followers {
@@ -294,7 +294,7 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 		post := w.Post(author)
 		w.Quiet(w.Fanout)
 		for _, user := range users {
-			w.Must(w.Fanout.Refill(t.Context(), user))
+			w.Must(w.Projector.Refill(t.Context(), user))
 			if listed, counts := lists(w, user, post); listed != (user == author) || counts {
 				t.Errorf("user %d: listed %v, counts %v", user, listed, counts)
 			}

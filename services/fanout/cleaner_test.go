@@ -12,26 +12,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
 
 const cleanEvery = 10 * time.Minute
 
 // run lets a cleaner do a whole run.
-func run(w *fanouttest.World, c *fanout.Cleaner) fanout.Freed {
+func run(w *fanouttest.World, c *projector.Cleaner) projector.Freed {
 	w.TB.Helper()
-	w.Must(w.Fanout.AskForCleaning(w.TB.Context()))
+	w.Must(w.Projector.AskForCleaning(w.TB.Context()))
 	for {
 		took, err := c.RunOnce(w.TB.Context())
 		w.Must(err)
-		if state, err := w.Fanout.CleanerRun(w.TB.Context()); err != nil || !state.Running {
+		if state, err := w.Projector.CleanerRun(w.TB.Context()); err != nil || !state.Running {
 			w.Must(err)
 			return state.Freed
 		}
@@ -63,12 +64,12 @@ func TestCleanerFrees(t *testing.T) {
 		w.Quiet(w.Fanout)
 		w.Clock.Advance(31 * 24 * time.Hour)
 		for _, user := range []services.UserID{author, reader} {
-			w.Must(w.Fanout.Rebuild(t.Context(), user))
+			w.Must(w.Projector.Rebuild(t.Context(), user))
 		}
 		const unknown = services.UserID(999)
 		_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{unknown}, false)
 		w.Must(err)
-		c := w.Fanout.Cleaner(cleanEvery)
+		c := w.Projector.Cleaner(cleanEvery)
 		freed := run(w, c)
 		if freed.Inboxes != 2 || freed.Entries != 40 || freed.Dormant < 1 || freed.Unknown != 1 || freed.Keys < 4 || freed != c.Stats() {
 			t.Errorf("freed %+v, this node %+v", freed, c.Stats())
@@ -82,11 +83,11 @@ func TestCleanerFrees(t *testing.T) {
 		if held := rdbtest.Snapshot(w.TB, w.Redis, reader); len(held.Entries) != services.Retention || held.Floor == 0 {
 			t.Errorf("the inbox holds %d entries above %s", len(held.Entries), held.Floor)
 		}
-		if again := run(w, c); again != (fanout.Freed{}) {
+		if again := run(w, c); again != (projector.Freed{}) {
 			t.Errorf("the next run freed %+v", again)
 		}
 		// The audit finds nothing wrong in the trimmed inbox, later posts are listed and counted, and an unfollow refills it.
-		if differed, err := w.Fanout.Recount(t.Context(), reader); err != nil || len(differed) > 0 {
+		if differed, err := w.Projector.Recount(t.Context(), reader); err != nil || len(differed) > 0 {
 			t.Errorf("what was trimmed differs from the facts in %v, %v", differed, err)
 		}
 		for range 5 {
@@ -94,7 +95,7 @@ func TestCleanerFrees(t *testing.T) {
 		}
 		w.Quiet(w.Fanout)
 		w.Agree(reader)
-		w.Must(w.Fanout.Rebuild(t.Context(), dormant))
+		w.Must(w.Projector.Rebuild(t.Context(), dormant))
 		w.Agree(dormant)
 	})
 }
@@ -106,7 +107,7 @@ func TestATrimmedInboxIsFilledUp(t *testing.T) {
 	w.Follow(users[0], users[1])
 	posts := w.Posts(users[0], 330)
 	w.Quiet(w.Fanout)
-	run(w, w.Fanout.Cleaner(cleanEvery))
+	run(w, w.Projector.Cleaner(cleanEvery))
 	for _, post := range posts[len(posts)-12:] {
 		w.Delete(post)
 	}
@@ -118,7 +119,7 @@ func TestATrimmedInboxIsFilledUp(t *testing.T) {
 }
 
 // slowCleaner is a cleaner with a slow connection to Redis, so that much happens between its reads and its drops.
-func slowCleaner(t *testing.T, w *fanouttest.World, cfg fanout.Config) *fanout.Cleaner {
+func slowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *projector.Cleaner {
 	t.Helper()
 	proxy := redistest.NewProxy(t, w.Server.Addr())
 	redis, err := rdb.Open(t.Context(), redis.Options{URL: proxy.URL(), Node: "slow", Log: w.Log, ReadTimeout: 5 * time.Second}, rdb.Shape{})
@@ -126,25 +127,25 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg fanout.Config) *fanout.C
 	t.Cleanup(func() { _ = redis.Close() })
 	proxy.Delay(20 * time.Millisecond)
 	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{DB: w.Store.DB})
-	return fanout.New(cfg).Cleaner(cleanEvery)
+	return projector.New(cfg).Cleaner(cleanEvery)
 }
 
 // A user who returns while they are dropped is complete as soon as their rebuild has answered, and stays so; a user who does
 // not return is gone.
 func TestWhoReturnsWhileHeIsDropped(t *testing.T) {
 	const people, rounds = 90, 5
-	var cfg fanout.Config
-	w := populous(t, func(c *fanout.Config) { cfg = *c })
+	var cfg projector.Config
+	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t), Projector: func(c *projector.Config) { cfg = *c }})
 	users := w.Users(people)
 	author := users[0]
 	w.Follow(author, users[1:]...)
 	w.Posts(author, 3)
 	w.Quiet(w.Fanout)
-	cleaners := []*fanout.Cleaner{w.Fanout.Cleaner(cleanEvery), slowCleaner(t, w, cfg)}
+	cleaners := []*projector.Cleaner{w.Projector.Cleaner(cleanEvery), slowCleaner(t, w, cfg)}
 	for round := range rounds {
 		w.Clock.Advance(31 * 24 * time.Hour)
 		here(w, author)
-		w.Must(w.Fanout.AskForCleaning(t.Context()))
+		w.Must(w.Projector.AskForCleaning(t.Context()))
 		comes := func(i int) bool { return i%3 != round%3 }
 		var busy sync.WaitGroup
 		busy.Go(func() {
@@ -158,7 +159,7 @@ func TestWhoReturnsWhileHeIsDropped(t *testing.T) {
 					if !comes(i) {
 						continue
 					}
-					if err := w.Fanout.Rebuild(t.Context(), users[i]); err != nil {
+					if err := w.Projector.Rebuild(t.Context(), users[i]); err != nil {
 						t.Error(err)
 					}
 				}
@@ -184,8 +185,8 @@ func TestWhoReturnsWhileHeIsDropped(t *testing.T) {
 // All nodes share one run; another node continues the run of one that dies in its turn, from the same position.
 func TestCleanersTakeTurns(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		here, there := w.Fanout.Cleaner(cleanEvery), w.Another().Cleaner(cleanEvery)
-		takes := func(c *fanout.Cleaner, want bool, when string) {
+		here, there := w.Projector.Cleaner(cleanEvery), w.Another().Projector.Cleaner(cleanEvery)
+		takes := func(c *projector.Cleaner, want bool, when string) {
 			t.Helper()
 			if took, err := c.RunOnce(t.Context()); err != nil || took != want {
 				t.Errorf("%s: %v, %v", when, took, err)
@@ -212,15 +213,15 @@ func TestCleanersTakeTurns(t *testing.T) {
 		takes(there, false, "while the lease of the dead lasts")
 		w.Clock.Advance(time.Second)
 		takes(there, true, "after it")
-		state, err := w.Fanout.CleanerRun(t.Context())
-		want := fanout.CleanerRun{EndedAt: w.Clock.Now(), Freed: fanout.Freed{Orphans: 7}}
+		state, err := w.Projector.CleanerRun(t.Context())
+		want := projector.CleanerRun{EndedAt: w.Clock.Now(), Freed: projector.Freed{Orphans: 7}}
 		if diff := cmp.Diff(want, state); err != nil || diff != "" {
 			t.Errorf("the run (-want +got), %v:\n%s", err, diff)
 		}
 		if held, err := w.Store.PassCleanerTurn(t.Context(), turn, true); err != nil || held {
 			t.Errorf("the dead node has passed its turn on: %v, %v", held, err)
 		}
-		w.Must(w.Fanout.AskForCleaning(t.Context()))
+		w.Must(w.Projector.AskForCleaning(t.Context()))
 		takes(here, true, "when somebody asks for it")
 	})
 }
@@ -228,9 +229,8 @@ func TestCleanersTakeTurns(t *testing.T) {
 // Without Redis a run waits, and then goes on from there. The log says so, and in the end what it freed.
 func TestCleanerWithoutRedis(t *testing.T) {
 	var text lockedText
-	w := served(t, func(cfg *fanout.Config) { cfg.Log = slog.New(slog.NewTextHandler(&text, nil)) })
-	f := w.Fanout
-	c := f.Cleaner(cleanEvery)
+	w := fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Log = slog.New(slog.NewTextHandler(&text, nil)) }})
+	c := w.Projector.Cleaner(cleanEvery)
 	w.Server.Do("HSET", "{u77}:c", "1", "1,0,0,1,0,0,")
 	w.Server.Pause()
 	took, err := c.RunOnce(t.Context())
@@ -240,7 +240,7 @@ func TestCleanerWithoutRedis(t *testing.T) {
 	w.Server.Resume()
 	until(t, "the run ends", func() bool {
 		_, _ = c.RunOnce(t.Context())
-		state, err := f.CleanerRun(t.Context())
+		state, err := w.Projector.CleanerRun(t.Context())
 		return err == nil && !state.Running && state.Freed.Orphans == 1
 	})
 	if log := text.String(); !strings.Contains(log, "Redis is cleaned") || !strings.Contains(log, "orphans=1") {
@@ -273,7 +273,7 @@ func TestCleanerRuns(t *testing.T) {
 	w.Must(err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	c := w.Fanout.Cleaner(cleanEvery)
+	c := w.Projector.Cleaner(cleanEvery)
 	go func() { ended <- c.Run(ctx) }()
 	until(t, "it is cleaned", func() bool { return c.Stats().Unknown == 1 })
 	stop()

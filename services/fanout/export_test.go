@@ -3,7 +3,6 @@ package fanout
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"tidings/services"
 	"tidings/services/jobs"
@@ -13,19 +12,10 @@ import (
 
 // What the tests do between two steps of the machinery.
 
-// RefillJob reads an inbox again.
-func RefillJob(user string) jobs.NewJob { return jobs.Keyed(jobRefill, user) }
-
 // Push adds a post to inboxes with a stamp and edges that were read before.
 func (f *Fanout) Push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
 	return f.push(ctx, stamp, post, edges)
 }
-
-// KeepLog and KeepIdempotencyFor are what the janitor leaves.
-const (
-	KeepLog            time.Duration = keepLog
-	KeepIdempotencyFor time.Duration = keepIdempotencyFor
-)
 
 // DeliverChunk does what a chunk does to inboxes, and not what says that it is done.
 func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {

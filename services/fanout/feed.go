@@ -2,10 +2,12 @@ package fanout
 
 import (
 	"context"
+	"time"
 
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/posts"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -20,7 +22,6 @@ const (
 	jobDrop   = "post.drop"   // a chunk of them; payload: span
 	jobFollow = "follow"      // key: reader/author. The edge changed
 	jobSeen   = "feed.seen"   // key: user. The mark of their feed moved
-	jobRefill = "refill"      // key: user. Their inbox has room for older posts
 )
 
 func (f *Fanout) feedKinds() []jobs.Kind {
@@ -34,7 +35,6 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 		{Name: jobDrop, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
 		{Name: jobFollow, Class: jobs.Short, Each: jobs.OfPair(f.Reconcile), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed, services.SourceLiveBoard)},
 		{Name: jobSeen, Class: jobs.Short, Each: jobs.OfUser(f.ProjectSeen), Changes: ownFeed},
-		{Name: jobRefill, Class: jobs.Short, Each: jobs.OfUser(f.Refill), Changes: ownFeed},
 	}
 }
 
@@ -64,6 +64,35 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	if err != nil {
 		return err
 	}
-	f.Hint(ctx, []services.UserID{user}, []redis.Result{result})
+	f.Projector.Hint(ctx, []services.UserID{user}, []redis.Result{result})
 	return nil
 }
+
+// Lag is how far fan-out is behind.
+type Lag struct {
+	Waiting int           // jobs that deliver posts or deletions
+	Oldest  time.Duration // the age of the oldest; 0 when there is none
+}
+
+// Lag reads how far fan-out is behind, on all nodes together.
+func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
+	waiting, oldest, err := jobs.JobCountsOf(ctx, f.store.DB, []string{jobFanOut, jobOnline, jobPush, jobRemove, jobDrop})
+	if err != nil {
+		return lag, err
+	}
+	began, err := posts.OldestFanout(ctx, f.store.DB)
+	if err != nil {
+		return lag, err
+	}
+	if oldest.IsZero() || !began.IsZero() && began.Before(oldest) {
+		oldest = began
+	}
+	lag.Waiting = waiting
+	if !oldest.IsZero() {
+		lag.Oldest = max(0, f.clock.Now().Sub(oldest))
+	}
+	return lag, nil
+}
+
+// Delivered is the number of entries that this node has put into inboxes.
+func (f *Fanout) Delivered() uint64 { return f.delivered.Load() }

@@ -100,7 +100,7 @@ func (h *flips) step() {
 	case "later":
 		h.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 6 * time.Second, 31 * time.Second}).Draw(h.t, "by"))
 	case "return":
-		h.Must(h.Fanout.Rebuild(h.TB.Context(), reader))
+		h.Must(h.Projector.Rebuild(h.TB.Context(), reader))
 	case "pin":
 		var mode *services.AuthorMode
 		if pin := services.AuthorMode(rapid.SampledFrom([]int{-1, 0, 1, 2, 2, 2}).Draw(h.t, "mode")); pin >= 0 {

@@ -10,6 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/store"
 )
 
@@ -44,7 +45,7 @@ func steps() []fanouttest.Step {
 				if _, err := tx.SetProfile(ctx, users[0], &name, nil); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(users[0]))
+				return jobs.Enqueue(ctx, tx.Tx, projector.ProfileJob(users[0]))
 			})
 		}},
 		{Name: "an author becomes huge", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
@@ -69,7 +70,7 @@ func steps() []fanouttest.Step {
 			}
 		}, Happen: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
 		{Name: "a refill", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
-			enqueue(w, fanout.RefillJob(services.UserIDText(users[1])))
+			enqueue(w, projector.RefillJob(users[1]))
 		}},
 	}
 }
@@ -113,7 +114,7 @@ func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
 	if w.Document(dormant).Ready {
 		t.Fatal("a document was made for somebody who was never here")
 	}
-	w.Must(w.Fanout.Rebuild(t.Context(), dormant))
+	w.Must(w.Projector.Rebuild(t.Context(), dormant))
 	if listed, counts := lists(w, dormant, post); !listed || !counts {
 		t.Errorf("after the return the post is listed %t, counts %t", listed, counts)
 	}
@@ -133,7 +134,7 @@ func TestAProfileReachesItsCopy(t *testing.T) {
 		if _, err := tx.SetProfile(ctx, user, &name, nil); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(user))
+		return jobs.Enqueue(ctx, tx.Tx, projector.ProfileJob(user))
 	})
 	w.Quiet(w.Fanout)
 	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserID{user})
@@ -203,7 +204,7 @@ func TestAnEngineThatIsAwayIsNoTry(t *testing.T) {
 	w.Server.Start()
 	until(t, "Redis answers again", func() bool { return w.Redis.Ping(t.Context()) == nil })
 	for _, user := range users {
-		w.Must(w.Fanout.Rebuild(t.Context(), user))
+		w.Must(w.Projector.Rebuild(t.Context(), user))
 	}
 	for _, job := range claim(w) {
 		if job.Tries != 0 {

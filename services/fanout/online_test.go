@@ -314,13 +314,13 @@ func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
 			if gotBig == slices.Contains(idle, user) || !gotSmall {
 				t.Errorf("user %d has the big author's post %v and the small one's %v", user, gotBig, gotSmall)
 			}
-			if away := w.Fanout.Away(w.Document(user)); !away {
+			if away := w.Projector.Away(w.Document(user)); !away {
 				t.Errorf("user %d, whose document nobody has touched for ten days, is not away", user)
 			}
 		}
 		for _, user := range users {
-			w.Must(w.Fanout.Rebuild(t.Context(), user))
-			if w.Fanout.Away(w.Document(user)) {
+			w.Must(w.Projector.Rebuild(t.Context(), user))
+			if w.Projector.Away(w.Document(user)) {
 				t.Errorf("user %d is away after they have returned", user)
 			}
 		}
@@ -345,11 +345,11 @@ func TestNobodyIsNeitherServedNorAway(t *testing.T) {
 		w.Clock.Advance(6*time.Hour - time.Minute)
 		post := w.Post(users[0])
 		w.Work(w.Fanout)
-		if listed, _ := lists(w, users[1], post); !listed && !w.Fanout.Away(w.Document(users[1])) {
+		if listed, _ := lists(w, users[1], post); !listed && !w.Projector.Away(w.Document(users[1])) {
 			t.Fatalf("after %s the user has no post and is not away", w.Clock.Now().Sub(fanouttest.Start))
 		}
 	}
-	if !w.Fanout.Away(w.Document(users[1])) {
+	if !w.Projector.Away(w.Document(users[1])) {
 		t.Error("after eleven days the user is not away")
 	}
 }

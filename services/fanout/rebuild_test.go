@@ -40,7 +40,7 @@ func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 			w.Work(w.Fanout)
 		}
 		waits = before
-		w.Must(w.Fanout.Rebuild(t.Context(), users[1]))
+		w.Must(w.Projector.Rebuild(t.Context(), users[1]))
 		left.Store(0)
 		if met == before {
 			w.Agree(users[1])

@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 )
@@ -54,12 +55,12 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err != nil {
 		return false, err
 	}
-	hosts, refused, err := f.hosts.merge(ctx, edge, stamp)
+	hosts, refused, err := f.mergeHost(ctx, edge, stamp)
 	if err != nil || refused {
 		return false, err
 	}
 	// One more than an inbox holds: the inbox then trims itself, and its floor records that older posts exist.
-	found, err := posts.OfAuthor(ctx, f.store.DB, edge.Followee, RebuildEntries+1)
+	found, err := posts.OfAuthor(ctx, f.store.DB, edge.Followee, projector.RebuildEntries+1)
 	if err != nil {
 		return false, err
 	}
@@ -71,7 +72,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err != nil || result.Status == redis.Retry {
 		return false, err
 	}
-	f.Hint(ctx, []services.UserID{edge.Follower}, []redis.Result{result})
+	f.Projector.Hint(ctx, []services.UserID{edge.Follower}, []redis.Result{result})
 	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, found)
 }
 
@@ -123,9 +124,9 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	if _, follows, err := f.store.Edge(ctx, reader, author); err != nil || follows {
 		return false, err
 	}
-	f.Hint(ctx, []services.UserID{reader}, []redis.Result{result})
+	f.Projector.Hint(ctx, []services.UserID{reader}, []redis.Result{result})
 	if result.Short {
-		return true, f.Refill(ctx, reader)
+		return true, f.Projector.Refill(ctx, reader)
 	}
 	return true, nil
 }

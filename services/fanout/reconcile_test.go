@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/redis"
 	"tidings/services/store"
 )
@@ -61,7 +61,7 @@ func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 		}, true, true},
 		{"a loss of the document", func(w *fanouttest.World, _, reader services.UserID, _ services.PostID) {
 			w.Server.Flush()
-			w.Must(w.Fanout.Rebuild(w.TB.Context(), reader))
+			w.Must(w.Projector.Rebuild(w.TB.Context(), reader))
 		}, true, true},
 		{"an unfollow of somebody else", func(w *fanouttest.World, _, reader services.UserID, _ services.PostID) {
 			other := w.Users(1)[0]
@@ -145,7 +145,7 @@ func TestWhoHasNoDocumentIsLeftAlone(t *testing.T) {
 	if document := w.Document(reader); document.Ready {
 		t.Errorf("a document was made of a part: %+v", document)
 	}
-	w.Must(w.Fanout.Rebuild(t.Context(), reader))
+	w.Must(w.Projector.Rebuild(t.Context(), reader))
 	w.Agree(reader)
 }
 
@@ -194,14 +194,14 @@ func TestCallersShareARebuild(t *testing.T) {
 	w.Posts(author, 10)
 	const callers = 50
 	ctx, trips := redis.WithRoundTrips(t.Context())
-	w.Must(w.Fanout.Rebuild(ctx, reader))
+	w.Must(w.Projector.Rebuild(ctx, reader))
 	alone := trips.Count()
 	w.Server.Flush()
 	ctx, trips = redis.WithRoundTrips(t.Context())
 	w.Server.Pause()
 	errs := make(chan error, callers)
 	for range callers {
-		go func() { errs <- w.Fanout.Rebuild(ctx, reader) }()
+		go func() { errs <- w.Projector.Rebuild(ctx, reader) }()
 	}
 	until(t, "the first rebuild waits for Redis", func() bool { return trips.Count() > 0 })
 	w.Server.Resume()
@@ -223,7 +223,7 @@ func TestARebuildOutlivesItsCaller(t *testing.T) {
 	w.Posts(author, 3)
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
-	if err := w.Fanout.Rebuild(ctx, reader); err != nil && !services.IsUnavailable(err) {
+	if err := w.Projector.Rebuild(ctx, reader); err != nil && !services.IsUnavailable(err) {
 		t.Errorf("who left was told %v", err)
 	}
 	until(t, "the document", func() bool { return w.Document(reader).Ready })
@@ -242,8 +242,8 @@ func TestALostFeedComesBackRight(t *testing.T) {
 		if w.Document(users[1]).Ready {
 			t.Fatal("the flush left the document")
 		}
-		w.Must(w.Fanout.Rebuild(t.Context(), users[1]))
-		w.Must(w.Fanout.Rebuild(t.Context(), users[0]))
+		w.Must(w.Projector.Rebuild(t.Context(), users[1]))
+		w.Must(w.Projector.Rebuild(t.Context(), users[0]))
 		w.Agree(users...)
 		if posts < 2 {
 			continue
@@ -253,7 +253,7 @@ func TestALostFeedComesBackRight(t *testing.T) {
 			return err
 		})
 		w.Server.Flush()
-		w.Must(w.Fanout.Rebuild(t.Context(), users[1]))
+		w.Must(w.Projector.Rebuild(t.Context(), users[1]))
 		if count := w.Document(users[1]).FeedCount; count != 1 {
 			t.Errorf("of %d posts all but one were seen: %d", posts, count)
 		}
@@ -279,7 +279,7 @@ func TestQueuedRefillsMendTheFeedsOfThoseWhoWereHere(t *testing.T) {
 	if w.Difference(readers[0]) == "" {
 		t.Fatal("there is nothing to mend")
 	}
-	queued, err := fanout.QueueRefills(t.Context(), w.Store, fanouttest.Start)
+	queued, err := projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
 	if queued != len(users) || err != nil {
 		t.Errorf("%d refills, %v; want one for each of the %d who were here", queued, err, len(users))
 	}

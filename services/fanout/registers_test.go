@@ -12,18 +12,18 @@ import (
 func TestNamesAreRegisteredOnce(t *testing.T) {
 	w := world(t, nil)
 	for want, register := range map[string]func(){
-		`fanout: the reader "live board" is registered twice`: func() {
+		`projector: the reader "live board" is registered twice`: func() {
 			none := func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil }
-			w.Fanout.RegisterRegisters("live board", none, none)
+			w.Projector.RegisterRegisters("live board", none, none)
 		},
-		`fanout: the limited rows "drafts" are registered twice`: func() {
-			w.Fanout.RegisterLimitedRows("drafts", func(context.Context) (int, error) { return 0, nil })
+		`projector: the limited rows "drafts" are registered twice`: func() {
+			w.Projector.RegisterLimitedRows("drafts", func(context.Context) (int, error) { return 0, nil })
 		},
-		`fanout: the audit of "drafts" is registered twice`: func() {
-			w.Fanout.RegisterAuditPart("drafts", func(context.Context, services.UserID, rdb.Snapshot) (any, []string, error) { return nil, nil, nil })
+		`projector: the audit of "drafts" is registered twice`: func() {
+			w.Projector.RegisterAuditPart("drafts", func(context.Context, services.UserID, rdb.Snapshot) (any, []string, error) { return nil, nil, nil })
 		},
-		`fanout: the rebuild of "drafts" is registered twice`: func() {
-			w.Fanout.RegisterRebuildPart("drafts", func(context.Context, services.UserID) ([]redis.Step, error) { return nil, nil })
+		`projector: the rebuild of "drafts" is registered twice`: func() {
+			w.Projector.RegisterRebuildPart("drafts", func(context.Context, services.UserID) ([]redis.Step, error) { return nil, nil })
 		},
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql"
@@ -147,7 +148,7 @@ func (f *Fanout) AddOwn(ctx context.Context, post services.Post) error {
 	if err != nil {
 		return err
 	}
-	f.Hint(ctx, []services.UserID{post.Author}, []redis.Result{result})
+	f.Projector.Hint(ctx, []services.UserID{post.Author}, []redis.Result{result})
 	return nil
 }
 
@@ -174,7 +175,7 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 // dormant.
 func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
 	if kind == jobDrop {
-		return f.ActiveSince(), nil
+		return f.Projector.ActiveSince(), nil
 	}
 	return f.PushedSince(ctx, post.Author)
 }
@@ -184,9 +185,9 @@ func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (si
 func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since time.Time, err error) {
 	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
-		return f.ActiveSince(), err
+		return f.Projector.ActiveSince(), err
 	}
-	return f.idleSince(), nil
+	return f.Projector.IdleSince(), nil
 }
 
 // Audiences splits those of an author's followers who were seen since a time into chunks; the last one has no upper end.
@@ -292,7 +293,7 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 			f.delivered.Add(1)
 		}
 	}
-	f.Hint(ctx, FollowerIDs(edges), results)
+	f.Projector.Hint(ctx, FollowerIDs(edges), results)
 	return nil
 }
 
@@ -302,7 +303,7 @@ func (f *Fanout) drop(ctx context.Context, post services.Post, readers []service
 	if err != nil {
 		return err
 	}
-	f.Hint(ctx, readers, results)
+	f.Projector.Hint(ctx, readers, results)
 	return f.refillLater(ctx, readers, results)
 }
 
@@ -310,7 +311,7 @@ func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, res
 	var refills []jobs.NewJob
 	for i, result := range results {
 		if result.Short {
-			refills = append(refills, jobs.UserKeyed(jobRefill, readers[i]))
+			refills = append(refills, projector.RefillJob(readers[i]))
 		}
 	}
 	if len(refills) == 0 {

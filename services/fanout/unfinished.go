@@ -31,7 +31,7 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 			return added, err
 		}
 		added = added || result.Status == redis.Applied
-		f.Hint(ctx, []services.UserID{reader}, []redis.Result{result})
+		f.Projector.Hint(ctx, []services.UserID{reader}, []redis.Result{result})
 	}
 	return added, nil
 }

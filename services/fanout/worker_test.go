@@ -116,9 +116,10 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 
 // The janitor deletes old rows, and no others.
 func TestTheJanitorTakesWhatIsOld(t *testing.T) {
+	const keepLog, keepIdempotencyFor = time.Hour, 24 * time.Hour
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.Users(1)[0]
-		janitor := w.Fanout.Janitor()
+		janitor := w.Projector.Janitor()
 		remember := func(key string) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				if _, err := changelog.AppendLog(ctx, tx.Tx, "post", key, nil); err != nil {
@@ -132,7 +133,7 @@ func TestTheJanitorTakesWhatIsOld(t *testing.T) {
 		for _, turn := range []struct {
 			after   time.Duration
 			dropped int
-		}{{0, 0}, {fanout.KeepLog, 0}, {time.Second, 1}, {0, 0}, {fanout.KeepIdempotencyFor - fanout.KeepLog, 2}, {0, 0}} {
+		}{{0, 0}, {keepLog, 0}, {time.Second, 1}, {0, 0}, {keepIdempotencyFor - keepLog, 2}, {0, 0}} {
 			w.Clock.Advance(turn.after)
 			if dropped, err := janitor.RunOnce(t.Context()); dropped != turn.dropped || err != nil {
 				t.Errorf("at %s: %d went, %v; want %d", w.Clock.Now().Sub(fanouttest.Start), dropped, err, turn.dropped)

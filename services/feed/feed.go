@@ -15,6 +15,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/services/store"
@@ -41,16 +42,17 @@ type Config struct {
 
 // Service knows posts and feeds. It is safe for concurrent use.
 type Service struct {
-	store    *store.Store
-	redis    *rdb.Projections
-	posts    *mirror.Posts
-	reader   *mirror.Reader
-	pulled   *mirror.Pulled
-	inFlight *mirror.InFlight
-	fanout   *fanout.Fanout
-	ids      *services.IDClock
-	clock    services.Clock
-	inFeeds  []services.PostKind // the kinds of posts that enter feeds
+	store     *store.Store
+	redis     *rdb.Projections
+	posts     *mirror.Posts
+	reader    *mirror.Reader
+	pulled    *mirror.Pulled
+	inFlight  *mirror.InFlight
+	fanout    *fanout.Fanout
+	projector *projector.Projector
+	ids       *services.IDClock
+	clock     services.Clock
+	inFeeds   []services.PostKind // the kinds of posts that enter feeds
 
 	buildWait time.Duration
 }
@@ -65,7 +67,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		buildWait: cfg.BuildWait,
-		store:     cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, inFeeds: cfg.Kinds,
+		store:     cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, inFeeds: cfg.Kinds,
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	return s

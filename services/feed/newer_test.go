@@ -81,7 +81,7 @@ func TestABurstDoesNotBlockAWalk(t *testing.T) {
 	n := served(t)
 	reader, _, small := n.crowd()
 	ids := n.Posts(small, 250) // in one millisecond
-	n.Must(n.fan.Refill(t.Context(), reader))
+	n.Must(n.fan.Projector.Refill(t.Context(), reader))
 	seen := map[services.PostID]bool{}
 	than := ids[0]
 	for range 100 {

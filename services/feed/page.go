@@ -139,13 +139,13 @@ func (s *Service) raw(ctx context.Context, reader services.UserID, before servic
 // reports that the rebuild takes longer than a page waits.
 func (s *Service) inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
 	page, err = s.redis.Inbox(ctx, reader, before, limit)
-	if err != nil || page.Ready && !s.fanout.AwaySince(page.Day) {
+	if err != nil || page.Ready && !s.projector.AwaySince(page.Day) {
 		return page, false, err
 	}
 	page.Ready = false
 	waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 	defer cancel()
-	if err = s.fanout.Rebuild(waiting, reader); err != nil {
+	if err = s.projector.Rebuild(waiting, reader); err != nil {
 		return page, waiting.Err() != nil, err
 	}
 	page, err = s.redis.Inbox(ctx, reader, before, limit)

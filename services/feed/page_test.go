@@ -168,7 +168,7 @@ func TestALostInboxIsRebuilt(t *testing.T) {
 			t.Errorf("after a flush: %v, %s", got, end)
 		}
 	}
-	n.Must(n.fan.Rebuild(t.Context(), author))
+	n.Must(n.fan.Projector.Rebuild(t.Context(), author))
 	n.Agree(author, reader)
 }
 

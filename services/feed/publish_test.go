@@ -165,7 +165,7 @@ func TestKindsThatEnterFeeds(t *testing.T) {
 	comment := n.draft(author, Draft{Body: "a comment", Parent: post})
 	n.Quiet(n.fan)
 	n.Agree(author, reader)
-	n.Must(n.fan.Refill(t.Context(), reader))
+	n.Must(n.fan.Projector.Refill(t.Context(), reader))
 	n.Agree(reader)
 	entries, err := posts.HomeFeed(t.Context(), n.Store.DB, reader, services.MaxPostID, 10)
 	if err != nil || len(entries) != 1 || entries[0].Post != comment || n.Document(reader).FeedCount != 1 {

@@ -96,7 +96,7 @@ func TestAFeedOf300OfAllSources(t *testing.T) {
 	for _, count := range []int{90, 150, 400, 40} {
 		n.Posts(huge, count)
 		n.Posts(small, count/2)
-		n.Must(n.fan.Refill(t.Context(), reader))
+		n.Must(n.fan.Projector.Refill(t.Context(), reader))
 		n.settle()
 		n.agrees(reader)
 	}
@@ -123,7 +123,7 @@ func TestAWalkWhileEverythingMoves(t *testing.T) {
 	reader, huge, small := n.crowd()
 	n.Posts(huge, 60)
 	n.Posts(small, 60)
-	n.Must(n.fan.Refill(t.Context(), reader))
+	n.Must(n.fan.Projector.Refill(t.Context(), reader))
 	n.settle()
 	entries, err := posts.HomeFeed(t.Context(), n.Store.DB, reader, services.MaxPostID, services.Retention)
 	n.Must(err)
@@ -188,7 +188,7 @@ func TestPulledPagesWithoutAnEngine(t *testing.T) {
 	n.Server.Kill()
 	read("SQL alone")
 	n.Server.Start()
-	n.Must(n.fan.Rebuild(t.Context(), reader))
+	n.Must(n.fan.Projector.Rebuild(t.Context(), reader))
 	read("both again")
 	n.Must(n.Store.Close())
 	read("without SQL")
@@ -281,6 +281,6 @@ func TestAnInFlightFanoutIsNotSeen(t *testing.T) {
 	shows("once", ids[0])
 	begin(ids[1], small)
 	shows("two", ids[1], ids[0])
-	n.Must(n.fan.Rebuild(t.Context(), reader))
+	n.Must(n.fan.Projector.Rebuild(t.Context(), reader))
 	shows("and when they have come", ids[1], ids[0])
 }

@@ -87,7 +87,7 @@ func TestAWatcherWhoPostsMuchGetsTheAuthorsOfNewPosts(t *testing.T) {
 	author, reader := n.pair()
 	last := n.publish(author, "new")
 	n.Posts(reader, services.Retention+changeEntries)
-	n.Must(n.fan.Refill(t.Context(), reader))
+	n.Must(n.fan.Projector.Refill(t.Context(), reader))
 	n.Quiet(n.fan)
 	newest, authors, err := n.newest(t.Context(), reader)
 	if err != nil || newest != last || !slices.Equal(authors, []services.UserID{author}) {

@@ -63,7 +63,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
-		service := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Types: messageTypes})
+		service := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
 		file := im.file("spring.jsonl", spring)
 		want := Report{What: "messages", Lines: 4, Rows: 3, New: 2, Recipients: 6}
 		if diff := cmp.Diff(want, im.mustImport(Options{File: file, Batch: 1})); diff != "" {
@@ -107,7 +107,7 @@ func (b *departing) Write(ctx context.Context, fn func(tx *store.Tx) error) erro
 func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	im := newImporter(t, w.Store)
-	service := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Types: messageTypes})
+	service := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
 	file := im.file("spring.jsonl", spring)
 	_, err := Messages(t.Context(), &departing{w.Store, 1}, w.Store.DB, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {

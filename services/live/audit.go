@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 )
 
@@ -23,12 +23,12 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 		return nil, nil, err
 	}
 	var differs []string
-	if !fanout.SameAuthors(shown.Document.Hosts, facts.hosts) {
+	if !projector.SameAuthors(shown.Document.Hosts, facts.hosts) {
 		differs = append(differs, "live board: hosts")
 	}
 	// Big hosts' replays are not pushed to idle users. Their list is rebuilt when they return.
 	held := parseReplays(shown.Lists[replaysList.Part])
-	if !held.listed || s.fanout.Away(shown.Document) {
+	if !held.listed || s.projector.Away(shown.Document) {
 		return facts, differs, nil
 	}
 	found, err := s.replayFacts(ctx, user)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql/sqltest"
@@ -139,7 +139,7 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 					<-goOn
 				}
 			}
-			pair.Fanout = func(cfg *fanout.Config) { cfg.Rebuilds = 1 }
+			pair.Projector = func(cfg *projector.Config) { cfg.Rebuilds = 1 }
 			w := fanouttest.New(t, pair)
 			h := newHall(w, func(cfg *Config) { cfg.BuildWait = time.Nanosecond })
 			users := w.Users(3)

@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/store"
@@ -60,7 +61,7 @@ func seenJob(user services.UserID) jobs.NewJob {
 
 // projectSeen projects a user's seen position in the live board into their document.
 func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
-	return s.fanout.Project(ctx, user, s.registers)
+	return s.projector.Project(ctx, user, s.registers)
 }
 
 // registers read how far a user has seen the board. Rebuilds read all positions at once instead, so the audit uses it too.
@@ -77,7 +78,7 @@ func seenRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegist
 // HostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
 func (s *Service) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
 	edges, err := hostsBy(ctx, s.store.DB, user)
-	return fanout.FollowedAuthors(edges), err
+	return projector.FollowedAuthors(edges), err
 }
 
 // runHosts writes several hosts into the documents of all their followers, and publishes their shows on boards. A host with
@@ -124,7 +125,7 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 	if err != nil {
 		return err
 	}
-	edges, err := followersOfHosts(ctx, s.store.DB, hosts, s.fanout.ActiveSince())
+	edges, err := followersOfHosts(ctx, s.store.DB, hosts, s.projector.ActiveSince())
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	chunks, err := s.fanout.Audiences(ctx, host, s.fanout.ActiveSince())
+	chunks, err := s.fanout.Audiences(ctx, host, s.projector.ActiveSince())
 	if err != nil {
 		return err
 	}
@@ -269,7 +270,7 @@ func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis
 	if err != nil || !known {
 		return nil, false, err
 	}
-	shows, err := newestOf(ctx, s.store.DB, edge.Followee, fanout.RebuildEntries+1)
+	shows, err := newestOf(ctx, s.store.DB, edge.Followee, projector.RebuildEntries+1)
 	if err != nil {
 		return nil, false, err
 	}
@@ -279,5 +280,5 @@ func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis
 			return nil, true, err
 		}
 	}
-	return fanout.FollowedAuthors([]services.Edge{edge}), false, nil
+	return projector.FollowedAuthors([]services.Edge{edge}), false, nil
 }

@@ -63,7 +63,7 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		}
 		w.Follow(host, late)
 		w.Must(w.Fanout.Reconcile(t.Context(), late, host))
-		w.Must(w.Fanout.Rebuild(t.Context(), dormant))
+		w.Must(w.Projector.Rebuild(t.Context(), dormant))
 		if !hosted(w, late, host) || !hosted(w, dormant, host) {
 			t.Error("who follows or returns meanwhile is not shown the host")
 		}
@@ -147,7 +147,7 @@ func TestTheMarkOfTheBoardIsProjected(t *testing.T) {
 		w.Must(serviceOf(w).projectSeen(t.Context(), user))
 		want(7)
 		w.Must(w.Redis.Reset(t.Context(), user))
-		w.Must(w.Fanout.Rebuild(t.Context(), user))
+		w.Must(w.Projector.Rebuild(t.Context(), user))
 		want(7)
 	})
 }
@@ -167,7 +167,7 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", reader, part) }
 	differed := func(what string, want ...string) {
 		t.Helper()
-		got, err := w.Fanout.Recount(t.Context(), reader)
+		got, err := w.Projector.Recount(t.Context(), reader)
 		w.Must(err)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: it differed in %q, want %q", what, got, want)

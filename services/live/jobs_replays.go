@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/redis"
 )
 
@@ -121,7 +122,7 @@ func (s *Service) show(ctx context.Context, id services.PostID) (Show, error) {
 // replaysOf are the shows of a chunk that belong in lists.
 func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, error) {
 	if chunk.Show == 0 {
-		return newestOf(ctx, s.store.DB, chunk.Author, fanout.RebuildEntries+1) // one more, to know whether older ones exist
+		return newestOf(ctx, s.store.DB, chunk.Author, projector.RebuildEntries+1) // one more, to know whether older ones exist
 	}
 	show, err := s.show(ctx, chunk.Show)
 	if err != nil || !inLists(show) {
@@ -220,7 +221,7 @@ func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entri
 // Concurrent callers share one rebuild. It does nothing without a document: the document is rebuilt first.
 func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) error {
 	key := "replays " + strconv.FormatUint(uint64(user), 10)
-	return s.fanout.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return s.buildReplays(ctx, user) })
+	return s.projector.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return s.buildReplays(ctx, user) })
 }
 
 func (s *Service) buildReplays(ctx context.Context, user services.UserID) error {
@@ -244,9 +245,9 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
 	facts = replayMerge{Reader: user, Whole: true}
-	shows, err := replaysFeed(ctx, s.store.DB, user, ShowPlace{}, fanout.RebuildEntries+1)
-	if len(shows) > fanout.RebuildEntries {
-		facts.Floor, shows = shows[fanout.RebuildEntries].Place(), shows[:fanout.RebuildEntries]
+	shows, err := replaysFeed(ctx, s.store.DB, user, ShowPlace{}, projector.RebuildEntries+1)
+	if len(shows) > projector.RebuildEntries {
+		facts.Floor, shows = shows[projector.RebuildEntries].Place(), shows[:projector.RebuildEntries]
 	}
 	facts.Entries = entriesOf(shows)
 	return facts, err

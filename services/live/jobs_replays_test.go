@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -75,7 +76,9 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 // Each replay in a list is counted once, and a list that is rebuilt counts as a rebuild, which waits for a slot like any
 // other.
 func TestListsOfReplaysAreCounted(t *testing.T) {
-	each(t, func(cfg *fanout.Config) { smallChunks(cfg); cfg.Rebuilds = 1 }, func(t *testing.T, w *fanouttest.World) {
+	options := fanouttest.Options{Fanout: smallChunks, Projector: func(cfg *projector.Config) { cfg.Rebuilds = 1 }}
+	fanouttest.EachWith(t, options, func(t *testing.T, w *fanouttest.World) {
+		install(w)
 		users := w.Users(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
@@ -84,7 +87,7 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 		for _, reader := range readers {
 			boardOf(w, reader)
 		}
-		delivered, rebuilt := serviceOf(w).ReplaysDelivered(), w.Fanout.RebuildStats().Begun
+		delivered, rebuilt := serviceOf(w).ReplaysDelivered(), w.Projector.RebuildStats().Begun
 		dropLists(w, readers[0])
 		show := replayed(w, host)
 		w.Quiet(w.Fanout)
@@ -103,7 +106,7 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 			})
 		}
 		together.Wait()
-		after := w.Fanout.RebuildStats()
+		after := w.Projector.RebuildStats()
 		if got := after.Begun - rebuilt; got != uint64(len(readers)) || after.Most != 1 || after.Running != 0 {
 			t.Errorf("%d lists are made anew as %d rebuilds: %+v", len(readers), got, after)
 		}
@@ -127,13 +130,13 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 		}
 		w.Clock.Advance(10 * 24 * time.Hour)
 		for _, user := range users[:3] {
-			w.Must(w.Fanout.Rebuild(t.Context(), user))
+			w.Must(w.Projector.Rebuild(t.Context(), user))
 			boardOf(w, user)
 		}
 		second := replayed(w, host)
 		w.Quiet(w.Fanout)
 		read := readBoard(w, idle)
-		if len(read.Replays) != 1 || !w.Fanout.AwaySince(read.Day) {
+		if len(read.Replays) != 1 || !w.Projector.AwaySince(read.Day) {
 			t.Errorf("who is idle was pushed %+v", read)
 		}
 		both := []services.PostID{second, first}
@@ -262,11 +265,11 @@ func restrict(w *fanouttest.World, restriction services.Restriction, away bool) 
 // clean runs a cleaner once.
 func clean(w *fanouttest.World) {
 	w.TB.Helper()
-	w.Must(w.Fanout.AskForCleaning(w.TB.Context()))
-	for c := w.Fanout.Cleaner(10 * time.Minute); ; {
+	w.Must(w.Projector.AskForCleaning(w.TB.Context()))
+	for c := w.Projector.Cleaner(10 * time.Minute); ; {
 		took, err := c.RunOnce(w.TB.Context())
 		w.Must(err)
-		if state, err := w.Fanout.CleanerRun(w.TB.Context()); err != nil || !state.Running {
+		if state, err := w.Projector.CleanerRun(w.TB.Context()); err != nil || !state.Running {
 			w.Must(err)
 			return
 		}

@@ -200,7 +200,7 @@ func TestTheJanitorLeavesWhatSessionsNeed(t *testing.T) {
 		w.Must(err)
 		return len(list), unfollowed
 	}
-	janitor := w.Fanout.Janitor()
+	janitor := w.Projector.Janitor()
 	for _, step := range []struct {
 		after time.Duration
 		rows  int

@@ -19,6 +19,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/services/store"
@@ -48,14 +49,15 @@ type Config struct {
 type Service struct {
 	Memory *Memory // this node's cache of the shows on boards
 
-	store  *store.Store
-	redis  projection
-	reader *mirror.Reader
-	jobs   *jobs.Engine
-	fanout *fanout.Fanout
-	ids    *services.IDClock
-	clock  services.Clock
-	ages   services.SourceExpiry
+	store     *store.Store
+	redis     projection
+	reader    *mirror.Reader
+	jobs      *jobs.Engine
+	fanout    *fanout.Fanout
+	projector *projector.Projector
+	ids       *services.IDClock
+	clock     services.Clock
+	ages      services.SourceExpiry
 
 	limits        ShowLimits
 	sessions      Scope
@@ -82,18 +84,19 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.BuildWait,
-		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Expiry(),
+		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Projector.Expiry(),
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
 		s.Memory = newMemory(cfg.Log, database{cfg.Store.DB}, s.longest+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Fanout.RegisterHosts(s.HostsBy, s.mergeHost)
-	cfg.Fanout.RegisterPosition("live board", store.LiveBoard, seenRegister, s.registers)
-	cfg.Fanout.RegisterAuditPart("live board", s.audit)
-	cfg.Fanout.RegisterLimitedRows("former places of shows", s.forgetting(forgetFormers))
-	cfg.Fanout.RegisterLimitedRows("ended follows of hosts", s.forgetting(forgetPastFollows))
+	cfg.Fanout.RegisterHosts(s.mergeHost)
+	cfg.Fanout.Projector.RegisterHosts(s.HostsBy)
+	cfg.Fanout.Projector.RegisterPosition("live board", store.LiveBoard, seenRegister, s.registers)
+	cfg.Fanout.Projector.RegisterAuditPart("live board", s.audit)
+	cfg.Fanout.Projector.RegisterLimitedRows("former places of shows", s.forgetting(forgetFormers))
+	cfg.Fanout.Projector.RegisterLimitedRows("ended follows of hosts", s.forgetting(forgetPastFollows))
 	return s
 }
 

@@ -59,7 +59,7 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 				if difference := b.Difference(user); difference != "" {
 					t.Fatalf("user %d is shown something else than the facts (-facts +shown):\n%s", user, difference)
 				}
-				if differed, err := b.Fanout.Recount(b.TB.Context(), user); err != nil || len(differed) > 0 {
+				if differed, err := b.Projector.Recount(b.TB.Context(), user); err != nil || len(differed) > 0 {
 					t.Fatalf("the audit finds of user %d: %v, %v", user, differed, err)
 				}
 			}
@@ -158,7 +158,7 @@ func (b *boards) lose(what string, reader services.UserID) {
 		}
 	case "away":
 		b.Clock.Advance(8 * 24 * time.Hour)
-		b.Must(b.Fanout.Rebuild(ctx, reader))
+		b.Must(b.Projector.Rebuild(ctx, reader))
 	}
 }
 
@@ -208,7 +208,7 @@ func (b *boards) named() {
 func hides(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
 	document := w.Document(reader)
-	return document.Ready && !w.Fanout.Away(document) && !hosted(w, reader, host)
+	return document.Ready && !w.Projector.Away(document) && !hosted(w, reader, host)
 }
 
 // A dormant follower can still have a document if its keys outlive the thresholds. A new host is not written into it. It
@@ -219,8 +219,8 @@ func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 		host, dormant, active := users[0], users[1], users[2]
 		w.Follow(host, dormant, active)
 		w.Quiet(w.Fanout)
-		w.Clock.Advance(w.Fanout.Activity().DormantAfter + 48*time.Hour)
-		w.Must(w.Fanout.Rebuild(t.Context(), active))
+		w.Clock.Advance(w.Projector.Activity().DormantAfter + 48*time.Hour)
+		w.Must(w.Projector.Rebuild(t.Context(), active))
 		show := replayed(w, host)
 		w.Quiet(w.Fanout)
 		if !hosted(w, active, host) || version(w, show) == 0 {

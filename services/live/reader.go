@@ -37,10 +37,10 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	stale := s.fanout.ViewsStale(ctx, session.Viewer)
 	read, err := s.redis.board(ctx, query)
 	answered := err == nil
-	if err == nil && !stale && (!read.Ready || s.fanout.AwaySince(read.Day)) {
+	if err == nil && !stale && (!read.Ready || s.projector.AwaySince(read.Day)) {
 		read.Ready = false
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
-		err = s.fanout.Rebuild(waiting, session.Viewer)
+		err = s.projector.Rebuild(waiting, session.Viewer)
 		cancel()
 		if err == nil {
 			read, err = s.redis.board(ctx, query)

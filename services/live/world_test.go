@@ -81,8 +81,8 @@ func boardOf(w *fanouttest.World, user services.UserID) boardRead {
 	ctx := w.TB.Context()
 	for range 3 {
 		read := readBoard(w, user)
-		if !read.Ready || w.Fanout.AwaySince(read.Day) {
-			w.Must(w.Fanout.Rebuild(ctx, user))
+		if !read.Ready || w.Projector.AwaySince(read.Day) {
+			w.Must(w.Projector.Rebuild(ctx, user))
 			continue
 		}
 		if read.Listed || len(read.Hosts) == 0 {

@@ -52,7 +52,7 @@ func DeliverJobs(message ID, users []services.UserID) ([]jobs.NewJob, error) {
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
-	return s.fanout.Project(ctx, user, s.registers)
+	return s.projector.Project(ctx, user, s.registers)
 }
 
 // deliver writes the rows of a chunk and projects their counts. If it is repeated after a crash between the two steps, it

@@ -72,7 +72,7 @@ func TestAMessageReachesAllItsRecipients(t *testing.T) {
 		if count, list := unread(w, late); count != -1 || len(list) != 1 {
 			t.Errorf("a stranger has %d of %v", count, list)
 		}
-		w.Must(w.Fanout.Rebuild(t.Context(), late))
+		w.Must(w.Projector.Rebuild(t.Context(), late))
 		if count, _ := unread(w, late); count != 1 {
 			t.Errorf("after their first visit they have %d", count)
 		}
@@ -250,7 +250,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 		},
 		"visit": func(t *rapid.T) {
 			user, _ := m.someone(t)
-			m.Must(m.Fanout.Rebuild(m.TB.Context(), user))
+			m.Must(m.Projector.Rebuild(m.TB.Context(), user))
 		},
 		"": m.check,
 	}
@@ -313,7 +313,7 @@ func (m *mailbox) rest(t *rapid.T) {
 		if count, list := unread(m.World, user); count >= 0 && count != len(list) {
 			t.Fatalf("at rest user %d's number is %d, their list %v", user, count, list)
 		}
-		m.Must(m.Fanout.Rebuild(m.TB.Context(), user))
+		m.Must(m.Projector.Rebuild(m.TB.Context(), user))
 		if count, list := unread(m.World, user); count != len(list) {
 			t.Fatalf("rebuilt, user %d's number is %d, their list %v", user, count, list)
 		}

@@ -12,28 +12,28 @@ import (
 	"context"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 )
 
 // Config is what site messages need.
 type Config struct {
-	DB     *sql.DB
-	Jobs   *jobs.Engine   // New registers its kinds of jobs
-	Fanout *fanout.Fanout // New registers the versioned fields in it
-	IDs    *services.IDClock
-	Types  []string // the types there are, the default first; none means services.DefaultMessageType alone
+	DB        *sql.DB
+	Jobs      *jobs.Engine         // New registers its kinds of jobs
+	Projector *projector.Projector // New registers the versioned fields in it
+	IDs       *services.IDClock
+	Types     []string // the types there are, the default first; none means services.DefaultMessageType alone
 }
 
 // Service is the service of site messages. It is safe for concurrent use.
 type Service struct {
-	db     *sql.DB
-	fanout *fanout.Fanout
-	ids    *services.IDClock
-	types  []string
-	ages   services.SourceExpiry
+	db        *sql.DB
+	projector *projector.Projector
+	ids       *services.IDClock
+	types     []string
+	ages      services.SourceExpiry
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
@@ -41,9 +41,9 @@ func New(cfg Config) *Service {
 	if len(cfg.Types) == 0 {
 		cfg.Types = []string{services.DefaultMessageType}
 	}
-	s := &Service{db: cfg.DB, fanout: cfg.Fanout, ids: cfg.IDs, types: cfg.Types, ages: cfg.Fanout.Expiry()}
+	s := &Service{db: cfg.DB, projector: cfg.Projector, ids: cfg.IDs, types: cfg.Types, ages: cfg.Projector.Expiry()}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Fanout.RegisterRegisters("site messages", s.registers, s.audit)
+	cfg.Projector.RegisterRegisters("site messages", s.registers, s.audit)
 	return s
 }
 
@@ -79,9 +79,9 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 
 // project writes counts into their users' documents.
 func (s *Service) project(ctx context.Context, states []State) error {
-	var fields fanout.Fields
+	var fields projector.Fields
 	for _, state := range states {
 		fields.Add(state.User, s.register(state))
 	}
-	return s.fanout.Put(ctx, fields.All)
+	return s.projector.Put(ctx, fields.All)
 }

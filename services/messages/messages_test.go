@@ -20,7 +20,7 @@ type box struct {
 
 // newService makes the service of one of a world's nodes.
 func newService(w *fanouttest.World, node *fanout.Fanout) *Service {
-	return New(Config{DB: w.Store.DB, Jobs: node.Engine, Fanout: node, IDs: w.IDs})
+	return New(Config{DB: w.Store.DB, Jobs: node.Engine, Projector: node.Projector, IDs: w.IDs})
 }
 
 func newBox(w *fanouttest.World) box {

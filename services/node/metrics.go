@@ -14,6 +14,7 @@ import (
 
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/store"
 )
 
@@ -42,18 +43,18 @@ func (s *Server) metrics() http.Handler {
 	counter("push_conflicts_total", "Users with two different badge states under one version.", func() uint64 { return s.Hub.Stats().Conflicts })
 	counter("push_render_errors_total", "Failed renderings of badges.", func() uint64 { return s.Hub.Stats().RenderErrors })
 	counter("rate_limited_total", "Requests, operations and sockets refused by rate limits.", s.Limiter.Refused)
-	counter("rebuilds_total", "Projections in Redis that were rebuilt from the facts.", func() uint64 { return s.Fanout.RebuildStats().Begun })
-	gauge("rebuilds_running", "Projections in Redis that are being rebuilt now.", func() float64 { return float64(s.Fanout.RebuildStats().Running) })
+	counter("rebuilds_total", "Projections in Redis that were rebuilt from the facts.", func() uint64 { return s.Projector.RebuildStats().Begun })
+	gauge("rebuilds_running", "Projections in Redis that are being rebuilt now.", func() float64 { return float64(s.Projector.RebuildStats().Running) })
 	counter("badge_audited_total", "Users whose badges were compared with the facts.", func() uint64 { return s.audit.Stats().Visited })
 	counter("badge_mended_total", "Users whose badges had lost data in Redis, which the audit restored.", func() uint64 { return s.audit.Stats().Mended })
 	counter("badge_drift_total", "Users whose badges were wrong, as the audit found and repaired.", func() uint64 { return s.audit.Stats().Drifted })
 	counter("post_counts_mended_total", "Posts whose counts of likes or answers were wrong, as the audit found and repaired. Always 0 unless there is a fault.", func() uint64 { return s.audit.Stats().Posts })
 	counter("fanout_delivered_total", "Posts written into the inboxes of followers.", s.Fanout.Delivered)
 	counter("replays_delivered_total", "Replays written into the replay lists of followers.", s.Live.ReplaysDelivered)
-	counter("unread_clamped_total", "Negative counts of unread messages that were clamped to 0. Always 0 unless there is a fault.", s.Fanout.Clamped)
+	counter("unread_clamped_total", "Negative counts of unread messages that were clamped to 0. Always 0 unless there is a fault.", s.Projector.Clamped)
 	gauge("badge_audit_lap_seconds", "Age of the audit's current lap at this node's last turn. More than audit-every means that the audit does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
 	gauge("clock_ahead_seconds", "Seconds by which this node's clock is ahead of the database's; negative when behind. Always 0 on SQLite, which has no clock of its own.", func() float64 {
-		ahead, _ := s.Fanout.ClockAhead()
+		ahead, _ := s.Projector.ClockAhead()
 		return ahead.Seconds()
 	})
 	gauge("redis_refuses_writes", "1 while Redis answers but refuses writes, so that counts are STALE.", func() float64 {
@@ -64,15 +65,15 @@ func (s *Server) metrics() http.Handler {
 	})
 	for _, freed := range []struct {
 		kind, help string
-		count      func(fanout.Freed) uint64
+		count      func(projector.Freed) uint64
 	}{
-		{"inboxes", "Inboxes and replay lists that the cleaner trimmed.", func(f fanout.Freed) uint64 { return f.Inboxes }},
-		{"entries", "Entries that the cleaner removed from inboxes and replay lists.", func(f fanout.Freed) uint64 { return f.Entries }},
-		{"dormant", "Dormant users whose keys the cleaner removed.", func(f fanout.Freed) uint64 { return f.Dormant }},
-		{"unknown", "Users unknown to SQL whose keys the cleaner removed.", func(f fanout.Freed) uint64 { return f.Unknown }},
-		{"orphans", "Keys without their badge document that the cleaner removed.", func(f fanout.Freed) uint64 { return f.Orphans }},
-		{"endless", "Copies, projections and leases without an expiry that the cleaner removed.", func(f fanout.Freed) uint64 { return f.Endless }},
-		{"keys", "Keys that the cleaner removed, in all.", func(f fanout.Freed) uint64 { return f.Keys }},
+		{"inboxes", "Inboxes and replay lists that the cleaner trimmed.", func(f projector.Freed) uint64 { return f.Inboxes }},
+		{"entries", "Entries that the cleaner removed from inboxes and replay lists.", func(f projector.Freed) uint64 { return f.Entries }},
+		{"dormant", "Dormant users whose keys the cleaner removed.", func(f projector.Freed) uint64 { return f.Dormant }},
+		{"unknown", "Users unknown to SQL whose keys the cleaner removed.", func(f projector.Freed) uint64 { return f.Unknown }},
+		{"orphans", "Keys without their badge document that the cleaner removed.", func(f projector.Freed) uint64 { return f.Orphans }},
+		{"endless", "Copies, projections and leases without an expiry that the cleaner removed.", func(f projector.Freed) uint64 { return f.Endless }},
+		{"keys", "Keys that the cleaner removed, in all.", func(f projector.Freed) uint64 { return f.Keys }},
 	} {
 		counter("cleaner_"+freed.kind+"_total", freed.help, func() uint64 { return freed.count(s.cleaner.Stats()) })
 	}

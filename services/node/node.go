@@ -34,6 +34,7 @@ import (
 	"tidings/services/messages"
 	"tidings/services/mirror"
 	"tidings/services/notifications"
+	"tidings/services/projector"
 	"tidings/services/push"
 	"tidings/services/ratelimit"
 	"tidings/services/rdb"
@@ -49,22 +50,23 @@ import (
 
 // Server is every part of a running node.
 type Server struct {
-	Config  Config
-	Log     *slog.Logger
-	clock   services.Clock
-	Store   *store.Store
-	Redis   *rdb.Projections
-	Memory  *mirror.Memories
-	Jobs    *jobs.Engine
-	Fanout  *fanout.Fanout
-	audit   *audit.Audit
-	cleaner *fanout.Cleaner
-	Badge   *badge.Service
-	Live    *live.Service
-	Hub     *push.Hub
-	Limiter *ratelimit.Limiter
-	sockets *transport.Sockets
-	HTTP    *http.Server // for everybody
+	Config    Config
+	Log       *slog.Logger
+	clock     services.Clock
+	Store     *store.Store
+	Redis     *rdb.Projections
+	Memory    *mirror.Memories
+	Jobs      *jobs.Engine
+	Projector *projector.Projector
+	Fanout    *fanout.Fanout
+	audit     *audit.Audit
+	cleaner   *projector.Cleaner
+	Badge     *badge.Service
+	Live      *live.Service
+	Hub       *push.Hub
+	Limiter   *ratelimit.Limiter
+	sockets   *transport.Sockets
+	HTTP      *http.Server // for everybody
 
 	operations  *http.Server // for operators; not started without a listener
 	Connections *transport.Connections
@@ -166,7 +168,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return ""
 	}
 	root := s.wire(changes)
-	if err = s.Fanout.BeginActivity(ctx); err == nil && cfg.Development() {
+	if err = s.Projector.BeginActivity(ctx); err == nil && cfg.Development() {
 		_, err = root.Social.Make(ctx, web.People)
 	}
 	if err == nil {
@@ -176,7 +178,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return nil, errors.Join(err, s.Redis.Close(), s.Store.Close())
 	}
 	s.Ready.knows = s.Live.Memory.Loaded
-	s.Ready.ahead = s.Fanout.ClockAhead
+	s.Ready.ahead = s.Projector.ClockAhead
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
 	s.Limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.Redis, Clock: s.clock, Log: log})
@@ -227,32 +229,36 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Facts: mirror.SQL{Store: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
 	})
 	s.Jobs = jobs.New(jobs.Config{DB: s.Store.DB, Clock: s.clock, Log: s.Log})
-	carrying := fanout.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, Clock: s.clock, IDs: ids, Log: s.Log, ActiveFor: s.Config.ActiveFor,
-		IdleAfter: s.Config.IdleAfter, Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers}, Expiry: ages,
+	s.Projector = projector.New(projector.Config{
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
+		ActiveFor: s.Config.ActiveFor, IdleAfter: s.Config.IdleAfter, Expiry: ages,
+	})
+	fanoutConfig := fanout.Config{
+		Jobs: s.Jobs, Projector: s.Projector, Store: s.Store, Redis: s.Redis, Clock: s.clock, IDs: ids, Log: s.Log,
+		Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers},
 	}
 	for _, change := range changes {
-		change(&carrying)
+		change(&fanoutConfig)
 	}
-	s.Fanout = fanout.New(carrying)
-	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
-	s.cleaner = s.Fanout.Cleaner(s.Config.CleanEvery)
+	s.Fanout = fanout.New(fanoutConfig)
+	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
+	s.cleaner = s.Projector.Cleaner(s.Config.CleanEvery)
 	announced := announcements.New(announcements.Config{
-		DB: s.Store.DB, Redis: s.Redis, Jobs: s.Jobs, Log: s.Memory.Log, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+		DB: s.Store.DB, Redis: s.Redis, Jobs: s.Jobs, Log: s.Memory.Log, Projector: s.Projector, IDs: ids, Clock: s.clock,
 	})
 	conversations := chat.New(chat.Config{
-		Store: s.Store, Redis: s.Redis, Changes: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
+		Store: s.Store, Redis: s.Redis, Changes: s.Memory.Log, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
 		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
-	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes})
-	notified := notifications.New(notifications.Config{DB: s.Store.DB, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Log: s.Log, Expiry: expiry})
+	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
+	notified := notifications.New(notifications.Config{DB: s.Store.DB, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Log: s.Log, Expiry: expiry})
 	s.Live = live.New(live.Config{
 		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Log: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Limits:   live.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
 		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
 	})
 	s.Badge = badge.New(badge.Config{
-		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
+		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source()},
 	})
 	s.Hub = push.New(push.Config{
@@ -278,7 +284,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Messages: letters,
 		Views:    views.New(views.Config{DB: s.Store.DB, Redis: s.Redis.Client, Jobs: s.Jobs, IDs: ids, Log: s.Log}),
 		Chat:     conversations, Announcements: announced,
-		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
+		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Projector: s.Projector, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}
 }
 
@@ -320,7 +326,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := Start(workers, s.workerLoops()...)
-	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints)
+	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints)
 	s.Ready.Set(true)
 	var failure error
 	select {

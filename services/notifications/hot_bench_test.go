@@ -50,7 +50,7 @@ func BenchmarkHotRecipient(b *testing.B) {
 	users := w.Users(2)
 	author, other := users[0], users[1]
 	posts := w.Posts(author, hotPosts)
-	w.Must(w.Fanout.Refill(b.Context(), author))
+	w.Must(w.Projector.Refill(b.Context(), author))
 	read := func() time.Duration {
 		started := time.Now()
 		w.Document(other) // what a badge query reads

@@ -68,7 +68,7 @@ func ActorJob(recipient, actor services.UserID) jobs.NewJob {
 }
 
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
-	return s.fanout.Project(ctx, user, s.registers)
+	return s.projector.Project(ctx, user, s.registers)
 }
 
 // causesAtOnce bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that
@@ -181,7 +181,7 @@ func (s *Service) RecountActor(ctx context.Context, recipient, actor services.Us
 	for after, more := (Cause{}), true; more; {
 		var last Cause
 		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) { // the function may run again: advance after only once it is committed
-			_, last, more, err = applyCausesOf(ctx, tx, recipient, actor, after, min(causesPerPage, s.fanout.Chunk))
+			_, last, more, err = applyCausesOf(ctx, tx, recipient, actor, after, s.causesAtOnce)
 			return err
 		})
 		if err != nil {

@@ -81,10 +81,13 @@ func writeLikes(w *fanouttest.World, post services.PostID, author services.UserI
 // smallChunks make three chunks of five followers.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
 
+// fewCauses make three transactions of five causes.
+const fewCauses = 2
+
 // served is a node on a redis-server, which the test may flush and kill.
-func served(t *testing.T, settings func(*fanout.Config)) node {
+func served(t *testing.T, settings func(*fanout.Config), causes int) node {
 	t.Helper()
-	return newNode(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
+	return newNodeWith(fanouttest.New(t, fanouttest.Options{Fanout: settings}), causes)
 }
 
 // claim takes all jobs that are due, as a worker does.
@@ -98,7 +101,7 @@ func (n node) claim() []jobs.Job {
 // Every kind of job brings the views in line with the facts, and repeating all of them changes nothing.
 func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		newNode(w)
+		newNodeWith(w, fewCauses)
 		for _, step := range steps() {
 			t.Run(step.Name, func(t *testing.T) { step.BringsInLine(t, w) })
 		}
@@ -109,7 +112,7 @@ func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 // readers see the facts.
 func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
 	for _, step := range steps() {
-		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks).World) })
+		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks, fewCauses).World) })
 	}
 }
 
@@ -146,7 +149,7 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 
 // Without Redis the recipient's row in SQL is still updated; a job projects the count when Redis is back.
 func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
-	n := served(t, nil)
+	n := served(t, nil, causesPerPage)
 	users := n.Users(3)
 	post := n.Posts(users[0], 1)[0]
 	writeLikes(n.World, post, users[0], users[1])
@@ -163,7 +166,7 @@ func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
 	}
 	n.Server.Start()
 	until(t, "Redis answers again", func() bool { return n.Redis.Ping(t.Context()) == nil })
-	n.Must(n.Fanout.Rebuild(t.Context(), users[0]))
+	n.Must(n.Projector.Rebuild(t.Context(), users[0]))
 	n.Quiet(n.Fanout)
 	n.Agree(users[0])
 }

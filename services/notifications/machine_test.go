@@ -211,7 +211,7 @@ func (p *reader) page(query Query) []Notification {
 func (p *reader) agree() {
 	p.Quiet(p.Fanout)
 	if !p.Document(p.me).Ready {
-		p.Must(p.Fanout.Rebuild(p.TB.Context(), p.me)) // as the next reader does
+		p.Must(p.Projector.Rebuild(p.TB.Context(), p.me)) // as the next reader does
 	}
 	for _, counts := range p.Document(p.me).Notifications {
 		value, _ := Expiry(nil).unexpired(counts, p.Clock.Now().Unix()/86400)
@@ -242,7 +242,7 @@ func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 		users := n.Users(4)
 		p := &reader{node: n, t: t, me: users[0], others: users[1:], stands: map[Cause]bool{}, blocks: map[services.UserID]bool{}, hides: map[services.Restriction]bool{}}
 		p.posts = n.Posts(p.me, 2)
-		p.Must(p.Fanout.Refill(p.TB.Context(), p.me))
+		p.Must(p.Projector.Refill(p.TB.Context(), p.me))
 		steps := map[string]func(*rapid.T){
 			"like":    func(*rapid.T) { p.turnLike() },
 			"follow":  func(*rapid.T) { p.turnFollow() },

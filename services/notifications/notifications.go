@@ -14,9 +14,9 @@ import (
 	"log/slog"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/services/store"
@@ -24,28 +24,30 @@ import (
 
 // Config is what notifications need.
 type Config struct {
-	DB     *sql.DB
-	Jobs   *jobs.Engine   // New registers its kinds of jobs
-	Fanout *fanout.Fanout // New registers its versioned fields
-	IDs    *services.IDClock
-	Log    *slog.Logger
-	Expiry Expiry // of each category; nil means the default
+	DB        *sql.DB
+	Jobs      *jobs.Engine         // New registers its kinds of jobs
+	Projector *projector.Projector // New registers its versioned fields
+	IDs       *services.IDClock
+	Log       *slog.Logger
+	Expiry    Expiry // of each category; nil means the default
 }
 
 // Service is the service of likes, and of the list of notifications and its marks. It is safe for concurrent use.
 type Service struct {
-	db     *sql.DB
-	fanout *fanout.Fanout
-	ids    *services.IDClock
-	log    *slog.Logger
-	expiry Expiry
+	db        *sql.DB
+	projector *projector.Projector
+	ids       *services.IDClock
+	log       *slog.Logger
+	expiry    Expiry
+
+	causesAtOnce int // how many causes of one actor one transaction handles
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
 func New(cfg Config) *Service {
-	s := &Service{db: cfg.DB, fanout: cfg.Fanout, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry}
+	s := &Service{db: cfg.DB, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry, causesAtOnce: causesPerPage}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Fanout.RegisterRegisters("notifications", s.registers, s.audit)
+	cfg.Projector.RegisterRegisters("notifications", s.registers, s.audit)
 	return s
 }
 
@@ -72,11 +74,11 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 
 // project projects counts into their recipients' documents.
 func (s *Service) project(ctx context.Context, states []State) error {
-	var fields fanout.Fields
+	var fields projector.Fields
 	for _, state := range states {
 		fields.Add(state.Recipient, rdb.CategoryRegisters(state.counts())...)
 	}
-	return s.fanout.Put(ctx, fields.All)
+	return s.projector.Put(ctx, fields.All)
 }
 
 // Like is the command by which a user likes a post. NOT_FOUND if it does not exist, is deleted, or is hidden from them. Liking

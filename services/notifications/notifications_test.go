@@ -25,10 +25,14 @@ type node struct {
 }
 
 // newNode makes the notifications of a world's node and of those made later. Agree compares their counts.
-func newNode(w *fanouttest.World) node {
+func newNode(w *fanouttest.World) node { return newNodeWith(w, causesPerPage) }
+
+// newNodeWith is newNode with that many causes of one actor in a transaction.
+func newNodeWith(w *fanouttest.World, causes int) node {
 	n := node{World: w}
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
-		made := New(Config{DB: w.Store.DB, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Log: w.Log})
+		made := New(Config{DB: w.Store.DB, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
+		made.causesAtOnce = causes
 		if n.service == nil {
 			n.service = made
 		}

@@ -232,7 +232,7 @@ func (c *crowd) agree() {
 	for _, reader := range c.readers {
 		document := c.Document(reader)
 		if !document.Ready {
-			c.Must(c.Fanout.Rebuild(c.TB.Context(), reader))
+			c.Must(c.Projector.Rebuild(c.TB.Context(), reader))
 			document = c.Document(reader)
 		}
 		entries, count := c.shown(reader)

@@ -19,6 +19,7 @@ import (
 	"tidings/services/mirror"
 	"tidings/services/notifications"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/sql"
 	"tidings/services/store"
 )
@@ -254,11 +255,11 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			if _, err := changelog.AppendChange(ctx, tx.Tx, mirror.LogProfile, services.UserIDText(user), changedAt); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.ProfileJob(user))
+			return nil, jobs.Enqueue(ctx, tx.Tx, projector.ProfileJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error {
 			s.people.Changed(user, changedAt)
-			return s.fanout.ProjectProfile(ctx, user)
+			return s.fanout.Projector.ProjectProfile(ctx, user)
 		},
 	}, nil
 }

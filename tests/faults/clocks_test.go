@@ -23,8 +23,8 @@ func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 	}
 	right, fast = start("right", 0), start("fast", ahead)
 	world.Eventually(t, world.Soon, "both nodes know their clocks", func() bool {
-		_, one := right.Fanout.ClockAhead()
-		_, other := fast.Fanout.ClockAhead()
+		_, one := right.Projector.ClockAhead()
+		_, other := fast.Projector.ClockAhead()
 		return one && other
 	})
 	return right, fast
@@ -95,7 +95,7 @@ func TestANodeReportsItsClockOffset(t *testing.T) {
 	if status, text := fast.Readyz(); status != http.StatusServiceUnavailable || !strings.Contains(text, "ahead of the database's") {
 		t.Errorf("a minute ahead: %d %q", status, text)
 	}
-	if ahead, _ := fast.Fanout.ClockAhead(); ahead < 55*time.Second || ahead > 65*time.Second {
+	if ahead, _ := fast.Projector.ClockAhead(); ahead < 55*time.Second || ahead > 65*time.Second {
 		t.Errorf("a minute ahead is said to be %s", ahead)
 	}
 	response, err := http.Get(fast.URL + "/metrics")
@@ -172,7 +172,7 @@ func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	if err := knows.Jobs.Heartbeat().RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if ahead, known := knows.Fanout.ClockAhead(); !known || ahead < 3*time.Minute {
+	if ahead, known := knows.Projector.ClockAhead(); !known || ahead < 3*time.Minute {
 		t.Fatalf("a clock that is ahead by four minutes is said to be by %s, %t", ahead, known)
 	}
 	first := ignorant.Board("reader", 1, world.BoardPlace{})

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
@@ -84,11 +84,11 @@ func TestLateCounts(t *testing.T) {
 			t.Fatalf("%+v, want 1 like", want.Notifications.Like)
 		}
 		for i, old := range late {
-			var fields fanout.Fields
+			var fields projector.Fields
 			for _, counts := range old {
 				fields.Add(author, rdb.CategoryRegisters(counts)...)
 			}
-			if err := n.Fanout.Put(t.Context(), fields.All); err != nil {
+			if err := n.Projector.Put(t.Context(), fields.All); err != nil {
 				t.Fatal(err)
 			}
 			if got := n.Badges("author"); got.Notifications.Like != want.Notifications.Like || got.Version != want.Version {

@@ -123,7 +123,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 	}
 	clean := func(t *testing.T, n *world.Node) {
 		t.Helper()
-		if _, err := n.Fanout.Janitor().RunOnce(t.Context()); err != nil {
+		if _, err := n.Projector.Janitor().RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.Live.Memory.Refresh(t.Context()); err != nil {

@@ -139,10 +139,10 @@ func (h *home) flip(t *rapid.T) {
 
 // clean runs the cleaner over all keys, which must change nothing visible.
 func (h *home) clean(t *rapid.T) {
-	if err := h.N.Fanout.AskForCleaning(h.N.TB.Context()); err != nil {
+	if err := h.N.Projector.AskForCleaning(h.N.TB.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cleaner := h.N.Fanout.Cleaner(time.Hour)
+	cleaner := h.N.Projector.Cleaner(time.Hour)
 	for took := true; took; {
 		var err error
 		if took, err = cleaner.RunOnce(h.N.TB.Context()); err != nil {
@@ -226,7 +226,7 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 	}
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)
-		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Carrying: smallChunks})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Fanout: smallChunks})
 		check(t, n, func() { server.Flush() }, func() {
 			if key, found := server.Do("RANDOMKEY").(string); found {
 				server.Do("DEL", key)
@@ -234,6 +234,6 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 		})
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
-		check(t, world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Carrying: smallChunks}), nil, nil)
+		check(t, world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Fanout: smallChunks}), nil, nil)
 	})
 }

@@ -35,7 +35,7 @@ type NodeOptions struct {
 	Database, Redis string
 	Manual          bool
 	Change          func(*node.Config)
-	Carrying        func(*fanout.Config)
+	Fanout          func(*fanout.Config)
 	Ahead           time.Duration // of its clock, before the machine's
 }
 
@@ -55,8 +55,8 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 	n.Clock.Advance(options.Ahead)
 	log := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	var changes []func(*fanout.Config)
-	if options.Carrying != nil {
-		changes = append(changes, options.Carrying)
+	if options.Fanout != nil {
+		changes = append(changes, options.Fanout)
 	}
 	if n.Server, err = node.NewServer(tb.Context(), cfg, n.Clock, log, changes...); err != nil {
 		tb.Fatal(err)

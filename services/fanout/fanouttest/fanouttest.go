@@ -21,6 +21,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
@@ -30,34 +31,37 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// World is a node without its edges: the engines and fan-out.
+// World is a node without its edges: the engines, the projector and fan-out.
 type World struct {
-	TB     testing.TB
-	Clock  *Clock
-	Store  *store.Store
-	Redis  *rdb.Projections
-	Server *redistest.Server // nil on the embedded Redis
-	Memory *mirror.Memories
-	IDs    *services.IDClock
-	Fanout *fanout.Fanout
-	Shows  any // the service of shows, of tests that make shows
-	Log    *slog.Logger
+	TB        testing.TB
+	Clock     *Clock
+	Store     *store.Store
+	Redis     *rdb.Projections
+	Server    *redistest.Server // nil on the embedded Redis
+	Memory    *mirror.Memories
+	IDs       *services.IDClock
+	Projector *projector.Projector
+	Fanout    *fanout.Fanout
+	Shows     any // the service of shows, of tests that make shows
+	Log       *slog.Logger
 
-	cfg      fanout.Config
-	jobs     jobs.Config
-	features []Feature
-	compared []Comparison
-	made     int
+	projectorConfig projector.Config
+	fanoutConfig    fanout.Config
+	jobs            jobs.Config
+	features        []Feature
+	compared        []Comparison
+	made            int
 }
 
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
 type Options struct {
-	SQL    string // a store URL; "" is a new SQLite file
-	Node   string // this node's name on PostgreSQL; "" is none
-	Redis  string // an rdb URL; "" is a new redis-server
-	Fanout func(*fanout.Config)
-	Jobs   func(*jobs.Config)
-	Trace  func(statement string) // see store.Config
+	SQL       string // a store URL; "" is a new SQLite file
+	Node      string // this node's name on PostgreSQL; "" is none
+	Redis     string // an rdb URL; "" is a new redis-server
+	Projector func(*projector.Config)
+	Fanout    func(*fanout.Config)
+	Jobs      func(*jobs.Config)
+	Trace     func(statement string) // see store.Config
 }
 
 // New makes a world that ends with the test.
@@ -72,9 +76,9 @@ func New(tb testing.TB, options Options) *World {
 		options.Redis = w.Server.URL()
 	}
 	w.Store = storetest.Open(tb, sql.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
-	var settings fanout.Config
-	if options.Fanout != nil {
-		options.Fanout(&settings)
+	var settings projector.Config
+	if options.Projector != nil {
+		options.Projector(&settings)
 	}
 	redis, err := rdb.Open(tb.Context(), redis.Options{
 		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
@@ -84,25 +88,44 @@ func New(tb testing.TB, options Options) *World {
 	w.Redis = redis
 	w.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
-	w.cfg = fanout.Config{
+	w.projectorConfig = projector.Config{
 		Store: w.Store, Redis: w.Redis, Activity: w.Memory.Activity, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
 	}
+	w.fanoutConfig = fanout.Config{Store: w.Store, Redis: w.Redis, Clock: w.Clock, IDs: w.IDs, Log: w.Log}
 	w.jobs = jobs.Config{DB: w.Store.DB, Clock: w.Clock, Log: w.Log, AfterCommit: 5 * time.Second}
 	if options.Jobs != nil {
 		options.Jobs(&w.jobs)
 	}
+	if options.Projector != nil {
+		options.Projector(&w.projectorConfig)
+	}
 	if options.Fanout != nil {
-		options.Fanout(&w.cfg)
+		options.Fanout(&w.fanoutConfig)
 	}
 	w.Fanout = w.Another()
+	w.Projector = w.Fanout.Projector
 	return w
 }
 
 // Each runs a test on both engine pairs: SQLite with the embedded Redis, PostgreSQL with a redis-server.
 func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w *World)) {
 	t.Helper()
-	t.Run("embedded", func(t *testing.T) { test(t, New(t, Options{Redis: "embedded", Fanout: settings})) })
-	t.Run("production", func(t *testing.T) { test(t, New(t, Options{SQL: sqltest.Postgres(t), Fanout: settings})) })
+	EachWith(t, Options{Fanout: settings}, test)
+}
+
+// EachWith is Each with other options than those of engines.
+func EachWith(t *testing.T, options Options, test func(t *testing.T, w *World)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		options := options
+		options.Redis = "embedded"
+		test(t, New(t, options))
+	})
+	t.Run("production", func(t *testing.T) {
+		options := options
+		options.SQL = sqltest.Postgres(t)
+		test(t, New(t, options))
+	})
 }
 
 // Must ends the test when there is an error.
@@ -125,7 +148,7 @@ func (w *World) Users(count int) []services.UserID {
 	w.TB.Helper()
 	users := w.Strangers(count)
 	for _, user := range users {
-		w.Must(w.Fanout.Rebuild(w.TB.Context(), user))
+		w.Must(w.Projector.Rebuild(w.TB.Context(), user))
 	}
 	return users
 }

@@ -10,6 +10,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 )
 
@@ -54,10 +55,12 @@ func (w *World) CompareCounts(facts func(ctx context.Context, user services.User
 	})
 }
 
-// Another makes fan-out for one more node on the same engines, with the features that are installed.
+// Another makes a projector and fan-out for one more node on the same engines, with the features that are installed.
 func (w *World) Another() *fanout.Fanout {
-	cfg := w.cfg
+	projectorConfig, cfg := w.projectorConfig, w.fanoutConfig
 	cfg.Jobs = jobs.New(w.jobs)
+	projectorConfig.Jobs = cfg.Jobs
+	cfg.Projector = projector.New(projectorConfig)
 	f := fanout.New(cfg)
 	for _, feature := range w.features {
 		feature(w, f)
@@ -69,15 +72,16 @@ func (w *World) Another() *fanout.Fanout {
 func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 
 // AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
-func (w *World) AnotherNodeWith(redis mirror.Copies, change func(*fanout.Config)) *World {
+func (w *World) AnotherNodeWith(redis mirror.Copies, change func(*projector.Config)) *World {
 	other := *w
 	other.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
-	other.cfg.Activity = other.Memory.Activity
-	other.cfg.IDs = other.IDs
+	other.projectorConfig.Activity = other.Memory.Activity
+	other.projectorConfig.IDs, other.fanoutConfig.IDs = other.IDs, other.IDs
 	if change != nil {
-		change(&other.cfg)
+		change(&other.projectorConfig)
 	}
 	other.Fanout = other.Another()
+	other.Projector = other.Fanout.Projector
 	return &other
 }

@@ -1,4 +1,4 @@
-package fanout
+package projector
 
 import (
 	"cmp"
@@ -28,13 +28,13 @@ type namedPart struct {
 
 // RegisterAuditPart adds a part to what audits compare. Parts are registered before the first audit. It panics when the name
 // is taken.
-func (f *Fanout) RegisterAuditPart(name string, part AuditPart) {
-	for _, other := range f.auditParts {
+func (p *Projector) RegisterAuditPart(name string, part AuditPart) {
+	for _, other := range p.auditParts {
 		if other.name == name {
-			panic(fmt.Sprintf("fanout: the audit of %q is registered twice", name))
+			panic(fmt.Sprintf("projector: the audit of %q is registered twice", name))
 		}
 	}
-	f.auditParts = append(f.auditParts, namedPart{name, part})
+	p.auditParts = append(p.auditParts, namedPart{name, part})
 }
 
 // Comparison is what one comparison of a user's view with the facts found.
@@ -50,14 +50,14 @@ func (c Comparison) Digest() [32]byte {
 }
 
 // Compare compares a user's view, which was read before a stamp, with the facts as they are now.
-func (f *Fanout) Compare(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp redis.Stamp) (Comparison, error) {
+func (p *Projector) Compare(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp redis.Stamp) (Comparison, error) {
 	seen := Comparison{snapshot: shown}
 	if shown.Wholeness == rdb.WrongType {
 		seen.Differs = []string{"a key that cannot be read"}
 		return seen, nil
 	}
-	seen.Differs = f.auditStamps(shown, stamp)
-	for _, part := range f.auditParts {
+	seen.Differs = p.auditStamps(shown, stamp)
+	for _, part := range p.auditParts {
 		facts, differs, err := part.look(ctx, user, shown)
 		if err != nil {
 			return seen, fmt.Errorf("audit of %s: %w", part.name, err)
@@ -68,49 +68,49 @@ func (f *Fanout) Compare(ctx context.Context, user services.UserID, shown rdb.Sn
 }
 
 // Remake empties a user's view before it rebuilds it: a rebuild merges into the view, and this one cannot be trusted.
-func (f *Fanout) Remake(ctx context.Context, user services.UserID) error {
-	if err := f.redis.Reset(ctx, user); err != nil {
+func (p *Projector) Remake(ctx context.Context, user services.UserID) error {
+	if err := p.redis.Reset(ctx, user); err != nil {
 		return err
 	}
-	return f.Rebuild(ctx, user)
+	return p.Rebuild(ctx, user)
 }
 
 // Recount makes a user's view anew from the facts, even a correct one, and answers the parts in which it differed. Changes
 // that had not reached the view yet count as differences too.
-func (f *Fanout) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
-	snapshots, err := f.redis.Snapshots(ctx, []services.UserID{user})
+func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
+	snapshots, err := p.redis.Snapshots(ctx, []services.UserID{user})
 	if err != nil {
 		return nil, err
 	}
-	stamp, err := f.redis.Now(ctx)
+	stamp, err := p.redis.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if snapshots[0].Wholeness == rdb.Whole || snapshots[0].Wholeness == rdb.WrongType {
-		found, err := f.Compare(ctx, user, snapshots[0], stamp)
+		found, err := p.Compare(ctx, user, snapshots[0], stamp)
 		if err != nil {
 			return nil, err
 		}
 		differed = found.Differs
 	}
-	return differed, f.Remake(ctx, user)
+	return differed, p.Remake(ctx, user)
 }
 
 // auditStamps looks for stamps from the future. One of a removal would refuse every post; one of a visit would let the user
 // become dormant while they are here.
-func (f *Fanout) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs []string) {
+func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs []string) {
 	const slack = time.Minute // between the clocks of nodes and masters
 	if shown.Removed.After(time.UnixMicro(int64(stamp)).Add(slack)) {
 		differs = append(differs, "stamp of the last removal")
 	}
-	if shown.Document.Day > f.today()+1 {
+	if shown.Document.Day > p.today()+1 {
 		differs = append(differs, "day of the last visit")
 	}
 	return differs
 }
 
-func (f *Fanout) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
-	facts, err := f.registerFacts(ctx, user)
+func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+	facts, err := p.registerFacts(ctx, user)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,7 +119,7 @@ func (f *Fanout) auditRegisters(ctx context.Context, user services.UserID, shown
 		want[register.Field] = register.Value
 	}
 	var differs []string
-	for _, field := range f.redis.RegisterFields() {
+	for _, field := range p.redis.RegisterFields() {
 		if !sameRegister(field, cmp.Or(want[field], rdb.Unborn), cmp.Or(shown.Fields[field], rdb.Unborn)) {
 			differs = append(differs, "register "+field)
 		}

@@ -1,4 +1,4 @@
-package fanout
+package projector
 
 import (
 	"context"
@@ -24,16 +24,16 @@ type namedReader struct {
 
 // RegisterRegisters adds a source's two readers, before the first rebuild: read is for rebuilds, audit is the same from SQL
 // again, without the code of read, so that the audit finds errors in read. It panics when the name is taken.
-func (f *Fanout) RegisterRegisters(name string, read, audit RegisterReader) {
-	f.addReader(namedReader{name, "", func(ctx context.Context, user services.UserID, _ positions) ([]rdb.Register, error) {
+func (p *Projector) RegisterRegisters(name string, read, audit RegisterReader) {
+	p.addReader(namedReader{name, "", func(ctx context.Context, user services.UserID, _ positions) ([]rdb.Register, error) {
 		return read(ctx, user)
 	}, audit})
 }
 
 // RegisterPosition is RegisterRegisters for a source whose only versioned field is made of a user's position in a view. A rebuild
 // reads all positions at once.
-func (f *Fanout) RegisterPosition(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
-	f.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at positions) ([]rdb.Register, error) {
+func (p *Projector) RegisterPosition(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
+	p.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at positions) ([]rdb.Register, error) {
 		if at[view] == 0 {
 			return nil, nil
 		}
@@ -41,18 +41,18 @@ func (f *Fanout) RegisterPosition(name, view string, of func(position services.P
 	}, audit})
 }
 
-func (f *Fanout) addReader(added namedReader) {
-	for _, reader := range f.readers {
+func (p *Projector) addReader(added namedReader) {
+	for _, reader := range p.readers {
 		if reader.name == added.name {
-			panic(fmt.Sprintf("fanout: the reader %q is registered twice", added.name))
+			panic(fmt.Sprintf("projector: the reader %q is registered twice", added.name))
 		}
 	}
-	f.readers = append(f.readers, added)
+	p.readers = append(p.readers, added)
 }
 
 // positionViews are the views of the registered positions.
-func (f *Fanout) positionViews() (views []string) {
-	for _, reader := range f.readers {
+func (p *Projector) positionViews() (views []string) {
+	for _, reader := range p.readers {
 		if reader.view != "" {
 			views = append(views, reader.view)
 		}
@@ -61,8 +61,8 @@ func (f *Fanout) positionViews() (views []string) {
 }
 
 // registers are all versioned fields of a user with these positions in the views of positionViews.
-func (f *Fanout) registers(ctx context.Context, user services.UserID, at positions) (all []rdb.Register, err error) {
-	for _, reader := range f.readers {
+func (p *Projector) registers(ctx context.Context, user services.UserID, at positions) (all []rdb.Register, err error) {
+	for _, reader := range p.readers {
 		registers, err := reader.read(ctx, user, at)
 		if err != nil {
 			return nil, fmt.Errorf("registers of %s: %w", reader.name, err)
@@ -73,20 +73,20 @@ func (f *Fanout) registers(ctx context.Context, user services.UserID, at positio
 }
 
 // Project projects one source's versioned fields of a user into their document.
-func (f *Fanout) Project(ctx context.Context, user services.UserID, read RegisterReader) error {
+func (p *Projector) Project(ctx context.Context, user services.UserID, read RegisterReader) error {
 	registers, err := read(ctx, user)
 	if err != nil || len(registers) == 0 {
 		return err
 	}
-	return f.Put(ctx, []rdb.Registers{{User: user, Fields: registers}})
+	return p.Put(ctx, []rdb.Registers{{User: user, Fields: registers}})
 }
 
 // Put writes versioned fields into documents, and sends hints where they changed.
-func (f *Fanout) Put(ctx context.Context, registers []rdb.Registers) error {
+func (p *Projector) Put(ctx context.Context, registers []rdb.Registers) error {
 	if len(registers) == 0 {
 		return nil
 	}
-	results, err := f.redis.PutRegisters(ctx, registers)
+	results, err := p.redis.PutRegisters(ctx, registers)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (f *Fanout) Put(ctx context.Context, registers []rdb.Registers) error {
 	for i := range registers {
 		users[i] = registers[i].User
 	}
-	f.Hint(ctx, users, results)
+	p.Hint(ctx, users, results)
 	return nil
 }
 

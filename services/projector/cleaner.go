@@ -1,4 +1,4 @@
-package fanout
+package projector
 
 import (
 	"context"
@@ -28,8 +28,8 @@ const (
 // one that dies. It touches no key whose name is not Tidings'. Nothing that it drops is a source of truth: users who return
 // are rebuilt.
 type Cleaner struct {
-	fanout *Fanout
-	every  time.Duration
+	projector *Projector
+	every     time.Duration
 
 	mu    sync.Mutex
 	freed Freed
@@ -57,7 +57,9 @@ func (f *Freed) add(more Freed) {
 }
 
 // Cleaner makes this node's cleaner. A run begins every this long after the previous one began.
-func (f *Fanout) Cleaner(every time.Duration) *Cleaner { return &Cleaner{fanout: f, every: every} }
+func (p *Projector) Cleaner(every time.Duration) *Cleaner {
+	return &Cleaner{projector: p, every: every}
+}
 
 // Stats is the total that this node has freed since it started.
 func (c *Cleaner) Stats() Freed {
@@ -74,13 +76,13 @@ type CleanerRun struct {
 }
 
 // CleanerRun reads the state of the cleaner's runs.
-func (f *Fanout) CleanerRun(ctx context.Context) (CleanerRun, error) {
-	stored, err := f.store.CleanerRun(ctx)
+func (p *Projector) CleanerRun(ctx context.Context) (CleanerRun, error) {
+	stored, err := p.store.CleanerRun(ctx)
 	return CleanerRun{Running: stored.Running, EndedAt: stored.EndedAt, Freed: parseFreed(stored.Freed)}, err
 }
 
 // AskForCleaning lets a run of the cleaner begin at once, on any node, unless one is under way.
-func (f *Fanout) AskForCleaning(ctx context.Context) error { return f.store.AskForCleaning(ctx) }
+func (p *Projector) AskForCleaning(ctx context.Context) error { return p.store.AskForCleaning(ctx) }
 
 // Run cleans until ctx ends.
 func (c *Cleaner) Run(ctx context.Context) error {
@@ -94,7 +96,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		}
 		if failed := err != nil; failed != waits {
 			waits = failed
-			c.fanout.log.Info("the cleaner waits for an engine, or goes on", "waits", waits, "error", err)
+			c.projector.log.Info("the cleaner waits for an engine, or goes on", "waits", waits, "error", err)
 		}
 		if more && err == nil {
 			continue
@@ -109,8 +111,8 @@ func (c *Cleaner) Run(ctx context.Context) error {
 
 // RunOnce takes the next turn if it is due, and says whether it took one.
 func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
-	f := c.fanout
-	turn, took, err := f.store.TakeCleanerTurn(ctx, c.every, turnLease)
+	p := c.projector
+	turn, took, err := p.store.TakeCleanerTurn(ctx, c.every, turnLease)
 	if err != nil || !took {
 		return false, err
 	}
@@ -126,9 +128,9 @@ func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	// This runs also when ctx has ended, so that another node can go on at once.
 	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), passWithin)
 	defer cancel()
-	held, passed := f.store.PassCleanerTurn(passing, turn, ended)
+	held, passed := p.store.PassCleanerTurn(passing, turn, ended)
 	if ended && held {
-		f.log.Info("Redis is cleaned", "inboxes", freed.Inboxes, "entries", freed.Entries, "dormant", freed.Dormant,
+		p.log.Info("Redis is cleaned", "inboxes", freed.Inboxes, "entries", freed.Entries, "dormant", freed.Dormant,
 			"unknown", freed.Unknown, "orphans", freed.Orphans, "endless", freed.Endless, "keys", freed.Keys)
 	}
 	return true, errors.Join(err, passed)
@@ -156,7 +158,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 		defer c.mu.Unlock()
 		c.freed.add(freed)
 	}()
-	redis := c.fanout.redis
+	redis := c.projector.redis
 	found, to, ended, err := redis.Walk(ctx, from, cleanerKeys)
 	if err != nil {
 		return from, false, err
@@ -186,7 +188,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 			freed.add(Freed{Inboxes: 1, Entries: uint64(entries)})
 		}
 	}
-	c.fanout.Hint(ctx, found.Long, results)
+	c.projector.Hint(ctx, found.Long, results)
 	return to, ended, nil
 }
 
@@ -195,7 +197,7 @@ func (c *Cleaner) trimLists(ctx context.Context, long []rdb.LongList, freed *Fre
 	if len(long) == 0 {
 		return nil
 	}
-	cut, err := c.fanout.redis.TrimLists(ctx, long)
+	cut, err := c.projector.redis.TrimLists(ctx, long)
 	if err != nil {
 		return err
 	}
@@ -214,9 +216,9 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 	if len(users) == 0 {
 		return nil
 	}
-	f := c.fanout
-	since := f.ActiveSince()
-	visits, err := f.store.LastVisits(ctx, users)
+	p := c.projector
+	since := p.ActiveSince()
+	visits, err := p.store.LastVisits(ctx, users)
 	if err != nil {
 		return err
 	}
@@ -236,7 +238,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 		if len(part.users) == 0 {
 			continue
 		}
-		dropped, err := f.redis.DropUsers(ctx, part.users, part.last)
+		dropped, err := p.redis.DropUsers(ctx, part.users, part.last)
 		if err != nil {
 			return err
 		}

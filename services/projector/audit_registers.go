@@ -1,4 +1,4 @@
-package fanout
+package projector
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 // registerFacts are the versioned fields that a user's document should have, in the order of their names. The audit reads
 // the facts on its own and not through the readers of rebuilds: through these it would take the output of a wrong reader for
 // right.
-func (f *Fanout) registerFacts(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
-	for _, reader := range f.readers {
+func (p *Projector) registerFacts(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
+	for _, reader := range p.readers {
 		registers, err := reader.audit(ctx, user)
 		if err != nil {
 			return nil, fmt.Errorf("audited registers of %s: %w", reader.name, err)
@@ -25,8 +25,8 @@ func (f *Fanout) registerFacts(ctx context.Context, user services.UserID) (facts
 	return facts, nil
 }
 
-func (f *Fanout) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	policy, err := f.store.Policy(ctx, user)
+func (p *Projector) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	policy, err := p.store.Policy(ctx, user)
 	if err != nil || policy.Version == 0 {
 		return nil, err
 	}

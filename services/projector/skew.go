@@ -1,4 +1,4 @@
-package fanout
+package projector
 
 import (
 	"context"
@@ -36,28 +36,28 @@ func (s *skew) estimate() time.Duration {
 
 // ClockAhead is how far this node's clock is ahead of the database's, negative when it is behind. It is known from the first
 // heartbeat on, but never on SQLite, whose clock is this node's.
-func (f *Fanout) ClockAhead() (ahead time.Duration, known bool) {
-	f.skew.mu.Lock()
-	defer f.skew.mu.Unlock()
-	if f.skew.noted == 0 {
+func (p *Projector) ClockAhead() (ahead time.Duration, known bool) {
+	p.skew.mu.Lock()
+	defer p.skew.mu.Unlock()
+	if p.skew.noted == 0 {
 		return 0, false
 	}
-	return f.skew.estimate(), true
+	return p.skew.estimate(), true
 }
 
 // Now is this node's time, corrected by the database's clock, and never before any id that it has made or seen; see
 // services.IDClock.
-func (f *Fanout) Now() time.Time { return f.ids.Now() }
+func (p *Projector) Now() time.Time { return p.ids.Now() }
 
 // followClocks lets this node's ids follow the database's clock and the greatest post of any node. A node that is alone on
 // its database has made that post itself, and has no heartbeats.
-func (f *Fanout) followClocks(ctx context.Context, nodes []jobs.Node) error {
+func (p *Projector) followClocks(ctx context.Context, nodes []jobs.Node) error {
 	for _, node := range nodes {
 		if node.Self {
-			f.ids.SetAhead(f.skew.note(node.Ahead))
+			p.ids.SetAhead(p.skew.note(node.Ahead))
 		}
 	}
-	greatest, err := posts.Newest(ctx, f.store.DB)
-	f.ids.Observe(greatest)
+	greatest, err := posts.Newest(ctx, p.store.DB)
+	p.ids.Observe(greatest)
 	return err
 }

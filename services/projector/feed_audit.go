@@ -1,4 +1,4 @@
-package fanout
+package projector
 
 import (
 	"cmp"
@@ -20,26 +20,26 @@ type feedFactsOf struct {
 	pulled   []services.FollowedAuthor // by their IDs
 }
 
-func (f *Fanout) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts feedFactsOf
 	var err error
-	if facts.seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
+	if facts.seen, err = p.store.Position(ctx, user, store.HomePage, ""); err != nil {
 		return nil, nil, err
 	}
-	if facts.pulled, err = f.pulledBy(ctx, user); err != nil {
+	if facts.pulled, err = p.pulledBy(ctx, user); err != nil {
 		return nil, nil, err
 	}
-	if facts.entries, err = posts.InboxFeed(ctx, f.store.DB, user, services.MaxPostID, RebuildEntries+1); err != nil {
+	if facts.entries, err = posts.InboxFeed(ctx, p.store.DB, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return nil, nil, err
 	}
-	if shown.Document.FeedAged > f.cfg.Expiry.Mark(services.SourceHomeFeed, f.today()) {
+	if shown.Document.FeedAged > p.cfg.Expiry.Mark(services.SourceHomeFeed, p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
-	if facts.count, err = posts.CountPushed(ctx, f.store.DB, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
+	if facts.count, err = posts.CountPushed(ctx, p.store.DB, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
 		return nil, nil, err
 	}
 	if shown.Floor > 0 {
-		if facts.unlisted, err = posts.NewestCounting(ctx, f.store.DB, user, shown.Floor); err != nil {
+		if facts.unlisted, err = posts.NewestCounting(ctx, p.store.DB, user, shown.Floor); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-package fanout
+package projector
 
 import (
 	"context"
@@ -23,28 +23,28 @@ const rebuildWithin = 10 * time.Second
 
 // Rebuild makes a user's document and inbox from the facts: a lost one, or that of a returning user. Concurrent callers
 // share one rebuild; it continues when its first caller gives up.
-func (f *Fanout) Rebuild(ctx context.Context, user services.UserID) error {
-	_, err := f.rebuildOnce(ctx, user, false)
+func (p *Projector) Rebuild(ctx context.Context, user services.UserID) error {
+	_, err := p.rebuildOnce(ctx, user, false)
 	return err
 }
 
 // RebuildDocument is Rebuild, and returns the document as it is after it. It is not Ready for callers who shared the rebuild
 // of another: a document that was read before they came may lack what they know of.
-func (f *Fanout) RebuildDocument(ctx context.Context, user services.UserID) (rdb.Document, error) {
-	return f.rebuildOnce(ctx, user, false)
+func (p *Projector) RebuildDocument(ctx context.Context, user services.UserID) (rdb.Document, error) {
+	return p.rebuildOnce(ctx, user, false)
 }
 
 // Refill reads an inbox again that has room below its floor, as after an unfollow.
-func (f *Fanout) Refill(ctx context.Context, user services.UserID) error {
-	_, err := f.rebuildOnce(ctx, user, true)
+func (p *Projector) Refill(ctx context.Context, user services.UserID) error {
+	_, err := p.rebuildOnce(ctx, user, true)
 	return err
 }
 
-func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserID, refill bool) (rdb.Document, error) {
+func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refill bool) (rdb.Document, error) {
 	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
 	var own rdb.Document // only of the caller whose run it is, and only read after it
-	err := f.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {
-		own, err = f.rebuild(ctx, user, refill)
+	err := p.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {
+		own, err = p.rebuild(ctx, user, refill)
 		return err
 	})
 	if err != nil {
@@ -55,19 +55,19 @@ func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserID, refill b
 
 // Once makes a view from the facts, in one of the slots of rebuilds. Concurrent callers with the same key share one run; it
 // continues when its first caller gives up.
-func (f *Fanout) Once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
-	done := f.rebuilds.DoChan(key, func() (any, error) {
+func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
+	done := p.rebuilds.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
 		defer cancel()
 		// After Redis loses its data all users need a rebuild at once. The slots keep them from overloading SQL.
 		select {
-		case f.slots <- struct{}{}:
-			defer func() { <-f.slots }()
+		case p.slots <- struct{}{}:
+			defer func() { <-p.slots }()
 		case <-ctx.Done():
 			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "%s waits for others that are being rebuilt: try again", view)
 		}
-		f.rebuilt.begin()
-		defer f.rebuilt.end()
+		p.rebuilt.begin()
+		defer p.rebuilt.end()
 		return nil, rebuild(ctx)
 	})
 	select {
@@ -104,10 +104,10 @@ func (r *rebuildCounts) end() {
 }
 
 // RebuildStats reads the numbers of the rebuilds.
-func (f *Fanout) RebuildStats() RebuildStats {
-	f.rebuilt.mu.Lock()
-	defer f.rebuilt.mu.Unlock()
-	return f.rebuilt.stats
+func (p *Projector) RebuildStats() RebuildStats {
+	p.rebuilt.mu.Lock()
+	defer p.rebuilt.mu.Unlock()
+	return p.rebuilt.stats
 }
 
 // RebuildPart reads what a feature keeps of a user, beside versioned fields, as calls that write it into their document.
@@ -121,13 +121,13 @@ type namedRebuildPart struct {
 
 // RegisterRebuildPart adds a part to each rebuild. Parts are registered before the first rebuild. It panics when the name is
 // taken.
-func (f *Fanout) RegisterRebuildPart(name string, read RebuildPart) {
-	for _, part := range f.rebuildParts {
+func (p *Projector) RegisterRebuildPart(name string, read RebuildPart) {
+	for _, part := range p.rebuildParts {
 		if part.name == name {
-			panic(fmt.Sprintf("fanout: the rebuild of %q is registered twice", name))
+			panic(fmt.Sprintf("projector: the rebuild of %q is registered twice", name))
 		}
 	}
-	f.rebuildParts = append(f.rebuildParts, namedRebuildPart{name, read})
+	p.rebuildParts = append(p.rebuildParts, namedRebuildPart{name, read})
 }
 
 // rebuildFacts are what a rebuild reads of a user.
@@ -137,49 +137,49 @@ type rebuildFacts struct {
 }
 
 // rebuild marks the user active before it reads anything, so that posts published from then on are pushed to them.
-func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool) (document rdb.Document, err error) {
-	if err := f.Arrive(ctx, user); err != nil {
+func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bool) (document rdb.Document, err error) {
+	if err := p.Arrive(ctx, user); err != nil {
 		return document, err
 	}
 	err = jobs.Merge[redis.Stamp, rebuildFacts]{
 		Name: func() string { return fmt.Sprintf("rebuild of user %d", user) },
 		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
-			stamps, err := f.redis.BeginRebuild(ctx, []services.UserID{user}, refill)
+			stamps, err := p.redis.BeginRebuild(ctx, []services.UserID{user}, refill)
 			if err != nil {
 				return 0, false, err
 			}
 			return stamps[0], true, nil
 		},
-		Read: func(ctx context.Context) (rebuildFacts, error) { return f.rebuildFacts(ctx, user) },
+		Read: func(ctx context.Context) (rebuildFacts, error) { return p.rebuildFacts(ctx, user) },
 		Put: func(ctx context.Context, stamp redis.Stamp, facts rebuildFacts) (done bool, err error) {
 			facts.feed.Stamp = stamp
-			rebuilt, err := f.redis.EndRebuild(ctx, facts.feed, facts.parts...)
-			f.NoteClamped(rebuilt.Clamped)
+			rebuilt, err := p.redis.EndRebuild(ctx, facts.feed, facts.parts...)
+			p.NoteClamped(rebuilt.Clamped)
 			if err != nil || rebuilt.Status != redis.Applied {
 				return false, err
 			}
 			document = rebuilt.Document
-			f.Hint(ctx, []services.UserID{user}, []redis.Result{rebuilt.Result})
+			p.Hint(ctx, []services.UserID{user}, []redis.Result{rebuilt.Result})
 			return true, nil
 		},
 	}.Run(ctx)
 	return document, err
 }
 
-func (f *Fanout) rebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
-	positions, err := f.store.Positions(ctx, user, append(f.positionViews(), store.HomePage)...)
+func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
+	positions, err := p.store.Positions(ctx, user, append(p.positionViews(), store.HomePage)...)
 	if err != nil {
 		return facts, err
 	}
-	if facts.feed, err = f.feedFacts(ctx, user, positions[store.HomePage]); err != nil {
+	if facts.feed, err = p.feedFacts(ctx, user, positions[store.HomePage]); err != nil {
 		return facts, err
 	}
-	registers, err := f.registers(ctx, user, positions)
+	registers, err := p.registers(ctx, user, positions)
 	if err != nil {
 		return facts, err
 	}
 	facts.parts = rdb.RegisterParts(user, registers)
-	for _, of := range f.rebuildParts {
+	for _, of := range p.rebuildParts {
 		parts, err := of.read(ctx, user)
 		if err != nil {
 			return facts, fmt.Errorf("rebuild of %s: %w", of.name, err)
@@ -190,8 +190,8 @@ func (f *Fanout) rebuildFacts(ctx context.Context, user services.UserID) (facts 
 }
 
 // pulledBy are the pulled authors that a user's document names.
-func (f *Fanout) pulledBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	edges, err := posts.PulledBy(ctx, f.store.DB, user)
+func (p *Projector) pulledBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
+	edges, err := posts.PulledBy(ctx, p.store.DB, user)
 	return FollowedAuthors(edges), err
 }
 
@@ -204,21 +204,23 @@ func FollowedAuthors(edges []services.Edge) []services.FollowedAuthor {
 	return authors
 }
 
-func (f *Fanout) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
-	facts = rdb.FeedFacts{Reader: user, Seen: seen, Day: f.today(), Lifetime: f.Lifetime()}
-	if facts.Pulled, err = f.pulledBy(ctx, user); err != nil {
+func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
+	facts = rdb.FeedFacts{Reader: user, Seen: seen, Day: p.today(), Lifetime: p.Lifetime()}
+	if facts.Pulled, err = p.pulledBy(ctx, user); err != nil {
 		return facts, err
 	}
-	if facts.Hosts, err = f.hosts.of(ctx, user); err != nil {
-		return facts, err
+	if p.hosts != nil {
+		if facts.Hosts, err = p.hosts(ctx, user); err != nil {
+			return facts, err
+		}
 	}
-	if facts.Entries, err = posts.InboxFeed(ctx, f.store.DB, user, services.MaxPostID, RebuildEntries+1); err != nil {
+	if facts.Entries, err = posts.InboxFeed(ctx, p.store.DB, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return facts, err
 	}
 	if len(facts.Entries) > RebuildEntries {
 		facts.Floor = facts.Entries[RebuildEntries].Post
 		facts.Entries = facts.Entries[:RebuildEntries]
-		facts.TrimmedCounted, err = posts.NewestCounting(ctx, f.store.DB, user, facts.Floor)
+		facts.TrimmedCounted, err = posts.NewestCounting(ctx, p.store.DB, user, facts.Floor)
 	}
 	return facts, err
 }
@@ -235,7 +237,7 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 		}
 		refills := make([]jobs.NewJob, len(users))
 		for i, user := range users {
-			refills[i] = jobs.UserKeyed(jobRefill, user)
+			refills[i] = RefillJob(user)
 		}
 		if err := db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, refills...) }); err != nil {
 			return queued, err
@@ -245,18 +247,13 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 	}
 }
 
-// QueueModes leaves a job that recounts all audiences. It serves follows that came into SQL without jobs of their own.
-func QueueModes(ctx context.Context, db *store.Store) error {
-	return db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, modesJob()) })
-}
-
 // NoteClamped counts documents in which a count was found negative, and was taken for zero.
-func (f *Fanout) NoteClamped(documents int) {
+func (p *Projector) NoteClamped(documents int) {
 	if documents > 0 {
-		f.clamped.Add(uint64(documents))
-		f.log.Error("numbers of unread messages were negative and were taken for zero", "documents", documents)
+		p.clamped.Add(uint64(documents))
+		p.log.Error("numbers of unread messages were negative and were taken for zero", "documents", documents)
 	}
 }
 
 // Clamped is the number of unread counts that were found negative. It stays 0 unless there is a bug.
-func (f *Fanout) Clamped() uint64 { return f.clamped.Load() }
+func (p *Projector) Clamped() uint64 { return p.clamped.Load() }

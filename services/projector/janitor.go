@@ -1,4 +1,4 @@
-package fanout
+package projector
 
 import (
 	"context"
@@ -8,19 +8,17 @@ import (
 
 	"tidings/services/changelog"
 	"tidings/services/jobs"
-	"tidings/services/posts"
 )
 
 const (
 	janitorEvery       = 10 * time.Minute
 	keepLog            = time.Hour
 	keepIdempotencyFor = 24 * time.Hour
-	keepFanouts        = 24 * time.Hour
 )
 
-// Janitor drops rows that SQL keeps only for a time: the log after an hour, idempotency keys and fan-outs with a dead chunk
-// after a day, nodes that have been silent for a day, and what features have registered.
-type Janitor struct{ fanout *Fanout }
+// Janitor drops rows that SQL keeps only for a time: the log after an hour, idempotency keys after a day, nodes that
+// have been silent for a day, and what features have registered.
+type Janitor struct{ projector *Projector }
 
 // limitedRows is a feature's rows that are kept for a time.
 type limitedRows struct {
@@ -30,17 +28,17 @@ type limitedRows struct {
 
 // RegisterLimitedRows adds rows that the janitor drops: forget deletes those that are due, in a bounded batch, and is called in
 // each turn of this node's one janitor. It panics when the name is taken.
-func (f *Fanout) RegisterLimitedRows(name string, forget func(ctx context.Context) (dropped int, err error)) {
-	for _, rows := range f.limited {
+func (p *Projector) RegisterLimitedRows(name string, forget func(ctx context.Context) (dropped int, err error)) {
+	for _, rows := range p.limited {
 		if rows.name == name {
-			panic(fmt.Sprintf("fanout: the limited rows %q are registered twice", name))
+			panic(fmt.Sprintf("projector: the limited rows %q are registered twice", name))
 		}
 	}
-	f.limited = append(f.limited, limitedRows{name, forget})
+	p.limited = append(p.limited, limitedRows{name, forget})
 }
 
 // Janitor makes this node's janitor. Several nodes may run one each, because they only delete old rows.
-func (f *Fanout) Janitor() *Janitor { return &Janitor{fanout: f} }
+func (p *Projector) Janitor() *Janitor { return &Janitor{projector: p} }
 
 // Run cleans every ten minutes until ctx ends.
 func (j *Janitor) Run(ctx context.Context) error {
@@ -48,7 +46,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		if _, err := j.RunOnce(ctx); err != nil && ctx.Err() == nil {
-			j.fanout.log.Warn("old rows were not dropped; the next turn tries again", "error", err)
+			j.projector.log.Warn("old rows were not dropped; the next turn tries again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -60,14 +58,13 @@ func (j *Janitor) Run(ctx context.Context) error {
 
 // RunOnce cleans once and answers how many rows it deleted.
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
-	now := j.fanout.clock.Now()
-	entries, logErr := changelog.TrimLog(ctx, j.fanout.store.DB, now.Add(-keepLog))
-	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.fanout.store.DB, now.Add(-keepIdempotencyFor))
-	fanouts, fanoutErr := posts.ForgetFanouts(ctx, j.fanout.store.DB, now.Add(-keepFanouts))
-	nodes, nodeErr := jobs.ForgetNodes(ctx, j.fanout.store.DB)
-	dropped = entries + keys + fanouts + nodes
-	err = errors.Join(logErr, keyErr, fanoutErr, nodeErr)
-	for _, rows := range j.fanout.limited {
+	now := j.projector.clock.Now()
+	entries, logErr := changelog.TrimLog(ctx, j.projector.store.DB, now.Add(-keepLog))
+	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.projector.store.DB, now.Add(-keepIdempotencyFor))
+	nodes, nodeErr := jobs.ForgetNodes(ctx, j.projector.store.DB)
+	dropped = entries + keys + nodes
+	err = errors.Join(logErr, keyErr, nodeErr)
+	for _, rows := range j.projector.limited {
 		gone, failure := rows.forget(ctx)
 		if failure != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", rows.name, failure))

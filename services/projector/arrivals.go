@@ -1,4 +1,4 @@
-package fanout
+package projector
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 type Arrival func(ctx context.Context, tx *sql.Tx, user services.UserID) error
 
 // OnArrival adds an arrival. Those of all features are registered before the first visit.
-func (f *Fanout) OnArrival(write Arrival) { f.arrivals = append(f.arrivals, write) }
+func (p *Projector) OnArrival(write Arrival) { p.arrivals = append(p.arrivals, write) }
 
 // Arrive records a visit of a user, who is active from then on, and writes what each feature keeps of them.
-func (f *Fanout) Arrive(ctx context.Context, user services.UserID) error {
-	return f.store.Write(ctx, func(tx *store.Tx) error {
-		for _, write := range f.arrivals {
+func (p *Projector) Arrive(ctx context.Context, user services.UserID) error {
+	return p.store.Write(ctx, func(tx *store.Tx) error {
+		for _, write := range p.arrivals {
 			if err := write(ctx, tx.Tx, user); err != nil {
 				return err
 			}

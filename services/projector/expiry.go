@@ -1,0 +1,20 @@
+package projector
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// Expiry is how long items of each source stay in its number.
+func (p *Projector) Expiry() services.SourceExpiry { return p.cfg.Expiry }
+
+// AgeFeeds takes posts that are too old on a day out of readers' counts.
+func (p *Projector) AgeFeeds(ctx context.Context, readers []services.UserID, today int64) error {
+	results, err := p.redis.AgeFeeds(ctx, readers, p.cfg.Expiry.Mark(services.SourceHomeFeed, today))
+	if err != nil {
+		return err
+	}
+	p.Hint(ctx, readers, results)
+	return nil
+}

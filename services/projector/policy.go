@@ -1,0 +1,21 @@
+package projector
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// ProjectPolicy projects a user's display policy into their document.
+func (p *Projector) ProjectPolicy(ctx context.Context, user services.UserID) error {
+	return p.Project(ctx, user, p.policyRegisters)
+}
+
+func (p *Projector) policyRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	policy, err := p.store.Policy(ctx, user)
+	if err != nil || policy.Version == 0 {
+		return nil, err
+	}
+	return []rdb.Register{rdb.PolicyRegister(policy)}, nil
+}

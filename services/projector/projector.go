@@ -1,0 +1,123 @@
+// Package projector projects the facts of a user into their document and inbox, and keeps both right: rebuilds, versioned
+// fields, the audit's comparison, idle users, the cleaner. Features register what they keep of a user.
+//
+// It guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals all
+// follow the rule of jobs.Merge. services/jobs runs its jobs; New registers their kinds there. When Redis fails, the write fails
+// and its job tries again.
+package projector
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/redis"
+	"tidings/services/store"
+)
+
+// Config is what a projector needs.
+type Config struct {
+	Jobs     *jobs.Engine // New registers the kinds of its jobs in it
+	Store    *store.Store
+	Redis    *rdb.Projections
+	Activity *mirror.Activity
+	Clock    services.Clock
+	IDs      *services.IDClock
+	Log      *slog.Logger
+
+	ActiveFor time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days
+	IdleAfter time.Duration // users not seen for longer are idle, unless an admin has set another time; 0 means 7 days
+	Rebuilds  int           // how many views are rebuilt in parallel, for all callers together; 0 means 16
+
+	Expiry services.SourceExpiry // how long items of each source stay in its number
+}
+
+// Projector is the projector of one node. It is safe for concurrent use.
+type Projector struct {
+	store          *store.Store
+	redis          *rdb.Projections
+	activityMemory *mirror.Activity
+	clock          services.Clock
+	ids            *services.IDClock
+	log            *slog.Logger
+	cfg            Config
+
+	rebuilds     singleflight.Group
+	slots        chan struct{} // of rebuilds
+	rebuilt      rebuildCounts
+	readers      []namedReader // of registers
+	auditParts   []namedPart
+	rebuildParts []namedRebuildPart
+	arrivals     []Arrival
+	limited      []limitedRows
+	hosts        HostsOf
+	skew         skew
+	clamped      atomic.Uint64
+}
+
+// New makes the projector, and registers the kinds of its jobs.
+func New(cfg Config) *Projector {
+	if cfg.ActiveFor == 0 {
+		cfg.ActiveFor = 30 * 24 * time.Hour
+	}
+	if cfg.IdleAfter == 0 {
+		cfg.IdleAfter = 7 * 24 * time.Hour
+	}
+	cfg.IdleAfter = min(cfg.IdleAfter, cfg.ActiveFor)
+	if cfg.Rebuilds == 0 {
+		cfg.Rebuilds = 16
+	}
+	p := &Projector{
+		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
+		slots: make(chan struct{}, cfg.Rebuilds),
+	}
+	cfg.Jobs.Register(p.kinds()...)
+	p.RegisterRegisters("display policy", p.policyRegisters, p.auditPolicy)
+	p.RegisterAuditPart("home feed", p.auditFeed)
+	p.RegisterAuditPart("versioned fields", p.auditRegisters)
+	cfg.Jobs.OnBeat(p.followClocks)
+	return p
+}
+
+// today is the day of now, since 1970.
+func (p *Projector) today() int64 { return services.DayOf(p.clock.Now()) }
+
+// Hint notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
+// the change.
+func (p *Projector) Hint(ctx context.Context, users []services.UserID, results []redis.Result) {
+	byNode := map[string][]redis.Hint{}
+	for i, result := range results {
+		for _, node := range result.Nodes {
+			byNode[node] = append(byNode[node], redis.Hint{User: users[i], N: result.N})
+		}
+	}
+	if len(byNode) == 0 {
+		return
+	}
+	if err := p.redis.PublishHints(ctx, byNode); err != nil {
+		p.log.Debug("hints were not sent; reconciliation will find the change", "error", err)
+	}
+}
+
+// RaiseVersions raises documents above the versions that clients were given without Redis, so that clients accept them
+// again. It answers the users whose documents are above theirs by now.
+func (p *Projector) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) (done []services.UserID, err error) {
+	results, err := p.redis.RaiseVersions(ctx, users, passed)
+	if err != nil {
+		return nil, err
+	}
+	p.Hint(ctx, users, results)
+	for i, result := range results {
+		if result.Status != redis.Missing {
+			done = append(done, users[i])
+		}
+	}
+	return done, nil
+}
