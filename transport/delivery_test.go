@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"tidings/tests/eventually"
 )
 
 // TestASlowReaderGetsTheLatest blocks a reader while many events come: only the one being written and the last arrive.
@@ -164,7 +166,7 @@ func TestAThousandSocketsOverTCP(t *testing.T) {
 			}
 		}
 	}
-	until(t, func() bool { return w.schema.hub.count() == count })
+	eventually.Holds(t, "the subscriptions are open", func() bool { return w.schema.hub.count() == count })
 	w.schema.hub.publish(42)
 	for i, conn := range conns {
 		for _, want := range []string{ack, tick("1", 42)} {
@@ -173,24 +175,12 @@ func TestAThousandSocketsOverTCP(t *testing.T) {
 			}
 		}
 	}
-	until(t, func() bool { return w.sockets.Stats().Events == count })
+	eventually.Holds(t, "the events are sent", func() bool { return w.sockets.Stats().Events == count })
 	go w.sockets.Drain(t.Context(), 100*time.Millisecond)
 	for i, conn := range conns {
 		if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, 1012) {
 			t.Fatalf("socket %d: %v, want 1012", i, err)
 		}
 	}
-	until(t, func() bool { return w.sockets.Stats().Open == 0 && w.schema.hub.count() == 0 })
-}
-
-// until waits for a condition, with a deadline.
-func until(t *testing.T, condition func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for end := time.Now().Add(time.Minute); !condition(); <-ticker.C {
-		if time.Now().After(end) {
-			t.Fatal("the condition did not come true within a minute")
-		}
-	}
+	eventually.Holds(t, "all sockets are closed", func() bool { return w.sockets.Stats().Open == 0 && w.schema.hub.count() == 0 })
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 
 	"github.com/99designs/gqlgen/graphql"
+
+	"tidings/tests/eventually"
 )
 
 // idleOperation is an operation whose channel a test fills. Its messages are dropped, because its socket is closing.
@@ -97,7 +99,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				channel <- value
 				one.wake()
 			}
-			until(t, func() bool { return rendered.Load() == values && one.state.Load() == stateIdle })
+			eventually.Holds(t, "every value is rendered", func() bool { return rendered.Load() == values && one.state.Load() == stateIdle })
 		})
 	}
 	all.Wait()

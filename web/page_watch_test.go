@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tidings/web/browsertest"
+	"tidings/tests/eventually"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -60,18 +61,18 @@ func TestWatchesGoOn(t *testing.T) {
 	t.Run("stop, clear, start and close", func(t *testing.T) {
 		browsertest.WatchButton(tab, t, "WatchMyBadges", "Stop")
 		browsertest.WaitWatch(tab, t, "WatchMyBadges", "stopped")
-		eventually(t, "alice's subscription ends", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:bob"}) })
+		eventually.Holds(t, "alice's subscription ends", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:bob"}) })
 		browsertest.WatchButton(tab, t, "WatchMyBadges", "Clear")
 		browsertest.WaitEvent(tab, t, "WatchMyBadges", "No events yet.")
 		browsertest.WatchButton(tab, t, "WatchMyBadges", "Start")
 		browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
 		browsertest.WatchButton(tab, t, "WatchMyNotifications", "Close")
-		eventually(t, "bob's subscription ends", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:alice"}) })
+		eventually.Holds(t, "bob's subscription ends", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:alice"}) })
 	})
 	t.Run("after a reload too", func(t *testing.T) {
 		browsertest.Reload(tab, t)
 		browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
-		eventually(t, "alice's alone runs", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:alice"}) })
+		eventually.Holds(t, "alice's alone runs", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:alice"}) })
 	})
 	quiet(t, tab, server.origin)
 	server.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"tidings/graph"
 
@@ -152,19 +151,4 @@ func (s *stub) last(t *testing.T) request {
 		t.Fatal("no operation arrived")
 	}
 	return s.requests[len(s.requests)-1]
-}
-
-// eventually waits for a condition, to a deadline.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.After(30 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("never came true: %s", what)
-		}
-	}
 }

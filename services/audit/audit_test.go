@@ -21,6 +21,7 @@ import (
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
+	"tidings/tests/eventually"
 )
 
 const auditEvery = 10 * time.Minute
@@ -358,7 +359,7 @@ func TestAuditWithoutRedis(t *testing.T) {
 		t.Errorf("without Redis: %v", err)
 	}
 	w.Server.Resume()
-	until(t, "it is repaired", func() bool {
+	eventually.Holds(t, "it is repaired", func() bool {
 		_, err := a.RunOnce(t.Context())
 		return err == nil && a.Stats().Drifted == 1
 	})

@@ -17,6 +17,7 @@ import (
 	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/store"
+	"tidings/tests/eventually"
 )
 
 // flight is people who act all the time, while jobs run concurrently.
@@ -238,7 +239,7 @@ func TestAnAuditRuns(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	until(t, "the wrong count is repaired", func() bool {
+	eventually.Holds(t, "the wrong count is repaired", func() bool {
 		w.Clock.Advance(time.Second)
 		document := w.Document(user)
 		return a.Stats().Drifted == 1 && document.Ready && document.FeedCount == 0

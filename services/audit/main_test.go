@@ -93,19 +93,3 @@ func send(w node, users ...services.UserID) {
 		return jobs.Enqueue(ctx, tx.Tx, queued...)
 	})
 }
-
-// until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: not within 30 s", what)
-		case <-tick.C:
-		}
-	}
-}

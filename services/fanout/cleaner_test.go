@@ -21,6 +21,7 @@ import (
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
+	"tidings/tests/eventually"
 )
 
 const cleanEvery = 10 * time.Minute
@@ -238,7 +239,7 @@ func TestCleanerWithoutRedis(t *testing.T) {
 		t.Errorf("without Redis: %v, %v", took, err)
 	}
 	w.Server.Resume()
-	until(t, "the run ends", func() bool {
+	eventually.Holds(t, "the run ends", func() bool {
 		_, _ = c.RunOnce(t.Context())
 		state, err := w.Projector.CleanerRun(t.Context())
 		return err == nil && !state.Running && state.Freed.Orphans == 1
@@ -275,7 +276,7 @@ func TestCleanerRuns(t *testing.T) {
 	ended := make(chan error, 1)
 	c := w.Projector.Cleaner(cleanEvery)
 	go func() { ended <- c.Run(ctx) }()
-	until(t, "it is cleaned", func() bool { return c.Stats().Unknown == 1 })
+	eventually.Holds(t, "it is cleaned", func() bool { return c.Stats().Unknown == 1 })
 	stop()
 	if err := <-ended; err != context.Canceled {
 		t.Error(err)

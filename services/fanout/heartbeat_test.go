@@ -14,6 +14,7 @@ import (
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
+	"tidings/tests/eventually"
 )
 
 // two is a world on PostgreSQL, and the store of another node on the same database.
@@ -52,7 +53,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 		t.Error("counts are behind although the node that holds the jobs lives")
 	}
 	w.Clock.Advance(time.Second)
-	until(t, "the node is silent", func() bool {
+	eventually.Holds(t, "the node is silent", func() bool {
 		w.Must(heart.RunOnce(t.Context()))
 		return w.Fanout.SomeBehind()
 	})
@@ -69,7 +70,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 		t.Errorf("%v could be claimed before the node was dead", freed)
 	}
 	var freed []jobs.Job
-	until(t, "the jobs are freed", func() bool {
+	eventually.Holds(t, "the jobs are freed", func() bool {
 		w.Must(heart.RunOnce(t.Context()))
 		freed = append(freed, claim(w)...)
 		return len(freed) == len(held)
@@ -98,7 +99,7 @@ func TestAFanOutOfASilentNodeIsBehindForEverybody(t *testing.T) {
 	w.Must(heart.Begin(t.Context()))
 	w.Post(users[0])
 	takes(w, other)
-	until(t, "the node is silent", func() bool {
+	eventually.Holds(t, "the node is silent", func() bool {
 		w.Must(heart.RunOnce(t.Context()))
 		return w.Fanout.SomeBehind()
 	})

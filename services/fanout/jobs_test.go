@@ -12,6 +12,7 @@ import (
 	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/store"
+	"tidings/tests/eventually"
 )
 
 // steps have every kind of fan-out's jobs between them.
@@ -202,7 +203,7 @@ func TestAnEngineThatIsAwayIsNoTry(t *testing.T) {
 		t.Errorf("%d wait, %d are dead", waiting, dead)
 	}
 	w.Server.Start()
-	until(t, "Redis answers again", func() bool { return w.Redis.Ping(t.Context()) == nil })
+	eventually.Holds(t, "Redis answers again", func() bool { return w.Redis.Ping(t.Context()) == nil })
 	for _, user := range users {
 		w.Must(w.Projector.Rebuild(t.Context(), user))
 	}

@@ -61,19 +61,3 @@ func lists(w *fanouttest.World, user services.UserID, post services.PostID) (lis
 	}
 	return false, false
 }
-
-// until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: not within 30 s", what)
-		case <-tick.C:
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"tidings/services/projector"
 	"tidings/services/redis"
 	"tidings/services/store"
+	"tidings/tests/eventually"
 )
 
 // held is a push that has read all its facts and not yet written: its stamp, its post and its edges.
@@ -203,7 +204,7 @@ func TestCallersShareARebuild(t *testing.T) {
 	for range callers {
 		go func() { errs <- w.Projector.Rebuild(ctx, reader) }()
 	}
-	until(t, "the first rebuild waits for Redis", func() bool { return trips.Count() > 0 })
+	eventually.Holds(t, "the first rebuild waits for Redis", func() bool { return trips.Count() > 0 })
 	w.Server.Resume()
 	for range callers {
 		w.Must(<-errs)
@@ -226,7 +227,7 @@ func TestARebuildOutlivesItsCaller(t *testing.T) {
 	if err := w.Projector.Rebuild(ctx, reader); err != nil && !services.IsUnavailable(err) {
 		t.Errorf("who left was told %v", err)
 	}
-	until(t, "the document", func() bool { return w.Document(reader).Ready })
+	eventually.Holds(t, "the document", func() bool { return w.Document(reader).Ready })
 	w.Agree(reader)
 }
 

@@ -13,6 +13,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
 )
 
 // two are two nodes on one PostgreSQL. Jobs of "paint" change two counts of one user, those of "flood" a count of everyone.
@@ -55,7 +56,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	if n.SomeBehind() {
 		t.Error("counts are behind although the node that holds the jobs lives")
 	}
-	until(t, "the node is silent", func() bool {
+	eventually.Holds(t, "the node is silent", func() bool {
 		n.must(heart.RunOnce(t.Context()))
 		return n.SomeBehind()
 	})
@@ -68,7 +69,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 		t.Errorf("%v could be claimed before the node was dead", early)
 	}
 	var freed []jobs.Job
-	until(t, "the jobs are freed", func() bool {
+	eventually.Holds(t, "the jobs are freed", func() bool {
 		n.must(heart.RunOnce(t.Context()))
 		freed = append(freed, n.claim()...)
 		return len(freed) == len(held)
@@ -102,7 +103,7 @@ func TestAllIsBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.Keyed("paint", "1"))
 	held := other.takes()
-	until(t, "the node is silent", func() bool {
+	eventually.Holds(t, "the node is silent", func() bool {
 		_ = heart.RunOnce(t.Context()) // fails while the job cannot be read
 		return n.SomeBehind()
 	})
@@ -144,7 +145,7 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 	n.enqueue(jobs.Keyed("slow", ""))
 	n.clock.advance(time.Second)
 	var freed []jobs.Job
-	until(t, "the job of the dead node is freed", func() bool {
+	eventually.Holds(t, "the job of the dead node is freed", func() bool {
 		_ = heart.RunOnce(t.Context()) // fails while the overdue job cannot be read
 		var err error
 		freed, err = jobs.Claim(t.Context(), n.db, []string{"paint"}, 10, 30*time.Second)
@@ -182,7 +183,7 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 			if held := other.takes(); len(held) != 1 {
 				t.Fatalf("the other node claimed %v", held)
 			}
-			until(t, "the node is silent", func() bool {
+			eventually.Holds(t, "the node is silent", func() bool {
 				n.must(heart.RunOnce(t.Context()))
 				return n.SomeBehind()
 			})

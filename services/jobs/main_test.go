@@ -121,22 +121,6 @@ func (n *node) entries(name string) int {
 	return len(list)
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: not within 30 s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // userOfKey is the UsersOf of the tests' kinds: the user's ID is the length of the key.
 func userOfKey(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 	return []services.UserID{services.UserID(len(job.Key))}, false, nil

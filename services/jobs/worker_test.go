@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services/jobs"
+	"tidings/tests/eventually"
 )
 
 // blocking returns a kind whose jobs report on begun when they begin, and end when leave has a value.
@@ -35,7 +36,7 @@ func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 	<-begun
 	for range 3 {
 		n.clock.advance(15 * time.Millisecond)
-		until(t, "the lease is renewed", func() bool {
+		eventually.Holds(t, "the lease is renewed", func() bool {
 			ended, err := jobs.Overdue(t.Context(), n.db, n.Kinds(), n.clock.Now(), n.clock.Now().Add(lease-time.Microsecond), 1)
 			return err == nil && len(ended) == 0
 		})
@@ -61,7 +62,7 @@ func TestWakeAndStop(t *testing.T) {
 	for range 3 {
 		n.enqueue(jobs.Keyed("paint", ""), jobs.Keyed("paint", ""))
 		n.Wake()
-		until(t, "the jobs are done", func() bool {
+		eventually.Holds(t, "the jobs are done", func() bool {
 			waiting, _ := n.left()
 			return waiting == 0
 		})

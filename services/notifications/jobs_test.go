@@ -11,6 +11,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/posts"
 	"tidings/services/store"
+	"tidings/tests/eventually"
 )
 
 // steps together cause every kind of job of notifications.
@@ -165,7 +166,7 @@ func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
 		t.Errorf("%d jobs, want the one that projects the count", waiting)
 	}
 	n.Server.Start()
-	until(t, "Redis answers again", func() bool { return n.Redis.Ping(t.Context()) == nil })
+	eventually.Holds(t, "Redis answers again", func() bool { return n.Redis.Ping(t.Context()) == nil })
 	n.Must(n.Projector.Rebuild(t.Context(), users[0]))
 	n.Quiet(n.Fanout)
 	n.Agree(users[0])
@@ -190,20 +191,4 @@ func TestOnlyOneOfTwoWorkersHasAnEffect(t *testing.T) {
 	}
 	n.Quiet(n.Fanout)
 	n.Agree(users...)
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: not within 30 s", what)
-		case <-tick.C:
-		}
-	}
 }

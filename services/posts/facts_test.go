@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
+	"tidings/tests/eventually"
 )
 
 func TestPosts(t *testing.T) {
@@ -102,7 +102,7 @@ func TestPostForShareHoldsOffDeletion(t *testing.T) {
 	go func() {
 		deleted <- b.Write(b.Ctx, func(tx *store.Tx) error { _, _, err := Delete(b.Ctx, tx.Tx, 5); return err })
 	}()
-	redistest.Eventually(t, 20*time.Second, "the deletion waits for the row", func() error {
+	eventually.Succeeds(t, 20*time.Second, "the deletion waits for the row", func() error {
 		lines, err := b.Lines(b.Ctx, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 		if err == nil && len(lines) != 1 {
 			err = fmt.Errorf("%d wait", len(lines))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/tests/eventually"
 )
 
 // TestManyAtOnce runs everything concurrently on the real clock: writers, hints of which a third is lost, watchers who come
@@ -47,7 +48,7 @@ func TestManyAtOnce(t *testing.T) {
 	for user := services.UserID(1); user <= users; user++ {
 		e.set(user, 1_000_000, 1_000_000)
 	}
-	eventually(t, "those who stayed show the last state", func() bool {
+	eventually.Holds(t, "those who stayed show the last state", func() bool {
 		right := 0
 		last.Range(func(_, value any) bool {
 			if value == 1_000_000 {
@@ -57,7 +58,7 @@ func TestManyAtOnce(t *testing.T) {
 		})
 		return right == stayers
 	})
-	eventually(t, "only those who stayed are left", func() bool {
+	eventually.Holds(t, "only those who stayed are left", func() bool {
 		stats := h.Stats()
 		return stats.Watchers == stayers && stats.Online == users
 	})
@@ -126,17 +127,5 @@ func write(e *engines, h *Hub, users, rounds, writer int) {
 			h.HintAll()
 		}
 		<-time.After(time.Duration(random.IntN(300)) * time.Microsecond)
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(20 * time.Second)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within 20 s: %s", what)
-		case <-time.After(5 * time.Millisecond):
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 // believed is the content of Redis that a client accepts: "missing", or the count of the reader's feed.
@@ -101,7 +102,7 @@ func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 		store.lose()
 
 		for name, node := range map[string]view{"one": v, "two": second} {
-			redistest.Eventually(t, 20*time.Second, "Redis answers node "+name, func() error {
+			eventually.Succeeds(t, 20*time.Second, "Redis answers node "+name, func() error {
 				_, err := node.c.Documents(t.Context(), []services.UserID{reader})
 				return err
 			})
@@ -207,7 +208,7 @@ func TestTheWatchFindsAPromotionBehindOpenConnections(t *testing.T) {
 	defer stop()
 	server.Do("REPLICAOF", "127.0.0.1", "1")
 	server.Do("REPLICAOF", "NO", "ONE")
-	redistest.Eventually(t, 5*time.Second, "the new lineage is known", func() error {
+	eventually.Succeeds(t, 5*time.Second, "the new lineage is known", func() error {
 		if got := v.believed(); got != "missing" {
 			return fmt.Errorf("%s", got)
 		}

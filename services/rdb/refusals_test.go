@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 // reads are the reads whose results are not trusted while Redis refuses writes.
@@ -97,7 +98,7 @@ func TestRefusedWritesAreDetectedAtOpen(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	v.wantReads(false, "of a replica")
 	server.Do("REPLICAOF", "NO", "ONE")
-	redistest.Eventually(t, 10*time.Second, "it is trusted", func() error {
+	eventually.Succeeds(t, 10*time.Second, "it is trusted", func() error {
 		if err := v.c.CheckWrites(t.Context()); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 // ask runs one small call.
@@ -84,7 +85,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		server.Kill()
-		redistest.Eventually(t, 10*time.Second, "the breaker opens", func() error {
+		eventually.Succeeds(t, 10*time.Second, "the breaker opens", func() error {
 			err := call(t.Context(), c)
 			if !services.IsUnavailable(err) {
 				t.Fatalf("without a server: %v, want UNAVAILABLE", err)
@@ -95,7 +96,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 			return err
 		})
 		server.Start()
-		redistest.Eventually(t, 2*time.Second, "it works again", func() error { return call(t.Context(), c) })
+		eventually.Succeeds(t, 2*time.Second, "it works again", func() error { return call(t.Context(), c) })
 		if text := log.String(); !strings.Contains(text, "calls fail at once") || !strings.Contains(text, "Redis answers again") {
 			t.Errorf("the log does not tell of the outage:\n%s", text)
 		}
@@ -150,7 +151,7 @@ func TestAKilledMasterOfAClusterComesBack(t *testing.T) {
 	}
 	servers[0].Resume()
 	held()
-	redistest.Eventually(t, 5*time.Second, "all masters serve again", all)
+	eventually.Succeeds(t, 5*time.Second, "all masters serve again", all)
 }
 
 // holdConnections takes all idle connections to the masters, and returns the function that gives them back.
@@ -232,7 +233,7 @@ func TestWithoutADeadlineTheReadTimeoutEndsACall(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	c := connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
 	proxy.BlackHole(true)
-	redistest.Eventually(t, 10*time.Second, "the breaker opens", func() error {
+	eventually.Succeeds(t, 10*time.Second, "the breaker opens", func() error {
 		err := ask(t.Context(), c)
 		if !services.IsUnavailable(err) {
 			t.Fatalf("in a black hole: %v, want UNAVAILABLE", err)
@@ -243,7 +244,7 @@ func TestWithoutADeadlineTheReadTimeoutEndsACall(t *testing.T) {
 		return err
 	})
 	proxy.BlackHole(false)
-	redistest.Eventually(t, 2*time.Second, "it works again", func() error { return ask(t.Context(), c) })
+	eventually.Succeeds(t, 2*time.Second, "it works again", func() error { return ask(t.Context(), c) })
 }
 
 func TestALostReplyIsNotRepeatedByTheLibrary(t *testing.T) {
@@ -284,7 +285,7 @@ func TestTheSentinelsMasterHasABreaker(t *testing.T) {
 	if !services.IsUnavailable(err) || len(replies) != 1 {
 		t.Errorf("without a master: %v, %v, want UNAVAILABLE", replies, err)
 	}
-	redistest.Eventually(t, 20*time.Second, "the replica takes over", func() error {
+	eventually.Succeeds(t, 20*time.Second, "the replica takes over", func() error {
 		_, err := c.Run(t.Context(), memberScript, members(1, 1))
 		return err
 	})

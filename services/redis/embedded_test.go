@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 func TestTimePassesInTheEmbeddedRedis(t *testing.T) {
@@ -20,7 +20,7 @@ func TestTimePassesInTheEmbeddedRedis(t *testing.T) {
 	if err := c.Commands().Set(t.Context(), "long", 1, time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, 10*time.Second, "the short life ends", func() error {
+	eventually.Succeeds(t, 10*time.Second, "the short life ends", func() error {
 		if n, err := c.Commands().Exists(t.Context(), "short").Result(); n != 0 || err != nil {
 			return fmt.Errorf("%d, %v", n, err)
 		}

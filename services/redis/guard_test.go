@@ -13,6 +13,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 func TestOneTimeOutTripsTheGuard(t *testing.T) {
@@ -196,7 +197,7 @@ func TestAHungMasterRefusesReadsOfItsKeysAlone(t *testing.T) {
 		return err
 	}
 	servers[0].Pause()
-	redistest.Eventually(t, 10*time.Second, "its reads are refused", func() error {
+	eventually.Succeeds(t, 10*time.Second, "its reads are refused", func() error {
 		if err := read(servers[0]); !errors.Is(err, gobreaker.ErrOpenState) {
 			return fmt.Errorf("not refused: %w", err)
 		}
@@ -208,5 +209,5 @@ func TestAHungMasterRefusesReadsOfItsKeysAlone(t *testing.T) {
 		}
 	}
 	servers[0].Resume()
-	redistest.Eventually(t, 10*time.Second, "it is read again", func() error { return read(servers[0]) })
+	eventually.Succeeds(t, 10*time.Second, "it is read again", func() error { return read(servers[0]) })
 }

@@ -15,6 +15,7 @@ import (
 	"tidings/services"
 	"tidings/services/redis/redistest"
 	"tidings/services/trace"
+	"tidings/tests/eventually"
 )
 
 // listener is a node that receives hints.
@@ -69,7 +70,7 @@ func (l *listener) received() []Hint {
 
 func (l *listener) awaitResyncs(t *testing.T, n int) {
 	t.Helper()
-	redistest.Eventually(t, 10*time.Second, "a subscription", func() error {
+	eventually.Succeeds(t, 10*time.Second, "a subscription", func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.resyncs < n {
@@ -81,7 +82,7 @@ func (l *listener) awaitResyncs(t *testing.T, n int) {
 
 func (l *listener) await(t *testing.T, want ...Hint) {
 	t.Helper()
-	redistest.Eventually(t, 5*time.Second, "the hints", func() error {
+	eventually.Succeeds(t, 5*time.Second, "the hints", func() error {
 		if diff := cmp.Diff(want, l.received()); diff != "" {
 			return fmt.Errorf("(-want +got)\n%s", diff)
 		}
@@ -129,7 +130,7 @@ func TestTheGrowthOfTheLogReachesTheOtherNodes(t *testing.T) {
 		for turn := range 3 {
 			nodes[0].HintLog()
 			for _, other := range nodes[1:] {
-				redistest.Eventually(t, 10*time.Second, "the growth", func() error {
+				eventually.Succeeds(t, 10*time.Second, "the growth", func() error {
 					if got := grown(other); got != turn+1 {
 						return fmt.Errorf("node %s was notified %d times, want %d", other.id, got, turn+1)
 					}
@@ -225,7 +226,7 @@ func TestHintsGoOnAfterAnOutage(t *testing.T) {
 	var log redistest.Recorder
 	l := listen(t, Options{URL: server.URL(), Node: "a", Log: log.Log()})
 	server.Kill()
-	redistest.Eventually(t, 5*time.Second, "the loss is seen", func() error {
+	eventually.Succeeds(t, 5*time.Second, "the loss is seen", func() error {
 		if strings.Count(log.String(), "the connection for hints is lost") < 3 {
 			return fmt.Errorf("log: %s", log.String())
 		}
@@ -246,7 +247,7 @@ func TestASilentNetworkIsNoticed(t *testing.T) {
 	l := listen(t, Options{URL: proxy.URL(), Node: "a"})
 	proxy.BlackHole(true)
 	// No connection is closed: only the missing answers to pings show the failure.
-	redistest.Eventually(t, 3*hintSilence, "the old connection is given up", func() error {
+	eventually.Succeeds(t, 3*hintSilence, "the old connection is given up", func() error {
 		if text := fmt.Sprint(server.Do("PUBSUB", "NUMSUB", "node:a")); text != "[node:a 0]" {
 			return fmt.Errorf("%s", text)
 		}

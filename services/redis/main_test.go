@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 // parentVariable makes the test binary run as the parent of a private server, for the test that kills it.
@@ -55,7 +56,7 @@ func connect(t *testing.T, options Options) *Client {
 	}
 	var c *Client
 	// A busy machine may miss a short ReadTimeout.
-	redistest.Eventually(t, 20*time.Second, "open "+options.URL, func() (err error) {
+	eventually.Succeeds(t, 20*time.Second, "open "+options.URL, func() (err error) {
 		c, err = Open(t.Context(), options)
 		return err
 	})

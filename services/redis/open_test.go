@@ -10,6 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 func TestEveryModeOpensPingsAndRunsAScript(t *testing.T) {
@@ -173,7 +174,7 @@ func TestARestartedRedisIsPreparedAgain(t *testing.T) {
 	server.Kill()
 	server.Start()
 	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
-	redistest.Eventually(t, 5*time.Second, "a script runs", func() error {
+	eventually.Succeeds(t, 5*time.Second, "a script runs", func() error {
 		_, err := c.Run(t.Context(), memberScript, members(1, 1))
 		return err
 	})
@@ -252,7 +253,7 @@ func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 	watching, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Watch(watching) }()
-	redistest.Eventually(t, 10*time.Second, "it is prepared", func() error {
+	eventually.Succeeds(t, 10*time.Second, "it is prepared", func() error {
 		if c.late.Load() {
 			return fmt.Errorf("it is late still: %s", log.String())
 		}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 // running reports whether a process exists and is not a zombie: a container may have no process that reaps orphans.
@@ -52,7 +52,7 @@ func TestThePrivateServerDiesWithItsKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait()
-	redistest.Eventually(t, 5*time.Second, "the server ends", func() error {
+	eventually.Succeeds(t, 5*time.Second, "the server ends", func() error {
 		if running(pid) {
 			return fmt.Errorf("process %d runs", pid)
 		}
@@ -64,7 +64,7 @@ func TestThePrivateServerDiesWithItsKilledParent(t *testing.T) {
 		t.Fatalf("a killed parent leaves its folder: %v, %v", left, err)
 	}
 	// A process's last thread may hold the socket a moment longer than its first thread runs.
-	redistest.Eventually(t, 5*time.Second, "nobody listens", func() error {
+	eventually.Succeeds(t, 5*time.Second, "nobody listens", func() error {
 		connection, err := net.Dial("unix", filepath.Join(left[0], socketName))
 		if err == nil {
 			_ = connection.Close()

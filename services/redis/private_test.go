@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 func TestThePrivateServerEndsWithClose(t *testing.T) {
@@ -44,7 +45,7 @@ func TestAKilledPrivateServerIsStartedAgainEmpty(t *testing.T) {
 		if err := privateProcess(c).Kill(); err != nil {
 			t.Fatal(err)
 		}
-		redistest.Eventually(t, 5*time.Second, "it works again", func() error { return c.Ping(t.Context()) })
+		eventually.Succeeds(t, 5*time.Second, "it works again", func() error { return c.Ping(t.Context()) })
 		if _, err := c.Commands().Get(t.Context(), "key").Result(); !errors.Is(err, redis.Nil) {
 			t.Errorf("round %d: it still has the key: %v", round, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
+	"tidings/tests/eventually"
 )
 
 func (b *bundle) appendLog(kind, key string) (version uint64) {
@@ -131,7 +132,7 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 			})
 		}
 		last := uint64(0)
-		eventually(b.t, "every entry is read", func() bool {
+		eventually.Holds(b.t, "every entry is read", func() bool {
 			for _, entry := range must(changelog.LogAfter(b.ctx, b.Store.DB, "mode", last, 1000))(b.t) {
 				if entry.Version != last+1 {
 					b.t.Fatalf("after version %d comes %d", last, entry.Version)

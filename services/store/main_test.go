@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -108,22 +107,6 @@ func readAcks(t *testing.T, cmd *exec.Cmd, out *bufio.Reader, killAfter int) []s
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-		}
-	}
-}
-
-// eventually waits until the condition holds.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
-	defer deadline.Stop()
-	check := time.NewTicker(5 * time.Millisecond)
-	defer check.Stop()
-	for !condition() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("it never happened: %s", what)
-		case <-check.C:
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
+	"tidings/tests/eventually"
 )
 
 func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
@@ -254,7 +255,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	coded(t, err, services.Unavailable)
 	coded(t, b.Ping(b.ctx), services.Unavailable)
 	server.Start(t)
-	eventually(t, "a write passes again", func() bool {
+	eventually.Holds(t, "a write passes again", func() bool {
 		return b.Write(b.ctx, func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserID{1}) }) == nil
 	})
 	equal(t, len(must(b.Users(b.ctx, []services.UserID{1}))(t)), 1)

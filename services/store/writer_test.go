@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/sql/sqltest"
 	"tidings/services/store"
+	"tidings/tests/eventually"
 )
 
 // hold stops in the middle of a write, and with it SQLite's writer, until the returned function lets it continue and returns
@@ -43,7 +44,7 @@ func (b *bundle) queue(fns ...func(tx *store.Tx) error) (errs func() []error) {
 		results[i] = make(chan error, 1)
 		before := b.Queued()
 		go func() { results[i] <- b.Write(b.ctx, fn) }()
-		eventually(b.t, "the write queues", func() bool { return b.Queued() > before })
+		eventually.Holds(b.t, "the write queues", func() bool { return b.Queued() > before })
 	}
 	return func() []error {
 		var errs []error
@@ -115,7 +116,7 @@ func TestCallerGivesUpInTheQueue(t *testing.T) {
 	ran := false
 	gaveUp := make(chan error)
 	go func() { gaveUp <- b.Write(ctx, func(*store.Tx) error { ran = true; return nil }) }()
-	eventually(t, "the write queues", func() bool { return b.Queued() == 1 })
+	eventually.Holds(t, "the write queues", func() bool { return b.Queued() == 1 })
 	errs := b.queue(put(b.ctx, 1))
 	cancel()
 	err := <-gaveUp // while the writer is still held
@@ -145,7 +146,7 @@ func TestCallerGivesUpTooLate(t *testing.T) {
 			return put(ctx, 1)(tx)
 		})
 	}()
-	eventually(t, "the write queues", func() bool { return b.Queued() == 1 })
+	eventually.Holds(t, "the write queues", func() bool { return b.Queued() == 1 })
 	errs := b.queue(put(b.ctx, 2))
 	if err := errors.Join(letGo(), <-result, errors.Join(errs()...)); err != nil {
 		t.Fatal(err)
@@ -159,7 +160,7 @@ func (b *bundle) refused() {
 	ctx, cancel := context.WithCancel(b.ctx)
 	cancel() // one that still gets in does not run
 	for range 100 {
-		eventually(b.t, "a write is refused", func() bool {
+		eventually.Holds(b.t, "a write is refused", func() bool {
 			return strings.Contains(b.Write(ctx, func(*store.Tx) error { return nil }).Error(), "closed")
 		})
 		runtime.Gosched()
@@ -194,7 +195,7 @@ func TestCloseWaitsForQueuedWrites(t *testing.T) {
 	for id := range services.PostID(writes) {
 		go func() { errs <- b.Write(b.ctx, put(b.ctx, id+1)) }()
 	}
-	eventually(t, "the queue is full", func() bool { return b.Queued() == 256 })
+	eventually.Holds(t, "the queue is full", func() bool { return b.Queued() == 256 })
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
 	b.refused()

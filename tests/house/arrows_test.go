@@ -79,6 +79,7 @@ var testHelpers = map[string]string{
 	"services/notifications/notificationstest": "services/notifications",
 	"web/browsertest":                          "web",
 	"tests/histories":                          "services",
+	"tests/eventually":                         "services",
 	"tests/world":                              "services/command",
 }
 

@@ -18,6 +18,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/node"
+	"tidings/tests/eventually"
 )
 
 // Node is a whole server in this process, on its own port.
@@ -378,20 +379,8 @@ func (n *Node) Walk(as string, first int) []string {
 	}
 }
 
-// Eventually waits for a condition and fails when it does not come in time.
+// Eventually is eventually.HoldsWithin.
 func Eventually(tb testing.TB, within time.Duration, what string, condition func() bool) {
 	tb.Helper()
-	deadline := time.NewTimer(within)
-	defer deadline.Stop()
-	for tick := time.NewTicker(5 * time.Millisecond); ; {
-		if condition() {
-			tick.Stop()
-			return
-		}
-		select {
-		case <-deadline.C:
-			tb.Fatalf("not within %s: %s", within, what)
-		case <-tick.C:
-		}
-	}
+	eventually.HoldsWithin(tb, within, what, condition)
 }

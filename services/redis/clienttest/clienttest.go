@@ -13,6 +13,7 @@ import (
 
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
+	"tidings/tests/eventually"
 )
 
 // Patience is a read timeout that no loaded machine exceeds.
@@ -23,7 +24,7 @@ const Patience = 10 * time.Second
 func OpenBy[C io.Closer](tb testing.TB, options redis.Options, open func(redis.Options) (C, error)) (c C) {
 	tb.Helper()
 	options = withDefaults(tb, options)
-	redistest.Eventually(tb, Patience, "open "+options.URL, func() (err error) {
+	eventually.Succeeds(tb, Patience, "open "+options.URL, func() (err error) {
 		c, err = open(options)
 		return err
 	})

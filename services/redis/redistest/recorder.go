@@ -4,30 +4,8 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 )
-
-// Eventually waits until a condition holds, and fails the test with the condition's last error if it does not hold within the
-// limit.
-func Eventually(t testing.TB, limit time.Duration, what string, holds func() error) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
-		case <-again.C:
-		}
-	}
-}
 
 // Recorder is a log that a test can read. The zero value is empty.
 type Recorder struct {

@@ -1,0 +1,65 @@
+package eventually
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// double is a test that fails without ending this one.
+type double struct {
+	testing.TB
+	failure string
+}
+
+func (d *double) Helper() {}
+
+func (d *double) Fatalf(format string, args ...any) {
+	d.failure = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// fails is the failure of a test, "" when it passes.
+func fails(test func(tb testing.TB)) string {
+	d := &double{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		test(d)
+	}()
+	<-done
+	return d.failure
+}
+
+func TestAWaitEndsWithTheCondition(t *testing.T) {
+	calls := 0
+	third := func() bool { calls++; return calls == 3 }
+	if failure := fails(func(tb testing.TB) { Holds(tb, "the third call", third) }); failure != "" || calls != 3 {
+		t.Errorf("%d calls, %q", calls, failure)
+	}
+	calls = 0
+	succeeds := func() error {
+		if !third() {
+			return errors.New("not yet")
+		}
+		return nil
+	}
+	if failure := fails(func(tb testing.TB) { Succeeds(tb, time.Minute, "the third call", succeeds) }); failure != "" || calls != 3 {
+		t.Errorf("%d calls, %q", calls, failure)
+	}
+}
+
+func TestAConditionThatDoesNotComeFailsTheTest(t *testing.T) {
+	for want, test := range map[string]func(tb testing.TB){
+		"not within 1ms: rain": func(tb testing.TB) { HoldsWithin(tb, time.Millisecond, "rain", func() bool { return false }) },
+		"not within 1ms: rain: dry": func(tb testing.TB) {
+			Succeeds(tb, time.Millisecond, "rain", func() error { return errors.New("dry") })
+		},
+	} {
+		if failure := fails(test); failure != want {
+			t.Errorf("the failure is %q, want %q", failure, want)
+		}
+	}
+}
