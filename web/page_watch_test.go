@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"tidings/web/browsertest"
 	"tidings/tests/eventually"
+	"tidings/web/browsertest"
 
 	"github.com/google/go-cmp/cmp"
 )

@@ -339,3 +339,36 @@ func TestWhoChangesUnderAChunkIsReadAgain(t *testing.T) {
 		}
 	})
 }
+
+// An author who is pinned while their followers are counted gets the mode of the pin, although the count began before.
+func TestAModeIsFoundAgainWhenItsAuthorChangedMeanwhile(t *testing.T) {
+	var pin func()
+	w := fanouttest.New(t, fanouttest.Options{
+		Redis:  "embedded",
+		Fanout: func(cfg *fanout.Config) { cfg.Thresholds = services.Thresholds{Big: 1, Huge: 1000} },
+		Trace: func(statement string) {
+			if now := pin; statement == "count followers" && now != nil {
+				pin = nil
+				now()
+			}
+		},
+	})
+	users := w.Users(2)
+	w.Follow(users[0], users[1])
+	pin = func() {
+		w.Write(func(ctx context.Context, tx *store.Tx) error {
+			author, err := posts.LockAuthor(ctx, tx.Tx, users[0])
+			if err != nil {
+				return err
+			}
+			big := services.AuthorBig
+			author.Pinned = &big
+			_, err = posts.PutAuthor(ctx, tx.Tx, author)
+			return err
+		})
+	}
+	w.Must(w.Fanout.FindMode(t.Context(), users[0]))
+	if mode, err := posts.ModeOf(t.Context(), w.Store.Runner, users[0]); mode != services.AuthorBig || err != nil {
+		t.Errorf("the mode is %v, %v; want that of the pin", mode, err)
+	}
+}

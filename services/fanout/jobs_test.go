@@ -127,24 +127,6 @@ func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
 	w.Agree(dormant)
 }
 
-func TestAProfileReachesItsCopy(t *testing.T) {
-	w := world(t, nil)
-	user := w.Users(1)[0]
-	name := "Ada"
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := tx.SetProfile(ctx, user, &name, nil); err != nil {
-			return err
-		}
-		return jobs.Enqueue(ctx, tx.Tx, projector.ProfileJob(user))
-	})
-	w.Quiet(w.Fanout)
-	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserID{user})
-	w.Must(err)
-	if copies[user].Name != name {
-		t.Errorf("the copy is %+v", copies[user])
-	}
-}
-
 // A job that can never succeed is tried five times and put aside; all others of the same claim are done at once.
 func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 	poisons := map[string]jobs.NewJob{

@@ -1,19 +1,15 @@
 package fanout_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
-	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/posts"
 )
 
 // A post of many followers is split: chunks replace their parent, all or none.
@@ -114,39 +110,28 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 	w.Agree(users...)
 }
 
-// The janitor deletes old rows, and no others.
-func TestTheJanitorTakesWhatIsOld(t *testing.T) {
-	const keepLog, keepIdempotencyFor = time.Hour, 24 * time.Hour
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		user := w.Users(1)[0]
-		janitor := w.Projector.Janitor()
-		remember := func(key string) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := changelog.AppendLog(ctx, tx.Tx, "post", key, nil); err != nil {
-					return err
-				}
-				return jobs.Remember(ctx, tx.Tx, "u1", key, []byte(key), nil)
-			})
+// A fan-out whose last chunk died is forgotten after a day, and not before: every node merges its post into pages until then.
+func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(6)
+		w.Follow(users[0], users[1:]...)
+		w.Quiet(w.Fanout)
+		post := w.Post(users[0])
+		if _, err := w.Fanout.Workers(1)[0].RunOnce(t.Context()); err != nil { // splits it, and serves no chunk
+			t.Fatal(err)
 		}
-		remember("first")
-		remember("second")
 		for _, turn := range []struct {
-			after   time.Duration
-			dropped int
-		}{{0, 0}, {keepLog, 0}, {time.Second, 1}, {0, 0}, {keepIdempotencyFor - keepLog, 2}, {0, 0}} {
+			after time.Duration
+			left  int
+		}{{24 * time.Hour, 1}, {time.Second, 0}} {
 			w.Clock.Advance(turn.after)
-			if dropped, err := janitor.RunOnce(t.Context()); dropped != turn.dropped || err != nil {
-				t.Errorf("at %s: %d went, %v; want %d", w.Clock.Now().Sub(fanouttest.Start), dropped, err, turn.dropped)
+			_, err := w.Projector.Janitor().RunOnce(t.Context())
+			w.Must(err)
+			left, err := posts.InFlightFanouts(t.Context(), w.Store.DB)
+			w.Must(err)
+			if len(left) != turn.left {
+				t.Errorf("after %s more, %d fan-outs of post %s are left, want %d", turn.after, len(left), post, turn.left)
 			}
 		}
-		if head, oldest, err := changelog.LogHead(t.Context(), w.Store.DB, "post"); head != 2 || oldest != 2 || err != nil {
-			t.Errorf("the log goes from %d to %d, %v: the newest entry stays", oldest, head, err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		stop()
-		if err := janitor.Run(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("Run ended with %v", err)
-		}
-		w.Agree(user)
 	})
 }

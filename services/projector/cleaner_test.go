@@ -1,4 +1,4 @@
-package fanout_test
+package projector_test
 
 import (
 	"context"
@@ -103,7 +103,7 @@ func TestCleanerFrees(t *testing.T) {
 
 // After an inbox was trimmed, deletions refill it from below its floor.
 func TestATrimmedInboxIsFilledUp(t *testing.T) {
-	w := world(t, nil)
+	w := world(t)
 	users := w.Users(2)
 	w.Follow(users[0], users[1])
 	posts := w.Posts(users[0], 330)
@@ -269,7 +269,7 @@ func (l *lockedText) String() string {
 
 // A loop cleans by itself, and ends with its context.
 func TestCleanerRuns(t *testing.T) {
-	w := world(t, nil)
+	w := world(t)
 	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{999}, false)
 	w.Must(err)
 	ctx, stop := context.WithCancel(t.Context())

@@ -1,4 +1,4 @@
-package fanout_test
+package projector_test
 
 import (
 	"context"
@@ -80,7 +80,7 @@ func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 // At any thresholds and any time of their change, a returning user is shown the feed of the facts: nobody misses a post that
 // the thresholds of its time did not push to them.
 func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
-	w := world(t, nil)
+	w := world(t)
 	users := w.Users(5)
 	small, big, readers := users[0], users[1], users[2:]
 	w.Follow(small, readers...)
@@ -119,7 +119,7 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 func TestUsersArePushedToUntilTheyAreAway(t *testing.T) {
 	for _, dormant := range []time.Duration{oneDay, oneDay + 6*time.Hour, 3 * oneDay} {
 		t.Run(dormant.String(), func(t *testing.T) {
-			w := world(t, nil)
+			w := world(t)
 			users := w.Users(3)
 			small, big, reader := users[0], users[1], users[2]
 			w.Follow(small, reader)

@@ -1,4 +1,4 @@
-package fanout_test
+package projector_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestNamesAreRegisteredOnce(t *testing.T) {
-	w := world(t, nil)
+	w := world(t)
 	for want, register := range map[string]func(){
 		`projector: the reader "live board" is registered twice`: func() {
 			none := func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil }

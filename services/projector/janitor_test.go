@@ -1,0 +1,50 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"tidings/services/changelog"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/store"
+)
+
+// The janitor deletes old rows, and no others.
+func TestTheJanitorTakesWhatIsOld(t *testing.T) {
+	const keepLog, keepIdempotencyFor = time.Hour, 24 * time.Hour
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		user := w.Users(1)[0]
+		janitor := w.Projector.Janitor()
+		remember := func(key string) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				if _, err := changelog.AppendLog(ctx, tx.Tx, "post", key, nil); err != nil {
+					return err
+				}
+				return jobs.Remember(ctx, tx.Tx, "u1", key, []byte(key), nil)
+			})
+		}
+		remember("first")
+		remember("second")
+		for _, turn := range []struct {
+			after   time.Duration
+			dropped int
+		}{{0, 0}, {keepLog, 0}, {time.Second, 1}, {0, 0}, {keepIdempotencyFor - keepLog, 2}, {0, 0}} {
+			w.Clock.Advance(turn.after)
+			if dropped, err := janitor.RunOnce(t.Context()); dropped != turn.dropped || err != nil {
+				t.Errorf("at %s: %d went, %v; want %d", w.Clock.Now().Sub(fanouttest.Start), dropped, err, turn.dropped)
+			}
+		}
+		if head, oldest, err := changelog.LogHead(t.Context(), w.Store.DB, "post"); head != 2 || oldest != 2 || err != nil {
+			t.Errorf("the log goes from %d to %d, %v: the newest entry stays", oldest, head, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if err := janitor.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+		w.Agree(user)
+	})
+}

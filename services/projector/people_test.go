@@ -1,0 +1,29 @@
+package projector_test
+
+import (
+	"context"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/projector"
+	"tidings/services/store"
+)
+
+func TestAProfileReachesItsCopy(t *testing.T) {
+	w := world(t)
+	user := w.Users(1)[0]
+	name := "Ada"
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if _, err := tx.SetProfile(ctx, user, &name, nil); err != nil {
+			return err
+		}
+		return jobs.Enqueue(ctx, tx.Tx, projector.ProfileJob(user))
+	})
+	w.Quiet(w.Fanout)
+	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserID{user})
+	w.Must(err)
+	if copies[user].Name != name {
+		t.Errorf("the copy is %+v", copies[user])
+	}
+}

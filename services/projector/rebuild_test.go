@@ -1,0 +1,157 @@
+package projector_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/projector"
+	"tidings/services/redis"
+	"tidings/services/store"
+	"tidings/tests/eventually"
+)
+
+// A post is deleted while a lost view is rebuilt, before any one of the reads of its facts. It is not in the view when the
+// rebuild has answered.
+func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
+	const firstRead = "positions of a user"
+	var left atomic.Int64 // reads before the deletion; the first of a rebuild begins to count
+	var waits, met int64
+	var remove func()
+	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
+		if waits > 0 && statement == firstRead {
+			left.Store(waits)
+			waits = 0
+		}
+		if left.Load() > 0 && left.Add(-1) == 0 {
+			met++
+			remove()
+		}
+	}})
+	users := w.Users(2)
+	w.Follow(users[0], users[1])
+	for before := int64(1); met == before-1; before++ {
+		post := w.Post(users[0])
+		w.Quiet(w.Fanout)
+		w.Must(w.Redis.Reset(t.Context(), users[1]))
+		remove = func() {
+			w.Delete(post)
+			w.Work(w.Fanout)
+		}
+		waits = before
+		w.Must(w.Projector.Rebuild(t.Context(), users[1]))
+		left.Store(0)
+		if met == before {
+			w.Agree(users[1])
+		}
+	}
+	if met < 4 {
+		t.Errorf("the post was deleted before %d reads only: the reads were not met", met)
+	}
+}
+
+// Concurrent callers share one rebuild, and each gets the whole view.
+func TestCallersShareARebuild(t *testing.T) {
+	w := served(t)
+	author, reader := w.Users(1)[0], w.Strangers(1)[0]
+	w.Follow(author, reader)
+	w.Posts(author, 10)
+	const callers = 50
+	ctx, trips := redis.WithRoundTrips(t.Context())
+	w.Must(w.Projector.Rebuild(ctx, reader))
+	alone := trips.Count()
+	w.Server.Flush()
+	ctx, trips = redis.WithRoundTrips(t.Context())
+	w.Server.Pause()
+	errs := make(chan error, callers)
+	for range callers {
+		go func() { errs <- w.Projector.Rebuild(ctx, reader) }()
+	}
+	eventually.Holds(t, "the first rebuild waits for Redis", func() bool { return trips.Count() > 0 })
+	w.Server.Resume()
+	for range callers {
+		w.Must(<-errs)
+	}
+	// A caller who came after the end of the first rebuild began one more; fifty rebuilds would be fifty times as much.
+	if trips.Count() > 10*alone {
+		t.Errorf("%d callers waited %d times for Redis, one alone %d times", callers, trips.Count(), alone)
+	}
+	w.Agree(reader)
+}
+
+// A caller whose context ends is answered, and the rebuild goes on for the others.
+func TestARebuildOutlivesItsCaller(t *testing.T) {
+	w := world(t)
+	author, reader := w.Users(1)[0], w.Strangers(1)[0]
+	w.Follow(author, reader)
+	w.Posts(author, 3)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if err := w.Projector.Rebuild(ctx, reader); err != nil && !services.IsUnavailable(err) {
+		t.Errorf("who left was told %v", err)
+	}
+	eventually.Holds(t, "the document", func() bool { return w.Document(reader).Ready })
+	w.Agree(reader)
+}
+
+// Whatever a feed held, trimmed and seen, a lost feed comes back as the facts say, never as 0.
+func TestALostFeedComesBackRight(t *testing.T) {
+	for _, posts := range []int{0, 1, services.Retention - 1, services.Retention, services.Retention + 1, services.Retention + 60} {
+		w := served(t)
+		users := w.Users(2)
+		w.Follow(users[0], users[1])
+		w.Quiet(w.Fanout)
+		ids := w.Posts(users[0], posts)
+		w.Server.Flush()
+		if w.Document(users[1]).Ready {
+			t.Fatal("the flush left the document")
+		}
+		w.Must(w.Projector.Rebuild(t.Context(), users[1]))
+		w.Must(w.Projector.Rebuild(t.Context(), users[0]))
+		w.Agree(users...)
+		if posts < 2 {
+			continue
+		}
+		w.Write(func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.RaisePosition(ctx, users[1], store.HomePage, "", ids[posts-2])
+			return err
+		})
+		w.Server.Flush()
+		w.Must(w.Projector.Rebuild(t.Context(), users[1]))
+		if count := w.Document(users[1]).FeedCount; count != 1 {
+			t.Errorf("of %d posts all but one were seen: %d", posts, count)
+		}
+		w.Agree(users[1])
+	}
+}
+
+// One refill for every recent user repairs feeds after follows without jobs, as by an import.
+func TestQueuedRefillsMendTheFeedsOfThoseWhoWereHere(t *testing.T) {
+	w := world(t)
+	users, absent := w.Users(3), w.Strangers(1)[0]
+	author, readers := users[0], users[1:]
+	w.Post(author)
+	w.Quiet(w.Fanout)
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		var edges []services.Edge
+		for _, reader := range append([]services.UserID{absent}, readers...) {
+			edges = append(edges, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()})
+		}
+		_, err := tx.ImportFollows(ctx, edges)
+		return err
+	})
+	if w.Difference(readers[0]) == "" {
+		t.Fatal("there is nothing to mend")
+	}
+	queued, err := projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
+	if queued != len(users) || err != nil {
+		t.Errorf("%d refills, %v; want one for each of the %d who were here", queued, err, len(users))
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+	if w.Document(absent).Ready {
+		t.Error("a document was made for somebody who was never here")
+	}
+}
