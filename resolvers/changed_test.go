@@ -234,3 +234,16 @@ func TestTheLastProfileIsShownUnderAStandingClock(t *testing.T) {
 		}
 	})
 }
+
+// A response that changes something answers what is so after it.
+func TestAPayloadShowsWhatItsMutationChanged(t *testing.T) {
+	a := newAPI(t)
+	a.Clock.Flow()
+	got := a.must("reader", `mutation {
+		a: setProfile(input: {name: "before"}) { user { name } }
+		b: setProfile(input: {name: "after"}) { user { name } }
+	}`, nil)
+	if got.at("a", "user", "name") != "before" || got.at("b", "user", "name") != "after" {
+		t.Errorf("answered %v", got.Data)
+	}
+}

@@ -29,6 +29,9 @@ func (p *Process) Idle(within time.Duration) {
 	})
 }
 
+// temporary is where the program is built, whatever folder the first test that asks for it has set meanwhile.
+var temporary = os.TempDir()
+
 // buildFolder holds the program once a test has asked for it.
 var buildFolder string
 
@@ -43,7 +46,7 @@ func Main(m *testing.M) int {
 
 // Program builds the real binary, once for all tests, and returns its path.
 var Program = sync.OnceValues(func() (path string, err error) {
-	if buildFolder, err = os.MkdirTemp("", "tidings-*"); err != nil {
+	if buildFolder, err = os.MkdirTemp(temporary, "tidings-*"); err != nil {
 		return "", err
 	}
 	path = filepath.Join(buildFolder, "tidings")
