@@ -77,8 +77,9 @@ func plain(node ast.Node, source []byte) string {
 	return out.String()
 }
 
-// wide is what can be wider than a phone: a reader who has only a keyboard scrolls it when it can be focused.
-var wide = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
+// wide is what can be wider than a phone: a reader who has only a keyboard scrolls it when it can be focused. A cell without text
+// heads no column.
+var wide = strings.NewReplacer("<th></th>", "<td></td>", "<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
 
 // Render makes HTML of a page, and returns its outline.
 func Render(source []byte) (template.HTML, Outline) {
