@@ -22,9 +22,12 @@ type UserPage struct {
 // ListStart is before every item of a list.
 const ListStart uint64 = math.MaxInt64
 
-// UserList is a page of a list that a user has. With More, the next page is before Next.
-type UserList[T any] struct {
+// List is a page of a list. With More, the next page is after Next.
+type List[P comparable, T any] struct {
 	Items []T
 	More  bool
-	Next  uint64
+	Next  P
 }
+
+// UserList is a page of a list that a user has: the next page is before Next.
+type UserList[T any] = List[uint64, T]

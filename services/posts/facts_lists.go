@@ -9,9 +9,6 @@ import (
 	"tidings/services/store"
 )
 
-// mostHidden is how many rows hidden from the viewer a page passes over: after as many it is short, and says that more follows.
-const mostHidden = services.Retention
-
 // Answers and likes are listed from one range of an index for each post. A statement first finds how far down the ranges go:
 // to the first row after the page that is listed, or else to the last row that may be looked at, or else to the end (0). A range
 // without a listed row is one row with nothing but its bound.
@@ -40,7 +37,7 @@ WITH ranges AS MATERIALIZED (
 )
 SELECT c.i, c.bound, %[4]s
 FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound AND NOT %[5]s LEFT JOIN users u ON u.number = p.author
-ORDER BY c.i, p.id DESC`, standingAnswers, mostHidden, store.ApartFrom("a.author", "$3"), shownPost("$3"), store.ApartFrom("p.author", "$3")))
+ORDER BY c.i, p.id DESC`, standingAnswers, store.MostHidden, store.ApartFrom("a.author", "$3"), shownPost("$3"), store.ApartFrom("p.author", "$3")))
 
 	likesOf = sql.NewStatement("likes of posts", fmt.Sprintf(`
 WITH ranges AS MATERIALIZED (
@@ -52,7 +49,7 @@ WITH ranges AS MATERIALIZED (
 )
 SELECT c.i, c.bound, COALESCE(l.liked_at, 0), COALESCE(l.liker, 0), COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, '')
 FROM ranges c LEFT JOIN likes l ON %[1]s AND l.liked_at >= c.bound AND NOT %[4]s LEFT JOIN users u ON u.number = l.liker
-ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, mostHidden, store.ApartFrom("a.liker", "$3"), store.ApartFrom("l.liker", "$3")))
+ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, store.MostHidden, store.ApartFrom("a.liker", "$3"), store.ApartFrom("l.liker", "$3")))
 
 	shownPosts = sql.NewStatement("posts that a viewer may see", `SELECT `+shownPost("$2")+`
 FROM {rows $1 post BIGINT} AS c CROSS JOIN posts p LEFT JOIN users u ON u.number = p.author
@@ -62,73 +59,31 @@ WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+store.HidesFrom("p.author
 // Answers reads pages of answers as a viewer may see them, all by one query: without those of authors who hide from the viewer
 // or block them, or whom the viewer blocks.
 func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []AnswersPage) (map[AnswersPage]AnswerList, error) {
-	return readLists(ctx, db, answersOf, viewer, pages, listed[services.PostID, Shown]{
-		after: func(before services.PostID) []any { return []any{before} },
-		scan: func(scan func(...any) error, i *int) (answer Shown, bound services.PostID, err error) {
-			answer, err = scanShown(scan, i, &bound)
-			return answer, bound, err
-		},
-		place: func(answer Shown) services.PostID { return answer.ID },
-	})
+	return store.ReadLists(ctx, db.Runner, answersOf, viewer, pages,
+		func(page AnswersPage) ([]any, int) { return []any{page.Post, page.After}, page.Size },
+		func(scan func(...any) error, i *int) (answer Shown, position, end services.PostID, err error) {
+			answer, err = scanShown(scan, i, &end)
+			return answer, answer.ID, end, err
+		})
 }
 
 // Likes reads pages of likes as a viewer may see them, all by one query, with the users whom Answers leaves out left out.
 func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []LikesPage) (map[LikesPage]LikeList, error) {
-	return readLists(ctx, db, likesOf, viewer, pages, listed[LikePlace, Like]{
-		after: func(after LikePlace) []any { return []any{sql.Micros(after.At), after.Liker} },
-		scan: func(scan func(...any) error, i *int) (like Like, bound LikePlace, err error) {
-			var at, boundAt int64
-			err = scan(i, &boundAt, &at, &like.By.Number, &like.By.Key, &like.By.Name, &like.By.AvatarURL)
-			if boundAt > 0 {
-				bound.At = sql.FromMicros(boundAt) // all likes of that time are on the page
+	return store.ReadLists(ctx, db.Runner, likesOf, viewer, pages,
+		func(page LikesPage) ([]any, int) {
+			return []any{page.Post, sql.Micros(page.After.At), page.After.Liker}, page.Size
+		},
+		func(scan func(...any) error, i *int) (like Like, position, end LikePlace, err error) {
+			var at, endAt int64
+			err = scan(i, &endAt, &at, &like.By.Number, &like.By.Key, &like.By.Name, &like.By.AvatarURL)
+			if endAt > 0 {
+				end.At = sql.FromMicros(endAt) // all likes of that time are on the page
 			}
 			if like.By.Number != 0 {
 				like.At = sql.FromMicros(at)
 			}
-			return like, bound, err
-		},
-		place: Like.Place,
-	})
-}
-
-// listed is how one kind of list is read.
-type listed[P comparable, T any] struct {
-	after func(place P) []any // the parameters of a page, beside its post
-	scan  func(scan func(...any) error, i *int) (item T, bound P, err error)
-	place func(item T) P // zero: the row has no item, only its bound
-}
-
-// readLists reads pages of lists by one query. The zero bound says that the range of a page goes to the end of its list.
-func readLists[P comparable, T any](ctx context.Context, db *sql.DB, st sql.Statement, viewer services.UserID, pages []ListPage[P], of listed[P, T]) (map[ListPage[P]]List[P, T], error) {
-	asked, longest := make(sql.Rows, len(pages)), 0
-	for i, page := range pages {
-		asked[i], longest = append([]any{i, page.Post}, of.after(page.After)...), max(longest, page.Size)
-	}
-	var none P
-	lists, bounds := make([]List[P, T], len(pages)), make([]P, len(pages))
-	err := db.Each(ctx, st, []any{asked, longest + 1, viewer}, func(scan func(...any) error) error {
-		var i int
-		item, bound, err := of.scan(scan, &i)
-		if err != nil {
-			return err
-		}
-		if bounds[i] = bound; of.place(item) != none {
-			lists[i].Items = append(lists[i].Items, item)
-		}
-		return nil
-	})
-	found := make(map[ListPage[P]]List[P, T], len(pages))
-	for i, page := range pages {
-		list := lists[i]
-		if list.More = len(list.Items) > page.Size; list.More {
-			list.Items = list.Items[:page.Size]
-			list.Next = of.place(list.Items[page.Size-1])
-		} else if list.More = bounds[i] != none; list.More { // only hidden rows were passed over
-			list.Next = bounds[i]
-		}
-		found[page] = list
-	}
-	return found, err
+			return like, like.Place(), end, err
+		})
 }
 
 // ShownTo reads posts with their authors and what a viewer is told of them. Those that are deleted or hidden from the viewer are

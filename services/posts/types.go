@@ -22,12 +22,8 @@ type ListPage[P comparable] struct {
 	Size  int
 }
 
-// List is a page of such a list. With More, the next page is after Next.
-type List[P comparable, T any] struct {
-	Items []T
-	More  bool
-	Next  P
-}
+// List is a page of such a list.
+type List[P comparable, T any] = services.List[P, T]
 
 // Answers are listed by their id: an older answer comes after a newer one. services.MaxPostID is before all.
 type (

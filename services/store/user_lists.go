@@ -8,8 +8,9 @@ import (
 	"tidings/services/sql"
 )
 
-// mostHidden is how many users apart from the viewer a page passes over: after as many it is short, and says that more follows.
-const mostHidden = services.Retention
+// MostHidden is how many rows that the viewer may not see a page of a list passes over: after as many it is short, and says that
+// more follows.
+const MostHidden = services.Retention
 
 // Lists of users are read as those of posts are: one range of an index for each user, down to a bound. A user who hides from the
 // viewer or blocks them has no row: to the viewer, their lists are empty.
@@ -29,7 +30,7 @@ WITH ranges AS MATERIALIZED (
 )
 SELECT c.i, c.bound, COALESCE(f.%[2]s, 0), COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, '')
 FROM ranges c LEFT JOIN follows f ON %[1]s AND f.%[2]s >= c.bound AND %[5]s LEFT JOIN users u ON u.number = f.%[2]s
-ORDER BY c.i, f.%[2]s DESC`, standing, listed, mostHidden, shown("a."+listed), shown("f."+listed), HidesFrom("c.owner", "$3")))
+ORDER BY c.i, f.%[2]s DESC`, standing, listed, MostHidden, shown("a."+listed), shown("f."+listed), HidesFrom("c.owner", "$3")))
 }
 
 var (
@@ -37,40 +38,57 @@ var (
 	listFollowees = listOfFollows("followees of users", "follower", "followee")
 )
 
-// UserLists reads pages of lists of users, as a viewer may see them, by one statement. It has the parameters pages, the greatest
-// size and one more, and the viewer; it selects the index of a page, where it ends if not at an item (0: nowhere), and the columns
-// of an item, the greatest position first. read reads an item after the columns that come before it, and its position: 0 for none.
-func UserLists[T any](ctx context.Context, r sql.Runner, st sql.Statement, viewer services.UserID, pages []services.UserPage,
-	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
-) (map[services.UserPage]services.UserList[T], error) {
-	asked, longest := make(sql.Rows, len(pages)), 0
+// ReadLists reads pages of lists, as a viewer may see them, by one statement. It has the parameters pages, the greatest size and one
+// more, and the viewer, and selects the rows of each page in the order of its list. ask is the parameters of a page after its
+// index, and its size. read reads a row: the index of its page, the item with its position, and where the page ends if not at an
+// item. The zero position is a row without an item, the zero end that of the list.
+func ReadLists[K, P comparable, T any](ctx context.Context, r sql.Runner, st sql.Statement, viewer services.UserID, pages []K,
+	ask func(page K) (row []any, size int), read func(scan func(...any) error, i *int) (item T, position, end P, err error),
+) (map[K]services.List[P, T], error) {
+	asked, sizes, longest := make(sql.Rows, len(pages)), make([]int, len(pages)), 0
 	for i, page := range pages {
-		asked[i], longest = []any{i, page.Owner, int64(page.Before)}, max(longest, page.Size)
+		row, size := ask(page)
+		asked[i], sizes[i], longest = append([]any{i}, row...), size, max(longest, size)
 	}
-	items, bounds, lasts := make([][]T, len(pages)), make([]uint64, len(pages)), make([]uint64, len(pages))
+	var none P
+	lists, ends := make([]services.List[P, T], len(pages)), make([]P, len(pages))
 	err := r.Each(ctx, st, []any{asked, longest + 1, viewer}, func(scan func(...any) error) error {
 		var i int
-		var bound uint64
-		item, position, err := read(scan, &i, &bound)
+		item, position, end, err := read(scan, &i)
 		if err != nil {
 			return err
 		}
-		if bounds[i] = bound; position != 0 {
-			if items[i] = append(items[i], item); len(items[i]) <= pages[i].Size {
-				lasts[i] = position
+		if ends[i] = end; position != none {
+			if lists[i].Items = append(lists[i].Items, item); len(lists[i].Items) <= sizes[i] {
+				lists[i].Next = position
 			}
 		}
 		return nil
 	})
-	found := make(map[services.UserPage]services.UserList[T], len(pages))
+	found := make(map[K]services.List[P, T], len(pages))
 	for i, page := range pages {
-		list := services.UserList[T]{Items: items[i], More: bounds[i] > 0, Next: bounds[i]}
-		if len(list.Items) > page.Size {
-			list.Items, list.More, list.Next = list.Items[:page.Size], true, lasts[i]
+		list := lists[i]
+		if list.More = len(list.Items) > sizes[i]; list.More {
+			list.Items = list.Items[:sizes[i]]
+		} else { // only rows that the viewer may not see follow, as far as the page looked
+			list.More, list.Next = ends[i] != none, ends[i]
 		}
 		found[page] = list
 	}
 	return found, err
+}
+
+// UserLists is ReadLists for lists that users have, the greatest position first. read reads an item after the columns that come
+// before it, and its position: 0 for none.
+func UserLists[T any](ctx context.Context, r sql.Runner, st sql.Statement, viewer services.UserID, pages []services.UserPage,
+	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
+) (map[services.UserPage]services.UserList[T], error) {
+	return ReadLists(ctx, r, st, viewer, pages,
+		func(page services.UserPage) ([]any, int) { return []any{page.Owner, int64(page.Before)}, page.Size },
+		func(scan func(...any) error, i *int) (item T, position, end uint64, err error) {
+			item, position, err = read(scan, i, &end)
+			return item, position, end, err
+		})
 }
 
 // followsIn reads pages of users at one end of follows.
