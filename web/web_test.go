@@ -331,3 +331,14 @@ func checkPinned(t *testing.T, folder string) {
 		}
 	}
 }
+
+// The users whom the server makes for the tour are those whom the page offers first.
+func TestGraphiQLOffersThePeopleOfTheTour(t *testing.T) {
+	script, err := os.ReadFile("assets/graphiql-page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if offered := `["` + strings.Join(People, `","`) + `",`; !strings.Contains(string(script), offered) {
+		t.Errorf("the script has no %s", offered)
+	}
+}
