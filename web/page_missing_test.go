@@ -169,6 +169,9 @@ func TestKeysAlone(t *testing.T) {
 		}
 		t.Fatalf("the Tab key never reaches %s", what)
 	}
+	// A page under load is shown before it answers keys. It does once it has drawn what its effects changed.
+	browsertest.Evaluate[bool](tab, t, `(requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(() => { window.drawn = true; }))), true)`)
+	browsertest.WaitFor(tab, t, "the page is drawn", `window.drawn`)
 	browsertest.Evaluate[bool](tab, t, `(document.activeElement.blur(), true)`)
 	reach("the link to the editors", ".skip")
 	reach("the menu's button", "#operations")

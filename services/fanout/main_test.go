@@ -11,7 +11,6 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 )
 
@@ -27,12 +26,6 @@ func world(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
 	return fanouttest.New(t, fanouttest.Options{Fanout: settings})
-}
-
-// populous is a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
-func populous(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
-	t.Helper()
-	return fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t), Fanout: settings})
 }
 
 // smallChunks make three chunks of five followers.
