@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"tidings/tests/eventually"
 	"tidings/web/browsertest"
 
 	"github.com/chromedp/chromedp"
@@ -169,14 +170,18 @@ func TestKeysAlone(t *testing.T) {
 		}
 		t.Fatalf("the Tab key never reaches %s", what)
 	}
-	// A page under load is shown before it answers keys. It does once it has drawn what its effects changed.
-	browsertest.Evaluate[bool](tab, t, `(requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(() => { window.drawn = true; }))), true)`)
-	browsertest.WaitFor(tab, t, "the page is drawn", `window.drawn`)
 	browsertest.Evaluate[bool](tab, t, `(document.activeElement.blur(), true)`)
 	reach("the link to the editors", ".skip")
 	reach("the menu's button", "#operations")
 	browsertest.Press(tab, t, kb.Enter)
-	browsertest.WaitFor(tab, t, "the menu is open", `document.activeElement.matches('#menu input')`)
+	// A busy browser can lose a key that comes right after another: it is pressed again while the button keeps the focus.
+	asked := 0
+	eventually.Holds(t, "the menu is open", func() bool {
+		if asked++; asked%100 == 0 && browsertest.Evaluate[bool](tab, t, `document.activeElement?.id === 'operations'`) {
+			browsertest.Press(tab, t, kb.Enter)
+		}
+		return browsertest.Evaluate[bool](tab, t, `Boolean(document.activeElement?.matches('#menu input'))`)
+	})
 	browsertest.Press(tab, t, kb.Escape)
 	browsertest.WaitFor(tab, t, "the menu is closed, and its button has the focus", `!document.querySelector('#menu').open && document.activeElement.id === 'operations'`)
 	browsertest.OpenOperation(tab, t, "WatchMyHomeFeed")
