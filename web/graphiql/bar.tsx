@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useCell } from '../demo/src/store.ts';
 import { bePerson, claimsOf, forgetToken, person, token, useToken } from './identity.ts';
-import { menuKey, menuOpen } from './menu.tsx';
+import { menuKey, openMenu } from './menu.tsx';
 import { page } from './page.ts';
 import { open, watches } from './watch.ts';
 
@@ -99,7 +99,7 @@ export function Bar() {
     <header class="bar">
       <a class="skip" href="#graphiql-session">Skip to the editors</a>
       <span class="brand"><a href="/">Tidings</a> <h1>GraphiQL</h1> <small>{page.version}</small></span>
-      <button type="button" id="operations" class="strong" aria-haspopup="dialog" aria-keyshortcuts={menuKey} title={`All ready-made operations (${menuKey})`} onClick={() => menuOpen.set(true)}>
+      <button type="button" id="operations" class="strong" aria-haspopup="dialog" aria-keyshortcuts={menuKey} title={`All ready-made operations (${menuKey})`} onClick={openMenu}>
         Operations <kbd aria-hidden="true">{menuKey}</kbd>
       </button>
       <button type="button" id="watching" aria-expanded={paneOpen} aria-controls={paneOpen ? 'watches' : undefined} title="The events of the subscriptions that you run" onClick={() => open.set(!paneOpen)}>

@@ -4,7 +4,7 @@ import { Cell, useCell } from '../demo/src/store.ts';
 import { Bar } from './bar.tsx';
 import { mount, openInTab, type Link } from './editor.tsx';
 import { token } from './identity.ts';
-import { Menu, menuOpen } from './menu.tsx';
+import { Menu, openMenu, toggleMenu } from './menu.tsx';
 import { Notices, say, unsay } from './notices.tsx';
 import { fetchOperations, filled, find, operations } from './operations.ts';
 import { page, takeParameter } from './page.ts';
@@ -43,7 +43,7 @@ function linked(): Link | undefined {
   const name = takeParameter('operation');
   if (query) return { query, variables };
   const found = name ? find(name) : undefined;
-  if (name && !found) say({ id: 'link', bad: true, text: `There is no ready-made operation ${name}.`, action: { label: 'Show all', run: () => menuOpen.set(true) }, away: true });
+  if (name && !found) say({ id: 'link', bad: true, text: `There is no ready-made operation ${name}.`, action: { label: 'Show all', run: openMenu }, away: true });
   return found && { query: found.query, variables: variables ?? filled(found.variables ?? '') };
 }
 
@@ -122,7 +122,7 @@ function tellOfSchema(): void {
 document.addEventListener('keydown', (event) => {
   if (event.altKey && !event.ctrlKey && !event.metaKey && event.code === 'KeyO') {
     event.preventDefault();
-    menuOpen.set(!menuOpen.get());
+    toggleMenu();
   }
 });
 

@@ -1,9 +1,27 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo } from 'preact/hooks';
 import { Cell, useCell } from '../demo/src/store.ts';
 import { kindOf, nameOf, operations, purposeOf, type Ready } from './operations.ts';
 
-/** Whether the menu is open. */
-export const menuOpen = new Cell(false);
+// Whether the menu is open is the dialog's own to say: its close event comes later than its end, and a copy of that state would
+// ignore who opens it again in between.
+const dialog = () => document.querySelector<HTMLDialogElement>('#menu');
+const searched = new Cell('');
+const pointed = new Cell<Ready | undefined>(undefined);
+
+/** openMenu opens the menu, with nothing searched. */
+export function openMenu(): void {
+  if (dialog()?.open !== false) return;
+  searched.set('');
+  pointed.set(undefined);
+  dialog()?.showModal();
+  document.getElementById('menu-list')?.scrollTo(0, 0);
+}
+
+/** toggleMenu opens the menu, or closes it. */
+export function toggleMenu(): void {
+  if (dialog()?.open) dialog()?.close();
+  else openMenu();
+}
 
 /** The key that opens the menu, as it is written and as a browser names it. */
 export const menuKey = 'Alt+O';
@@ -31,49 +49,39 @@ function best(found: readonly Ready[], text: string): Ready | undefined {
 /** Menu is the dialog of all ready-made operations: a field to search in, and a list that the arrow keys walk through. */
 export function Menu({ choose }: { choose: (one: Ready) => void }) {
   const all = useCell(operations);
-  const shown = useCell(menuOpen);
-  const [text, setText] = useState('');
-  const [at, setAt] = useState<Ready>();
-  const dialog = useRef<HTMLDialogElement>(null);
+  const text = useCell(searched);
+  const at = useCell(pointed);
   const groups = useMemo(() => search(all, text), [all, text]);
   const flat = groups.flatMap(([, ready]) => ready);
   const chosen = at ?? best(flat, text);
-  useEffect(() => {
-    if (shown && !dialog.current?.open) {
-      setText('');
-      setAt(undefined);
-      dialog.current?.showModal();
-    }
-    if (!shown) dialog.current?.close();
-  }, [shown]);
-  useEffect(() => document.getElementById(`ready-${chosen?.slug}`)?.scrollIntoView({ block: 'nearest' }), [chosen, shown]);
+  useEffect(() => document.getElementById(`ready-${chosen?.slug}`)?.scrollIntoView({ block: 'nearest' }), [chosen]);
   const take = (one: Ready | undefined) => {
     if (!one) return;
-    dialog.current?.close(); // which gives the focus back, so that it comes first
+    dialog()?.close(); // which gives the focus back, so that it comes first
     choose(one);
   };
   const keys = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
-    if (step) setAt(flat[Math.max(0, Math.min(flat.length - 1, flat.indexOf(chosen!) + step))]);
+    if (step) pointed.set(flat[Math.max(0, Math.min(flat.length - 1, flat.indexOf(chosen!) + step))]);
     else if (event.key === 'Enter') take(chosen);
     else return;
     event.preventDefault();
   };
   return (
-    <dialog id="menu" ref={dialog} aria-labelledby="menu-title" onClose={() => menuOpen.set(false)} onClick={({ target }) => target === dialog.current && menuOpen.set(false)}>
+    <dialog id="menu" aria-labelledby="menu-title" onClick={({ target }) => target === dialog() && dialog()?.close()}>
       <div class="sheet">
         <h2 id="menu-title">Operations</h2>
         <input type="text" role="combobox" aria-expanded="true" aria-controls="menu-list" aria-activedescendant={chosen && `ready-${chosen.slug}`} aria-label="Search the operations"
           placeholder="Search: badges, watch, mute…" autoComplete="off" spellcheck={false} value={text}
-          onInput={({ currentTarget }) => { setText(currentTarget.value); setAt(undefined); }} onKeyDown={keys} />
-        <button type="button" class="close" aria-label="Close the menu" onClick={() => menuOpen.set(false)}>×</button>
+          onInput={({ currentTarget }) => { searched.set(currentTarget.value); pointed.set(undefined); }} onKeyDown={keys} />
+        <button type="button" class="close" aria-label="Close the menu" onClick={() => dialog()?.close()}>×</button>
         <div id="menu-list" role="listbox" aria-label="Operations" tabIndex={-1}>
           {groups.map(([group, ready]) => (
             <div key={group} role="group" aria-label={group}>
               <div class="group" aria-hidden="true">{group}</div>
               {ready.map((one) => (
                 <div key={one.slug} id={`ready-${one.slug}`} class={`ready${one === chosen ? ' chosen' : ''}`} role="option" aria-selected={one === chosen}
-                  onClick={() => take(one)} onMouseMove={() => one !== chosen && setAt(one)}>
+                  onClick={() => take(one)} onMouseMove={() => one !== chosen && pointed.set(one)}>
                   <span class="name">{nameOf(one)}</span>
                   <span class={`kind ${kindOf(one)}`}>{kindOf(one)}</span>
                   <span class="purpose">{purposeOf(one)}</span>
