@@ -47,7 +47,7 @@ var charts = []chart{
 // errNotMeasured says that a chart's rows are not among the results.
 var errNotMeasured = errors.New("not measured")
 
-// writeCharts draws every chart whose rows are in a results' file. A chart that cannot be drawn stays as it is, and is told by say.
+// writeCharts draws every chart whose rows are in a results' file. A chart whose rows are missing stays as it is, and say reports it.
 func writeCharts(results, folder string, say func(format string, args ...any)) error {
 	text, err := os.ReadFile(results)
 	if err != nil {

@@ -137,6 +137,11 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the books", func(t *testing.T) {
+		if text := browsertest.Evaluate[string](tab, t, `document.querySelector('.bar a[href="`+docsPath+`"]')?.textContent ?? ''`); text != "Docs" {
+			t.Errorf("the link to the books says %q", text)
+		}
+	})
 	t.Run("a name of nothing", func(t *testing.T) {
 		visit("operation=no-such-thing")
 		browsertest.WaitNotice(tab, t, "link", "There is no ready-made operation no-such-thing.")

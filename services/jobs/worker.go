@@ -147,7 +147,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	return e.settle(ctx, jobs, outcomes)
 }
 
-// runBatch does jobs of one kind together.
+// runBatch runs jobs of one kind together, and passes the outcome of the k-th to settle.
 func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle func(k int, outcome error)) {
 	causes := make([]trace.Cause, len(batch))
 	for k, job := range batch {

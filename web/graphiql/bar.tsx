@@ -98,7 +98,7 @@ export function Bar() {
   return (
     <header class="bar">
       <a class="skip" href="#graphiql-session">Skip to the editors</a>
-      <span class="brand"><a href="/">Tidings</a> <h1>GraphiQL</h1> <small>{page.version}</small></span>
+      <span class="brand"><a href="/">Tidings</a> <h1>GraphiQL</h1> <small>{page.version}</small> <a class="books" href="/docs/">Docs</a></span>
       <button type="button" id="operations" class="strong" aria-haspopup="dialog" aria-keyshortcuts={menuKey} title={`All ready-made operations (${menuKey})`} onClick={openMenu}>
         Operations <kbd aria-hidden="true">{menuKey}</kbd>
       </button>
