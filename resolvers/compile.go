@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
 )
 
 // A selection of plain fields of a loaded value does not need the machinery of execution for fields that fail, wait or run in
@@ -150,10 +152,10 @@ func appendTextOrNull(to []byte, text string) []byte {
 	return appendText(to, text)
 }
 
-// appendID writes a global id.
+// appendID writes a global id, as services.GlobalID does: an escaped key needs no escapes of JSON, and our own keys need neither.
 func appendID(to []byte, kind, key string) []byte {
 	to = append(append(append(to, '"'), kind...), ':')
-	return append(appendEscaped(to, key), '"')
+	return append(services.AppendEscapedKey(to, key), '"')
 }
 
 // appendEscaped escapes the characters that JSON requires and, like execution, no others: not even invalid UTF-8.

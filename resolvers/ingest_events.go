@@ -99,7 +99,7 @@ func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.In
 	}
 	if event.Device != nil {
 		c.device = *event.Device
-		return services.CheckUserKey(c.device)
+		return services.CheckName(c.device)
 	}
 	return nil
 }

@@ -25,10 +25,9 @@ const (
 	// PostsAMillisecond is the number of IDs in one millisecond.
 	PostsAMillisecond = 1 << idLowBits
 
-	idAlphabet   = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: no I, L, O, U
-	idLowBits    = 21
-	idNodeBits   = 10
-	maxKeyLength = 64
+	idAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: no I, L, O, U
+	idLowBits  = 21
+	idNodeBits = 10
 )
 
 var idValue = func() (table [256]int8) {
@@ -105,14 +104,26 @@ const (
 
 var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType, ViewType, ReportType}
 
-// GlobalID is an ID in the API's form: type:key.
-func GlobalID(kind, key string) string { return kind + ":" + key }
+// GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; all others are of our own making.
+func GlobalID(kind, key string) string {
+	if namesUser(kind) {
+		key = EscapeKey(key)
+	}
+	return kind + ":" + key
+}
 
-// SplitGlobalID splits a global ID. An ID without a known type is INVALID; the key is not checked.
+// namesUser reports whether the key in IDs of a type is the host application's key of a user.
+func namesUser(kind string) bool { return kind == UserType || kind == ViewerType || kind == BadgesType }
+
+// SplitGlobalID splits a global ID: it undoes GlobalID. An ID without a known type is INVALID, and so is a user's key that is not
+// escaped as GlobalID does it; the key is not checked further.
 func SplitGlobalID(id string) (kind, key string, err error) {
 	kind, key, found := strings.Cut(id, ":")
 	if found && slices.Contains(idTypes, kind) {
-		return kind, key, nil
+		if namesUser(kind) {
+			key, err = UnescapeKey(key)
+		}
+		return kind, key, err
 	}
 	return "", "", Errorf(Invalid, "%s is not an id: expected type:KEY with a type of %s", Quote(id), strings.Join(idTypes, ", "))
 }
@@ -120,10 +131,13 @@ func SplitGlobalID(id string) (kind, key string, err error) {
 // ParseUserID parses "user:KEY" and returns the key. field names the argument in the error.
 func ParseUserID(field, id string) (key string, err error) {
 	kind, key, err := SplitGlobalID(id)
-	if err != nil || kind != UserType {
+	if kind != UserType {
 		return "", Errorf(Invalid, "%s: %s is not the id of a user: expected user:KEY", field, Quote(id))
 	}
-	if err := CheckUserKey(key); err != nil {
+	if err == nil {
+		err = CheckUserKey(key)
+	}
+	if err != nil {
 		return "", Errorf(Invalid, "%s: %s", field, err)
 	}
 	return key, nil
@@ -158,24 +172,6 @@ func ParseTypedID(field, id, want string) (PostID, error) {
 		}
 	}
 	return 0, Errorf(Invalid, "%s: %s is not the id of a %s: expected %s: and %d letters", field, Quote(id), want, want, PostIDLetters)
-}
-
-// CheckUserKey reports whether the host's key for a user is valid: 1 to 64 of letters, digits, '.', '_', '-'.
-func CheckUserKey(key string) error {
-	if len(key) == 0 || len(key) > maxKeyLength {
-		return Errorf(Invalid, "a user key has 1 to %d characters, got %d", maxKeyLength, len(key))
-	}
-	for i := range len(key) {
-		if isKeyByte(key[i]) {
-			continue
-		}
-		return Errorf(Invalid, "user key %s: only letters, digits, '.', '_' and '-' are allowed", Quote(key))
-	}
-	return nil
-}
-
-func isKeyByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
 // Quote prints a piece of input for an error message: quoted, and cut if it is long.

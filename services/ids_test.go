@@ -156,13 +156,13 @@ func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
 }
 
 func TestGlobalIDs(t *testing.T) {
-	key64 := strings.Repeat("k", 64)
-	for _, key := range []string{"a", "Alice.B_c-9", key64} {
+	longest := strings.Repeat("k", MaxKey)
+	for _, key := range []string{"a", "Alice.B_c-9", longest} {
 		if got, err := ParseUserID("f", GlobalID(UserType, key)); err != nil || got != key {
 			t.Errorf("%s reads as %q, %v", key, got, err)
 		}
 	}
-	for _, id := range []string{"", "alice", "user:", "user:" + key64 + "k", "user:a b", "user:ä", "user:a\n", "post:alice", "post:38FW962EY00P9", "foo:bar", ":"} {
+	for _, id := range []string{"", "alice", "user:", "user:" + longest + "k", "user:a b", "user:ä", "user:a\n", "post:alice", "post:38FW962EY00P9", "foo:bar", ":"} {
 		key, err := ParseUserID("userId", id)
 		if CodeOf(err) != Invalid || !strings.Contains(err.Error(), "userId") {
 			t.Errorf("%q reads as %q, %v", id, key, err)

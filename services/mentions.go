@@ -11,7 +11,8 @@ const MaxMentions = 50
 
 // MentionedKeys lists the user keys that a text mentions as @key, each once, in their order. An @ within a word, as in an email
 // address, or after = or /, as in a link, is no mention; nor is a key that is too long or followed by another @. Points and
-// dashes at a key's end belong to the sentence.
+// dashes at a key's end belong to the sentence. Only keys that are names (see CheckName) are found in texts: where another kind
+// of key ends, nobody could tell. Those are mentioned by a post's list.
 func MentionedKeys(text string) (keys []string) {
 	listed := map[string]bool{}
 	for start := 0; ; {
@@ -21,13 +22,13 @@ func MentionedKeys(text string) (keys []string) {
 		}
 		at += start
 		end := at + 1
-		for end < len(text) && isKeyByte(text[end]) {
+		for end < len(text) && isNameByte(text[end]) {
 			end++
 		}
 		start = max(end, at+1)
 		key := strings.TrimRight(text[at+1:end], ".-")
 		before, _ := utf8.DecodeLastRuneInString(text[:at])
-		if at > 0 && joins(before) || end < len(text) && joinsAfter(text[end:]) || CheckUserKey(key) != nil || listed[key] {
+		if at > 0 && joins(before) || end < len(text) && joinsAfter(text[end:]) || CheckName(key) != nil || listed[key] {
 			continue
 		}
 		listed[key] = true

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMentionedKeys(t *testing.T) {
-	long := strings.Repeat("k", maxKeyLength)
+	long := strings.Repeat("k", maxName)
 	for text, want := range map[string][]string{
 		"":                                   nil,
 		"@bob":                               {"bob"},

@@ -119,21 +119,26 @@ func checkSubject(viewer services.Viewer) error {
 	}
 	if services.CheckUserKey(viewer.Key) != nil {
 		return services.Errorf(services.Unauthenticated,
-			"token: sub must be the user's key, 1 to 64 of letters, digits, '.', '_' and '-'; it may be missing only with the scope ingest")
+			"token: sub must be the user's key, 1 to %d printable characters; it may be missing only with the scope ingest", services.MaxKey)
 	}
 	return nil
 }
 
 const devPrefix = "dev:"
 
-// devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE. It always has the scope viewer.
+// devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE, with the key escaped as in IDs. It always has the
+// scope viewer.
 func devViewer(token string) (services.Viewer, error) {
 	rest, isDev := strings.CutPrefix(token, devPrefix)
 	if !isDev {
 		return services.Viewer{}, services.Errorf(services.Unauthenticated,
 			"token: this server is in development mode and accepts dev:KEY or dev:KEY:SCOPE,SCOPE")
 	}
-	key, list, more := strings.Cut(rest, ":")
+	escaped, list, more := strings.Cut(rest, ":")
+	key, err := services.UnescapeKey(escaped)
+	if err != nil {
+		return services.Viewer{}, services.Errorf(services.Unauthenticated, "token: the key in dev:KEY must be percent-encoded, as in user:KEY")
+	}
 	viewer := services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}}
 	if more {
 		for name := range strings.SplitSeq(list, ",") {

@@ -115,7 +115,7 @@ func TestRefusalsCarryTheClientsRequestID(t *testing.T) {
 
 // An argument named in the text that wraps an error is in the error's extensions.
 func TestTheArgumentOfAWrappedError(t *testing.T) {
-	err := fmt.Errorf("Tidings-Act-As: %w", services.Errorf(services.Invalid, "a user key has 1 to 64 characters"))
+	err := fmt.Errorf("Tidings-Act-As: %w", services.Errorf(services.Invalid, "a user key has 1 to 128 characters"))
 	if got := faultError(err).Extensions["argument"]; got != "Tidings-Act-As" {
 		t.Errorf("the argument is %v", got)
 	}

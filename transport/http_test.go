@@ -138,6 +138,11 @@ func TestViewerOfARequest(t *testing.T) {
 	for want, header := range map[string][]string{
 		`{"data":{"who":"alice@phone"}}`: {"Authorization", "Bearer dev:alice", "Tidings-Device", "phone"},
 		`{"data":{"who":"carol@"}}`:      {"Authorization", "Bearer dev:host:ingest", "Tidings-Act-As", "carol"},
+		`{"data":{"who":"dora@"}}`:       {"Authorization", "Bearer dev:host:ingest", "Tidings-Act-As", "user:dora"},
+		`{"data":{"who":"did:plc:x@"}}`:  {"Authorization", "Bearer dev:host:ingest", "Tidings-Act-As", "did%3Aplc%3Ax"},
+		`{"data":{"who":"auth0|12@"}}`:   {"Authorization", "Bearer dev:host:ingest", "Tidings-Act-As", "user:auth0%7C12"},
+		`{"data":{"who":"user:dora@"}}`:  {"Authorization", "Bearer dev:host:ingest", "Tidings-Act-As", "user%3Adora"},
+		`{"data":{"who":"a:admin@"}}`:    {"Authorization", "Bearer dev:a%3Aadmin"},
 	} {
 		if got := post(t, handler, "{ who }", header...); got.body != want {
 			t.Errorf("got %s, want %s", got.body, want)

@@ -210,14 +210,30 @@ func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if !viewer.Has(services.ScopeIngest) {
 		return viewer, services.Errorf(services.Forbidden, "%s: needs a token with the scope ingest", actAsHeader)
 	}
-	if err := services.CheckUserKey(actAs); err != nil {
+	key, err := actor(actAs)
+	if err != nil {
 		return viewer, fmt.Errorf("%s: %w", actAsHeader, err)
 	}
-	viewer.Key = actAs
+	viewer.Key = key
 	if !viewer.Has(services.ScopeViewer) {
 		viewer.Scopes = append(viewer.Scopes, services.ScopeViewer)
 	}
 	return viewer, nil
+}
+
+// actor reads the user of the header: their key, escaped as in IDs, or their ID. No escaped key has a colon.
+func actor(actAs string) (string, error) {
+	if strings.IndexByte(actAs, ':') < 0 {
+		actAs = services.UserType + ":" + actAs
+	}
+	kind, key, err := services.SplitGlobalID(actAs)
+	if err == nil && kind != services.UserType {
+		err = services.Errorf(services.Invalid, "%s is not the id of a user: expected user:KEY", services.Quote(actAs))
+	}
+	if err == nil {
+		err = services.CheckUserKey(key)
+	}
+	return key, err
 }
 
 // checkDevice checks a client's name for its device.
@@ -225,8 +241,7 @@ func checkDevice(device string) error {
 	if len(device) > maxDevice {
 		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", deviceHeader, maxDevice, len(device))
 	}
-	// The characters of a device are those of a user key.
-	if device != "" && services.CheckUserKey(device) != nil {
+	if device != "" && services.CheckName(device) != nil {
 		return services.Errorf(services.Invalid, "%s: only letters, digits, '.', '_' and '-' are allowed", deviceHeader)
 	}
 	return nil

@@ -180,7 +180,7 @@ func TestTokenClaims(t *testing.T) {
 		{"OtherIssuer", identity, with("iss", "https://evil"), no, "another issuer"},
 		{"NoIssuer", identity, with("iss", nil), no, "iss"},
 		{"NoSubject", identity, with("sub", nil), no, "sub"},
-		{"BadSubject", identity, with("sub", "a b"), no, "sub"},
+		{"BadSubject", identity, with("sub", "a\nb"), no, "sub"},
 		{"SubjectNoText", identity, with("sub", 5), no, "token"},
 	})
 }

@@ -42,7 +42,7 @@ type httpRequest struct {
 // newRequest begins a request. A client or a proxy may give it an ID, and then finds the ID in the answer.
 func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
 	one := &httpRequest{ResponseWriter: w}
-	if given := r.Header.Get(requestHeader); given != "" && services.CheckUserKey(given) == nil { // the characters of a user key
+	if given := r.Header.Get(requestHeader); given != "" && services.CheckName(given) == nil {
 		one.id = given
 		w.Header().Set(requestHeader, given)
 	}

@@ -182,8 +182,8 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 		}
 		g.Name += " " + g.Imports.What
 		g.Import.File = g.Imports.File
-		if g.Import.Prefix != "" && services.CheckUserKey(g.Import.Prefix) != nil {
-			faults = append(faults, fmt.Errorf("--prefix is %s: 1 to 64 of letters, digits, '.', '_' and '-' are allowed", services.Quote(g.Import.Prefix)))
+		if g.Import.Prefix != "" && services.CheckUserKey(g.Import.Prefix+"x") != nil {
+			faults = append(faults, fmt.Errorf("--prefix is %s: up to %d printable characters are allowed, and no space first", services.Quote(g.Import.Prefix), services.MaxKey-1))
 		}
 	case "token":
 		g.Token.User = g.Tokens.User

@@ -246,7 +246,7 @@ func TestConfigFaults(t *testing.T) {
 		"import follows":                       {`expected "<file>"`},
 		"import follows a b":                   {"unexpected argument b"},
 		"import follows a --listen :1":         {"--listen is not a flag of tidings import follows"},
-		"import follows a --prefix a:":         {"--prefix", `"a:"`, "letters, digits"},
+		"import follows a --prefix \u200b":     {"--prefix", `"\u200b"`, "printable"},
 		"import follows a --both=maybe":        {"--both", `"maybe"`, "true", "false"},
 	} {
 		_, err := parse(t, line)

@@ -35,8 +35,8 @@ func (importWords) Help() string {
   tidings import shows season.jsonl.gz --factor 60 --database postgres://tidings@db/tidings
 
 Follows: FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
-follower,followee,since: the host application's keys of users (1 to 64 of letters, digits, '.', '_', '-') and a
-time in RFC 3339. Posts that the followee publishes after since count as new for the follower; without it, posts
+follower,followee,since: the host application's keys of users (1 to 128 printable characters; as they are, in quotes if
+they have a comma or a quote, or if the line would begin with #) and a time in RFC 3339. Posts that the followee publishes after since count as new for the follower; without it, posts
 published after the import do.
 
 A first line with names of columns is recognised: follower,followee, from,to, source,target, user_id,friend_id and
@@ -104,7 +104,7 @@ func (tokenWords) Help() string {
   TIDINGS_JWT_SECRET=... tidings token --scope ingest,admin
 
 The token is printed alone on a line. An application signs the tokens of its users itself, with the same claims: sub is the
-user's key, exp the time of the end in seconds, scope the scopes with spaces between (viewer if it is missing). This command is for
+user's key as it is, exp the time of the end in seconds, scope the scopes with spaces between (viewer if it is missing). This command is for
 tests and operators. In development mode there are no keys: dev:alice and dev:host:ingest,admin are tokens there.
 `
 }

@@ -139,7 +139,7 @@ func TestBadLinesOfMessages(t *testing.T) {
 		{`{"key":"a","title":"t","to":["x",7]}`, "to: a text is needed, got a number"},
 		{`{"title":"t","to":["x"]}`, "key: 1 to 64 characters are allowed, got 0"},
 		{`{"key":"a","title":"t","to":[]}`, "to: 1 to 10000 recipients"},
-		{`{"key":"a","title":"t","to":["a b"]}`, "to: user key"},
+		{`{"key":"a","title":"t","to":["a\tb"]}`, "to: user key"},
 		{`{"key":"a","to":["x"]}`, "title: 1 to 255 characters are allowed, got 0"},
 		{`{"key":"a","title":" \t\u3000","to":["x"]}`, "title: 1 to 255 characters are allowed, got nothing but white space"},
 		{`{"key":"a","title":"` + strings.Repeat("t", 256) + `","to":["x"]}`, "title: 1 to 255 characters are allowed, got 256"},

@@ -202,7 +202,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{`{"author":"x",` + at + `,"body":"` + "\xff" + `"}`, "not valid UTF-8"},
 		{`{"author":"x",` + at + `,"body":"\ud83d"}`, `\ud83d is half of a surrogate pair`},
 		{`{` + at + `,"body":"b"}`, "author: a key is empty"},
-		{`{"author":"a b",` + at + `,"body":"b"}`, `author: user key "a b"`},
+		{`{"author":" a",` + at + `,"body":"b"}`, `author: user key " a"`},
 		{`{"author":"x",` + at + `,"body":""}`, "body: 1 to 5000 characters are allowed, got 0"},
 		{`{"author":"x",` + at + `,"body":" \n "}`, "body: 1 to 5000 characters are allowed, got nothing but white space"},
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 5001) + `"}`, "body: 1 to 5000 characters are allowed, got 5001"},

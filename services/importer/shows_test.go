@@ -344,7 +344,7 @@ func TestBadLinesOfShows(t *testing.T) {
 		{line("a", plan+`,"extra":1`), "extra"},
 		{line("", plan), "key: 1 to 64 characters are allowed, got 0"},
 		{`{"key":"a","title":"t",` + plan + `}`, "host: a key is empty"},
-		{`{"key":"a","host":"a b","title":"t",` + plan + `}`, `host: user key "a b"`},
+		{`{"key":"a","host":"a ","title":"t",` + plan + `}`, `host: user key "a "`},
 		{`{"key":"a","host":"x","title":"",` + plan + `}`, "title: 1 to 255 characters are allowed, got 0"},
 		{`{"key":"a","host":"x","title":" \t\u3000",` + plan + `}`, "title: 1 to 255 characters are allowed, got nothing but white space"},
 		{line("a", plan+`,"coverUrl":"ftp://a"`), "coverUrl"},

@@ -165,7 +165,7 @@ func checkRedis(c Config) string {
 
 // CheckNode returns why the name of a node is invalid, or "".
 func CheckNode(c Config) string {
-	return when(c.Node != "" && services.CheckUserKey(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
+	return when(c.Node != "" && services.CheckName(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }
 
 func checkJWKS(c Config) string {

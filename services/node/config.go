@@ -144,7 +144,7 @@ func (c Config) DatabaseURL() string {
 // process IDs.
 func NodeName(chance uint32) string {
 	host, err := os.Hostname()
-	if err != nil || services.CheckUserKey(host) != nil || len(host) > 40 {
+	if err != nil || services.CheckName(host) != nil || len(host) > 40 {
 		host = "node"
 	}
 	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), chance)

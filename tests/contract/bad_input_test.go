@@ -147,12 +147,19 @@ type badValue struct {
 }
 
 func (c *crowd) badIDs() []badValue {
-	unknown, long := "post:0000000000001", strings.Repeat("k", 65)
+	unknown, long := "post:0000000000001", strings.Repeat("k", 129)
 	return []badValue{
-		{"user without a key", mutFollow, "user:", refused{"INVALID", []string{"userId", "1 to 64", "got 0"}}},
-		{"user of 65 letters", mutFollow, "user:" + long, refused{"INVALID", []string{"userId", "1 to 64", "got 65"}}},
-		{"user with a blank", mutFollow, "user:a b", refused{"INVALID", []string{"userId", `"a b"`, "letters, digits"}}},
-		{"user with an accent", mutUnfollow, "user:zoë", refused{"INVALID", []string{"userId", "letters, digits"}}},
+		{"user without a key", mutFollow, "user:", refused{"INVALID", []string{"userId", "1 to 128", "got 0"}}},
+		{"user of 129 letters", mutFollow, "user:" + long, refused{"INVALID", []string{"userId", "1 to 128", "got 129"}}},
+		{"user with a blank", mutFollow, "user:a b", refused{"INVALID", []string{"userId", `"a b"`, `"a%20b"`}}},
+		{"user with an accent", mutUnfollow, "user:zoë", refused{"INVALID", []string{"userId", `"zo%C3%AB"`}}},
+		{"user with a colon", mutFollow, "user:did:plc:a", refused{"INVALID", []string{"userId", `"did%3Aplc%3Aa"`}}},
+		{"user with small digits", mutFollow, "user:auth0%7c123", refused{"INVALID", []string{"userId", `"auth0%7C123"`}}},
+		{"user escaped too much", mutFollow, "user:%62ob", refused{"INVALID", []string{"userId", `"bob"`}}},
+		{"user with half an escape", mutFollow, "user:bob%", refused{"INVALID", []string{"userId", "hexadecimal"}}},
+		{"user with a line break", mutFollow, "user:bob%0A", refused{"INVALID", []string{"userId", "printable"}}},
+		{"user in another normal form", mutFollow, "user:zoe%CC%88", refused{"INVALID", []string{"userId", "normal form C"}}},
+		{"user in broken UTF-8", mutFollow, "user:zo%EB", refused{"INVALID", []string{"userId", "printable"}}},
 		{"key without a type", mutFollow, "bob", refused{"INVALID", []string{"userId", `"bob"`, "user:KEY"}}},
 		{"another type", mutFollow, "foo:bar", refused{"INVALID", []string{"userId", `"foo:bar"`, "user:KEY"}}},
 		{"post for a user", mutFollow, c.post, refused{"INVALID", []string{"userId", "user:KEY"}}},

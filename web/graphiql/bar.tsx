@@ -26,8 +26,8 @@ function People() {
         ))}
       </span>
       <form id="other" onSubmit={submit}>
-        <input name="person" aria-label="Another user" placeholder="another user" size={12} maxLength={100} autoComplete="off" autoCapitalize="none" spellcheck={false} required
-          pattern="[A-Za-z0-9._\-]{1,64}(:(admin|ingest)(,(admin|ingest))?)?" title="A key of 1 to 64 letters, digits, '.', '_', '-'; :admin or :ingest after it adds a scope" />
+        <input name="person" aria-label="Another user" placeholder="another user" size={12} maxLength={1600} autoComplete="off" autoCapitalize="none" spellcheck={false} required
+          title="A key of 1 to 128 printable characters; :admin or :ingest after it adds a scope" />
         <button>Be</button>
       </form>
       <strong class="mode" title="No key for tokens is configured, so anyone who reaches this address can act as any user. Not for production.">Development mode</strong>

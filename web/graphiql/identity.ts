@@ -1,3 +1,4 @@
+import { escapeKey } from '../client/src/ids.ts';
 import { Cell } from '../demo/src/store.ts';
 import { page, takeParameter } from './page.ts';
 import { send } from './server.ts';
@@ -10,7 +11,8 @@ export interface Claims {
   readonly expires?: number;
 }
 
-const PERSON = /^[A-Za-z0-9._-]{1,64}(:(admin|ingest)(,(admin|ingest))?)?$/;
+const SCOPES = /:(admin|ingest)(,(admin|ingest))?$/;
+const KEY = /^[^\p{C}\p{Zl}\p{Zp}]{1,128}$/u;
 const personKey = 'tidings:person';
 const tokenKey = 'tidings:token';
 
@@ -20,17 +22,33 @@ export const person = new Cell(page.development ? firstPerson() : '');
 /** The pasted token of production mode. It is kept for the browser tab. */
 export const token = new Cell(page.development ? '' : ofTab.getItem(tokenKey) ?? '');
 
+/** personOf reads a key, escaped as in IDs or as it is, with or without scopes: what follows dev: in a token. */
+function personOf(text: string | null): string | undefined {
+  const scopes = SCOPES.exec(text ?? '')?.[0] ?? '';
+  const given = (text ?? '').slice(0, (text ?? '').length - scopes.length);
+  const key = escapeKey(keyOf(given)) === given ? keyOf(given) : given.normalize('NFC').trim();
+  return KEY.test(key) ? escapeKey(key) + scopes : undefined;
+}
+
+function keyOf(escaped: string): string {
+  try {
+    return decodeURIComponent(escaped);
+  } catch {
+    return escaped; // it has a % of its own
+  }
+}
+
 function firstPerson(): string {
-  const asked = takeParameter('as');
-  const first = [asked, ofTab.getItem(personKey)].find((one) => PERSON.test(one ?? '')) ?? 'alice';
+  const first = personOf(takeParameter('as')) ?? personOf(ofTab.getItem(personKey)) ?? 'alice';
   ofTab.setItem(personKey, first);
   return first;
 }
 
 export function bePerson(next: string): void {
-  if (!PERSON.test(next)) return;
-  ofTab.setItem(personKey, next);
-  person.set(next);
+  const known = personOf(next);
+  if (!known) return;
+  ofTab.setItem(personKey, known);
+  person.set(known);
 }
 
 /** useToken keeps a token that the server takes; otherwise it returns why it does not. */
@@ -56,7 +74,7 @@ export const currentToken = () => (page.development ? `dev:${person.get()}` : to
 export function claimsOf(bare: string): Claims {
   if (bare.startsWith('dev:')) {
     const [key, scopes] = bare.slice('dev:'.length).split(':');
-    return { who: named(key!, scopes?.replace(',', ', ')) };
+    return { who: named(keyOf(key!), scopes?.replace(',', ', ')) };
   }
   try {
     const payload = atob(bare.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/'));
