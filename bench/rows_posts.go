@@ -14,7 +14,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 const (
@@ -86,7 +85,7 @@ func writePosts(path string, count int) error {
 
 // insertRaw puts the posts and their authors into a new database, and returns the time without creating the tables.
 func insertRaw(ctx context.Context, path string, count int) (took time.Duration, err error) {
-	tables, err := store.Open(ctx, sql.Config{URL: "sqlite:" + path})
+	tables, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + path})
 	if err != nil {
 		return 0, err
 	}

@@ -11,7 +11,6 @@ import (
 	"tidings/services"
 	"tidings/services/importer"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Both ways put the same posts in: what an import makes of the file is what the raw rows are, but for the numbers of users.
@@ -32,7 +31,7 @@ func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	if took, err := insertRaw(t.Context(), raw, count); err != nil || took <= 0 {
 		t.Fatalf("%v, %v", took, err)
 	}
-	s, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + imported})
+	s, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + imported})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"tidings/services"
 	"tidings/services/posts"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // The row of a dormant user's return: the newest entries of everyone they follow. Tidings reads them with one SELECT on the
@@ -71,7 +70,7 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 	if err := seedOutboxes(ctx, p.file(), client); err != nil {
 		return err
 	}
-	facts, err := store.Open(ctx, sql.Config{URL: "sqlite:" + p.file()})
+	facts, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + p.file()})
 	if err != nil {
 		return err
 	}
@@ -119,8 +118,8 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 	return nil
 }
 
-func selectNewest(ctx context.Context, facts *store.Store) (newest []services.PostID, err error) {
-	entries, err := posts.HomeFeed(ctx, facts.DB, outboxReader, services.MaxPostID, services.Retention)
+func selectNewest(ctx context.Context, facts *sql.DB) (newest []services.PostID, err error) {
+	entries, err := posts.HomeFeed(ctx, facts, outboxReader, services.MaxPostID, services.Retention)
 	for _, entry := range entries {
 		newest = append(newest, entry.Post)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Both ways read the same feed: the newest posts of all authors, in turns.
@@ -20,7 +19,7 @@ func TestBothRebuildsReadTheSame(t *testing.T) {
 	if err := seedOutboxes(t.Context(), p.folder+"/tidings.db", client); err != nil {
 		t.Fatal(err)
 	}
-	facts, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + p.folder + "/tidings.db"})
+	facts, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + p.folder + "/tidings.db"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Data that the API would create too slowly is written into the database before a server opens it: a million users, and
@@ -88,7 +88,7 @@ func each(ctx context.Context, tx *database.Tx, writes []write) error {
 
 // inStore opens a database in which no server is, with the tables of today, for one transaction.
 func inStore(ctx context.Context, file string, write func(*database.Tx) error) error {
-	tables, err := store.Open(ctx, sql.Config{URL: "sqlite:" + file})
+	tables, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + file})
 	if err != nil {
 		return err
 	}
@@ -112,11 +112,11 @@ func inStore(ctx context.Context, file string, write func(*database.Tx) error) e
 
 // numbersOf finds the numbers of users in a database in which no server is.
 func numbersOf(ctx context.Context, file string, keys []string) (numbers []services.UserID, err error) {
-	s, err := store.Open(ctx, sql.Config{URL: "sqlite:" + file})
+	s, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + file})
 	if err != nil {
 		return nil, err
 	}
-	known, err := s.UserIDs(ctx, keys)
+	known, err := people.IDs(ctx, s, keys)
 	for _, key := range keys {
 		number, found := known[key]
 		if !found && err == nil {

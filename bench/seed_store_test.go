@@ -8,14 +8,14 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/chat"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // opened is a seeded database.
-func opened(t *testing.T, file string) *store.Store {
+func opened(t *testing.T, file string) *sql.DB {
 	t.Helper()
-	s, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + file})
+	s, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestSeedUsers(t *testing.T) {
 		t.Error("a user who was not seeded has a number")
 	}
 	s := opened(t, file)
-	active, err := s.ActiveUsers(t.Context(), 0, 10_000, time.Now().Add(-time.Hour))
+	active, err := people.ActiveUsers(t.Context(), s, 0, 10_000, time.Now().Add(-time.Hour))
 	if err != nil || len(active) != 1234 || active[1233] != 1234 {
 		t.Errorf("%d active users, %v", len(active), err)
 	}
@@ -44,8 +44,8 @@ func TestSeedUsers(t *testing.T) {
 		t.Errorf("%+v, %v", state, err)
 	}
 	// The next user gets the next number.
-	err = s.Write(t.Context(), func(tx *store.Tx) error {
-		known, err := tx.EnsureUsers(t.Context(), []string{"new"})
+	err = s.Write(t.Context(), func(tx *sql.Tx) error {
+		known, err := people.Ensure(t.Context(), tx, []string{"new"})
 		if known["new"] != 1235 {
 			t.Errorf("the next user has the number %d", known["new"])
 		}
@@ -69,7 +69,7 @@ func TestSeedConversations(t *testing.T) {
 	}
 	s := opened(t, file)
 	for user, want := range map[services.UserID]int{1: 10, 2: 10, 3: 4, 4: 4, 5: 14} {
-		states, err := chat.MembershipsOf(t.Context(), s.DB, user, 0, time.Now(), 100)
+		states, err := chat.MembershipsOf(t.Context(), s, user, 0, time.Now(), 100)
 		if err != nil {
 			t.Fatal(err)
 		}

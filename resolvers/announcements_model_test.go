@@ -33,8 +33,8 @@ type announcementsNode struct {
 }
 
 func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
-	announced := announcements.New(announcements.Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
-	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
+	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
+	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
 	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	return announcementsNode{World: w, announced: announced, badge: badge.New(badge.Config{

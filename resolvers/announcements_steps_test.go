@@ -9,7 +9,7 @@ import (
 
 	"tidings/services/announcements"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 func (m *announcementsModel) publish() {
@@ -126,13 +126,13 @@ func (m *announcementsModel) lose() {
 // repeat lets jobs come again, as after a worker that was taken for dead.
 func (m *announcementsModel) repeat() {
 	u := m.drawUser()
-	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *store.Tx) error {
+	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *sql.Tx) error {
 		queued := []jobs.NewJob{announcements.UserJob(u.number)}
 		for _, e := range m.entries {
 			if e.place > 0 || e.withdrawn || e.missed { // of those that wait the job is still there
 				queued = append(queued, announcements.StartJob(announcements.Announcement{ID: e.id}))
 			}
 		}
-		return jobs.Enqueue(context.Background(), tx.Tx, queued...)
+		return jobs.Enqueue(context.Background(), tx, queued...)
 	}))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	people    = 40 // beside the reader
+	crowd     = 40 // beside the reader
 	perList   = 30 // in each list, at least
 	talks     = 34
 	perTalk   = 5
@@ -57,7 +57,7 @@ func (c *counted) told(events ...event) (ids []string) {
 	return ids
 }
 
-func person(i int) string { return fmt.Sprintf("user:p%02d", i%people) }
+func person(i int) string { return fmt.Sprintf("user:p%02d", i%crowd) }
 
 // fill gives the reader something in every list.
 func (c *counted) fill() {
@@ -65,7 +65,7 @@ func (c *counted) fill() {
 	c.must("reader", `{ viewer { badges { version } } }`, nil) // later items are new to the reader
 	c.Clock.Advance(time.Minute)
 	var events []event
-	for i := range people {
+	for i := range crowd {
 		events = append(events, event{"setProfile": event{"as": person(i), "name": fmt.Sprint("Person ", i)}})
 	}
 	events = append(events, event{"setProfile": event{"as": reader, "name": "The reader"}})

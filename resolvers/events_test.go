@@ -18,6 +18,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/push"
 	"tidings/services/redis"
 )
@@ -40,7 +41,7 @@ type stream struct {
 func (c *counted) subscribe(t *testing.T, query string) (s *stream, trips int, asked map[string]int) {
 	t.Helper()
 	s = &stream{c: c, t: t, n: 9_000_000_000_000_000}
-	numbers, err := c.Store.UserIDs(t.Context(), []string{"reader"})
+	numbers, err := people.IDs(t.Context(), c.Store, []string{"reader"})
 	c.Must(err)
 	s.reader = numbers["reader"]
 	badges, err := c.resolver.Badge.Read(t.Context(), s.reader)

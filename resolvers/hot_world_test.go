@@ -18,7 +18,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // counting counts what is left to the schema.
@@ -140,9 +140,9 @@ func (s *sides) populate() (places []services.PostID) {
 	s.about("reader", "hideFrom", "user:named")
 	s.Quiet(s.Fanout)
 	s.Clock.Advance(time.Second)
-	s.Write(func(ctx context.Context, tx *store.Tx) error { // without a job: feeds list them still
+	s.Write(func(ctx context.Context, tx *sql.Tx) error { // without a job: feeds list them still
 		for _, id := range slices.Concat(published["named"][3:8], published["plain"][:1], published["busy"][100:104]) {
-			if _, _, err := posts.Delete(ctx, tx.Tx, id); err != nil {
+			if _, _, err := posts.Delete(ctx, tx, id); err != nil {
 				return err
 			}
 		}

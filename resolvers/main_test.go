@@ -52,8 +52,8 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 	a := &api{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
 	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxGroup: maxGroup})
-	letters := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
-	announced := announcements.New(announcements.Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
+	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
+	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	notified := notificationstest.New(w)
 	a.resolver = &Resolver{
@@ -63,7 +63,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Badge:   badge.New(badge.Config{Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source()}, Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
-		Views:         views.New(views.Config{DB: w.Store.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, IDs: w.IDs, Log: log}),
+		Views:         views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, IDs: w.IDs, Log: log}),
 		Live:          boards,
 		Notifications: notified, Fanout: w.Fanout, Projector: w.Projector, Queue: w.Fanout, Clock: w.Clock, Log: log,
 	}

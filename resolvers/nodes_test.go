@@ -11,6 +11,7 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/people"
 )
 
 const nodesQuery = `query($ids: [ID!]!) { nodes(ids: $ids) { id __typename } }`
@@ -32,7 +33,7 @@ func TestNodesAreAnsweredInTheirOrder(t *testing.T) {
 			t.Errorf("%s is %q, want %q", ids[i], text, want[i])
 		}
 	}
-	if numbers, err := a.Store.UserIDs(t.Context(), []string{"nobody"}); len(numbers) != 0 || err != nil {
+	if numbers, err := people.IDs(t.Context(), a.Store, []string{"nobody"}); len(numbers) != 0 || err != nil {
 		t.Errorf("asking for somebody made him: %v, %v", numbers, err)
 	}
 }

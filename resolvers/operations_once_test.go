@@ -13,7 +13,8 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 )
 
 // story does every operation once, each where the state lets it happen.
@@ -96,20 +97,20 @@ func (s *story) rememberedBefore(in event, key, before string) {
 			continue
 		}
 		user := strings.TrimPrefix(id, "user:")
-		numbers, err := s.Store.UserIDs(s.t.Context(), []string{user})
+		numbers, err := people.IDs(s.t.Context(), s.Store, []string{user})
 		s.Must(err)
 		scope = fmt.Sprintf("u%d", numbers[user])
 		break
 	}
-	s.Write(func(ctx context.Context, tx *store.Tx) error {
-		had, found, err := jobs.Recall(ctx, tx.Tx, scope, key)
+	s.Write(func(ctx context.Context, tx *sql.Tx) error {
+		had, found, err := jobs.Recall(ctx, tx, scope, key)
 		if !found {
 			err = errors.Join(err, fmt.Errorf("the key %s of %s is not remembered", key, scope))
 		}
 		if err != nil {
 			return err
 		}
-		return jobs.Remember(ctx, tx.Tx, scope, before, make([]byte, 32), had.IDs)
+		return jobs.Remember(ctx, tx, scope, before, make([]byte, 32), had.IDs)
 	})
 }
 

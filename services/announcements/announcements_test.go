@@ -14,7 +14,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,7 +26,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
+	return node{w, New(Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
 }
 
 // each runs a test on both engine pairs.
@@ -145,8 +145,8 @@ func TestTheStartIsIdempotent(t *testing.T) {
 		n.Must(err)
 		n.do(n.MarkRead(user, UpTo{}), nil)
 		for _, id := range []services.PostID{twice, gone, off, 99} {
-			n.Write(func(ctx context.Context, tx *store.Tx) error {
-				return jobs.Enqueue(ctx, tx.Tx, StartJob(Announcement{ID: id, StartsAt: soon}))
+			n.Write(func(ctx context.Context, tx *sql.Tx) error {
+				return jobs.Enqueue(ctx, tx, StartJob(Announcement{ID: id, StartsAt: soon}))
 			})
 		}
 		n.Work(n.World.Fanout)

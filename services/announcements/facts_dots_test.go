@@ -11,7 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/sql"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 func (b *bundle) raise(name string, target Segments) (stamp uint64) {
@@ -49,17 +49,17 @@ func TestDotsAreRaisedAndCleared(t *testing.T) {
 		}
 		dots := b.shared().Dots
 		slices.SortFunc(dots[1].Raises, func(x, y Raise) int { return cmp.Compare(x.Target, y.Target) })
-		storetest.Equal(b.T, dots, []Dot{
+		sqltest.Equal(b.T, dots, []Dot{
 			{Name: "a.b-c_1", Raises: []Raise{raise(0, other)}},
 			{Name: "shop", Raises: []Raise{raise(0, all), raise(1, some), raise(1<<5, last), raise(1<<63, some)}},
 		})
-		storetest.Equal(b.T, b.clear(7, "shop"), other) // the end of the announcements' clock, also where another dot was last
-		storetest.Equal(b.T, b.clear(7, "shop"), other)
+		sqltest.Equal(b.T, b.clear(7, "shop"), other) // the end of the announcements' clock, also where another dot was last
+		sqltest.Equal(b.T, b.clear(7, "shop"), other)
 		again := b.raise("shop", 1)
-		storetest.Equal(b.T, b.clear(7, "shop"), again)
-		storetest.Equal(b.T, storetest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T).Dots, map[string]uint64{"shop": again})
+		sqltest.Equal(b.T, b.clear(7, "shop"), again)
+		sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T).Dots, map[string]uint64{"shop": again})
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := clearDot(b.Ctx, tx, 7, "nope"); return err })
-		storetest.Coded(b.T, err, services.NotFound)
+		sqltest.Coded(b.T, err, services.NotFound)
 	})
 }
 
@@ -73,23 +73,23 @@ func TestDotsAreBounded(t *testing.T) {
 			stamp, err := nextStamp(b.Ctx, tx)
 			return errors.Join(err, raiseDot(b.Ctx, tx, "another", 0, stamp))
 		})
-		storetest.Coded(b.T, err, services.Conflict)
-		storetest.Equal(b.T, len(b.shared().Dots), MaxDots)
+		sqltest.Coded(b.T, err, services.Conflict)
+		sqltest.Equal(b.T, len(b.shared().Dots), MaxDots)
 	})
 }
 
 func TestSegmentsGetABitEach(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		storetest.Equal(b.T, b.segments(), Segments(0))
-		storetest.Equal(b.T, b.segments("beta"), Segments(1))
-		storetest.Equal(b.T, b.segments("beta", "staff", "beta"), Segments(3))
+		sqltest.Equal(b.T, b.segments(), Segments(0))
+		sqltest.Equal(b.T, b.segments("beta"), Segments(1))
+		sqltest.Equal(b.T, b.segments("beta", "staff", "beta"), Segments(3))
 		for n := 2; n < MaxSegments; n++ {
-			storetest.Equal(b.T, b.segments(fmt.Sprint("s", n)), Segments(1)<<n)
+			sqltest.Equal(b.T, b.segments(fmt.Sprint("s", n)), Segments(1)<<n)
 		}
-		storetest.Equal(b.T, b.segments("beta", "s63"), Segments(1|1<<63))
+		sqltest.Equal(b.T, b.segments("beta", "s63"), Segments(1|1<<63))
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := ensureSegments(b.Ctx, tx, []string{"beta", "one more"}); return err })
-		storetest.Coded(b.T, err, services.Conflict)
-		storetest.Equal(b.T, err.Error(), `segments: "one more" would be segment 65, up to 64 are allowed`)
+		sqltest.Coded(b.T, err, services.Conflict)
+		sqltest.Equal(b.T, err.Error(), `segments: "one more" would be segment 65, up to 64 are allowed`)
 	})
 }
 
@@ -117,7 +117,7 @@ func TestSegmentsNamedAtOnceGetABitEach(t *testing.T) {
 			}
 			sum |= bits
 		}
-		storetest.Equal(b.T, sum, Segments(1<<9-1))
+		sqltest.Equal(b.T, sum, Segments(1<<9-1))
 	})
 }
 
@@ -125,13 +125,13 @@ func TestTheVersionOfSegmentsRisesWithTheirChange(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		set := func(bits Segments) (version uint64) {
 			b.write(func(tx *sql.Tx) (err error) { version, err = setSegments(b.Ctx, tx, 7, bits); return err })
-			storetest.Equal(b.T, storetest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T), UserState{Segments: services.SegmentState{Version: version, Bits: uint64(bits)}, Dots: map[string]uint64{}})
+			sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T), UserState{Segments: services.SegmentState{Version: version, Bits: uint64(bits)}, Dots: map[string]uint64{}})
 			return version
 		}
 		first := set(1<<63 | 1)
-		storetest.Equal(b.T, set(1<<63|1), first)
-		storetest.Equal(b.T, set(0), first+1) // the clock is stopped
+		sqltest.Equal(b.T, set(1<<63|1), first)
+		sqltest.Equal(b.T, set(0), first+1) // the clock is stopped
 		b.Clock.Advance(-time.Hour)
-		storetest.Equal(b.T, set(2), first+2)
+		sqltest.Equal(b.T, set(2), first+2)
 	})
 }

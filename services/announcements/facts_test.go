@@ -8,17 +8,18 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/people/peopletest"
 	"tidings/services/sql"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 // bundle is a store with helpers for tests of the facts.
-type bundle struct{ *storetest.Bundle }
+type bundle struct{ *peopletest.Bundle }
 
 // eachStore runs a test on both engines, each time on a new database with a standing clock.
 func eachStore(t *testing.T, test func(b *bundle)) {
 	t.Helper()
-	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
 }
 
 // write runs one transaction that must succeed.
@@ -52,7 +53,7 @@ func (b *bundle) announce(id services.PostID, change ...func(*Announcement)) (a 
 
 func (b *bundle) shared() Facts {
 	b.T.Helper()
-	return storetest.Must(readFacts(b.Ctx, b.DB))(b.T)
+	return sqltest.Must(readFacts(b.Ctx, b.DB))(b.T)
 }
 
 // positions are those of the list.
@@ -72,12 +73,12 @@ func TestStampsAlwaysRise(t *testing.T) {
 			return stamp
 		}
 		now := uint64(b.Clock.Now().UnixMicro())
-		storetest.Equal(b.T, []uint64{next(), next()}, []uint64{now, now + 2})
+		sqltest.Equal(b.T, []uint64{next(), next()}, []uint64{now, now + 2})
 		b.Clock.Advance(-time.Hour)
-		storetest.Equal(b.T, next(), now+4)
+		sqltest.Equal(b.T, next(), now+4)
 		b.Clock.Advance(2 * time.Hour)
-		storetest.Equal(b.T, next(), uint64(b.Clock.Now().UnixMicro()))
-		storetest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: uint64(b.Clock.Now().UnixMicro())})
+		sqltest.Equal(b.T, next(), uint64(b.Clock.Now().UnixMicro()))
+		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: uint64(b.Clock.Now().UnixMicro())})
 	})
 }
 
@@ -116,7 +117,7 @@ func TestStampsAppearInTheirOrder(t *testing.T) {
 				b.T.Fatalf("the stamp %d is not that of the dot beside it: %+v", n.Stamp, n.Dots)
 			}
 		}
-		storetest.Equal(b.T, b.shared().Stamp, uint64(b.Clock.Now().UnixMicro())+2*(writers*raises-1))
+		sqltest.Equal(b.T, b.shared().Stamp, uint64(b.Clock.Now().UnixMicro())+2*(writers*raises-1))
 	})
 }
 
@@ -129,32 +130,32 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 		waiting := b.announcement(3)
 		waiting.StartsAt = b.Clock.Now().Add(time.Minute)
 		b.write(func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) })
-		storetest.Coded(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) }), services.Conflict)
+		sqltest.Coded(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) }), services.Conflict)
 
-		storetest.Equal(b.T, storetest.Must(Read(b.Ctx, b.Runner, []services.PostID{1, 2, 3, 4}))(b.T),
+		sqltest.Equal(b.T, sqltest.Must(Read(b.Ctx, b.Runner, []services.PostID{1, 2, 3, 4}))(b.T),
 			map[services.PostID]Announcement{1: first, 2: second, 3: waiting})
 		short := func(a Announcement) Announcement {
 			return Announcement{ID: a.ID, Position: a.Position, Segments: a.Segments, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt}
 		}
-		storetest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Announcements: []Announcement{short(second), short(first)}})
+		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Announcements: []Announcement{short(second), short(first)}})
 
 		b.write(func(tx *sql.Tx) error {
 			a, err := lock(b.Ctx, tx, 1)
-			storetest.Equal(b.T, a, first)
+			sqltest.Equal(b.T, a, first)
 			a.Title, a.Content, a.Segments, a.Withdrawn, a.EndsAt = "other", "", 4, true, b.Clock.Now().Add(time.Second)
 			a.Position++ // the given value is ignored
 			first = a
 			return errors.Join(err, update(b.Ctx, tx, a))
 		})
-		storetest.Equal(b.T, storetest.Must(Read(b.Ctx, b.Runner, []services.PostID{1}))(b.T), map[services.PostID]Announcement{1: first})
-		storetest.Equal(b.T, b.positions(), []uint64{second.Position})
+		sqltest.Equal(b.T, sqltest.Must(Read(b.Ctx, b.Runner, []services.PostID{1}))(b.T), map[services.PostID]Announcement{1: first})
+		sqltest.Equal(b.T, b.positions(), []uint64{second.Position})
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := lock(b.Ctx, tx, 4); return err })
-		storetest.Coded(b.T, err, services.NotFound)
+		sqltest.Coded(b.T, err, services.NotFound)
 
 		b.Clock.Advance(time.Hour - 1000)
-		storetest.Equal(b.T, b.positions(), []uint64{second.Position})
+		sqltest.Equal(b.T, b.positions(), []uint64{second.Position})
 		b.Clock.Advance(1000)
-		storetest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Ended: 2})
+		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Ended: 2})
 	})
 }
 
@@ -178,13 +179,13 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 			return errors.Join(err, update(b.Ctx, tx, withdrawn), insert(b.Ctx, tx, waiting))
 		})
 		hidden := b.shared()
-		storetest.Equal(b.T, hidden.Version, uint64(1))
-		storetest.Equal(b.T, []int{int(hidden.Ended), len(hidden.Announcements), len(hidden.HiddenEnds)}, []int{0, 2, 2})
+		sqltest.Equal(b.T, hidden.Version, uint64(1))
+		sqltest.Equal(b.T, []int{int(hidden.Ended), len(hidden.Announcements), len(hidden.HiddenEnds)}, []int{0, 2, 2})
 		b.Clock.Advance(time.Minute)
 		over := b.shared()
-		storetest.Equal(b.T, []int{int(over.Ended), len(over.Announcements), len(over.HiddenEnds)}, []int{3, 0, 1})
+		sqltest.Equal(b.T, []int{int(over.Ended), len(over.Announcements), len(over.HiddenEnds)}, []int{3, 0, 1})
 		b.Clock.Advance(time.Hour)
-		storetest.Equal(b.T, []int{int(b.shared().Ended), len(b.shared().HiddenEnds)}, []int{4, 0})
+		sqltest.Equal(b.T, []int{int(b.shared().Ended), len(b.shared().HiddenEnds)}, []int{4, 0})
 	})
 }
 
@@ -199,15 +200,15 @@ func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
 				}
 			}))
 		}
-		storetest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position, list[1].Position})
+		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position, list[1].Position})
 		b.Clock.Advance(time.Hour)
-		storetest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
+		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
 		fifth := b.announce(5) // the third that is not over: nothing falls out for it
-		storetest.Equal(b.T, b.positions(), []uint64{fifth.Position, list[3].Position, list[2].Position})
+		sqltest.Equal(b.T, b.positions(), []uint64{fifth.Position, list[3].Position, list[2].Position})
 		b.write(func(tx *sql.Tx) error {
 			fifth.Withdrawn = true
 			return update(b.Ctx, tx, fifth)
 		})
-		storetest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
+		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
 	})
 }

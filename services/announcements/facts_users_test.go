@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
 )
 
@@ -27,7 +27,7 @@ func (b *bundle) enter(user services.UserID) (n UserState) {
 		if n, err = ReadUser(b.Ctx, tx.Runner, user); err != nil {
 			return err
 		}
-		return store.In(tx).MarkActive(b.Ctx, []services.UserID{user})
+		return people.MarkActive(b.Ctx, tx, []services.UserID{user})
 	})
 	n.SeenAt = time.Time{} // of the visit before
 	return n
@@ -36,7 +36,7 @@ func (b *bundle) enter(user services.UserID) (n UserState) {
 // standing is a user's state, without the time of their last visit.
 func (b *bundle) standing(user services.UserID) UserState {
 	b.T.Helper()
-	n := storetest.Must(ReadUser(b.Ctx, b.Runner, user))(b.T)
+	n := sqltest.Must(ReadUser(b.Ctx, b.Runner, user))(b.T)
 	n.SeenAt = time.Time{}
 	return n
 }
@@ -60,17 +60,17 @@ func TestNewUsersStartAtTheEnd(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		user := b.MakeUsers("alice")[0]
 		version := uint64(b.Clock.Now().UnixMicro())
-		storetest.Equal(b.T, b.standing(user), UserState{Dots: map[string]uint64{}})
+		sqltest.Equal(b.T, b.standing(user), UserState{Dots: map[string]uint64{}})
 		stamp := b.raise("shop", 0)
 		want := UserState{AnnouncementState: standsAt(version, stamp, stamp), Dots: map[string]uint64{}}
-		storetest.Equal(b.T, b.enter(user), want)
+		sqltest.Equal(b.T, b.enter(user), want)
 		b.raise("shop", 0)
-		storetest.Equal(b.T, b.enter(user), want) // again changes nothing
-		storetest.Equal(b.T, b.standing(user), want)
+		sqltest.Equal(b.T, b.enter(user), want) // again changes nothing
+		sqltest.Equal(b.T, b.standing(user), want)
 		b.write(func(tx *sql.Tx) error { _, err := setSegments(b.Ctx, tx, user, 6); return err })
 		cleared := b.clear(user, "shop")
 		want.Segments, want.Dots["shop"] = services.SegmentState{Version: version, Bits: 6}, cleared
-		storetest.Equal(b.T, b.enter(user), want)
+		sqltest.Equal(b.T, b.enter(user), want)
 	})
 }
 
@@ -78,12 +78,12 @@ func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		user := b.MakeUsers("alice")[0]
 		first := b.announce(1).Position
-		storetest.Equal(b.T, b.markAnnouncements(user, first-1).Position, first) // new: the present end
+		sqltest.Equal(b.T, b.markAnnouncements(user, first-1).Position, first) // new: the present end
 		second, third := b.announce(2).Position, b.announce(3).Position
 		version := b.enter(user).Version
-		storetest.Equal(b.T, b.markAnnouncements(user, third).Position, third)
+		sqltest.Equal(b.T, b.markAnnouncements(user, third).Position, third)
 		late := b.markAnnouncements(user, second)
-		storetest.Equal(b.T, []uint64{late.Position, late.Version, late.DotsFrom}, []uint64{third, version + 1, first})
+		sqltest.Equal(b.T, []uint64{late.Position, late.Version, late.DotsFrom}, []uint64{third, version + 1, first})
 	})
 }
 
@@ -101,7 +101,7 @@ func TestDormantPositionsAreDropped(t *testing.T) {
 			b.enter(here)
 			b.Clock.Advance(dormancy - time.Hour)
 			b.enter(here)
-			storetest.Equal(b.T, b.enter(away), old) // just in time
+			sqltest.Equal(b.T, b.enter(away), old) // just in time
 			b.Clock.Advance(time.Hour)
 			b.enter(here)
 			b.Clock.Advance(dormancy)
@@ -109,14 +109,14 @@ func TestDormantPositionsAreDropped(t *testing.T) {
 			b.enter(here)
 			if swept {
 				b.sweep(1)
-				storetest.Equal(b.T, b.standing(away), UserState{Segments: old.Segments, Dots: map[string]uint64{}})
+				sqltest.Equal(b.T, b.standing(away), UserState{Segments: old.Segments, Dots: map[string]uint64{}})
 			}
 			back := b.enter(away)
 			if back.Version <= old.Version {
 				b.T.Fatalf("the version went from %d to %d", old.Version, back.Version)
 			}
-			storetest.Equal(b.T, back, UserState{AnnouncementState: standsAt(back.Version, stamp, stamp), Segments: old.Segments, Dots: map[string]uint64{}})
-			storetest.Equal(b.T, b.enter(here).Position < stamp, true)
+			sqltest.Equal(b.T, back, UserState{AnnouncementState: standsAt(back.Version, stamp, stamp), Segments: old.Segments, Dots: map[string]uint64{}})
+			sqltest.Equal(b.T, b.enter(here).Position < stamp, true)
 		}
 	})
 }
@@ -143,10 +143,10 @@ func TestDormantPositionsAreDroppedInSteps(t *testing.T) {
 		b.Clock.Advance(dormancy + time.Second)
 		b.enter(b.MakeUsers("user3")[0])
 		last, dropped, err := dropDormant(b.Ctx, b.DB, b.Clock.Now().Add(-dormancy), 0, 3)
-		storetest.Equal(b.T, []any{last, dropped, err}, []any{b.MakeUsers("user2")[0], 3, error(nil)})
-		storetest.Equal(b.T, b.sweep(2), 3)
-		storetest.Equal(b.T, b.sweep(2), 0)
-		storetest.Equal(b.T, storetest.Must(ReadUser(b.Ctx, b.Runner, b.MakeUsers("user3")[0]))(b.T).Version > 0, true)
+		sqltest.Equal(b.T, []any{last, dropped, err}, []any{b.MakeUsers("user2")[0], 3, error(nil)})
+		sqltest.Equal(b.T, b.sweep(2), 3)
+		sqltest.Equal(b.T, b.sweep(2), 0)
+		sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, b.MakeUsers("user3")[0]))(b.T).Version > 0, true)
 	})
 }
 
@@ -174,7 +174,7 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 		all.Wait()
 		b.raise("shop", 0)
 		for _, user := range users {
-			storetest.Equal(b.T, b.enter(user).Position, stamp)
+			sqltest.Equal(b.T, b.enter(user).Position, stamp)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 				case 0, 1:
 					stamp = b.raise("shop", 0)
 				case 2:
-					storetest.Equal(t, storetest.Must(ReadUser(b.Ctx, b.Runner, user))(t).IsNew(b.Clock.Now().Add(-dormancy)), away() || model.Version == 0)
+					sqltest.Equal(t, sqltest.Must(ReadUser(b.Ctx, b.Runner, user))(t).IsNew(b.Clock.Now().Add(-dormancy)), away() || model.Version == 0)
 					if away() {
 						forget()
 					}
@@ -223,7 +223,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 					b.markAnnouncements(user, upTo)
 				case 4:
 					model.Dots["shop"] = stamp
-					storetest.Equal(t, b.clear(user, "shop"), stamp)
+					sqltest.Equal(t, b.clear(user, "shop"), stamp)
 				case 5:
 					b.Clock.Advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "days")) * 24 * time.Hour)
 				case 6:
@@ -234,7 +234,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 				}
 				got := b.standing(user)
 				got.Version = min(got.Version, 1)
-				storetest.Equal(t, got, model)
+				sqltest.Equal(t, got, model)
 			}
 		})
 	})

@@ -16,9 +16,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/projector"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 
 // Config is what an audit needs.
 type Config struct {
-	Store     *store.Store
+	Store     *sql.DB
 	Redis     *rdb.Projections
 	Projector *projector.Projector // compares and rebuilds
 	Clock     services.Clock
@@ -119,7 +120,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err := a.lookAgain(ctx); err != nil || len(a.suspects) >= maxSuspects {
 		return false, err
 	}
-	turn, took, _, err := a.Store.TakeAuditTurn(ctx, store.AuditPace{
+	turn, took, _, err := takeTurn(ctx, a.Store, auditPace{
 		// A node that dies holds its turn for the lease, so every user is due that much earlier.
 		Lap: a.Every - min(turnLease, a.Every/2), Limit: usersPerTurn, ActiveSince: a.Projector.ActiveSince(), Lease: turnLease,
 	})
@@ -133,7 +134,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err := a.recount(ctx); err != nil {
 		return false, err
 	}
-	return true, a.Store.PassAuditTurn(ctx, turn)
+	return true, passTurn(ctx, a.Store, turn)
 }
 
 // visit checks users for the first time.
@@ -161,7 +162,7 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 	var kept, due []suspect
 	for _, s := range a.suspects {
 		if _, known := waiting[s.job]; !known && !now.Before(s.at.Add(checkAgain)) {
-			waits, err := a.Store.JobWaits(ctx, s.job, now.Add(longestLease))
+			waits, err := jobs.Waits(ctx, a.Store, s.job, now.Add(longestLease))
 			if err != nil {
 				return err
 			}
@@ -238,6 +239,6 @@ func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []proj
 	if err := group.Wait(); err != nil {
 		return nil, 0, err
 	}
-	job, err = a.Store.LastJob(ctx)
+	job, err = jobs.Last(ctx, a.Store)
 	return looks, job, err
 }

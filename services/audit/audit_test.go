@@ -17,10 +17,12 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/tests/eventually"
 )
 
@@ -29,7 +31,7 @@ const auditEvery = 10 * time.Minute
 // lapOf lets an audit visit everyone, and check the suspects again.
 func lapOf(w node, a *audit.Audit) {
 	w.TB.Helper()
-	everyone, err := w.Store.ActiveUsers(w.TB.Context(), 0, 10_000, time.Time{})
+	everyone, err := people.ActiveUsers(w.TB.Context(), w.Store, 0, 10_000, time.Time{})
 	w.Must(err)
 	w.Clock.Advance(auditEvery)
 	for until := a.Stats().Visited + uint64(len(everyone)); a.Stats().Visited < until; w.Clock.Advance(3 * time.Second) {
@@ -59,11 +61,11 @@ func litUser(w node) (user, author services.UserID) {
 	w.do(w.announced.SetSegments(user, []string{"a", "c"}))
 	w.do(w.announced.RaiseDot("shop", nil))
 	w.do(w.announced.ClearDot(user, "shop"))
-	w.Write(func(ctx context.Context, tx *store.Tx) (err error) {
-		if _, err = tx.RaisePosition(ctx, user, store.HomePage, "", first); err != nil {
+	w.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
+		if _, err = positions.Raise(ctx, tx, user, positions.HomePage, "", first); err != nil {
 			return err
 		}
-		if _, err = tx.ChangePolicy(ctx, user, func(policy *services.DisplayPolicy) error { policy.QuietTo = 60; return nil }); err != nil {
+		if _, err = projector.ChangePolicy(ctx, tx, user, func(policy *services.DisplayPolicy) error { policy.QuietTo = 60; return nil }); err != nil {
 			return err
 		}
 		return nil
@@ -286,8 +288,8 @@ func TestAuditWaitsForJobs(t *testing.T) {
 		t.Errorf("what jobs have brought: %+v", got)
 	}
 	w.Agree(user, author)
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.RaisePosition(ctx, user, store.HomePage, "", services.MaxPostID-1)
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := positions.Raise(ctx, tx, user, positions.HomePage, "", services.MaxPostID-1)
 		return err
 	})
 	lapOf(w, a)
@@ -308,7 +310,7 @@ func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 		lapOf(w, a)
 	}
 	w.Clock.Advance(2 * time.Second)
-	claimed, err := jobs.Claim(t.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
+	claimed, err := jobs.Claim(t.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)
 	w.Clock.Advance(-2 * time.Second)
 	for range 3 {

@@ -14,9 +14,11 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/notifications"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/tests/eventually"
 )
 
@@ -42,7 +44,7 @@ func (f *flight) post() (services.Post, bool) {
 }
 
 // act performs one random mutation, with its job.
-func (f *flight) act(ctx context.Context, tx *store.Tx) error {
+func (f *flight) act(ctx context.Context, tx *sql.Tx) error {
 	user, other := f.someone(), f.someone()
 	post, some := f.post()
 	switch action := f.random.IntN(10); {
@@ -51,35 +53,35 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 		f.mu.Lock()
 		f.posts = append(f.posts, post)
 		f.mu.Unlock()
-		return errors.Join(posts.Insert(ctx, tx.Tx, post), jobs.Enqueue(ctx, tx.Tx, fanout.FanOutJob(post.ID)))
+		return errors.Join(posts.Insert(ctx, tx, post), jobs.Enqueue(ctx, tx, fanout.FanOutJob(post.ID)))
 	case action < 6 && post.Author != user:
-		if created, err := posts.InsertLike(ctx, tx.Tx, post.ID, user, tx.Now); err != nil || !created {
+		if created, err := posts.InsertLike(ctx, tx, post.ID, user, tx.Now); err != nil || !created {
 			return err
 		}
 		job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})
-		return errors.Join(err, jobs.Enqueue(ctx, tx.Tx, job))
+		return errors.Join(err, jobs.Enqueue(ctx, tx, job))
 	case action == 6:
-		if _, err := tx.RaisePosition(ctx, user, store.HomePage, "", post.ID); err != nil {
+		if _, err := positions.Raise(ctx, tx, user, positions.HomePage, "", post.ID); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(user))
+		return jobs.Enqueue(ctx, tx, fanout.SeenJob(user))
 	case action == 7:
-		if _, _, err := posts.Delete(ctx, tx.Tx, post.ID); err != nil {
+		if _, _, err := posts.Delete(ctx, tx, post.ID); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.RemoveJob(post.ID))
+		return jobs.Enqueue(ctx, tx, fanout.RemoveJob(post.ID))
 	case user == other:
 		return nil
 	case action == 8:
-		if _, err := tx.DeleteFollow(ctx, user, other); err != nil {
+		if _, err := people.DeleteFollow(ctx, tx, user, other); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(user, other))
+		return jobs.Enqueue(ctx, tx, fanout.FollowJob(user, other))
 	default:
-		if _, err := tx.InsertFollow(ctx, services.Edge{Follower: user, Followee: other, Since: f.w.IDs.Next()}); err != nil {
+		if _, err := people.InsertFollow(ctx, tx, services.Edge{Follower: user, Followee: other, Since: f.w.IDs.Next()}); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(user, other))
+		return jobs.Enqueue(ctx, tx, fanout.FollowJob(user, other))
 	}
 }
 
@@ -88,13 +90,13 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	w := populous(t)
 	f := &flight{w: w, people: w.Users(250), random: rand.New(rand.NewPCG(1, 2))}
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range 500 {
 			if a, b := f.someone(), f.someone(); a != b {
-				if _, err := tx.InsertFollow(ctx, services.Edge{Follower: a, Followee: b, Since: w.IDs.Next()}); err != nil {
+				if _, err := people.InsertFollow(ctx, tx, services.Edge{Follower: a, Followee: b, Since: w.IDs.Next()}); err != nil {
 					return err
 				}
-				if err := jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(a, b)); err != nil {
+				if err := jobs.Enqueue(ctx, tx, fanout.FollowJob(a, b)); err != nil {
 					return err
 				}
 			}
@@ -108,7 +110,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		for tick := time.NewTicker(4 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-			if err := w.Store.Write(ctx, func(tx *store.Tx) error { return f.act(ctx, tx) }); err != nil && ctx.Err() == nil {
+			if err := w.Store.Write(ctx, func(tx *sql.Tx) error { return f.act(ctx, tx) }); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}

@@ -18,8 +18,8 @@ import (
 	"tidings/services/live/livetest"
 	"tidings/services/messages"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,10 +33,10 @@ type node struct {
 
 func newNode(w *fanouttest.World) node {
 	notificationstest.New(w)
-	messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
+	messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
 	livetest.New(w, live.ShowLimits{})
 	return node{w, announcements.New(announcements.Config{
-		DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
+		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 	}), chat.New(chat.Config{
 		Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxWriteMembers: 2,
 	})}
@@ -75,21 +75,21 @@ func populous(t *testing.T) node {
 
 func enqueue(w node, queued ...jobs.NewJob) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) })
+	w.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })
 }
 
 // send sends users a site message.
 func send(w node, users ...services.UserID) {
 	w.TB.Helper()
 	id := messages.ID(w.IDs.Next())
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := messages.Insert(ctx, tx.Tx, id, messages.Text{Type: services.DefaultMessageType, Title: "t"}, ""); err != nil {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if err := messages.Insert(ctx, tx, id, messages.Text{Type: services.DefaultMessageType, Title: "t"}, ""); err != nil {
 			return err
 		}
 		queued, err := messages.DeliverJobs(id, users)
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, queued...)
+		return jobs.Enqueue(ctx, tx, queued...)
 	})
 }

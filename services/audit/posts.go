@@ -23,7 +23,7 @@ const (
 // any kind to the oldest, and then starts again: during an upgrade, a node of the previous release may not count its writes.
 // Counts and facts are of one moment, and are changed by the same transactions, so that any other difference is a fault.
 func (a *Audit) recount(ctx context.Context) error {
-	page, err := posts.CountsBelow(ctx, a.Store.DB, a.below, postsPerTurn)
+	page, err := posts.CountsBelow(ctx, a.Store, a.below, postsPerTurn)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (a *Audit) recount(ctx context.Context) error {
 		}
 		due = append(due, of.Post)
 	}
-	recounts, err := posts.Recounts(ctx, a.Store.DB, due)
+	recounts, err := posts.Recounts(ctx, a.Store, due)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (a *Audit) recount(ctx context.Context) error {
 		a.miscounted.Add(1)
 		a.Log.Error("the counts of a post differed from the facts and are mended", "post", found.Post.String(),
 			"likes", found.Kept.Likes, "counted", found.Facts.Likes, "comments", found.Kept.Comments, "countedComments", found.Facts.Comments)
-		if err := a.Store.DB.Write(ctx, func(tx *sql.Tx) error { return posts.MendCounts(ctx, tx, found.Post) }); err != nil {
+		if err := a.Store.Write(ctx, func(tx *sql.Tx) error { return posts.MendCounts(ctx, tx, found.Post) }); err != nil {
 			return err
 		}
 	}

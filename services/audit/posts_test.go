@@ -7,7 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
@@ -16,12 +16,12 @@ func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 	a := newAudit(w, auditEvery)
 	post := w.Post(user)
 	comment := services.Post{ID: w.IDs.Next(), Author: author, Kind: services.PostKindComment, Parent: post, OffFeed: true, Body: "well"}
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := posts.Insert(ctx, tx.Tx, comment); err != nil {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if err := posts.Insert(ctx, tx, comment); err != nil {
 			return err
 		}
 		for _, liked := range []services.PostID{post, comment.ID} {
-			if _, err := posts.InsertLike(ctx, tx.Tx, liked, author, tx.Now); err != nil {
+			if _, err := posts.InsertLike(ctx, tx, liked, author, tx.Now); err != nil {
 				return err
 			}
 		}
@@ -32,12 +32,12 @@ func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 	if found := a.Stats().Posts; found != 0 {
 		t.Errorf("%d posts have wrong counts before anything is spoiled", found)
 	}
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.Lines(ctx, "UPDATE post_counts SET likes = 9, comments = 9")
 		return err
 	})
 	lapOf(w, a)
-	got, err := posts.Engagements(t.Context(), w.Store.DB, author, []services.PostID{post, comment.ID})
+	got, err := posts.Engagements(t.Context(), w.Store, author, []services.PostID{post, comment.ID})
 	w.Must(err)
 	want := map[services.PostID]services.Engagement{post: {Likes: 1, Comments: 1, Liked: true}, comment.ID: {Likes: 1, Liked: true}}
 	if !maps.Equal(got, want) || a.Stats().Posts < 2 {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/rdb"
 )
 
@@ -31,7 +32,7 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 			}
 			w.Projector.RegisterRegisters("wrong", func(context.Context, services.UserID) ([]rdb.Register, error) { return []rdb.Register{wrong}, nil },
 				func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil })
-			everyone, err := w.Store.ActiveUsers(t.Context(), 0, 10_000, time.Time{})
+			everyone, err := people.ActiveUsers(t.Context(), w.Store, 0, 10_000, time.Time{})
 			w.Must(err)
 			for _, user := range everyone {
 				w.Must(w.Projector.Rebuild(t.Context(), user))

@@ -26,12 +26,12 @@ import (
 	"tidings/services/mirror"
 	"tidings/services/projector"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Config holds what New needs.
 type Config struct {
-	Store     *store.Store
+	Store     *sql.DB
 	Redis     *rdb.Projections
 	Jobs      *jobs.Engine
 	Projector *projector.Projector
@@ -53,7 +53,7 @@ type Config struct {
 
 // Service returns badges. It is safe for concurrent use.
 type Service struct {
-	store     *store.Store
+	store     *sql.DB
 	redis     *rdb.Projections
 	jobs      *jobs.Engine
 	projector *projector.Projector

@@ -12,7 +12,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/notifications"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 func TestReadEqualsTheFacts(t *testing.T) {
@@ -341,8 +341,8 @@ func TestLikesExpireInBothEngines(t *testing.T) {
 		}
 		n.Clock.Advance(day)
 	}
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		return jobs.Enqueue(ctx, tx.Tx, notifications.CountsJob(author))
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		return jobs.Enqueue(ctx, tx, notifications.CountsJob(author))
 	})
 	n.Quiet(n.World.Fanout)
 	if got := n.read(author).Notifications; got.Like.Value != 0 || got.Newest == 0 {

@@ -11,8 +11,6 @@ import (
 	"tidings/services/notifications"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // Counts that lack a dead node's unfinished work are STALE, and no others. Once the work is done the badges are exact, and
@@ -20,17 +18,17 @@ import (
 func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	url := sqltest.Postgres(t)
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here"}))
-	gone := storetest.Open(t, sql.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})
+	gone := sqltest.Open(t, sql.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})
 	_, reader := n.fan(2)
 	heart := n.World.Fanout.Heartbeat()
 	n.Must(heart.Begin(t.Context()))
-	_, err := jobs.Beat(t.Context(), gone.DB, false)
+	_, err := jobs.Beat(t.Context(), gone, false)
 	n.Must(err)
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		return jobs.Enqueue(ctx, tx.Tx, notifications.CountsJob(reader))
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		return jobs.Enqueue(ctx, tx, notifications.CountsJob(reader))
 	})
 	made := n.Clock.Now()
-	queued, err := jobs.Claim(t.Context(), gone.DB, []string{notifications.CountsJob(reader).Kind}, 10, 30*time.Second)
+	queued, err := jobs.Claim(t.Context(), gone, []string{notifications.CountsJob(reader).Kind}, 10, 30*time.Second)
 	n.Must(err)
 	if len(queued) != 1 {
 		t.Fatalf("the other node has claimed %v", queued)
@@ -60,7 +58,7 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	if _, err := n.PassFallbacks(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
 		t.Errorf("before the job is done: %+v, %v", n.read(reader).Total, err)
 	}
-	_, err = jobs.FinishHeld(t.Context(), gone.DB, queued)
+	_, err = jobs.FinishHeld(t.Context(), gone, queued)
 	n.Must(err)
 	n.Must(heart.RunOnce(t.Context()))
 	n.passBehind()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 )
 
 // digestAuthors is how many authors a digest lists.
@@ -18,7 +19,7 @@ func (s *Service) Digest(ctx context.Context, user services.UserID, since time.T
 	}
 	if since.IsZero() {
 		var err error
-		if since, err = s.store.VisitedBefore(ctx, user); err != nil {
+		if since, err = people.VisitedBefore(ctx, s.store, user); err != nil {
 			return nil, err
 		}
 	}

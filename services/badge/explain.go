@@ -5,7 +5,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
-	"tidings/services/store"
+	"tidings/services/positions"
 )
 
 // Explain answers "why is my badge 7?": for each count that is not 0, it lists the items behind it and the mutation that clears
@@ -16,7 +16,7 @@ func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services
 		return nil, err
 	}
 	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today()}
-	if of.Seen, err = s.store.Positions(ctx, user, store.HomePage, store.LiveBoard); err != nil {
+	if of.Seen, err = positions.OfViews(ctx, s.store, user, positions.HomePage, positions.LiveBoard); err != nil {
 		return nil, err
 	}
 	explanations := []services.Explanation{}

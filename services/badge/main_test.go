@@ -19,8 +19,10 @@ import (
 	"tidings/services/messages"
 	"tidings/services/notifications"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,9 +47,9 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 	n := node{
 		World:    w,
 		notified: notificationstest.New(w),
-		letters:  messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
+		letters:  messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
 		announced: announcements.New(announcements.Config{
-			DB: w.Store.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
+			DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 		}),
 		chat: chat.New(chat.Config{
 			Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
@@ -77,10 +79,10 @@ func (n node) with(change func(*Config)) *Service {
 func (n node) send(user services.UserID) messages.ID {
 	n.TB.Helper()
 	id := messages.ID(n.IDs.Next())
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		queued, err := messages.DeliverJobs(id, []services.UserID{user})
 		text := messages.Text{Type: services.DefaultMessageType, Title: "hello"}
-		return errors.Join(err, messages.Insert(ctx, tx.Tx, id, text, ""), jobs.Enqueue(ctx, tx.Tx, queued...))
+		return errors.Join(err, messages.Insert(ctx, tx, id, text, ""), jobs.Enqueue(ctx, tx, queued...))
 	})
 	return id
 }
@@ -159,7 +161,7 @@ func (n node) fan(posts int) (author, reader services.UserID) {
 // active reports whether fan-out treats a follower as active since that moment.
 func (n node) active(author, follower services.UserID, since time.Time) bool {
 	n.TB.Helper()
-	edges, err := n.Store.Followers(n.TB.Context(), author, 0, 100, since)
+	edges, err := people.Followers(n.TB.Context(), n.Store, author, 0, 100, since)
 	n.Must(err)
 	for _, edge := range edges {
 		if edge.Follower == follower {
@@ -171,8 +173,8 @@ func (n node) active(author, follower services.UserID, since time.Time) bool {
 
 func (n node) seen(user services.UserID, upTo services.PostID) {
 	n.TB.Helper()
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.RaisePosition(ctx, user, store.HomePage, "", upTo)
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := positions.Raise(ctx, tx, user, positions.HomePage, "", upTo)
 		return err
 	})
 	n.Must(n.World.Fanout.ProjectSeen(n.TB.Context(), user))

@@ -9,7 +9,6 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/projector"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // PolicyChange is a user's change of the policy; unnamed settings stay.
@@ -34,7 +33,7 @@ const (
 
 // Policy returns a user's display policy.
 func (s *Service) Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error) {
-	return s.store.Policy(ctx, user)
+	return projector.Policy(ctx, s.store, user)
 }
 
 // SetPolicy is the command that changes a user's display policy, for all devices. INVALID for hours that are not a time of day,
@@ -67,12 +66,11 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 	}
 	return &jobs.Command{
 		Name: "setDisplayPolicy", Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
-			if _, err := tx.ChangePolicy(ctx, user, apply); err != nil {
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			if _, err := projector.ChangePolicy(ctx, tx, user, apply); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, projector.PolicyJob(user))
+			return nil, jobs.Enqueue(ctx, tx, projector.PolicyJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.projector.ProjectPolicy(ctx, user) },
 	}, nil

@@ -6,6 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 )
 
@@ -36,7 +37,7 @@ func (displayPolicy) Digest(context.Context, services.UserID, time.Time, *servic
 }
 
 func (p displayPolicy) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) (err error) {
-	document.Policy, err = p.s.store.Policy(ctx, user)
+	document.Policy, err = projector.Policy(ctx, p.s.store, user)
 	return err
 }
 

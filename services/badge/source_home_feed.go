@@ -10,9 +10,9 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
 // homeFeed is the source of the followed authors' posts that were published since the feed was seen.
@@ -39,12 +39,12 @@ func (h homeFeed) Remember(ctx context.Context, users []services.UserID, documen
 }
 
 func (h homeFeed) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
-	seen, err := h.s.store.Position(ctx, user, store.HomePage, "")
+	seen, err := positions.Of(ctx, h.s.store, user, positions.HomePage, "")
 	if err != nil {
 		return err
 	}
 	limit := h.s.settings.Caps.FeedLimit()
-	count, err := posts.CountNew(ctx, h.s.store.DB, user, max(seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, today)), limit+1)
+	count, err := posts.CountNew(ctx, h.s.store, user, max(seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, today)), limit+1)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 }
 
 func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
-	entries, err := posts.UnreadFeed(ctx, h.s.store.DB, of.User, max(of.Seen[store.HomePage], h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), source.MostExplained))
+	entries, err := posts.UnreadFeed(ctx, h.s.store, of.User, max(of.Seen[positions.HomePage], h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), source.MostExplained))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.
 
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	before := max(services.PostIDAt(since), 1) - 1
-	entries, err := posts.UnreadFeed(ctx, h.s.store.DB, user, before, services.Retention)
+	entries, err := posts.UnreadFeed(ctx, h.s.store, user, before, services.Retention)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, docu
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, h.s.patience)
 			defer cancel()
-			unread, err := posts.CountNew(ctx, h.s.store.DB, user, max(document.Seen, aged), limit+1)
+			unread, err := posts.CountNew(ctx, h.s.store, user, max(document.Seen, aged), limit+1)
 			if err != nil {
 				h.s.log.Debug("new posts beyond an inbox were not counted", "error", err)
 				return nil

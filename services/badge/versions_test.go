@@ -55,14 +55,14 @@ func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit 
 	if err := g.lets(stream); err != nil {
 		return nil, err
 	}
-	return changelog.LogAfter(ctx, g.Store.DB, kind, version, limit)
+	return changelog.LogAfter(ctx, g.DB, kind, version, limit)
 }
 
 func (g *gate) Heads(ctx context.Context, ids []services.ConversationID) ([]chat.Head, error) {
 	if err := g.lets(roomStream); err != nil {
 		return nil, err
 	}
-	return chat.Heads(ctx, g.Store.DB, ids)
+	return chat.Heads(ctx, g.DB, ids)
 }
 
 // learner is one node: a cache that learns the streams in any order, and a device that subscribes to the node.
@@ -74,7 +74,7 @@ type learner struct {
 
 func (n node) learner() *learner {
 	n.TB.Helper()
-	g := &gate{SQL: mirror.SQL{Store: n.Store}}
+	g := &gate{SQL: mirror.SQL{DB: n.Store}}
 	w := n.World.AnotherNode()
 	w.Memory = mirror.New(mirror.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	l := &learner{node: newNodeWith(w, g, live.ShowLimits{}), gate: g}
@@ -146,7 +146,7 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 			change.Post = n.Post(a.huge)
 			a.posts = append(a.posts, change.Post)
 		}
-		version, _, err := changelog.LogHead(n.TB.Context(), n.Store.DB, mirror.LogPull)
+		version, _, err := changelog.LogHead(n.TB.Context(), n.Store, mirror.LogPull)
 		n.Must(err)
 		a.own = func(l *learner) { l.Memory.Pulled.Changed(change, version) }
 	case showStream:

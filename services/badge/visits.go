@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // visits records each user's visit once a day, so that active users stay active: in SQL, which fan-out reads, and on their
 // keys, whose lifetime it extends.
 type visits struct {
-	store     *store.Store
+	store     *sql.DB
 	redis     *rdb.Projections
 	projector *projector.Projector
 	clock     services.Clock
@@ -82,7 +83,7 @@ func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	if len(users) == 0 {
 		return 0, nil
 	}
-	err := v.store.Write(ctx, func(tx *store.Tx) error { return tx.MarkActive(ctx, users) })
+	err := v.store.Write(ctx, func(tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
 	if err != nil {
 		return 0, err
 	}

@@ -22,7 +22,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	var facts []fact
 	states := shown.Conversations
 	for after := services.ConversationID(0); ; {
-		page, err := MembershipsOf(ctx, s.Store.DB, user, after, s.Clock.Now().Add(-leftFor), membersPerPage)
+		page, err := MembershipsOf(ctx, s.Store, user, after, s.Clock.Now().Add(-leftFor), membersPerPage)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -54,7 +54,7 @@ func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, 
 	for i, fact := range facts {
 		since[i] = s.expiry.Since(services.SourceConversations, shown[fact.Conversation].AgedOn)
 	}
-	counts, err := countUnread(ctx, s.Store.DB, facts, since)
+	counts, err := countUnread(ctx, s.Store, facts, since)
 	for i, fact := range facts {
 		switch {
 		case fact.Left || fact.Inside:

@@ -19,15 +19,15 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Config configures conversations. Zero numbers mean their defaults.
 type Config struct {
-	Store     *store.Store
+	Store     *sql.DB
 	Redis     *rdb.Projections
 	Changes   *changelog.Follower  // each of its turns refreshes the last sequences
 	Jobs      *jobs.Engine         // New registers the kinds of jobs of conversations in it
@@ -68,7 +68,7 @@ func New(cfg Config) *Service {
 	cfg.MaxWriteLoad = cmp.Or(cfg.MaxWriteLoad, 20_000)
 	cfg.Lease = cmp.Or(cfg.Lease, time.Minute)
 	if cfg.Facts == nil {
-		cfg.Facts = sequenceFacts{cfg.Store.DB}
+		cfg.Facts = sequenceFacts{cfg.Store}
 	}
 	s := &Service{Config: cfg, Sequences: NewSequences(cfg.Changes, cfg.Facts), expiry: cfg.Projector.Expiry()}
 	cfg.Jobs.Register(s.kinds()...)
@@ -137,7 +137,7 @@ type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others 
 
 // apart is the refusal of those who have a block with a user.
 func apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
-	return store.In(tx).Apart(ctx, user, others)
+	return people.Apart(ctx, tx, user, others)
 }
 
 // adding is the refusal of users that a user cannot add to a GROUP or ROOM; id is 0 for one that is to be created.
@@ -151,14 +151,14 @@ func adding(id services.ConversationID) refusal {
 // refused. A block and a policy give the same error, so that neither is disclosed. No block between them changes until the
 // transaction ends.
 func meets(ctx context.Context, tx *sql.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
-	if err := store.In(tx).HoldRestrictions(ctx, user); err != nil {
+	if err := people.HoldRestrictions(ctx, tx, user); err != nil {
 		return err
 	}
 	found, err := refused(ctx, tx, user, others)
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return store.In(tx).NoUser(ctx, argument, slices.Min(found))
+	return people.NoUser(ctx, tx, argument, slices.Min(found))
 }
 
 func distinct(users []services.UserID) []services.UserID {

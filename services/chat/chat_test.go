@@ -53,7 +53,7 @@ func TestClearRunsBetweenTheHalves(t *testing.T) {
 	users := n.Users(2)
 	group := n.create(Group, users...)
 	snapshot := func() []services.Membership {
-		states, err := membershipsIn(t.Context(), n.World.Store.DB, group, users[1:])
+		states, err := membershipsIn(t.Context(), n.World.Store, group, users[1:])
 		n.Must(err)
 		return states
 	}

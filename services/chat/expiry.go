@@ -67,7 +67,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 			return err
 		}
 	}
-	if err := readAs(ctx, s.Store.DB, aged, numbers); err != nil {
+	if err := readAs(ctx, s.Store, aged, numbers); err != nil {
 		return err
 	}
 	waiting = waiting[:0]
@@ -116,7 +116,7 @@ func (s *Service) firstWaiting(ctx context.Context, states []services.Membership
 	for i, place := range places {
 		ids[i] = services.NewMessageID(states[place].Conversation, states[place].Base+1)
 	}
-	times, err := sentTimes(ctx, s.Store.DB, ids)
+	times, err := sentTimes(ctx, s.Store, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (s *Service) newestBefore(ctx context.Context, state services.Membership, b
 	newest, known := s.aged.of(state.Conversation, before)
 	if !known {
 		var err error
-		if newest, err = searchNewestBefore(ctx, s.Store.DB, state.Conversation, state.Base+1, state.Head+1, before); err != nil {
+		if newest, err = searchNewestBefore(ctx, s.Store, state.Conversation, state.Base+1, state.Head+1, before); err != nil {
 			return 0, err
 		}
 		s.aged.keep(state.Conversation, before, newest)
@@ -143,7 +143,7 @@ func (s *Service) newestBefore(ctx context.Context, state services.Membership, b
 // which the next one expires.
 func (s *Service) ageUser(ctx context.Context, user services.UserID, today int64) error {
 	for after := services.ConversationID(0); ; {
-		states, err := MembershipsOf(ctx, s.Store.DB, user, after, s.Clock.Now().Add(-leftFor), membersPerPage)
+		states, err := MembershipsOf(ctx, s.Store, user, after, s.Clock.Now().Add(-leftFor), membersPerPage)
 		if err != nil {
 			return err
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // inside has helpers for leases of user 2.
@@ -18,20 +18,20 @@ type inside struct {
 
 func (i inside) enter(device string, lease time.Duration) {
 	i.T.Helper()
-	i.MustWrite(func(tx *store.Tx) error { return enter(i.Ctx, tx.Tx, i.id, 2, device, tx.Now.Add(lease)) })
+	i.MustWrite(func(tx *sql.Tx) error { return enter(i.Ctx, tx, i.id, 2, device, tx.Now.Add(lease)) })
 }
 
 func (i inside) leave(device string) {
 	i.T.Helper()
-	i.MustWrite(func(tx *store.Tx) error {
-		_, err := leave(i.Ctx, tx.Tx, i.id, 2, device)
+	i.MustWrite(func(tx *sql.Tx) error {
+		_, err := leave(i.Ctx, tx, i.id, 2, device)
 		return err
 	})
 }
 
 func (i inside) end() (next time.Time) {
 	i.T.Helper()
-	i.MustWrite(func(tx *store.Tx) (err error) { next, err = endLeases(i.Ctx, tx.Tx, i.id, 2); return err })
+	i.MustWrite(func(tx *sql.Tx) (err error) { next, err = endLeases(i.Ctx, tx, i.id, 2); return err })
 	return next
 }
 
@@ -47,8 +47,8 @@ func TestNothingCountsWhileInside(t *testing.T) {
 		i.leave("phone")
 		b.send(i.id, 1, 2)
 		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}}) // the laptop is inside
-		storetest.Equal(b.T, storetest.Must(readLeases(b.Ctx, b.DB, 2, "laptop"))(b.T), []services.ConversationID{i.id})
-		storetest.Equal(b.T, len(storetest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(readLeases(b.Ctx, b.DB, 2, "laptop"))(b.T), []services.ConversationID{i.id})
+		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 		i.leave("laptop")
 		b.send(i.id, 1, 2)
 		b.waits(i.id, map[services.UserID][2]int64{2: {1, 1}})
@@ -65,19 +65,19 @@ func TestALeaseEndsAtItsTime(t *testing.T) {
 		i.enter("phone", time.Minute)
 		i.enter("laptop", 2*time.Minute)
 		b.send(i.id, 1)
-		storetest.Equal(b.T, i.end(), start.Add(time.Minute)) // too early
+		sqltest.Equal(b.T, i.end(), start.Add(time.Minute)) // too early
 		b.Clock.Advance(90 * time.Second)
 		b.send(i.id, 1)
-		storetest.Equal(b.T, i.end(), start.Add(2*time.Minute))
+		sqltest.Equal(b.T, i.end(), start.Add(2*time.Minute))
 		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		b.Clock.Advance(time.Minute)
 		b.send(i.id, 1, 2)
 		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}}) // not noticed yet
-		storetest.Equal(b.T, i.end(), time.Time{})
+		sqltest.Equal(b.T, i.end(), time.Time{})
 		b.waits(i.id, map[services.UserID][2]int64{2: {1, 1}})
 		version := b.member(i.id, 2).Version
-		storetest.Equal(b.T, i.end(), time.Time{})
-		storetest.Equal(b.T, b.member(i.id, 2).Version, version)
+		sqltest.Equal(b.T, i.end(), time.Time{})
+		sqltest.Equal(b.T, b.member(i.id, 2).Version, version)
 	})
 }
 
@@ -88,13 +88,13 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 		version := b.member(i.id, 2).Version
 		b.Clock.Advance(50 * time.Second)
 		i.enter("phone", time.Minute)
-		storetest.Equal(b.T, b.member(i.id, 2).Version, version)
+		sqltest.Equal(b.T, b.member(i.id, 2).Version, version)
 		b.Clock.Advance(50 * time.Second)
-		storetest.Equal(b.T, i.end().IsZero(), false)
+		sqltest.Equal(b.T, i.end().IsZero(), false)
 		// A lease that ended unnoticed must not move the position back.
 		b.Clock.Advance(time.Minute)
 		b.send(i.id, 1)
-		storetest.Must(0, b.read(i.id, 2, 1, -1))(b.T)
+		sqltest.Must(0, b.read(i.id, 2, 1, -1))(b.T)
 		i.end()
 		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
@@ -109,7 +109,7 @@ func TestAnEndedLeaseDoesNotUndoAMark(t *testing.T) {
 		b.send(i.id, 1)
 		b.Clock.Advance(2 * time.Minute)
 		b.send(i.id, 1)
-		b.MustWrite(func(tx *store.Tx) error { return markUnread(b.Ctx, tx.Tx, i.id, 2, 1) })
+		b.MustWrite(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, i.id, 2, 1) })
 		i.end()
 		b.waits(i.id, map[services.UserID][2]int64{2: {3, 0}})
 	})
@@ -119,17 +119,17 @@ func TestLeavingAConversationEndsItsLeases(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
 		i.enter("phone", time.Minute)
-		b.MustWrite(func(tx *store.Tx) error {
-			_, err := removeMembers(b.Ctx, tx.Tx, i.id, []services.UserID{2})
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := removeMembers(b.Ctx, tx, i.id, []services.UserID{2})
 			return err
 		})
-		storetest.Equal(b.T, len(storetest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 		b.Clock.Advance(2 * time.Minute)
-		storetest.Equal(b.T, i.end(), time.Time{})
-		b.MustWrite(func(tx *store.Tx) (err error) { _, err = endLeases(b.Ctx, tx.Tx, i.id, 77); return err })
-		storetest.Coded(b.T, b.try(func(tx *store.Tx) error { return enter(b.Ctx, tx.Tx, i.id, 2, "phone", b.Clock.Now()) }), services.Conflict)
-		storetest.Coded(b.T, b.try(func(tx *store.Tx) error {
-			_, err := leave(b.Ctx, tx.Tx, i.id, 77, "phone")
+		sqltest.Equal(b.T, i.end(), time.Time{})
+		b.MustWrite(func(tx *sql.Tx) (err error) { _, err = endLeases(b.Ctx, tx, i.id, 77); return err })
+		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { return enter(b.Ctx, tx, i.id, 2, "phone", b.Clock.Now()) }), services.Conflict)
+		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error {
+			_, err := leave(b.Ctx, tx, i.id, 77, "phone")
 			return err
 		}), services.NotFound)
 	})
@@ -140,16 +140,16 @@ func TestMute(t *testing.T) {
 		id := b.group(1, 2)
 		b.send(id, 1, 2)
 		mute := func(muted bool) error {
-			return b.try(func(tx *store.Tx) error { _, err := setMuted(b.Ctx, tx.Tx, id, 2, muted); return err })
+			return b.try(func(tx *sql.Tx) error { _, err := setMuted(b.Ctx, tx, id, 2, muted); return err })
 		}
 		before := b.member(id, 2)
-		storetest.Must(0, mute(true))(b.T)
-		storetest.Must(0, mute(true))(b.T)
+		sqltest.Must(0, mute(true))(b.T)
+		sqltest.Must(0, mute(true))(b.T)
 		before.Muted, before.Version = true, before.Version+1
-		storetest.Equal(b.T, b.member(id, 2), before)
-		storetest.Must(0, mute(false))(b.T)
-		storetest.Equal(b.T, b.member(id, 2).Muted, false)
-		storetest.Coded(b.T, b.try(func(tx *store.Tx) error { _, err := setMuted(b.Ctx, tx.Tx, id, 3, true); return err }), services.NotFound)
+		sqltest.Equal(b.T, b.member(id, 2), before)
+		sqltest.Must(0, mute(false))(b.T)
+		sqltest.Equal(b.T, b.member(id, 2).Muted, false)
+		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { _, err := setMuted(b.Ctx, tx, id, 3, true); return err }), services.NotFound)
 	})
 }
 
@@ -164,18 +164,18 @@ func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 			group.Go(func() {
 				for step := range 12 {
 					number := int64(step + 1)
-					fns := []func(tx *store.Tx) error{
-						func(tx *store.Tx) error {
-							_, _, _, err := insertMessage(b.Ctx, tx.Tx, id, user, "x", users)
+					fns := []func(tx *sql.Tx) error{
+						func(tx *sql.Tx) error {
+							_, _, _, err := insertMessage(b.Ctx, tx, id, user, "x", users)
 							return err
 						},
-						func(tx *store.Tx) error {
-							_, err := readUpTo(b.Ctx, tx.Tx, id, user, number, -1)
+						func(tx *sql.Tx) error {
+							_, err := readUpTo(b.Ctx, tx, id, user, number, -1)
 							return err
 						},
-						func(tx *store.Tx) error { return markUnread(b.Ctx, tx.Tx, id, user, number) },
-						func(tx *store.Tx) error {
-							_, _, err := recall(b.Ctx, tx.Tx, services.NewMessageID(id, number), user)
+						func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, user, number) },
+						func(tx *sql.Tx) error {
+							_, _, err := recall(b.Ctx, tx, services.NewMessageID(id, number), user)
 							return err
 						},
 					}
@@ -190,8 +190,8 @@ func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 		for number := range int64(1000) {
 			ids = append(ids, services.NewMessageID(id, number+1))
 		}
-		messages := storetest.Must(messagesByID(b.Ctx, b.DB, ids))(b.T)
-		mentioned := storetest.Must(mentionedIn(b.Ctx, b.DB, ids))(b.T)
+		messages := sqltest.Must(messagesByID(b.Ctx, b.DB, ids))(b.T)
+		mentioned := sqltest.Must(mentionedIn(b.Ctx, b.DB, ids))(b.T)
 		for _, user := range users {
 			m := b.member(id, user)
 			var want [2]int64
@@ -206,7 +206,7 @@ func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 					}
 				}
 			}
-			storetest.Equal(b.T, [2]int64{m.Unread(), m.UnreadMentions()}, want)
+			sqltest.Equal(b.T, [2]int64{m.Unread(), m.UnreadMentions()}, want)
 		}
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 var (
@@ -82,7 +82,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 
 func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.UserID) ([]services.UserID, error) {
 	conversation, number := message.ID.Conversation(), message.ID.Number()
-	apart, err := store.In(tx).Apart(ctx, message.Author, users)
+	apart, err := people.Apart(ctx, tx, message.Author, users)
 	if err != nil {
 		return nil, err
 	}

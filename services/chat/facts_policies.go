@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 var (
@@ -29,7 +29,7 @@ func putGroupPolicy(ctx context.Context, tx *sql.Tx, user services.UserID, polic
 }
 
 // Those who are members of the conversation $3 already are not added, so their policies do not matter.
-var refusesAdder = sql.NewStatement("users whom another cannot add", store.BlocksWith+`
+var refusesAdder = sql.NewStatement("users whom another cannot add", people.BlocksWith+`
 UNION ALL SELECT p.user_number FROM group_policies p WHERE {in p.user_number $2 BIGINT} AND p.user_number <> $1
 	AND (p.policy = 'NOBODY' OR p.policy = 'WHO_I_FOLLOW' AND NOT EXISTS (SELECT 1 FROM follows f WHERE f.follower = p.user_number AND f.followee = $1))
 	AND NOT EXISTS (SELECT 1 FROM conversation_members m WHERE m.conversation = $3 AND m.user_number = p.user_number AND m.left_at = 0)`)

@@ -7,23 +7,25 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/people"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // bundle is a database, and conversations in it.
-type bundle struct{ *storetest.Bundle }
+type bundle struct{ *peopletest.Bundle }
 
 func eachBundle(t *testing.T, test func(b *bundle)) {
 	t.Helper()
-	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
 }
 
 // group creates a group; the first user is its creator.
 func (b *bundle) group(users ...services.UserID) (id services.ConversationID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) {
-		id, _, err = insert(b.Ctx, tx.Tx, Wanted{Kind: Group, Title: "t", Creator: users[0], Members: users})
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		id, _, err = insert(b.Ctx, tx, Wanted{Kind: Group, Title: "t", Creator: users[0], Members: users})
 		return err
 	})
 	return id
@@ -32,26 +34,26 @@ func (b *bundle) group(users ...services.UserID) (id services.ConversationID) {
 func (b *bundle) send(id services.ConversationID, author services.UserID, mentions ...services.UserID) (message Message) {
 	b.T.Helper()
 	b.Clock.Advance(time.Millisecond)
-	b.MustWrite(func(tx *store.Tx) (err error) {
-		message, _, _, err = insertMessage(b.Ctx, tx.Tx, id, author, "hello", mentions)
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		message, _, _, err = insertMessage(b.Ctx, tx, id, author, "hello", mentions)
 		return err
 	})
 	return message
 }
 
 // try runs one transaction and returns its error.
-func (b *bundle) try(fn func(tx *store.Tx) error) error { return b.Write(b.Ctx, fn) }
+func (b *bundle) try(fn func(tx *sql.Tx) error) error { return b.Write(b.Ctx, fn) }
 
 func (b *bundle) read(id services.ConversationID, user services.UserID, number, gen int64) error {
-	return b.try(func(tx *store.Tx) error {
-		_, err := readUpTo(b.Ctx, tx.Tx, id, user, number, gen)
+	return b.try(func(tx *sql.Tx) error {
+		_, err := readUpTo(b.Ctx, tx, id, user, number, gen)
 		return err
 	})
 }
 
 func (b *bundle) member(id services.ConversationID, user services.UserID) services.Membership {
 	b.T.Helper()
-	list := storetest.Must(membershipsIn(b.Ctx, b.DB, id, []services.UserID{user}))(b.T)
+	list := sqltest.Must(membershipsIn(b.Ctx, b.DB, id, []services.UserID{user}))(b.T)
 	if len(list) != 1 {
 		b.T.Fatalf("%d states of user %d", len(list), user)
 	}
@@ -66,35 +68,35 @@ func (b *bundle) waits(id services.ConversationID, want map[services.UserID][2]i
 		m := b.member(id, user)
 		got[user] = [2]int64{m.Unread(), m.UnreadMentions()}
 	}
-	storetest.Equal(b.T, got, want)
+	sqltest.Equal(b.T, got, want)
 }
 
 func TestConversationsAreCreatedOnce(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		made := b.Clock.Now()
 		direct := func(members ...services.UserID) (id services.ConversationID, created bool) {
-			b.MustWrite(func(tx *store.Tx) (err error) {
-				id, created, err = insert(b.Ctx, tx.Tx, Wanted{Kind: Direct, Creator: members[0], Members: members})
+			b.MustWrite(func(tx *sql.Tx) (err error) {
+				id, created, err = insert(b.Ctx, tx, Wanted{Kind: Direct, Creator: members[0], Members: members})
 				return err
 			})
 			return id, created
 		}
 		first, created := direct(5, 3)
-		storetest.Equal(b.T, created, true)
+		sqltest.Equal(b.T, created, true)
 		b.Clock.Advance(time.Minute)
 		again, created := direct(3, 5)
-		storetest.Equal(b.T, []any{again, created}, []any{first, false})
+		sqltest.Equal(b.T, []any{again, created}, []any{first, false})
 		other, created := direct(3, 6)
-		storetest.Equal(b.T, []any{other, created}, []any{first + 1, true})
+		sqltest.Equal(b.T, []any{other, created}, []any{first + 1, true})
 		group := b.group(3, 5, 3)
-		storetest.Equal(b.T, group, other+1)
-		storetest.Equal(b.T, storetest.Must(statesByID(b.Ctx, b.DB, 5, []services.ConversationID{first, other, 99}))(b.T), []State{{
+		sqltest.Equal(b.T, group, other+1)
+		sqltest.Equal(b.T, sqltest.Must(statesByID(b.Ctx, b.DB, 5, []services.ConversationID{first, other, 99}))(b.T), []State{{
 			Conversation: Conversation{ID: first, Kind: Direct, Creator: 5, LastAt: made, Members: 2, Revision: 1, Way: OnWrite},
 			Own:          services.Membership{Conversation: first, User: 5, Version: 1},
 		}})
 		all, one := MembersPage{Conversation: group, Size: 10}, MembersPage{Conversation: group, Size: 1}
 		rest, none := MembersPage{Conversation: group, After: 3, Size: 10}, MembersPage{Conversation: group, After: 5, Size: 10}
-		storetest.Equal(b.T, storetest.Must(readMembers(b.Ctx, b.DB, []MembersPage{rest, all, none, one}))(b.T), map[MembersPage][]services.UserID{
+		sqltest.Equal(b.T, sqltest.Must(readMembers(b.Ctx, b.DB, []MembersPage{rest, all, none, one}))(b.T), map[MembersPage][]services.UserID{
 			all: {3, 5}, one: {3}, rest: {5},
 		})
 	})
@@ -106,9 +108,9 @@ func TestMessagesAreReadByTheirIDs(t *testing.T) {
 		id, other := b.group(1, 2), b.group(1, 2)
 		first, second, third, elsewhere := b.send(id, 1, 2), b.send(id, 2), b.send(id, 1), b.send(other, 2)
 		asked := []services.MessageID{third.ID, elsewhere.ID, first.ID, first.ID, services.NewMessageID(other, 2), services.NewMessageID(id, 7)}
-		storetest.Equal(b.T, storetest.Must(messagesByID(b.Ctx, b.DB, asked))(b.T), map[services.MessageID]Message{first.ID: first, third.ID: third, elsewhere.ID: elsewhere})
-		storetest.Equal(b.T, storetest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{second.ID, first.ID}))(b.T), map[services.MessageID]Message{second.ID: second, first.ID: first})
-		storetest.Equal(b.T, storetest.Must(mentionedIn(b.Ctx, b.DB, asked))(b.T), map[services.MessageID][]services.UserID{first.ID: {2}})
+		sqltest.Equal(b.T, sqltest.Must(messagesByID(b.Ctx, b.DB, asked))(b.T), map[services.MessageID]Message{first.ID: first, third.ID: third, elsewhere.ID: elsewhere})
+		sqltest.Equal(b.T, sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{second.ID, first.ID}))(b.T), map[services.MessageID]Message{second.ID: second, first.ID: first})
+		sqltest.Equal(b.T, sqltest.Must(mentionedIn(b.Ctx, b.DB, asked))(b.T), map[services.MessageID][]services.UserID{first.ID: {2}})
 	})
 }
 
@@ -117,18 +119,18 @@ func TestMessagesWaitForTheOthers(t *testing.T) {
 		id := b.group(1, 2, 3)
 		first := b.send(id, 1, 2, 1, 9)
 		second := b.send(id, 2)
-		storetest.Equal(b.T, first.ID.Number(), int64(1))
-		storetest.Equal(b.T, []any{second.ID, second.SentAt}, []any{services.NewMessageID(id, 2), b.Clock.Now()})
+		sqltest.Equal(b.T, first.ID.Number(), int64(1))
+		sqltest.Equal(b.T, []any{second.ID, second.SentAt}, []any{services.NewMessageID(id, 2), b.Clock.Now()})
 		b.waits(id, map[services.UserID][2]int64{1: {1, 0}, 2: {0, 0}, 3: {2, 0}})
 		third := b.send(id, 1, 2, 3)
 		b.waits(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {3, 1}})
-		storetest.Equal(b.T, storetest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{third.ID, services.NewMessageID(id, 4)}))(b.T), map[services.MessageID]Message{third.ID: third})
-		storetest.Equal(b.T, storetest.Must(mentionedIn(b.Ctx, b.DB, []services.MessageID{first.ID, second.ID, third.ID}))(b.T),
+		sqltest.Equal(b.T, sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{third.ID, services.NewMessageID(id, 4)}))(b.T), map[services.MessageID]Message{third.ID: third})
+		sqltest.Equal(b.T, sqltest.Must(mentionedIn(b.Ctx, b.DB, []services.MessageID{first.ID, second.ID, third.ID}))(b.T),
 			map[services.MessageID][]services.UserID{first.ID: {2}, third.ID: {2, 3}})
-		storetest.Equal(b.T, storetest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id, 99}))(b.T), []Head{{Conversation: id, Number: 3, At: b.Clock.Now(), Way: OnWrite, Revision: 1}})
-		storetest.Coded(b.T, b.try(func(tx *store.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx.Tx, id, 9, "x", nil); return err }), services.NotFound)
-		storetest.Coded(b.T, b.try(func(tx *store.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx.Tx, 99, 1, "x", nil); return err }), services.NotFound)
-		storetest.Equal(b.T, storetest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id}))(b.T)[0].Number, int64(3)) // a refused message has no number
+		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id, 99}))(b.T), []Head{{Conversation: id, Number: 3, At: b.Clock.Now(), Way: OnWrite, Revision: 1}})
+		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, id, 9, "x", nil); return err }), services.NotFound)
+		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, 99, 1, "x", nil); return err }), services.NotFound)
+		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id}))(b.T)[0].Number, int64(3)) // a refused message has no number
 	})
 }
 
@@ -140,26 +142,26 @@ func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
 		}
 		own := b.send(id, 2)
 		b.send(id, 1)
-		storetest.Must(0, b.read(id, 2, 0, -1))(b.T)
+		sqltest.Must(0, b.read(id, 2, 0, -1))(b.T)
 		b.waits(id, map[services.UserID][2]int64{2: {0, 0}})
 		version := b.member(id, 2).Version
 		for number := range int64(6) { // late marks of another device
-			storetest.Must(0, b.read(id, 2, number, 0))(b.T)
+			sqltest.Must(0, b.read(id, 2, number, 0))(b.T)
 		}
-		storetest.Equal(b.T, b.member(id, 2).Version, version)
-		storetest.Must(0, b.try(func(tx *store.Tx) error { return markUnread(b.Ctx, tx.Tx, id, 2, 3) }))(b.T)
+		sqltest.Equal(b.T, b.member(id, 2).Version, version)
+		sqltest.Must(0, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 3) }))(b.T)
 		b.waits(id, map[services.UserID][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is their own
 		m := b.member(id, 2)
-		storetest.Equal(b.T, []int64{m.Base, m.K, m.Gen}, []int64{2, -1, 1})
-		storetest.Must(0, b.read(id, 2, 6, 0))(b.T) // of the former generation: ignored
+		sqltest.Equal(b.T, []int64{m.Base, m.K, m.Gen}, []int64{2, -1, 1})
+		sqltest.Must(0, b.read(id, 2, 6, 0))(b.T) // of the former generation: ignored
 		b.waits(id, map[services.UserID][2]int64{2: {3, 2}})
-		storetest.Must(0, b.read(id, 2, 4, 1))(b.T)
+		sqltest.Must(0, b.read(id, 2, 4, 1))(b.T)
 		b.waits(id, map[services.UserID][2]int64{2: {1, 0}})
-		storetest.Coded(b.T, b.read(id, 2, 7, 1), services.Invalid)
-		storetest.Coded(b.T, b.read(id, 2, 6, 2), services.Invalid)
-		storetest.Coded(b.T, b.read(id, 3, 6, -1), services.NotFound)
-		storetest.Coded(b.T, b.try(func(tx *store.Tx) error { return markUnread(b.Ctx, tx.Tx, id, 2, 7) }), services.Invalid)
-		storetest.Equal(b.T, own.ID.Number(), int64(5))
+		sqltest.Coded(b.T, b.read(id, 2, 7, 1), services.Invalid)
+		sqltest.Coded(b.T, b.read(id, 2, 6, 2), services.Invalid)
+		sqltest.Coded(b.T, b.read(id, 3, 6, -1), services.NotFound)
+		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 7) }), services.Invalid)
+		sqltest.Equal(b.T, own.ID.Number(), int64(5))
 	})
 }
 
@@ -168,26 +170,26 @@ func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
 		id := b.group(1, 2, 3)
 		message := b.send(id, 1, 2, 3)
 		b.send(id, 1, 2)
-		storetest.Must(0, b.read(id, 3, 1, -1))(b.T)
+		sqltest.Must(0, b.read(id, 3, 1, -1))(b.T)
 		recall := func(message services.MessageID, by services.UserID) error {
-			return b.try(func(tx *store.Tx) error { _, _, err := recall(b.Ctx, tx.Tx, message, by); return err })
+			return b.try(func(tx *sql.Tx) error { _, _, err := recall(b.Ctx, tx, message, by); return err })
 		}
-		storetest.Must(0, recall(message.ID, 1))(b.T)
+		sqltest.Must(0, recall(message.ID, 1))(b.T)
 		b.waits(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {1, 0}})
-		recalled := storetest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{message.ID}))(b.T)[message.ID]
-		storetest.Equal(b.T, recalled, Message{ID: message.ID, Author: 1, SentAt: message.SentAt, Recalled: true})
-		storetest.Must(0, recall(message.ID, 1))(b.T) // again changes nothing: see waits below
-		storetest.Coded(b.T, recall(services.NewMessageID(id, 2), 2), services.Forbidden)
-		storetest.Coded(b.T, recall(services.NewMessageID(id, 3), 2), services.NotFound)
-		storetest.Coded(b.T, recall(services.NewMessageID(99, 1), 2), services.NotFound)
-		storetest.Coded(b.T, recall(message.ID, 4), services.NotFound)
+		recalled := sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{message.ID}))(b.T)[message.ID]
+		sqltest.Equal(b.T, recalled, Message{ID: message.ID, Author: 1, SentAt: message.SentAt, Recalled: true})
+		sqltest.Must(0, recall(message.ID, 1))(b.T) // again changes nothing: see waits below
+		sqltest.Coded(b.T, recall(services.NewMessageID(id, 2), 2), services.Forbidden)
+		sqltest.Coded(b.T, recall(services.NewMessageID(id, 3), 2), services.NotFound)
+		sqltest.Coded(b.T, recall(services.NewMessageID(99, 1), 2), services.NotFound)
+		sqltest.Coded(b.T, recall(message.ID, 4), services.NotFound)
 		// After marking everything unread, the recalled message does not count, and neither do the users' own.
 		for _, user := range []services.UserID{1, 3} {
-			storetest.Must(0, b.try(func(tx *store.Tx) error { return markUnread(b.Ctx, tx.Tx, id, user, 1) }))(b.T)
+			sqltest.Must(0, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, user, 1) }))(b.T)
 		}
 		b.waits(id, map[services.UserID][2]int64{1: {0, 0}, 3: {1, 0}})
 		b.send(id, 3)
-		storetest.Must(0, recall(services.NewMessageID(id, 2), 1))(b.T)
+		sqltest.Must(0, recall(services.NewMessageID(id, 2), 1))(b.T)
 		b.waits(id, map[services.UserID][2]int64{1: {1, 0}, 2: {1, 0}, 3: {0, 0}})
 	})
 }
@@ -197,36 +199,36 @@ func TestMembersComeAndGo(t *testing.T) {
 		id := b.group(1, 2)
 		b.send(id, 1)
 		add := func(users ...services.UserID) (added []services.UserID) {
-			b.MustWrite(func(tx *store.Tx) error {
-				c, err := lock(b.Ctx, tx.Tx, id)
+			b.MustWrite(func(tx *sql.Tx) error {
+				c, err := lock(b.Ctx, tx, id)
 				if err != nil {
 					return err
 				}
-				added, err = insertMembers(b.Ctx, tx.Tx, c, users)
+				added, err = insertMembers(b.Ctx, tx, c, users)
 				slices.Sort(added)
 				return err
 			})
 			return added
 		}
 		remove := func(users ...services.UserID) (left []services.UserID) {
-			b.MustWrite(func(tx *store.Tx) (err error) { left, err = removeMembers(b.Ctx, tx.Tx, id, users); return err })
+			b.MustWrite(func(tx *sql.Tx) (err error) { left, err = removeMembers(b.Ctx, tx, id, users); return err })
 			return left
 		}
-		storetest.Equal(b.T, add(2, 4, 3), []services.UserID{3, 4})
+		sqltest.Equal(b.T, add(2, 4, 3), []services.UserID{3, 4})
 		b.waits(id, map[services.UserID][2]int64{2: {1, 0}, 3: {0, 0}})
 		b.send(id, 1, 3)
-		storetest.Equal(b.T, remove(3, 3, 9), []services.UserID{3})
+		sqltest.Equal(b.T, remove(3, 3, 9), []services.UserID{3})
 		gone := b.member(id, 3)
-		storetest.Equal(b.T, []any{gone.Left, gone.Unread(), gone.UnreadMentions(), gone.Version}, []any{true, int64(0), int64(0), int64(3)})
-		storetest.Coded(b.T, b.read(id, 3, 1, -1), services.Conflict)
-		storetest.Equal(b.T, len(storetest.Must(statesByID(b.Ctx, b.DB, 3, []services.ConversationID{id}))(b.T)), 0)
+		sqltest.Equal(b.T, []any{gone.Left, gone.Unread(), gone.UnreadMentions(), gone.Version}, []any{true, int64(0), int64(0), int64(3)})
+		sqltest.Coded(b.T, b.read(id, 3, 1, -1), services.Conflict)
+		sqltest.Equal(b.T, len(sqltest.Must(statesByID(b.Ctx, b.DB, 3, []services.ConversationID{id}))(b.T)), 0)
 		b.send(id, 1, 3)
-		storetest.Equal(b.T, b.member(id, 3).Version, gone.Version) // a mention of a member who has left changes nothing
-		storetest.Equal(b.T, add(3), []services.UserID{3})
+		sqltest.Equal(b.T, b.member(id, 3).Version, gone.Version) // a mention of a member who has left changes nothing
+		sqltest.Equal(b.T, add(3), []services.UserID{3})
 		back := b.member(id, 3)
-		storetest.Equal(b.T, back, services.Membership{Conversation: id, User: 3, Head: 3, Base: 3, Version: gone.Version + 1, Gen: 1})
-		c := storetest.Must(statesByID(b.Ctx, b.DB, 1, []services.ConversationID{id}))(b.T)[0]
-		storetest.Equal(b.T, c.Members, 4)
+		sqltest.Equal(b.T, back, services.Membership{Conversation: id, User: 3, Head: 3, Base: 3, Version: gone.Version + 1, Gen: 1})
+		c := sqltest.Must(statesByID(b.Ctx, b.DB, 1, []services.ConversationID{id}))(b.T)[0]
+		sqltest.Equal(b.T, c.Members, 4)
 	})
 }
 
@@ -237,24 +239,24 @@ func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 		b.MakeUsers("a", "b", "c")
 		first, second := b.group(1, 2), b.group(2, 3)
 		b.send(first, 1)
-		b.MustWrite(func(tx *store.Tx) error {
-			_, err := removeMembers(b.Ctx, tx.Tx, second, []services.UserID{2})
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := removeMembers(b.Ctx, tx, second, []services.UserID{2})
 			return err
 		})
 		list := func(since time.Time, after services.ConversationID) (ids []services.ConversationID) {
-			for _, m := range storetest.Must(MembershipsOf(b.Ctx, b.DB, 2, after, since, 10))(b.T) {
+			for _, m := range sqltest.Must(MembershipsOf(b.Ctx, b.DB, 2, after, since, 10))(b.T) {
 				ids = append(ids, m.Conversation)
 			}
 			return ids
 		}
-		storetest.Equal(b.T, list(b.Clock.Now().Add(-time.Second), 0), []services.ConversationID{first, second})
-		storetest.Equal(b.T, list(b.Clock.Now(), 0), []services.ConversationID{first})
-		storetest.Equal(b.T, list(b.Clock.Now().Add(-time.Second), first), []services.ConversationID{second})
-		b.MustWrite(func(tx *store.Tx) error { return tx.MarkActive(b.Ctx, []services.UserID{2}) })
-		active := storetest.Must(activeMembershipsIn(b.Ctx, b.DB, first, 0, b.Clock.Now(), 10))(b.T)
-		storetest.Equal(b.T, active, []services.Membership{{Conversation: first, User: 2, Head: 1, Version: 1}})
-		storetest.Equal(b.T, len(storetest.Must(activeMembershipsIn(b.Ctx, b.DB, first, 0, time.Time{}, 1))(b.T)), 1)
-		storetest.Equal(b.T, len(storetest.Must(activeMembershipsIn(b.Ctx, b.DB, first, 2, time.Time{}, 1))(b.T)), 0)
+		sqltest.Equal(b.T, list(b.Clock.Now().Add(-time.Second), 0), []services.ConversationID{first, second})
+		sqltest.Equal(b.T, list(b.Clock.Now(), 0), []services.ConversationID{first})
+		sqltest.Equal(b.T, list(b.Clock.Now().Add(-time.Second), first), []services.ConversationID{second})
+		b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, []services.UserID{2}) })
+		active := sqltest.Must(activeMembershipsIn(b.Ctx, b.DB, first, 0, b.Clock.Now(), 10))(b.T)
+		sqltest.Equal(b.T, active, []services.Membership{{Conversation: first, User: 2, Head: 1, Version: 1}})
+		sqltest.Equal(b.T, len(sqltest.Must(activeMembershipsIn(b.Ctx, b.DB, first, 0, time.Time{}, 1))(b.T)), 1)
+		sqltest.Equal(b.T, len(sqltest.Must(activeMembershipsIn(b.Ctx, b.DB, first, 2, time.Time{}, 1))(b.T)), 0)
 	})
 }
 
@@ -269,14 +271,14 @@ func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
 		var got []services.ConversationID
 		at, id := b.Clock.Now().Add(time.Hour), services.ConversationID(0)
 		for {
-			page := storetest.Must(statesOf(b.Ctx, b.DB, 1, at, id, 1))(b.T)
+			page := sqltest.Must(statesOf(b.Ctx, b.DB, 1, at, id, 1))(b.T)
 			if len(page) == 0 {
 				break
 			}
 			at, id = page[0].LastAt, page[0].ID
 			got = append(got, id)
 		}
-		storetest.Equal(b.T, got, []services.ConversationID{ids[0], ids[1], ids[3], ids[2]})
+		sqltest.Equal(b.T, got, []services.ConversationID{ids[0], ids[1], ids[3], ids[2]})
 	})
 }
 
@@ -284,31 +286,31 @@ func TestCountingWayChangesOnce(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		id := b.group(1, 2)
 		state := func() State {
-			return storetest.Must(statesByID(b.Ctx, b.DB, 1, []services.ConversationID{id}))(b.T)[0]
+			return sqltest.Must(statesByID(b.Ctx, b.DB, 1, []services.ConversationID{id}))(b.T)[0]
 		}
 		c := state().Conversation
 		set := func(way Way) (changed bool) {
-			b.MustWrite(func(tx *store.Tx) (err error) { changed, err = changeWay(b.Ctx, tx.Tx, c, way); return err })
+			b.MustWrite(func(tx *sql.Tx) (err error) { changed, err = changeWay(b.Ctx, tx, c, way); return err })
 			return changed
 		}
-		storetest.Equal(b.T, set(ToRead), true)
-		storetest.Equal(b.T, set(OnRead), false) // it was read before
+		sqltest.Equal(b.T, set(ToRead), true)
+		sqltest.Equal(b.T, set(OnRead), false) // it was read before
 		now := state()
-		storetest.Equal(b.T, []any{now.Way, now.WayVersion, now.Own.ReadSide, now.Own.WayVersion, now.Own.Version},
+		sqltest.Equal(b.T, []any{now.Way, now.WayVersion, now.Own.ReadSide, now.Own.WayVersion, now.Own.Version},
 			[]any{ToRead, int64(1), true, int64(1), int64(1)})
 		for range 3 {
 			b.send(id, 1)
 		}
-		storetest.Equal(b.T, state().PerMinute, 3)
+		sqltest.Equal(b.T, state().PerMinute, 3)
 		b.Clock.Advance(time.Minute)
 		b.send(id, 1)
-		storetest.Equal(b.T, state().PerMinute, 3)
+		sqltest.Equal(b.T, state().PerMinute, 3)
 		b.Clock.Advance(time.Minute)
 		b.send(id, 1)
-		storetest.Equal(b.T, state().PerMinute, 1)
+		sqltest.Equal(b.T, state().PerMinute, 1)
 		b.Clock.Advance(time.Hour)
 		b.send(id, 1)
-		storetest.Equal(b.T, state().PerMinute, 1)
+		sqltest.Equal(b.T, state().PerMinute, 1)
 	})
 }
 
@@ -316,7 +318,7 @@ func TestLongTextsAreKeptWhole(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		id := b.group(1, 2)
 		body := strings.Repeat("🦉", services.MaxBodyCharacters)
-		b.MustWrite(func(tx *store.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx.Tx, id, 1, body, nil); return err })
-		storetest.Equal(b.T, storetest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{services.NewMessageID(id, 1)}))(b.T)[services.NewMessageID(id, 1)].Body, body)
+		b.MustWrite(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, id, 1, body, nil); return err })
+		sqltest.Equal(b.T, sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{services.NewMessageID(id, 1)}))(b.T)[services.NewMessageID(id, 1)].Body, body)
 	})
 }

@@ -47,7 +47,7 @@ func (s *Service) kinds() []jobs.Kind {
 func (s *Service) usersOf(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	err = ofConversation(func(ctx context.Context, id services.ConversationID) error {
 		page := MembersPage{Conversation: id, Size: membersPerPage + 1}
-		found, err := readMembers(ctx, s.Store.DB, []MembersPage{page})
+		found, err := readMembers(ctx, s.Store, []MembersPage{page})
 		users = found[page]
 		return err
 	})(ctx, job)
@@ -155,7 +155,7 @@ func (s *Service) projectHead(ctx context.Context, id services.ConversationID) e
 }
 
 func (s *Service) readHead(ctx context.Context, id services.ConversationID) (head Head, found bool, err error) {
-	heads, err := Heads(ctx, s.Store.DB, []services.ConversationID{id})
+	heads, err := Heads(ctx, s.Store, []services.ConversationID{id})
 	if err != nil || len(heads) == 0 {
 		return head, false, err
 	}
@@ -166,7 +166,7 @@ func (s *Service) readHead(ctx context.Context, id services.ConversationID) (hea
 // one moment.
 func (s *Service) projectAll(ctx context.Context, id services.ConversationID) error {
 	for after := services.UserID(0); ; {
-		states, err := activeMembershipsIn(ctx, s.Store.DB, id, after, s.Projector.ActiveSince(), membersPerPage)
+		states, err := activeMembershipsIn(ctx, s.Store, id, after, s.Projector.ActiveSince(), membersPerPage)
 		if err != nil || len(states) == 0 {
 			return err
 		}
@@ -185,7 +185,7 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
 	var c Conversation
 	read := func(tx *sql.Tx) (err error) { c, err = lock(ctx, tx, id); return err }
-	if err := s.Store.DB.Write(ctx, read); err != nil {
+	if err := s.Store.Write(ctx, read); err != nil {
 		return err
 	}
 	if err := s.projectAll(ctx, id); err != nil {
@@ -194,7 +194,7 @@ func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
 	if c.Way != ToRead {
 		return nil
 	}
-	return s.Store.DB.Write(ctx, func(tx *sql.Tx) error {
+	return s.Store.Write(ctx, func(tx *sql.Tx) error {
 		_, err := changeWay(ctx, tx, c, OnRead) // unless it changed again meanwhile
 		return err
 	})
@@ -202,7 +202,7 @@ func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
 
 // projectMember projects one user's own state in a conversation.
 func (s *Service) projectMember(ctx context.Context, id services.ConversationID, user services.UserID) error {
-	states, err := membershipsIn(ctx, s.Store.DB, id, []services.UserID{user})
+	states, err := membershipsIn(ctx, s.Store, id, []services.UserID{user})
 	if err != nil || len(states) == 0 {
 		return err
 	}
@@ -256,7 +256,7 @@ func (s *Service) counted(state services.Membership) services.Membership {
 func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts []redis.Step, err error) {
 	today, since := s.today(), s.Clock.Now().Add(-leftFor)
 	for after := services.ConversationID(0); ; {
-		states, err := MembershipsOf(ctx, s.Store.DB, user, after, since, membersPerPage)
+		states, err := MembershipsOf(ctx, s.Store, user, after, since, membersPerPage)
 		if err != nil || len(states) == 0 {
 			return parts, err
 		}
@@ -273,7 +273,7 @@ func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts
 
 // endExpired ends the expired leases of a user on being inside. Each lease has a job of its own.
 func (s *Service) endExpired(ctx context.Context, id services.ConversationID, user services.UserID) error {
-	return s.Store.DB.Write(ctx, func(tx *sql.Tx) error {
+	return s.Store.Write(ctx, func(tx *sql.Tx) error {
 		if _, err := endLeases(ctx, tx, id, user); err != nil {
 			return err
 		}

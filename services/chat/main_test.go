@@ -11,7 +11,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -130,12 +130,12 @@ func (n node) want(what string, user services.UserID, unread, mentions int) {
 // counting is how a conversation is counted now.
 func (n node) counting(id services.ConversationID) Way {
 	n.TB.Helper()
-	heads, err := Heads(n.TB.Context(), n.World.Store.DB, []services.ConversationID{id})
+	heads, err := Heads(n.TB.Context(), n.World.Store, []services.ConversationID{id})
 	n.Must(err)
 	return heads[0].Way
 }
 
 func (n node) enqueue(queued ...jobs.NewJob) {
 	n.TB.Helper()
-	n.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) })
+	n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })
 }

@@ -133,7 +133,7 @@ func (s *Service) Leave(user services.UserID, id services.ConversationID, device
 
 // DeviceGone ends the leases of a disconnected device.
 func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device string) error {
-	ids, err := readLeases(ctx, s.Store.DB, user, device)
+	ids, err := readLeases(ctx, s.Store, user, device)
 	if err != nil || len(ids) == 0 {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // GroupPolicy is a user's policy of who may add them to a GROUP or ROOM.
 func (s *Service) GroupPolicy(ctx context.Context, user services.UserID) (GroupPolicy, error) {
-	return readGroupPolicy(ctx, s.Store.DB, user)
+	return readGroupPolicy(ctx, s.Store, user)
 }
 
 // SetGroupPolicy is the command by which a user sets who may add them to a GROUP or ROOM. It applies to every Create and

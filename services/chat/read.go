@@ -18,7 +18,7 @@ var First = Place{At: time.UnixMicro(1<<62 - 1)}
 
 // List lists the conversations that a user is a member of, the last active first, and reports whether more follow.
 func (s *Service) List(ctx context.Context, user services.UserID, after Place, size int) ([]State, bool, error) {
-	list, err := statesOf(ctx, s.Store.DB, user, after.At, after.ID, size+1)
+	list, err := statesOf(ctx, s.Store, user, after.At, after.ID, size+1)
 	if err == nil {
 		err = s.ageStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
@@ -30,7 +30,7 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	list, err := statesByID(ctx, s.Store.DB, user, ids)
+	list, err := statesByID(ctx, s.Store, user, ids)
 	if err == nil {
 		err = s.ageStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
@@ -76,7 +76,7 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 	if err != nil {
 		return nil, err
 	}
-	found, err := messagesByID(ctx, s.Store.DB, ids)
+	found, err := messagesByID(ctx, s.Store, ids)
 	for id := range found {
 		if _, member := mine[id.Conversation()]; !member {
 			delete(found, id)
@@ -87,17 +87,17 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 
 // MessagesByID reads messages, for a caller who may see them. An unknown message is absent.
 func (s *Service) MessagesByID(ctx context.Context, ids []services.MessageID) (map[services.MessageID]Message, error) {
-	return messagesByID(ctx, s.Store.DB, ids)
+	return messagesByID(ctx, s.Store, ids)
 }
 
 // Mentioned reads the users that messages mention, if they are or were members.
 func (s *Service) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
-	return mentionedIn(ctx, s.Store.DB, ids)
+	return mentionedIn(ctx, s.Store, ids)
 }
 
 // Members lists pages of members, all by one query.
 func (s *Service) Members(ctx context.Context, pages []MembersPage) (map[MembersPage][]services.UserID, error) {
-	return readMembers(ctx, s.Store.DB, pages)
+	return readMembers(ctx, s.Store, pages)
 }
 
 func page[T any](list []T, size int, err error) ([]T, bool, error) {

@@ -46,7 +46,7 @@ func (c Source) Follow(user services.UserID, document *rdb.Document) {
 func (c Source) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	const page = 1000
 	for after := services.ConversationID(0); ; {
-		states, err := MembershipsOf(ctx, c.s.Store.DB, user, after, c.s.Clock.Now(), page)
+		states, err := MembershipsOf(ctx, c.s.Store, user, after, c.s.Clock.Now(), page)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (c Source) each(ctx context.Context, user services.UserID, aged bool, do fu
 	const page = 200
 	before, last := c.s.Clock.Now().Add(24*time.Hour), services.ConversationID(0) // this node's clock may be behind the writer's
 	for {
-		states, err := statesOf(ctx, c.s.Store.DB, user, before, last, page)
+		states, err := statesOf(ctx, c.s.Store, user, before, last, page)
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	if w.last.Badges != nil && next.current(w.last) {
 		return next, nil
 	}
-	ids, err := quietOf(ctx, w.s.Store.DB, w.user)
+	ids, err := quietOf(ctx, w.s.Store, w.user)
 	if err != nil {
 		return next, err
 	}

@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/projector"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // nextList waits for a change of a list that fits.
@@ -51,14 +51,14 @@ func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 		})
 	}
 	shows("at once", "1", 7, 0, 0)
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, _, _, err := insertMessage(ctx, tx.Tx, group, users[0], "hello", nil)
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, _, _, err := insertMessage(ctx, tx, group, users[0], "hello", nil)
 		return err
 	})
 	shows("something else", "2", 7, 5, 0)
 	shows("a conversation", "3", 8, 6, 1)
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, _, _, err := insertMessage(ctx, tx.Tx, group, users[0], "hello", nil)
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, _, _, err := insertMessage(ctx, tx, group, users[0], "hello", nil)
 		return err
 	})
 	shows("badges that do not know the list", "4", 0, 7, 2)
@@ -148,8 +148,8 @@ func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
 	badges <- state
 	nextList(t, changes, "at once", func(ListChange) bool { return true })
 	for _, id := range []services.ConversationID{muted, open} {
-		n.Write(func(ctx context.Context, tx *store.Tx) error { // by another node
-			_, _, _, err := insertMessage(ctx, tx.Tx, id, users[0], "hello", nil)
+		n.Write(func(ctx context.Context, tx *sql.Tx) error { // by another node
+			_, _, _, err := insertMessage(ctx, tx, id, users[0], "hello", nil)
 			return err
 		})
 		_, err := n.World.Memory.Log.RunOnce(t.Context())

@@ -7,7 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // next is the next change that fits, within a while.
@@ -53,8 +53,8 @@ func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 	n.send(users[0], group)
 	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 1 })
 	for range 50 { // said elsewhere: the node learns it by looking at SQL
-		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, _, _, err := insertMessage(ctx, tx.Tx, group, users[0], "x", nil)
+		n.Write(func(ctx context.Context, tx *sql.Tx) error {
+			_, _, _, err := insertMessage(ctx, tx, group, users[0], "x", nil)
 			return err
 		})
 	}
@@ -90,8 +90,8 @@ func TestAWatcherSeesTheRecallOfAReadMessage(t *testing.T) {
 	revision := next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 }).State.Revision
 	n.mustDo(n.Recall(users[0], here), nil)
 	next(t, changes, func(c Change) bool { return c.State.Revision == revision+1 && c.State.Own.Unread() == 0 })
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, _, err := recall(ctx, tx.Tx, elsewhere, users[0])
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, _, err := recall(ctx, tx, elsewhere, users[0])
 		return err
 	})
 	_, err = n.World.Memory.Log.RunOnce(t.Context())

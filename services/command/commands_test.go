@@ -10,9 +10,9 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // importing runs a whole import: command line, database, files.
@@ -55,15 +55,15 @@ func TestRunImport(t *testing.T) {
 			}
 		}
 	}
-	db, err := store.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("new", "folder", "tidings.db")})
+	db, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("new", "folder", "tidings.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	numbers, err := db.UserIDs(t.Context(), []string{"u1", "u2", "u3", "1"})
+	numbers, err := people.IDs(t.Context(), db, []string{"u1", "u2", "u3", "1"})
 	if err != nil || len(numbers) != 3 {
 		t.Errorf("the users %v, %v", numbers, err)
 	}
-	if _, found, err := db.Edge(t.Context(), numbers["u3"], numbers["u2"]); !found || err != nil {
+	if _, found, err := people.Edge(t.Context(), db, numbers["u3"], numbers["u2"]); !found || err != nil {
 		t.Errorf("u3 does not follow u2: %v", err)
 	}
 
@@ -83,13 +83,13 @@ func TestRunImport(t *testing.T) {
 // Posts are imported with the kinds that enter feeds, and the feeds of those who were here are read again.
 func TestRunImportOfPosts(t *testing.T) {
 	t.Chdir(t.TempDir())
-	db, err := store.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"})
+	db, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Write(t.Context(), func(tx *store.Tx) error {
-		numbers, err := tx.EnsureUsers(t.Context(), []string{"reader", "away"})
-		return errors.Join(err, tx.MarkActive(t.Context(), []services.UserID{numbers["reader"]}))
+	if err := db.Write(t.Context(), func(tx *sql.Tx) error {
+		numbers, err := people.Ensure(t.Context(), tx, []string{"reader", "away"})
+		return errors.Join(err, people.MarkActive(t.Context(), tx, []services.UserID{numbers["reader"]}))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -109,18 +109,18 @@ broken
 	if exit != 1 || !strings.Contains(out.String(), "2 rows: 2 posts are new, 0 existed already; 1 bad lines are in import-posts.bad") {
 		t.Errorf("exit code %d: %s", exit, out.String())
 	}
-	if db, err = store.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"}); err != nil {
+	if db, err = sql.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	numbers, err := db.UserIDs(t.Context(), []string{"ann"})
+	numbers, err := people.IDs(t.Context(), db, []string{"ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if listed, err := posts.OfAuthor(t.Context(), db.DB, numbers["ann"], 10); err != nil || len(listed) != 2 {
+	if listed, err := posts.OfAuthor(t.Context(), db, numbers["ann"], 10); err != nil || len(listed) != 2 {
 		t.Errorf("feeds list %v, %v", listed, err)
 	}
-	if waiting, _, _, err := jobs.JobCounts(t.Context(), db.DB); err != nil || waiting != 1 {
+	if waiting, _, _, err := jobs.JobCounts(t.Context(), db); err != nil || waiting != 1 {
 		t.Errorf("%d jobs wait, want the refill of the one who was here: %v", waiting, err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"tidings/services/redis/redistest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 )
 
 // examined runs "tidings doctor" and returns its exit code and what it printed.
@@ -83,7 +82,7 @@ func TestDoctorOfAServer(t *testing.T) {
 // A database that a running node has open, and an address that it serves on, are named and not touched.
 func TestDoctorBesideARunningNode(t *testing.T) {
 	url := sqltest.SQLite(t)
-	db, err := store.Open(t.Context(), sql.Config{URL: url})
+	db, err := sql.Open(t.Context(), sql.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"tidings/services"
 	"tidings/services/export"
 	"tidings/services/node"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // runExport does "tidings export": the lines go to out or into a file. The error is the reason of a failure.
@@ -26,13 +26,13 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 			return services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
 		}
 	}
-	db, err := store.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	db, err := sql.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	key := command.Export.User
-	numbers, err := db.UserIDs(ctx, []string{key})
+	numbers, err := people.IDs(ctx, db, []string{key})
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	}
 	write := func(out io.Writer) error {
 		buffered := bufio.NewWriterSize(out, 64<<10)
-		err := export.Write(ctx, db.DB, user, node.Exports, func(line []byte) error {
+		err := export.Write(ctx, db, user, node.Exports, func(line []byte) error {
 			_, err := buffered.Write(line)
 			return err
 		})

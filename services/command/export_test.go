@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // exporting runs a whole export: command line, database, files.
@@ -63,11 +63,11 @@ func TestExport(t *testing.T) {
 // What cannot be exported says why, and leaves nothing behind.
 func TestRefusedExports(t *testing.T) {
 	t.Chdir(t.TempDir())
-	db, err := store.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"})
+	db, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Write(t.Context(), func(tx *store.Tx) error { _, err := tx.EnsureUsers(t.Context(), []string{"ann"}); return err }); err != nil {
+	if err := db.Write(t.Context(), func(tx *sql.Tx) error { _, err := people.Ensure(t.Context(), tx, []string{"ann"}); return err }); err != nil {
 		t.Fatal(err)
 	}
 	if exit, told := exporting(t, io.Discard, "ann", "--data", "."); exit != 1 || !strings.Contains(told, "in use") {

@@ -18,9 +18,9 @@ import (
 	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/node"
+	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // runImport runs "tidings import". It reports everything to out and returns the exit code: 1 if it failed or lines were bad.
@@ -32,7 +32,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	if err := os.MkdirAll(command.Config.Data, 0o700); err != nil && command.Config.Database == "" {
 		return tell(fmt.Errorf("the data folder: %w", err))
 	}
-	db, err := store.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	db, err := sql.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
 	if err != nil {
 		return tell(err)
 	}
@@ -62,11 +62,11 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 }
 
 // importFile runs the command's import of the file.
-func importFile(ctx context.Context, db *store.Store, command Command, opts importer.Options) (report importer.Report, err error) {
+func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.Options) (report importer.Report, err error) {
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	refill := func(err error) error {
 		// Redis still holds feeds without the imported data.
-		thresholds, set, failed := db.ActivityThresholds(ctx)
+		thresholds, set, failed := people.ActivityThresholds(ctx, db)
 		if failed != nil || !set {
 			thresholds.DormantAfter = command.Config.ActiveFor
 		}
@@ -76,7 +76,7 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts impo
 	}
 	switch command.Name {
 	case "import messages":
-		return importer.Messages(ctx, db, db.DB, ids, command.Config.SiteMessageTypes, opts)
+		return importer.Messages(ctx, db, db, ids, command.Config.SiteMessageTypes, opts)
 	case "import posts":
 		kinds, _ := node.FeedKinds(command.Config.FeedKinds) // checked with the settings
 		report, err = importer.Posts(ctx, db, ids, kinds, opts)
@@ -89,7 +89,7 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts impo
 			return importer.Shows(ctx, db, ids, opts)
 		}
 		// Only facts and jobs are written here: the nodes on the same database project them.
-		engine, log := jobs.New(jobs.Config{DB: db.DB}), changelog.New(changelog.Config{Log: mirror.SQL{Store: db}, Logger: slog.Default()})
+		engine, log := jobs.New(jobs.Config{DB: db}), changelog.New(changelog.Config{Log: mirror.SQL{DB: db}, Logger: slog.Default()})
 		projections := projector.New(projector.Config{Jobs: engine, Store: db, Clock: services.SystemClock{}, IDs: ids})
 		fan := fanout.New(fanout.Config{Jobs: engine, Projector: projections, Store: db, Clock: services.SystemClock{}, IDs: ids})
 		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: fan, Log: log, IDs: ids, Clock: services.SystemClock{}})

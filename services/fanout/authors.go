@@ -13,7 +13,6 @@ import (
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // The kinds of jobs of authors' modes.
@@ -55,13 +54,13 @@ func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
 func modesJob() jobs.NewJob { return jobs.Keyed(jobModes, "all") }
 
 // QueueModes leaves a job that recounts all audiences. It serves follows that came into SQL without jobs of their own.
-func QueueModes(ctx context.Context, db *store.Store) error {
-	return db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, modesJob()) })
+func QueueModes(ctx context.Context, db *sql.DB) error {
+	return db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, modesJob()) })
 }
 
 // Thresholds are the thresholds in force: those that an admin has set, else the configured ones.
 func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
-	thresholds, set, err := posts.ReadThresholds(ctx, f.store.DB)
+	thresholds, set, err := posts.ReadThresholds(ctx, f.store)
 	if err == nil && !set {
 		thresholds = f.thresholds
 	}
@@ -83,7 +82,7 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 			return known, !putOff, err
 		},
 		Read: func(ctx context.Context) (followers int, err error) {
-			return posts.CountFollowers(ctx, f.store.DB, author, thresholds.Huge)
+			return posts.CountFollowers(ctx, f.store, author, thresholds.Huge)
 		},
 		Put: func(ctx context.Context, known services.Author, followers int) (done bool, err error) {
 			counted := known
@@ -95,7 +94,7 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 
 // author reads the stored state of an author. A count of thousands is put off while the last one is recent.
 func (f *Fanout) author(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
-	found, err := posts.Authors(ctx, f.store.DB, []services.UserID{author})
+	found, err := posts.Authors(ctx, f.store, []services.UserID{author})
 	if err != nil {
 		return known, false, err
 	}
@@ -107,7 +106,7 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	}
 	job := jobs.UserKeyed(jobMode, author)
 	job.NotBefore = again
-	return known, true, f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, job) })
+	return known, true, f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
 // countedAtOnce is the size up to which an audience is counted at each change, because that costs almost nothing.
@@ -147,19 +146,19 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	default:
 		counted.Mode = target
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
 		if counted.Pull != known.Pull {
-			if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogPull); err != nil {
+			if _, err := changelog.LockLog(ctx, tx, mirror.LogPull); err != nil {
 				return err
 			}
 		}
-		now, err := posts.LockAuthor(ctx, tx.Tx, known.Number)
+		now, err := posts.LockAuthor(ctx, tx, known.Number)
 		if err != nil || now.Version != known.Version {
 			return err
 		}
 		done = true
-		if _, err := posts.PutAuthor(ctx, tx.Tx, counted); err != nil || counted.Pull == known.Pull {
+		if _, err := posts.PutAuthor(ctx, tx, counted); err != nil || counted.Pull == known.Pull {
 			return err
 		}
 		return beginNaming(ctx, tx, known.Number, chunks)
@@ -174,12 +173,12 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 }
 
 // beginNaming leaves the chunks of followers whose documents are to name an author, and announces the author to the nodes.
-func beginNaming(ctx context.Context, tx *store.Tx, author services.UserID, chunks []Audience) error {
+func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []Audience) error {
 	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {
 		return err
 	}
-	if err := jobs.Enqueue(ctx, tx.Tx, naming...); err != nil {
+	if err := jobs.Enqueue(ctx, tx, naming...); err != nil {
 		return err
 	}
 	_, err = mirror.PullChange{Author: author}.Append(ctx, tx)
@@ -193,13 +192,12 @@ func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	return f.FinishWith(ctx, job, func(in *sql.Tx) error {
-		tx := store.In(in)
-		last, err := posts.EndAuthorChunk(ctx, tx.Tx, chunk.Author)
+	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
+		last, err := posts.EndAuthorChunk(ctx, tx, chunk.Author)
 		if err != nil || !last {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, jobs.UserKeyed(jobMode, chunk.Author))
+		return jobs.Enqueue(ctx, tx, jobs.UserKeyed(jobMode, chunk.Author))
 	})
 }
 
@@ -254,7 +252,7 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 	}
 	for _, followers := range []int{thresholds.Big, 0} {
 		for after := services.UserID(0); ; {
-			authors, err := posts.AuthorsToLookAt(ctx, f.store.DB, followers, after, modesBatch)
+			authors, err := posts.AuthorsToLookAt(ctx, f.store, followers, after, modesBatch)
 			if err != nil {
 				return err
 			}
@@ -263,7 +261,7 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 				queued[i] = jobs.UserKeyed(jobMode, author)
 			}
 			if len(queued) > 0 {
-				if err := f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) }); err != nil {
+				if err := f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) }); err != nil {
 					return err
 				}
 			}
@@ -283,11 +281,11 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Threshol
 	if err := thresholds.Check(); err != nil {
 		return err
 	}
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := posts.SetThresholds(ctx, tx.Tx, thresholds); err != nil {
+	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+		if err := posts.SetThresholds(ctx, tx, thresholds); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, modesJob())
+		return jobs.Enqueue(ctx, tx, modesJob())
 	})
 	f.Wake()
 	return err
@@ -296,17 +294,17 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Threshol
 // PinMode pins an author's mode regardless of their audience; nil lets the mode follow the audience again. It holds at once,
 // except that a future huge author becomes huge only when the documents of all followers name them.
 func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *services.AuthorMode) error {
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		known, err := posts.LockAuthor(ctx, tx.Tx, author)
+	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+		known, err := posts.LockAuthor(ctx, tx, author)
 		if err != nil {
 			return err
 		}
 		// An earlier count does not say what mode the audience calls for now.
 		known.Pinned, known.CountedAt = mode, time.Time{}
-		if _, err := posts.PutAuthor(ctx, tx.Tx, known); err != nil {
+		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, jobs.UserKeyed(jobMode, author))
+		return jobs.Enqueue(ctx, tx, jobs.UserKeyed(jobMode, author))
 	})
 	if err != nil {
 		return err
@@ -324,12 +322,12 @@ func (f *Fanout) Author(ctx context.Context, number services.UserID) (author ser
 	if err != nil {
 		return author, err
 	}
-	found, err := posts.Authors(ctx, f.store.DB, []services.UserID{number})
+	found, err := posts.Authors(ctx, f.store, []services.UserID{number})
 	if err != nil {
 		return author, err
 	}
 	author = found[number]
 	author.Number = number
-	author.Followers, err = posts.CountFollowers(ctx, f.store.DB, number, thresholds.Huge)
+	author.Followers, err = posts.CountFollowers(ctx, f.store, number, thresholds.Huge)
 	return author, err
 }

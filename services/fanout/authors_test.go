@@ -13,8 +13,9 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/people"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // lowThresholds let a few followers make an author big, and huge.
@@ -58,7 +59,7 @@ func TestAModeFollowsTheAudience(t *testing.T) {
 		at := func(followers int, want services.AuthorMode, pull bool) {
 			t.Helper()
 			w.Quiet(w.Fanout)
-			known, err := posts.Authors(t.Context(), w.Store.DB, []services.UserID{author})
+			known, err := posts.Authors(t.Context(), w.Store, []services.UserID{author})
 			w.Must(err)
 			if got := known[author]; got.Mode != want || got.Pull != pull || got.Unnamed != 0 || got.Version > 0 && got.Followers != min(followers, 5) {
 				t.Fatalf("with %d followers: %+v, want mode %d, pull %v", followers, got, want, pull)
@@ -89,8 +90,8 @@ func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
 	w := world(t, lowThresholds)
 	users := w.Users(4)
 	author := users[0]
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, err := posts.PutAuthor(ctx, tx.Tx, services.Author{Number: author, Followers: 20_000, Mode: services.AuthorBig, CountedAt: w.Clock.Now()})
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := posts.PutAuthor(ctx, tx, services.Author{Number: author, Followers: 20_000, Mode: services.AuthorBig, CountedAt: w.Clock.Now()})
 		return err
 	})
 	w.Must(w.Fanout.FindMode(t.Context(), author))
@@ -194,12 +195,12 @@ func TestThresholdsAreSetWhileItRuns(t *testing.T) {
 func TestAnImportIsLookedAtByOneJob(t *testing.T) {
 	w := world(t, lowThresholds)
 	users := w.Users(9)
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		var edges []services.Edge
 		for _, reader := range users[3:] {
 			edges = append(edges, services.Edge{Follower: reader, Followee: users[0]}, services.Edge{Follower: reader, Followee: users[1]})
 		}
-		_, err := tx.ImportFollows(ctx, append(edges, services.Edge{Follower: users[3], Followee: users[2]}))
+		_, err := people.ImportFollows(ctx, tx, append(edges, services.Edge{Follower: users[3], Followee: users[2]}))
 		return err
 	})
 	w.Must(fanout.QueueModes(t.Context(), w.Store))
@@ -234,13 +235,13 @@ func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 					if step > 50 {
 						t.Fatal("the author never becomes huge")
 					}
-					jobs, err := jobs.Claim(t.Context(), w.Store.DB, w.Fanout.Kinds(), 1, 30*time.Second)
+					jobs, err := jobs.Claim(t.Context(), w.Store, w.Fanout.Kinds(), 1, 30*time.Second)
 					w.Must(err)
 					w.Must(w.Fanout.RunJobs(t.Context(), jobs))
 				}
 				w.Quiet(w.Fanout)
 				w.Must(w.Projector.Rebuild(t.Context(), returning))
-				followers, err := w.Store.Followers(t.Context(), author, 0, 100, time.Time{})
+				followers, err := people.Followers(t.Context(), w.Store, author, 0, 100, time.Time{})
 				w.Must(err)
 				for _, edge := range followers {
 					if !names(w, edge.Follower, author) {
@@ -255,7 +256,7 @@ func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 // changes are what the log says of one kind.
 func changes(w *fanouttest.World, kind string) []changelog.Entry {
 	w.TB.Helper()
-	entries, err := changelog.LogAfter(w.TB.Context(), w.Store.DB, kind, 0, 1000)
+	entries, err := changelog.LogAfter(w.TB.Context(), w.Store, kind, 0, 1000)
 	w.Must(err)
 	return entries
 }
@@ -325,7 +326,7 @@ func TestWhoChangesUnderAChunkIsReadAgain(t *testing.T) {
 		w.SetMode(author, services.AuthorHuge)
 		stamp, err := w.Redis.Now(t.Context())
 		w.Must(err)
-		edges, err := w.Store.Followers(t.Context(), author, 0, 10, time.Time{})
+		edges, err := people.Followers(t.Context(), w.Store, author, 0, 10, time.Time{})
 		w.Must(err)
 		w.Unfollow(author, leaves)
 		w.Unfollow(other, stays)
@@ -356,14 +357,14 @@ func TestAModeIsFoundAgainWhenItsAuthorChangedMeanwhile(t *testing.T) {
 	users := w.Users(2)
 	w.Follow(users[0], users[1])
 	pin = func() {
-		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			author, err := posts.LockAuthor(ctx, tx.Tx, users[0])
+		w.Write(func(ctx context.Context, tx *sql.Tx) error {
+			author, err := posts.LockAuthor(ctx, tx, users[0])
 			if err != nil {
 				return err
 			}
 			big := services.AuthorBig
 			author.Pinned = &big
-			_, err = posts.PutAuthor(ctx, tx.Tx, author)
+			_, err = posts.PutAuthor(ctx, tx, author)
 			return err
 		})
 	}

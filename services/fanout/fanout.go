@@ -17,14 +17,14 @@ import (
 	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Config is what fan-out needs.
 type Config struct {
 	Jobs      *jobs.Engine // New registers the kinds of fan-out's jobs in it
 	Projector *projector.Projector
-	Store     *store.Store
+	Store     *sql.DB
 	Redis     *rdb.Projections
 	Clock     services.Clock
 	IDs       *services.IDClock
@@ -40,7 +40,7 @@ type Fanout struct {
 	Projector *projector.Projector
 	Chunk     int // the followers in a chunk: see Config
 
-	store      *store.Store
+	store      *sql.DB
 	redis      *rdb.Projections
 	clock      services.Clock
 	ids        *services.IDClock
@@ -70,7 +70,7 @@ func New(cfg Config) *Fanout {
 		f.Register(kinds...)
 	}
 	f.Projector.RegisterLimitedRows("fan-outs with a dead chunk", func(ctx context.Context) (dropped int, err error) {
-		return posts.ForgetFanouts(ctx, f.store.DB, f.clock.Now().Add(-keepFanouts))
+		return posts.ForgetFanouts(ctx, f.store, f.clock.Now().Add(-keepFanouts))
 	})
 	return f
 }

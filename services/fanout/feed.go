@@ -7,9 +7,9 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/redis"
-	"tidings/services/store"
 )
 
 // The kinds of jobs of feeds.
@@ -56,7 +56,7 @@ func SeenJob(user services.UserID) jobs.NewJob {
 
 // ProjectSeen projects the durable seen position of a user's feed into their document.
 func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
-	seen, err := f.store.Position(ctx, user, store.HomePage, "")
+	seen, err := positions.Of(ctx, f.store, user, positions.HomePage, "")
 	if err != nil {
 		return err
 	}
@@ -76,11 +76,11 @@ type Lag struct {
 
 // Lag reads how far fan-out is behind, on all nodes together.
 func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
-	waiting, oldest, err := jobs.JobCountsOf(ctx, f.store.DB, []string{jobFanOut, jobOnline, jobPush, jobRemove, jobDrop})
+	waiting, oldest, err := jobs.JobCountsOf(ctx, f.store, []string{jobFanOut, jobOnline, jobPush, jobRemove, jobDrop})
 	if err != nil {
 		return lag, err
 	}
-	began, err := posts.OldestFanout(ctx, f.store.DB)
+	began, err := posts.OldestFanout(ctx, f.store)
 	if err != nil {
 		return lag, err
 	}

@@ -12,8 +12,8 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/positions"
 	"tidings/services/posts"
-	"tidings/services/store"
 )
 
 // flips is a history of authors whose audiences rise and fall across both thresholds.
@@ -133,7 +133,7 @@ func (h *flips) whole(user services.UserID) {
 	document := h.Document(user)
 	count := document.FeedCount
 	for _, named := range document.Pulled {
-		pulled, err := posts.Pulled(ctx, h.Store.DB, []services.UserID{named.Author}, services.Retention)
+		pulled, err := posts.Pulled(ctx, h.Store, []services.UserID{named.Author}, services.Retention)
 		h.Must(err)
 		for _, post := range pulled[named.Author].Posts {
 			entries = append(entries, services.FeedEntry{Post: post, Author: named.Author, Counts: post > named.Since})
@@ -143,14 +143,14 @@ func (h *flips) whole(user services.UserID) {
 		}
 	}
 	slices.SortFunc(entries, func(a, b services.FeedEntry) int { return cmp.Compare(b.Post, a.Post) })
-	want, err := posts.HomeFeed(ctx, h.Store.DB, user, services.MaxPostID, services.Retention)
+	want, err := posts.HomeFeed(ctx, h.Store, user, services.MaxPostID, services.Retention)
 	h.Must(err)
 	if !slices.Equal(entries, want) {
 		h.t.Fatalf("user %d is shown %v, want %v", user, entries, want)
 	}
-	seen, err := h.Store.Position(ctx, user, store.HomePage, "")
+	seen, err := positions.Of(ctx, h.Store, user, positions.HomePage, "")
 	h.Must(err)
-	if facts, err := posts.CountNew(ctx, h.Store.DB, user, seen, services.Retention); err != nil || facts != count {
+	if facts, err := posts.CountNew(ctx, h.Store, user, seen, services.Retention); err != nil || facts != count {
 		h.t.Fatal(fmt.Sprintf("user %d has %d new posts, want %d, %v", user, count, facts, err))
 	}
 }

@@ -12,25 +12,23 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/eventually"
 )
 
 // two is a world on PostgreSQL, and the store of another node on the same database.
-func two(t *testing.T) (w *fanouttest.World, other *store.Store) {
+func two(t *testing.T) (w *fanouttest.World, other *sql.DB) {
 	t.Helper()
 	url := sqltest.Postgres(t)
 	w = fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here", Redis: "embedded"})
-	return w, storetest.Open(t, sql.Config{URL: url, Node: "gone", Clock: w.Clock, Log: w.Log})
+	return w, sqltest.Open(t, sql.Config{URL: url, Node: "gone", Clock: w.Clock, Log: w.Log})
 }
 
 // takes lets the other node claim everything that is due, after a heartbeat that is its last.
-func takes(w *fanouttest.World, other *store.Store) []jobs.Job {
+func takes(w *fanouttest.World, other *sql.DB) []jobs.Job {
 	w.TB.Helper()
-	_, err := jobs.Beat(w.TB.Context(), other.DB, false)
+	_, err := jobs.Beat(w.TB.Context(), other, false)
 	w.Must(err)
-	jobs, err := jobs.Claim(w.TB.Context(), other.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
+	jobs, err := jobs.Claim(w.TB.Context(), other, w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)
 	return jobs
 }
@@ -79,10 +77,10 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	if w.Fanout.Behind(users[0]) == nil {
 		t.Error("nothing is behind although the jobs are not done yet")
 	}
-	if n, err := jobs.FinishHeld(t.Context(), other.DB, held); n != 0 || err != nil {
+	if n, err := jobs.FinishHeld(t.Context(), other, held); n != 0 || err != nil {
 		t.Errorf("the silent node finished %d jobs that others hold, %v", n, err)
 	}
-	if n, err := jobs.FinishHeld(t.Context(), w.Store.DB, freed); n != len(held) || err != nil {
+	if n, err := jobs.FinishHeld(t.Context(), w.Store, freed); n != len(held) || err != nil {
 		t.Fatalf("%d of the jobs were finished, %v", n, err)
 	}
 	w.Must(heart.RunOnce(t.Context()))

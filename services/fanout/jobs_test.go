@@ -9,9 +9,11 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/projector"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/tests/eventually"
 )
 
@@ -23,7 +25,7 @@ func steps() []fanouttest.Step {
 		w.Post(users[0])
 	}
 	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
-		found, err := posts.OfAuthor(w.TB.Context(), w.Store.DB, author, 1)
+		found, err := posts.OfAuthor(w.TB.Context(), w.Store, author, 1)
 		w.Must(err)
 		return found[0]
 	}
@@ -33,34 +35,34 @@ func steps() []fanouttest.Step {
 		{Name: "a follow", Before: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }, Happen: follow},
 		{Name: "an unfollow", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) { w.Unfollow(users[0], users[1:4]...) }},
 		{Name: "a look at the feed", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := tx.RaisePosition(ctx, users[1], store.HomePage, "", newest(w, users[0])); err != nil {
+			w.Write(func(ctx context.Context, tx *sql.Tx) error {
+				if _, err := positions.Raise(ctx, tx, users[1], positions.HomePage, "", newest(w, users[0])); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(users[1]))
+				return jobs.Enqueue(ctx, tx, fanout.SeenJob(users[1]))
 			})
 		}},
 		{Name: "a profile", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
 			name := "A name"
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := tx.SetProfile(ctx, users[0], &name, nil); err != nil {
+			w.Write(func(ctx context.Context, tx *sql.Tx) error {
+				if _, err := people.SetProfile(ctx, tx, users[0], &name, nil); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx.Tx, projector.ProfileJob(users[0]))
+				return jobs.Enqueue(ctx, tx, projector.ProfileJob(users[0]))
 			})
 		}},
 		{Name: "an author becomes huge", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				author, err := posts.LockAuthor(ctx, tx.Tx, users[0])
+			w.Write(func(ctx context.Context, tx *sql.Tx) error {
+				author, err := posts.LockAuthor(ctx, tx, users[0])
 				if err != nil {
 					return err
 				}
 				huge := services.AuthorHuge
 				author.Pinned = &huge
-				if _, err := posts.PutAuthor(ctx, tx.Tx, author); err != nil {
+				if _, err := posts.PutAuthor(ctx, tx, author); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx.Tx, fanout.ModeJob(users[0], tx.Now.Add(-time.Minute)))
+				return jobs.Enqueue(ctx, tx, fanout.ModeJob(users[0], tx.Now.Add(-time.Minute)))
 			})
 		}},
 		{Name: "a pulled post", Before: func(w *fanouttest.World, users []services.UserID) {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,13 +33,13 @@ func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
 
 func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) })
+	w.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })
 }
 
 // claim takes all jobs that are due, as a worker does.
 func claim(w *fanouttest.World) []jobs.Job {
 	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
+	queued, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)
 	return queued
 }

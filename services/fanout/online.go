@@ -6,11 +6,11 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 const (
@@ -63,22 +63,21 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	return f.FinishWith(ctx, job, func(in *sql.Tx) error {
-		tx := store.In(in)
-		left, err := posts.EndChunk(ctx, tx.Tx, chunk.Post)
+	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
+		left, err := posts.EndChunk(ctx, tx, chunk.Post)
 		if err != nil || left > 1 {
 			return err
 		}
 		if len(chunks) == 0 { // all followers have left
-			if left, err = posts.EndChunk(ctx, tx.Tx, chunk.Post); err != nil || left != 0 {
+			if left, err = posts.EndChunk(ctx, tx, chunk.Post); err != nil || left != 0 {
 				return err
 			}
 			return chunk.appendEnd(ctx, tx)
 		}
-		if err := posts.ResizeFanout(ctx, tx.Tx, chunk.Post, len(chunks)); err != nil {
+		if err := posts.ResizeFanout(ctx, tx, chunk.Post, len(chunks)); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, chunks...)
+		return jobs.Enqueue(ctx, tx, chunks...)
 	})
 }
 
@@ -108,7 +107,7 @@ func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post service
 		for len(online) > 0 {
 			batch := online[:min(onlineBatch, len(online))]
 			online = online[len(batch):]
-			following, err := f.store.Edges(ctx, batch, post.Author)
+			following, err := people.Edges(ctx, f.store, batch, post.Author)
 			if err != nil {
 				return err
 			}

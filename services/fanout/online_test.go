@@ -14,9 +14,10 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // workersOf are the workers of one node: for short work, for chunks, for who is online.
@@ -147,7 +148,7 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	}
 	w.Quiet(w.Fanout)
 	w.Agree(users...)
-	if _, dead, _, err := jobs.JobCounts(t.Context(), w.Store.DB); err != nil || dead != 0 {
+	if _, dead, _, err := jobs.JobCounts(t.Context(), w.Store); err != nil || dead != 0 {
 		t.Errorf("%d jobs are dead, %v: want none", dead, err)
 	}
 }
@@ -182,7 +183,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 // onTheWay are the posts that all nodes know to be in flight, by SQL and by the log.
 func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
-	unfinished, err := posts.InFlightFanouts(w.TB.Context(), w.Store.DB)
+	unfinished, err := posts.InFlightFanouts(w.TB.Context(), w.Store)
 	w.Must(err)
 	for _, one := range unfinished {
 		bySQL = append(bySQL, one.Post)
@@ -305,7 +306,7 @@ func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
 		w.SetMode(big, services.AuthorBig)
 		w.Quiet(w.Fanout)
 		w.Clock.Advance(10 * 24 * time.Hour)
-		w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, active) })
+		w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.MarkActive(ctx, tx, active) })
 		ofBig, ofSmall := w.Post(big), w.Post(small)
 		w.Quiet(w.Fanout)
 		for _, user := range users[2:] {

@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/rdb"
@@ -36,7 +37,7 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
 		Mark: f.stampOf(reader),
 		Read: func(ctx context.Context) (edge edgeNow, err error) {
-			edge.Edge, edge.follows, err = f.store.Edge(ctx, reader, author)
+			edge.Edge, edge.follows, err = people.Edge(ctx, f.store, reader, author)
 			return edge, err
 		},
 		Put: func(ctx context.Context, stamp redis.Stamp, edge edgeNow) (done bool, err error) {
@@ -60,7 +61,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 		return false, err
 	}
 	// One more than an inbox holds: the inbox then trims itself, and its floor records that older posts exist.
-	found, err := posts.OfAuthor(ctx, f.store.DB, edge.Followee, projector.RebuildEntries+1)
+	found, err := posts.OfAuthor(ctx, f.store, edge.Followee, projector.RebuildEntries+1)
 	if err != nil {
 		return false, err
 	}
@@ -78,7 +79,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 
 // pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors.
 func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
-	pulls, err := posts.Pulls(ctx, f.store.DB, edge.Followee)
+	pulls, err := posts.Pulls(ctx, f.store, edge.Followee)
 	if err != nil || !pulls {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserID
 	if len(doubtful) == 0 {
 		return nil
 	}
-	facts, err := posts.ByID(ctx, f.store.DB, doubtful)
+	facts, err := posts.ByID(ctx, f.store, doubtful)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	if err != nil {
 		return false, err
 	}
-	if _, follows, err := f.store.Edge(ctx, reader, author); err != nil || follows {
+	if _, follows, err := people.Edge(ctx, f.store, reader, author); err != nil || follows {
 		return false, err
 	}
 	f.Projector.Hint(ctx, []services.UserID{reader}, []redis.Result{result})
@@ -155,7 +156,7 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id servic
 
 // entryFor is a post in the form of a reader's inbox, nil when it is not for them.
 func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id services.PostID) (*services.FeedEntry, error) {
-	found, err := posts.ByID(ctx, f.store.DB, []services.PostID{id})
+	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +166,7 @@ func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id servic
 	}
 	entry := &services.FeedEntry{Post: id, Author: post.Author}
 	if reader != post.Author {
-		edge, follows, err := f.store.Edge(ctx, reader, post.Author)
+		edge, follows, err := people.Edge(ctx, f.store, reader, post.Author)
 		if err != nil || !follows {
 			return nil, err
 		}

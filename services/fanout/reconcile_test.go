@@ -7,9 +7,10 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // held is a push that has read all its facts and not yet written: its stamp, its post and its edges.
@@ -24,9 +25,9 @@ func hold(w *fanouttest.World, id services.PostID) held {
 	ctx := w.TB.Context()
 	stamp, err := w.Redis.Now(ctx)
 	w.Must(err)
-	found, err := posts.ByID(ctx, w.Store.DB, []services.PostID{id})
+	found, err := posts.ByID(ctx, w.Store, []services.PostID{id})
 	w.Must(err)
-	edges, err := w.Store.Followers(ctx, found[id].Author, 0, 100, fanouttest.Start.AddDate(-1, 0, 0))
+	edges, err := people.Followers(ctx, w.Store, found[id].Author, 0, 100, fanouttest.Start.AddDate(-1, 0, 0))
 	w.Must(err)
 	if len(edges) == 0 {
 		w.TB.Fatal("nobody is to be served")
@@ -131,11 +132,11 @@ func TestAFollowTakesOutWhatWasDeletedWhileItWasAway(t *testing.T) {
 func TestWhoHasNoDocumentIsLeftAlone(t *testing.T) {
 	w := world(t, nil)
 	author, reader := w.Users(1)[0], w.Strangers(1)[0]
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := tx.InsertFollow(ctx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()}); err != nil {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := people.InsertFollow(ctx, tx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()}); err != nil {
 			return err
 		}
-		return tx.MarkActive(ctx, []services.UserID{reader})
+		return people.MarkActive(ctx, tx, []services.UserID{reader})
 	})
 	w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
 	w.Post(author)

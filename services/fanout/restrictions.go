@@ -6,7 +6,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 )
 
 const jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
@@ -27,15 +28,15 @@ func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 // endMute ends an expired mute. A mute with a new end has another job, and one that was ended early has none. It reconciles
 // the feed in any case, because an earlier run may have ended the mute and then failed.
 func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) error {
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := tx.LockRestrictions(ctx, muter, muted); err != nil {
+	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+		if err := people.LockRestrictions(ctx, tx, muter, muted); err != nil {
 			return err
 		}
-		until, found, err := tx.MuteUntil(ctx, muter, muted)
+		until, found, err := people.MuteUntil(ctx, tx, muter, muted)
 		if err != nil || !found || until.IsZero() || until.After(tx.Now) {
 			return err
 		}
-		_, err = tx.Unrestrict(ctx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted})
+		_, err = people.Unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted})
 		return err
 	})
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // span is a chunk of an author's followers: IDs above After, up to To. With Online it is those among them who are online
@@ -34,7 +34,7 @@ type span struct {
 // replace the parent in one transaction. A pulled post goes to the author's feed alone. Of a post that is in no feed, only
 // the copy is updated.
 func (f *Fanout) spread(ctx context.Context, job jobs.Job, id services.PostID) error {
-	found, err := posts.ByID(ctx, f.store.DB, []services.PostID{id})
+	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
 	if err != nil {
 		return err
 	}
@@ -85,16 +85,15 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 	if kind == jobDrop {
 		return f.Replace(ctx, job, queued)
 	}
-	return f.FinishWith(ctx, job, func(in *sql.Tx) error {
-		tx := store.In(in)
+	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		fanout := posts.InFlightFanout{Post: post.ID, Author: post.Author}
-		if err := posts.BeginFanout(ctx, tx.Tx, fanout, count); err != nil {
+		if err := posts.BeginFanout(ctx, tx, fanout, count); err != nil {
 			return err
 		}
 		if err := (mirror.FanoutChange{InFlightFanout: fanout}).Append(ctx, tx); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, queued...)
+		return jobs.Enqueue(ctx, tx, queued...)
 	})
 }
 
@@ -110,11 +109,11 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 	if err := f.chunk(ctx, jobPush, chunk); err != nil {
 		return err
 	}
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
+	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
-		left, err := posts.EndChunk(ctx, tx.Tx, chunk.Post)
+		left, err := posts.EndChunk(ctx, tx, chunk.Post)
 		if err != nil || left != 0 {
 			return err
 		}
@@ -127,7 +126,7 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 }
 
 // appendEnd announces to all nodes that every follower has the chunk's post.
-func (s span) appendEnd(ctx context.Context, tx *store.Tx) error {
+func (s span) appendEnd(ctx context.Context, tx *sql.Tx) error {
 	return mirror.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
@@ -194,7 +193,7 @@ func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since
 // Without such followers there are no chunks.
 func (f *Fanout) Audiences(ctx context.Context, author services.UserID, since time.Time) (chunks []Audience, err error) {
 	for after := services.UserID(0); ; {
-		edges, err := f.store.Followers(ctx, author, after, f.Chunk, since)
+		edges, err := people.Followers(ctx, f.store, author, after, f.Chunk, since)
 		if err != nil || len(edges) == 0 {
 			return chunks, err
 		}
@@ -210,7 +209,7 @@ func (f *Fanout) Audiences(ctx context.Context, author services.UserID, since ti
 // EachFollower reads the followers of a chunk who were seen since a time, as SQL has them now, up to Chunk at a time.
 func (f *Fanout) EachFollower(ctx context.Context, chunk Audience, since time.Time, do func(edges []services.Edge) error) error {
 	for after := chunk.After; ; {
-		edges, err := f.store.Followers(ctx, chunk.Author, after, f.Chunk, since)
+		edges, err := people.Followers(ctx, f.store, chunk.Author, after, f.Chunk, since)
 		if err != nil {
 			return err
 		}
@@ -234,7 +233,7 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk span) error {
 	if err != nil {
 		return err
 	}
-	found, err := posts.ByID(ctx, f.store.DB, []services.PostID{chunk.Post})
+	found, err := posts.ByID(ctx, f.store, []services.PostID{chunk.Post})
 	if err != nil {
 		return err
 	}
@@ -317,7 +316,7 @@ func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, res
 	if len(refills) == 0 {
 		return nil
 	}
-	return f.store.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, refills...) })
+	return f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) })
 }
 
 // FollowerIDs are the followers of edges.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/redis"
 )
@@ -18,7 +19,7 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 	for i, post := range inFlight {
 		authors[i] = post.Author
 	}
-	edges, err := f.store.EdgesFrom(ctx, reader, authors)
+	edges, err := people.EdgesFrom(ctx, f.store, reader, authors)
 	if err != nil {
 		return false, err
 	}

@@ -127,7 +127,7 @@ func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 			w.Clock.Advance(turn.after)
 			_, err := w.Projector.Janitor().RunOnce(t.Context())
 			w.Must(err)
-			left, err := posts.InFlightFanouts(t.Context(), w.Store.DB)
+			left, err := posts.InFlightFanouts(t.Context(), w.Store)
 			w.Must(err)
 			if len(left) != turn.left {
 				t.Errorf("after %s more, %d fan-outs of post %s are left, want %d", turn.after, len(left), post, turn.left)

@@ -9,7 +9,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 )
 
 // traced are the names of the statements that SQL was asked, by whomever.
@@ -42,12 +43,12 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	small, big, huge := users[0], users[1], users[2]
 	synthetic := func(author services.UserID, count int) {
 		for first := 0; first < count; first += 10_000 {
-			n.Write(func(ctx context.Context, tx *store.Tx) error {
+			n.Write(func(ctx context.Context, tx *sql.Tx) error {
 				edges := make([]services.Edge, min(10_000, count-first))
 				for i := range edges {
 					edges[i] = services.Edge{Follower: services.UserID(1000 + first + i), Followee: author}
 				}
-				_, err := tx.ImportFollows(ctx, edges)
+				_, err := people.ImportFollows(ctx, tx, edges)
 				return err
 			})
 		}
@@ -61,8 +62,8 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 		cmd, err := n.Publish(author, Draft{Body: "a post"})
 		n.Must(err)
 		asked.take()
-		n.Must(n.Store.Write(t.Context(), func(tx *store.Tx) error {
-			_, err := cmd.Apply(t.Context(), tx.Tx)
+		n.Must(n.Store.Write(t.Context(), func(tx *sql.Tx) error {
+			_, err := cmd.Apply(t.Context(), tx)
 			return err
 		}))
 		return asked.take()

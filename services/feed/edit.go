@@ -11,7 +11,6 @@ import (
 	"tidings/services/notifications"
 	"tidings/services/posts"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Edit is the command by which an author changes the body of their post, and its mentions. Users who are newly mentioned are
@@ -25,8 +24,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 	var post services.Post
 	return &jobs.Command{
 		Name: "editPost", Actor: author,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			before, err := editable(ctx, tx, author, id)
 			if err != nil {
 				return nil, err
@@ -39,17 +37,17 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if err != nil {
 				return nil, err
 			}
-			if post, err = posts.Edit(ctx, tx.Tx, id, draft.Body, mentioned); err != nil {
+			if post, err = posts.Edit(ctx, tx, id, draft.Body, mentioned); err != nil {
 				return nil, err
 			}
-			if _, err := changelog.AppendChange(ctx, tx.Tx, mirror.LogPost, id.String(), post.UpdatedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, mirror.LogPost, id.String(), post.UpdatedAt); err != nil {
 				return nil, err
 			}
 			queued, err := renotify(ctx, tx, before, were, mentioned)
 			if err != nil {
 				return nil, err
 			}
-			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, append(queued, copyJob(id))...)
+			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(queued, copyJob(id))...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			if post.ID == 0 {
@@ -62,9 +60,9 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 }
 
 // editable reads a post that its author may change.
-func editable(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) (services.Post, error) {
-	post, err := posts.Lock(ctx, tx.Tx, id)
-	if err = posts.Own(ctx, tx.Tx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
+func editable(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (services.Post, error) {
+	post, err := posts.Lock(ctx, tx, id)
+	if err = posts.Own(ctx, tx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
 		err = services.Errorf(services.NotFound, "postId: %s is deleted", post.GlobalID())
 	}
 	return post, err
@@ -72,12 +70,12 @@ func editable(ctx context.Context, tx *store.Tx, author services.UserID, id serv
 
 // renotify makes the jobs that make notifications equal to an edited post: those of the users it mentions or mentioned, and
 // that of the author it answers, who is notified of a mention instead of an answer if it now mentions them.
-func renotify(ctx context.Context, tx *store.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
+func renotify(ctx context.Context, tx *sql.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
 	everyone := slices.Concat(were, mentioned)
 	slices.Sort(everyone)
 	causes := causesOf(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))
 	if post.Parent != 0 {
-		parent, err := posts.Hold(ctx, tx.Tx, post.Parent)
+		parent, err := posts.Hold(ctx, tx, post.Parent)
 		if err != nil {
 			return nil, err
 		}

@@ -67,7 +67,7 @@ func TestAnEditKeepsThePosition(t *testing.T) {
 		if got := n.bodies(author); got[1] != "mended at last" {
 			t.Errorf("after several edits: %q", got)
 		}
-		found, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{first})
+		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{first})
 		n.Must(err)
 		if found[first].Body != "mended at last" {
 			t.Errorf("SQL has %q", found[first].Body)
@@ -86,7 +86,7 @@ func TestEditsOfOneMomentAreInOrder(t *testing.T) {
 		n.Must(err)
 		n.Clock.Advance(-time.Second) // the clock of another node
 		n.Must(n.fan.Commit(t.Context(), cmd)[0])
-		found, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{post})
+		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{post})
 		n.Must(err)
 		if !found[post].UpdatedAt.After(last) || found[post].Body != body {
 			t.Errorf("%q was written at %v, after %v", found[post].Body, found[post].UpdatedAt, last)
@@ -127,7 +127,7 @@ func TestAnEditMovesMentions(t *testing.T) {
 		n.edit(dora, answer, Draft{Body: "an answer again"})
 		n.wants(author, "an answer that mentions no longer", services.CategoryComment, 1)
 		n.wants(author, "an answer that mentions no longer", services.CategoryMention, 0)
-		found, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{answer})
+		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{answer})
 		n.Must(err)
 		if found[answer].Parent != post || found[answer].Kind != services.PostKindComment {
 			t.Errorf("the edited answer is %+v", found[answer])
@@ -166,7 +166,7 @@ func TestRefusedEdits(t *testing.T) {
 	if got := n.bodies(reader); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("what was refused left %q", got)
 	}
-	if entries, err := changelog.LogAfter(t.Context(), n.Store.DB, mirror.LogPost, 0, 10); err != nil || len(entries) != 1 {
+	if entries, err := changelog.LogAfter(t.Context(), n.Store, mirror.LogPost, 0, 10); err != nil || len(entries) != 1 {
 		t.Errorf("the log has %d entries of one deletion, %v", len(entries), err)
 	}
 }

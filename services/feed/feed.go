@@ -14,17 +14,17 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Config configures the service.
 type Config struct {
 	Jobs     *jobs.Engine // New registers its kinds of jobs
-	Store    *store.Store
+	Store    *sql.DB
 	Redis    *rdb.Projections
 	Posts    *mirror.Posts
 	Reader   *mirror.Reader
@@ -42,7 +42,7 @@ type Config struct {
 
 // Service knows posts and feeds. It is safe for concurrent use.
 type Service struct {
-	store     *store.Store
+	store     *sql.DB
 	redis     *rdb.Projections
 	posts     *mirror.Posts
 	reader    *mirror.Reader
@@ -83,16 +83,15 @@ const maxSkew = time.Minute
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			place, err := s.shownUpTo(ctx, tx, reader, upTo)
 			if err != nil {
 				return nil, err
 			}
-			if _, err := tx.RaisePosition(ctx, reader, store.HomePage, "", place); err != nil {
+			if _, err := positions.Raise(ctx, tx, reader, positions.HomePage, "", place); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(reader))
+			return nil, jobs.Enqueue(ctx, tx, fanout.SeenJob(reader))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectSeen(ctx, reader) },
 	}
@@ -100,12 +99,12 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 
 // shownUpTo is the position up to which a reader has been shown posts. It refuses a position where no post can have been
 // shown: the mark never falls, so a mistaken one would hide new posts.
-func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
+func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
-		return posts.NewestOfFeed(ctx, tx.Tx, reader)
+		return posts.NewestOfFeed(ctx, tx, reader)
 	}
 	name := services.GlobalID(services.PostType, upTo.String())
-	_, err := posts.Read(ctx, tx.Tx, upTo)
+	_, err := posts.Read(ctx, tx, upTo)
 	switch {
 	case services.CodeOf(err) != services.NotFound: // a post that exists is not in the future, whatever the clock shows
 	case upTo > services.PostIDAt(s.ids.Now().Add(maxSkew)):

@@ -13,9 +13,9 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/redis"
-	"tidings/services/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -118,7 +118,7 @@ func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 			t.Errorf("%s: %v, want %q", attempt.what, err, attempt.code)
 		}
 		if attempt.code == services.Forbidden && attempt.post == id {
-			post, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{id})
+			post, err := posts.ByID(t.Context(), n.Store, []services.PostID{id})
 			n.Must(err)
 			if attempt.what == "another's post" && post[id].Deleted {
 				t.Fatal("refused, and deleted all the same")
@@ -193,7 +193,7 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 		if services.CodeOf(err) != look.code || err != nil && !strings.HasPrefix(err.Error(), "upTo: ") {
 			t.Errorf("up to %s: %v, want %q", look.what, err, look.code)
 		}
-		mark, err := n.Store.Position(t.Context(), reader, store.HomePage, "")
+		mark, err := positions.Of(t.Context(), n.Store, reader, positions.HomePage, "")
 		if err != nil || mark != look.mark {
 			t.Errorf("up to %s: the mark is at %s, %v, want %s", look.what, mark, err, look.mark)
 		}

@@ -23,7 +23,7 @@ func (s *Service) runCopy(ctx context.Context, _ jobs.Job, post services.PostID)
 
 // projectCopy writes a post into its copy in Redis.
 func (s *Service) projectCopy(ctx context.Context, id services.PostID) error {
-	found, err := posts.ByID(ctx, s.store.DB, []services.PostID{id})
+	found, err := posts.ByID(ctx, s.store, []services.PostID{id})
 	if err != nil {
 		return err
 	}

@@ -10,26 +10,26 @@ import (
 // Engagements reads how many likes and answers posts have, and whether a viewer likes them, by one query. Every post is in the
 // result. The caller has checked that the viewer may see the posts.
 func (s *Service) Engagements(ctx context.Context, viewer services.UserID, ids []services.PostID) (map[services.PostID]services.Engagement, error) {
-	return posts.Engagements(ctx, s.store.DB, viewer, ids)
+	return posts.Engagements(ctx, s.store, viewer, ids)
 }
 
 // Visible reads posts that a viewer may see, by one query. Those that are deleted or hidden from the viewer are absent.
 func (s *Service) Visible(ctx context.Context, viewer services.UserID, ids []services.PostID) (map[services.PostID]posts.Shown, error) {
-	return posts.ShownTo(ctx, s.store.DB, viewer, ids)
+	return posts.ShownTo(ctx, s.store, viewer, ids)
 }
 
 // Answers reads pages of answers to posts that a viewer may see, by one query.
 func (s *Service) Answers(ctx context.Context, viewer services.UserID, pages []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error) {
-	return posts.Answers(ctx, s.store.DB, viewer, pages)
+	return posts.Answers(ctx, s.store, viewer, pages)
 }
 
 // Likes reads pages of the likes of posts that a viewer may see, by one query.
 func (s *Service) Likes(ctx context.Context, viewer services.UserID, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
-	return posts.Likes(ctx, s.store.DB, viewer, pages)
+	return posts.Likes(ctx, s.store, viewer, pages)
 }
 
 // Published reads pages of the posts of users that home feeds list, by one query. A user who hides from the viewer or blocks them
 // has none.
 func (s *Service) Published(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.Shown], error) {
-	return posts.Published(ctx, s.store.DB, viewer, pages)
+	return posts.Published(ctx, s.store, viewer, pages)
 }

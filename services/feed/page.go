@@ -154,7 +154,7 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 
 // rawFacts reads the same entries from SQL, only as many as a feed lists.
 func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
-	entries, err := posts.HomeFeed(ctx, s.store.DB, reader, services.MaxPostID, services.Retention+1)
+	entries, err := posts.HomeFeed(ctx, s.store, reader, services.MaxPostID, services.Retention+1)
 	if err != nil {
 		return rawPage{}, err
 	}

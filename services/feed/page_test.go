@@ -11,18 +11,19 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // deleteQuietly deletes posts without a job: their inboxes list them still.
 func (n node) deleteQuietly(ids ...services.PostID) {
 	n.TB.Helper()
 	n.Clock.Advance(time.Second)
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, id := range ids {
-			if _, _, err := posts.Delete(ctx, tx.Tx, id); err != nil {
+			if _, _, err := posts.Delete(ctx, tx, id); err != nil {
 				return err
 			}
 		}
@@ -149,7 +150,7 @@ func TestAnEmptyFeedHasNothingToMark(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]
 	n.Must(n.do(n.MarkSeen(user, 0)))
-	if mark, err := n.Store.Position(t.Context(), user, store.HomePage, ""); mark != 0 || err != nil {
+	if mark, err := positions.Of(t.Context(), n.Store, user, positions.HomePage, ""); mark != 0 || err != nil {
 		t.Errorf("the mark is at %s, %v", mark, err)
 	}
 	if _, err := n.Page(t.Context(), user, services.MaxPostID, 1); err != nil {

@@ -11,9 +11,9 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/notifications"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Draft is what a user wants to publish.
@@ -55,8 +55,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 	var pulled uint64 // the version of the log
 	return &jobs.Command{
 		Name: "publishPost", Actor: author,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			parent, err := parentOf(ctx, tx, author, draft.Parent)
 			if err != nil {
 				return nil, err
@@ -65,7 +64,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err != nil {
 				return nil, err
 			}
-			id, err := posts.NewID(ctx, tx.Tx, s.ids)
+			id, err := posts.NewID(ctx, tx, s.ids)
 			if err != nil {
 				return nil, err
 			}
@@ -77,14 +76,14 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if pulled, err = insert(ctx, tx, &post); err != nil {
 				return nil, err
 			}
-			if err := posts.InsertMentions(ctx, tx.Tx, post.ID, mentioned); err != nil {
+			if err := posts.InsertMentions(ctx, tx, post.ID, mentioned); err != nil {
 				return nil, err
 			}
 			queued, err := notifications.Jobs(causesOf(post, parent, mentioned)...)
 			if err != nil {
 				return nil, err
 			}
-			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, append(queued, fanout.FanOutJob(post.ID))...)
+			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(queued, fanout.FanOutJob(post.ID))...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			if post.ID == 0 {
@@ -104,7 +103,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 
 // insert writes a post with the mode of its author: one look-up for any number of followers. A pulled post is also written
 // to the log, from which every node learns it; pulled is its version there.
-func insert(ctx context.Context, tx *store.Tx, post *services.Post) (pulled uint64, err error) {
+func insert(ctx context.Context, tx *sql.Tx, post *services.Post) (pulled uint64, err error) {
 	if !post.OffFeed {
 		mode, err := posts.ModeOf(ctx, tx.Runner, post.Author)
 		if err != nil {
@@ -112,25 +111,25 @@ func insert(ctx context.Context, tx *store.Tx, post *services.Post) (pulled uint
 		}
 		post.Pull = mode == services.AuthorHuge
 	}
-	if err := posts.Insert(ctx, tx.Tx, *post); err != nil || !post.Pull {
+	if err := posts.Insert(ctx, tx, *post); err != nil || !post.Pull {
 		return 0, err
 	}
 	return mirror.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
 }
 
 // parentOf reads the post that a post answers, and prevents its deletion meanwhile.
-func parentOf(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) (parent services.Post, err error) {
+func parentOf(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (parent services.Post, err error) {
 	if id == 0 {
 		return parent, nil
 	}
-	return posts.Visible(ctx, tx.Tx, author, "parentId", id)
+	return posts.Visible(ctx, tx, author, "parentId", id)
 }
 
 // mentionedBy returns the users that a draft mentions, each once, without those who block its author.
-func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserID, draft Draft) ([]services.UserID, error) {
+func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft Draft) ([]services.UserID, error) {
 	mentioned := map[services.UserID]bool{}
 	if len(draft.Mentions) > 0 {
-		numbers, err := tx.UserIDs(ctx, draft.Mentions)
+		numbers, err := people.IDs(ctx, tx, draft.Mentions)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +142,7 @@ func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserID, draf
 		}
 	}
 	if keys := services.MentionedKeys(draft.Body); len(keys) > 0 {
-		numbers, err := tx.UserIDs(ctx, keys)
+		numbers, err := people.IDs(ctx, tx, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +158,7 @@ func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserID, draf
 		list = append(list, number)
 	}
 	slices.Sort(list)
-	blockers, err := tx.BlockersOf(ctx, author, list)
+	blockers, err := people.BlockersOf(ctx, tx, author, list)
 	return slices.DeleteFunc(list, func(user services.UserID) bool { return slices.Contains(blockers, user) }), err
 }
 
@@ -185,17 +184,16 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 	var pulled uint64 // the version of the log; 0: the post is not pulled
 	return &jobs.Command{
 		Name: "deletePost", Actor: author,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
-			post, deleted, err := posts.Delete(ctx, tx.Tx, id)
-			if err := posts.Own(ctx, tx.Tx, author, "postId", id, post.Author, err); err != nil {
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			post, deleted, err := posts.Delete(ctx, tx, id)
+			if err := posts.Own(ctx, tx, author, "postId", id, post.Author, err); err != nil {
 				return nil, err
 			}
 			if !deleted {
 				return []string{post.GlobalID()}, jobs.ErrUnchanged
 			}
 			changedAt = post.UpdatedAt
-			if _, err := changelog.AppendChange(ctx, tx.Tx, mirror.LogPost, id.String(), changedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, mirror.LogPost, id.String(), changedAt); err != nil {
 				return nil, err
 			}
 			if pulled = 0; post.Pull {
@@ -207,7 +205,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 			if err != nil {
 				return nil, err
 			}
-			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, append(left, fanout.RemoveJob(id))...)
+			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(left, fanout.RemoveJob(id))...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			s.posts.Changed(id, changedAt)
@@ -221,14 +219,14 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 
 // undone are the jobs that withdraw all notifications of a deleted post: of others' actions on it, and of its own mentions
 // and answers.
-func undone(ctx context.Context, tx *store.Tx, post services.Post) ([]jobs.NewJob, error) {
+func undone(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.NewJob, error) {
 	mentioned, err := posts.Mentions(ctx, tx.Runner, post.ID)
 	if err != nil {
 		return nil, err
 	}
 	var parent services.Post
 	if post.Parent != 0 {
-		if parent, err = posts.Hold(ctx, tx.Tx, post.Parent); err != nil {
+		if parent, err = posts.Hold(ctx, tx, post.Parent); err != nil {
 			return nil, err
 		}
 	}

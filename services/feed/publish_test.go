@@ -9,8 +9,10 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // draft publishes and returns the post's ID.
@@ -47,7 +49,7 @@ func (n node) wants(user services.UserID, when string, category services.Categor
 
 func (n node) key(user services.UserID) string {
 	n.TB.Helper()
-	users, err := n.Store.Users(n.TB.Context(), []services.UserID{user})
+	users, err := people.ByID(n.TB.Context(), n.Store, []services.UserID{user})
 	n.Must(err)
 	return users[user].Key
 }
@@ -63,7 +65,7 @@ func TestCommentsAndReplies(t *testing.T) {
 		n.draft(author, Draft{Body: "to oneself", Parent: post})
 		n.wants(author, "a comment", services.CategoryComment, 1)
 		n.wants(reader, "a reply", services.CategoryComment, 1)
-		found, err := posts.ByID(t.Context(), n.Store.DB, []services.PostID{post, comment, reply})
+		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{post, comment, reply})
 		n.Must(err)
 		for id, kind := range map[services.PostID]services.PostKind{post: services.PostKindPost, comment: services.PostKindComment, reply: services.PostKindReply} {
 			if found[id].Kind != kind || found[id].OffFeed == (kind == services.PostKindPost) {
@@ -93,7 +95,7 @@ func TestMentions(t *testing.T) {
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		body := fmt.Sprintf("hello @%s and @%s, @nobody and %s@%s!", n.key(bob), n.key(author), "mail", n.key(dora))
 		post := n.draft(author, Draft{Body: body, Mentions: []string{n.key(carol), n.key(bob), n.key(carol)}})
-		numbers, err := n.Store.UserIDs(t.Context(), []string{"nobody"})
+		numbers, err := people.IDs(t.Context(), n.Store, []string{"nobody"})
 		n.Must(err)
 		if len(numbers) > 0 {
 			t.Errorf("%v was made", numbers)
@@ -149,7 +151,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	found, err := posts.OfAuthor(t.Context(), n.Store.DB, author, 10)
+	found, err := posts.OfAuthor(t.Context(), n.Store, author, 10)
 	if err != nil || len(found) != 1 {
 		t.Errorf("what was refused left %v, %v", found, err)
 	}
@@ -167,16 +169,16 @@ func TestKindsThatEnterFeeds(t *testing.T) {
 	n.Agree(author, reader)
 	n.Must(n.fan.Projector.Refill(t.Context(), reader))
 	n.Agree(reader)
-	entries, err := posts.HomeFeed(t.Context(), n.Store.DB, reader, services.MaxPostID, 10)
+	entries, err := posts.HomeFeed(t.Context(), n.Store, reader, services.MaxPostID, 10)
 	if err != nil || len(entries) != 1 || entries[0].Post != comment || n.Document(reader).FeedCount != 1 {
 		t.Errorf("the feed is %+v, %v", entries, err)
 	}
 	var seen services.PostID
-	n.Must(w.Store.Write(t.Context(), func(tx *store.Tx) (err error) {
-		seen, err = tx.RaisePosition(t.Context(), reader, store.HomePage, "", comment)
+	n.Must(w.Store.Write(t.Context(), func(tx *sql.Tx) (err error) {
+		seen, err = positions.Raise(t.Context(), tx, reader, positions.HomePage, "", comment)
 		return err
 	}))
-	if count, err := posts.CountNew(t.Context(), n.Store.DB, reader, seen, 10); count != 0 || err != nil {
+	if count, err := posts.CountNew(t.Context(), n.Store, reader, seen, 10); count != 0 || err != nil {
 		t.Errorf("%d are new, %v", count, err)
 	}
 }

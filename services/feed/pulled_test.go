@@ -10,7 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/mirror"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // settle carries everything, and reads the log.
@@ -35,7 +35,7 @@ func (n node) crowd() (reader, huge, small services.UserID) {
 // agrees checks that a walk with pages of any size equals SQL's feed, and ends with the right reason.
 func (n node) agrees(reader services.UserID) {
 	n.TB.Helper()
-	entries, err := posts.HomeFeed(n.TB.Context(), n.Store.DB, reader, services.MaxPostID, services.Retention+1)
+	entries, err := posts.HomeFeed(n.TB.Context(), n.Store, reader, services.MaxPostID, services.Retention+1)
 	n.Must(err)
 	want := make([]services.PostID, min(len(entries), services.Retention))
 	for i := range want {
@@ -125,7 +125,7 @@ func TestAWalkWhileEverythingMoves(t *testing.T) {
 	n.Posts(small, 60)
 	n.Must(n.fan.Projector.Refill(t.Context(), reader))
 	n.settle()
-	entries, err := posts.HomeFeed(t.Context(), n.Store.DB, reader, services.MaxPostID, services.Retention)
+	entries, err := posts.HomeFeed(t.Context(), n.Store, reader, services.MaxPostID, services.Retention)
 	n.Must(err)
 	gone := map[services.PostID]bool{}
 	var walked []services.PostID
@@ -257,9 +257,9 @@ func TestAnInFlightFanoutIsNotSeen(t *testing.T) {
 	ids := n.Posts(small, 2) // without a job: they do not come by themselves
 	foreign := n.Posts(stranger, 1)
 	begin := func(post services.PostID, author services.UserID) {
-		n.Write(func(ctx context.Context, tx *store.Tx) error {
+		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			one := posts.InFlightFanout{Post: post, Author: author}
-			if err := posts.BeginFanout(ctx, tx.Tx, one, 2); err != nil {
+			if err := posts.BeginFanout(ctx, tx, one, 2); err != nil {
 				return err
 			}
 			return mirror.FanoutChange{InFlightFanout: one}.Append(ctx, tx)

@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/push"
-	"tidings/services/store"
 )
 
 // Change is what is new in a home feed: one event of its subscription.
@@ -59,14 +59,14 @@ func (s *Service) newest(ctx context.Context, reader services.UserID) (newest se
 		return 0, nil, err
 	}
 	if page.Facts {
-		if page.Seen, err = s.store.Position(ctx, reader, store.HomePage, ""); err != nil {
+		if page.Seen, err = positions.Of(ctx, s.store, reader, positions.HomePage, ""); err != nil {
 			return 0, nil, err
 		}
 	}
 	entries := page.Entries
 	if len(entries) == changeEntries && !slices.ContainsFunc(entries, func(entry services.FeedEntry) bool { return entry.Counts }) {
 		// The newest are all of the reader, or of authors followed just now: the new ones are further down.
-		if entries, err = posts.UnreadFeed(ctx, s.store.DB, reader, page.Seen, changeEntries); err != nil {
+		if entries, err = posts.UnreadFeed(ctx, s.store, reader, page.Seen, changeEntries); err != nil {
 			return 0, nil, err
 		}
 	}

@@ -8,13 +8,13 @@ import (
 
 	"tidings/services"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // insertLate commits a post whose id was given away before.
 func (n node) insertLate(author services.UserID, id services.PostID) {
 	n.TB.Helper()
-	n.Write(func(ctx context.Context, tx *store.Tx) error {
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		mode, err := posts.ModeOf(ctx, tx.Runner, author)
 		if err != nil {
 			return err

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 )
 
 var follows = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}
@@ -97,15 +98,15 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	var users map[string]services.UserID
 	fresh := im.keys.fresh()
 	edges := make([]services.Edge, 0, len(im.batch)*im.edgesPerRow())
-	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
-		if users, err = tx.EnsureUsers(ctx, fresh); err != nil {
+	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
 			return err
 		}
 		edges = im.edges(edges[:0], users)
-		if inserted, err = tx.ImportFollows(ctx, edges); err != nil || im.source.identity == "" {
+		if inserted, err = people.ImportFollows(ctx, tx, edges); err != nil || im.source.identity == "" {
 			return err
 		}
-		return tx.SetImportProgress(ctx, im.source.identity, line)
+		return setProgress(ctx, tx, im.source.identity, line)
 	})
 	if err != nil {
 		return im.at(err)

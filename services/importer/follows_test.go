@@ -16,23 +16,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // importer is a database, a folder and a stopped clock: everything that an import uses.
 type importer struct {
 	t   *testing.T
-	db  *store.Store
+	db  *sql.DB
 	dir string
 	now time.Time
 	out bytes.Buffer
 }
 
 // newImporter makes its folder the one in which bad lines of the standard input are put aside.
-func newImporter(t *testing.T, db *store.Store) *importer {
+func newImporter(t *testing.T, db *sql.DB) *importer {
 	t.Helper()
 	im := &importer{t: t, db: db, dir: t.TempDir(), now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
 	t.Chdir(im.dir)
@@ -40,7 +39,7 @@ func newImporter(t *testing.T, db *store.Store) *importer {
 }
 
 func sqliteImporter(t *testing.T) *importer {
-	return newImporter(t, storetest.Open(t, sql.Config{URL: sqltest.SQLite(t)}))
+	return newImporter(t, sqltest.Open(t, sql.Config{URL: sqltest.SQLite(t)}))
 }
 
 func (im *importer) Now() time.Time { return im.now }
@@ -83,7 +82,7 @@ func (im *importer) must(opts Options) Report {
 // follows reads every follow among the keys back: "alice>bob" -> since.
 func (im *importer) follows(keys ...string) map[string]services.PostID {
 	im.t.Helper()
-	numbers, err := im.db.UserIDs(im.t.Context(), keys)
+	numbers, err := people.IDs(im.t.Context(), im.db, keys)
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -93,7 +92,7 @@ func (im *importer) follows(keys ...string) map[string]services.PostID {
 	}
 	all := map[string]services.PostID{}
 	for number, followee := range names {
-		edges, err := im.db.Followers(im.t.Context(), number, 0, 100_000, time.Time{})
+		edges, err := people.Followers(im.t.Context(), im.db, number, 0, 100_000, time.Time{})
 		if err != nil {
 			im.t.Fatal(err)
 		}
@@ -123,7 +122,7 @@ func zip(t *testing.T, text string) string {
 }
 
 func TestImportFollows(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, open func() *store.Store) {
+	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
 		im := newImporter(t, open())
 		path := im.file("follows.csv", "follower,followee,since\nalice,bob\n\n# a remark\n alice , carol ,2026-01-02T03:04:05.678Z\r\n\"bob\",\"alice\",\nalice,bob,2020-01-01T00:00:00+02:00\ncarol,bob\n")
 		got := im.must(Options{File: path})
@@ -157,7 +156,7 @@ func TestImportFollows(t *testing.T) {
 }
 
 func TestImportBothWaysWithPrefix(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, open func() *store.Store) {
+	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
 		im := newImporter(t, open())
 		path := im.file("friends.csv", "id_1,id_2\n1,2\n2,1\n1,3\n")
 		got := im.must(Options{File: path, Both: true, Prefix: "u-"})

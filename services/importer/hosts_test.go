@@ -12,8 +12,9 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/live/livetest"
+	"tidings/services/people"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 )
 
 // oneOfEach are the lines of an import in which each host has one show of each status.
@@ -46,8 +47,8 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 			names[i] = fmt.Sprintf("host%d", i)
 		}
 		var numbers map[string]services.UserID
-		w.Write(func(ctx context.Context, tx *store.Tx) (err error) {
-			numbers, err = tx.EnsureUsers(ctx, names)
+		w.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
+			numbers, err = people.Ensure(ctx, tx, names)
 			return err
 		})
 		readers := w.Users(6)
@@ -61,7 +62,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 		im.now = w.Clock.Now()
 		keys, lines := oneOfEach(names, im.now)
 		im.mustShows(Options{File: im.file("f.jsonl", lines)})
-		if waits, _, _, err := jobs.JobCounts(t.Context(), w.Store.DB); err != nil || waits != 2*hosts+1 {
+		if waits, _, _, err := jobs.JobCounts(t.Context(), w.Store); err != nil || waits != 2*hosts+1 {
 			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
 		}
 		w.Quiet(w.Fanout)

@@ -13,15 +13,14 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Store is the part of the database that an import uses.
 type Store interface {
-	// Write runs the function in one transaction, as store.Store does.
-	Write(ctx context.Context, fn func(tx *store.Tx) error) error
-	// ImportProgress is the last line of the source that is in the database, 0 when there is none.
-	ImportProgress(ctx context.Context, source string) (line int64, err error)
+	sql.Reader
+	// Write runs the function in one transaction, as sql.DB does.
+	Write(ctx context.Context, fn func(tx *sql.Tx) error) error
 }
 
 // Options selects what is imported and where the progress is written.

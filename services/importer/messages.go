@@ -8,8 +8,8 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/messages"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // messageForm is the form of a file of site messages.
@@ -143,14 +143,14 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 	}
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	err := im.db.Write(ctx, func(tx *store.Tx) error {
-		numbers, err := tx.EnsureUsers(ctx, keys)
+	err := im.db.Write(ctx, func(tx *sql.Tx) error {
+		numbers, err := people.Ensure(ctx, tx, keys)
 		if err != nil {
 			return err
 		}
 		for _, key := range slices.Sorted(maps.Keys(im.fresh)) { // one order of locks for imports at once
 			row := im.fresh[key]
-			if err := messages.Insert(ctx, tx.Tx, row.message, row.text, key); err != nil {
+			if err := messages.Insert(ctx, tx, row.message, row.text, key); err != nil {
 				return err
 			}
 		}
@@ -163,14 +163,14 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 			if err != nil {
 				return err
 			}
-			if err := jobs.Enqueue(ctx, tx.Tx, queued...); err != nil {
+			if err := jobs.Enqueue(ctx, tx, queued...); err != nil {
 				return err
 			}
 		}
 		if im.source.identity == "" {
 			return nil
 		}
-		return tx.SetImportProgress(ctx, im.source.identity, line)
+		return setProgress(ctx, tx, im.source.identity, line)
 	})
 	if err != nil {
 		return im.at(err)

@@ -12,8 +12,9 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/messages"
+	"tidings/services/people"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 )
 
 var messageTypes = []string{"general", "offer"}
@@ -21,7 +22,7 @@ var messageTypes = []string{"general", "offer"}
 func (im *importer) messages(opts Options) (Report, error) {
 	im.now = im.now.Add(time.Minute) // ids are of their moment
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
-	return Messages(im.t.Context(), im.db, im.db.DB, services.NewIDClock(im, 1), messageTypes, opts)
+	return Messages(im.t.Context(), im.db, im.db, services.NewIDClock(im, 1), messageTypes, opts)
 }
 
 func (im *importer) mustImport(opts Options) Report {
@@ -44,7 +45,7 @@ const spring = `{"key":"spring","type":"offer","title":"Spring","content":"It is
 func given(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
 	t.Helper()
 	w.Quiet(w.Fanout)
-	numbers, err := w.Store.UserIDs(t.Context(), keys)
+	numbers, err := people.IDs(t.Context(), w.Store, keys)
 	w.Must(err)
 	has := map[string]string{}
 	for _, key := range keys {
@@ -63,7 +64,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
-		service := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
+		service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
 		file := im.file("spring.jsonl", spring)
 		want := Report{What: "messages", Lines: 4, Rows: 3, New: 2, Recipients: 6}
 		if diff := cmp.Diff(want, im.mustImport(Options{File: file, Batch: 1})); diff != "" {
@@ -97,7 +98,7 @@ type departing struct {
 	left int
 }
 
-func (b *departing) Write(ctx context.Context, fn func(tx *store.Tx) error) error {
+func (b *departing) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if b.left--; b.left < 0 {
 		return services.Errorf(services.Unavailable, "the database went away")
 	}
@@ -107,9 +108,9 @@ func (b *departing) Write(ctx context.Context, fn func(tx *store.Tx) error) erro
 func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	im := newImporter(t, w.Store)
-	service := messages.New(messages.Config{DB: w.Store.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
+	service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
 	file := im.file("spring.jsonl", spring)
-	_, err := Messages(t.Context(), &departing{w.Store, 1}, w.Store.DB, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
+	_, err := Messages(t.Context(), &departing{w.Store, 1}, w.Store, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {
 		t.Fatalf("broken off: %v", err)
 	}

@@ -8,20 +8,14 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // postLines is the form of a file of posts.
 var postLines = form{
 	name: "posts", lines: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, unit: "posts", longest: 128 << 10,
-}
-
-// PostStore is the part of the database that an import of posts uses.
-type PostStore interface {
-	Store
-	sql.Reader // of posts
 }
 
 // postRow is one line: a post, with the host application's own name for it if it has one.
@@ -41,7 +35,7 @@ type postRow struct {
 // postImport is one import of posts under way.
 type postImport struct {
 	*fileRun
-	stored PostStore
+	stored Store
 	ids    interface{ Next() services.PostID }
 	kinds  []services.PostKind // that enter home feeds
 	keys   *keyTable
@@ -55,7 +49,7 @@ type postImport struct {
 // goes in once, however often a file names it, and further lines can answer it; what answers a post is a comment, what
 // answers a comment or a reply is a reply. Nobody is notified of anything, and no jobs are queued: what is imported is the
 // past. A file that came to its end is in: imported again it brings nothing. kinds are those that enter home feeds. Bad lines and broken files are treated as by Follows.
-func Posts(ctx context.Context, db PostStore, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
+func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
 	run, err := newRun(db, opts, postLines)
 	if err != nil {
 		return Report{}, err
@@ -150,8 +144,8 @@ func (im *postImport) write(ctx context.Context, planned []posts.Imported, line 
 	fresh := im.keys.fresh()
 	var users map[string]services.UserID
 	numbered := make([]posts.Imported, len(planned))
-	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
-		if users, err = tx.EnsureUsers(ctx, fresh); err != nil {
+	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
 			return err
 		}
 		for i, post := range planned {
@@ -160,7 +154,7 @@ func (im *postImport) write(ctx context.Context, planned []posts.Imported, line 
 		}
 		// Insert in the order of the table's key, so that the index grows at one position.
 		slices.SortFunc(numbered, func(a, b posts.Imported) int { return int(int64(a.ID) - int64(b.ID)) })
-		inserted, err := posts.Import(ctx, tx.Tx, numbered)
+		inserted, err := posts.Import(ctx, tx, numbered)
 		if err != nil {
 			return err
 		}
@@ -171,7 +165,7 @@ func (im *postImport) write(ctx context.Context, planned []posts.Imported, line 
 			return nil
 		}
 		// Store it also at the end, when line is 0: otherwise a repeated import would insert posts without a key again.
-		return tx.SetImportProgress(ctx, im.source.identity, max(line, im.report.Lines))
+		return setProgress(ctx, tx, im.source.identity, max(line, im.report.Lines))
 	})
 	if err == nil {
 		im.keys.learn(users)

@@ -15,15 +15,14 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 )
 
-func (im *importer) posts(db PostStore, opts Options) (Report, error) {
+func (im *importer) posts(db Store, opts Options) (Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	report, err := Posts(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
 	report.Took = 0
@@ -42,15 +41,15 @@ func (im *importer) mustPosts(opts Options) Report {
 // feedOf is what somebody's own feed lists, the newest first: "body at time".
 func (im *importer) feedOf(key string) (lines []string) {
 	im.t.Helper()
-	numbers, err := im.db.UserIDs(im.t.Context(), []string{key})
+	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
 	if err != nil {
 		im.t.Fatal(err)
 	}
-	ids, err := posts.OfAuthor(im.t.Context(), im.db.DB, numbers[key], 1000)
+	ids, err := posts.OfAuthor(im.t.Context(), im.db, numbers[key], 1000)
 	if err != nil {
 		im.t.Fatal(err)
 	}
-	found, err := posts.ByID(im.t.Context(), im.db.DB, ids)
+	found, err := posts.ByID(im.t.Context(), im.db, ids)
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -90,12 +89,12 @@ func TestImportedPosts(t *testing.T) {
 			}
 		}
 		check("without a key 09:33:00.000")
-		known, err := posts.ByImportKey(t.Context(), im.db.DB, []string{"p1", "c1", "c2", "none", ""})
+		known, err := posts.ByImportKey(t.Context(), im.db, []string{"p1", "c1", "c2", "none", ""})
 		w.Must(err)
 		if len(known) != 3 || known["c1"].Kind != services.PostKindComment || known["c2"].Kind != services.PostKindReply {
 			t.Errorf("they are %+v", known)
 		}
-		found, err := posts.ByID(t.Context(), im.db.DB, []services.PostID{known["c1"].ID})
+		found, err := posts.ByID(t.Context(), im.db, []services.PostID{known["c1"].ID})
 		w.Must(err)
 		if c1 := found[known["c1"].ID]; c1.Parent != known["p1"].ID || !c1.OffFeed || !c1.UpdatedAt.Equal(c1.ID.Time()) {
 			t.Errorf("the comment is %+v", c1)
@@ -135,18 +134,18 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 	}
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
-		counter := &breaking{Store: whole.db}
+		counter := &breaking{DB: whole.db}
 		want, err := whole.posts(counter, Options{File: whole.file("f.jsonl", text.String()), Batch: 7})
 		if err != nil || want.New != 44 || want.Bad != 4 || counter.writes < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 		}
 		wantBad := whole.read(want.BadFile)
 		for n := range 2 * counter.writes {
-			im := newImporter(t, storetest.Open(t, sql.Config{URL: url}))
+			im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 			// The database is one for all on PostgreSQL: keys of posts and users are of this run.
 			mine := strings.NewReplacer(`"key":"`, fmt.Sprintf(`"key":"r%d.`, n)).Replace(text.String())
 			opts := Options{File: im.file("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
-			if _, err := im.posts(&breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+			if _, err := im.posts(&breaking{DB: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
 				t.Fatalf("run %d: %v", n, err)
 			}
 			got := im.mustPosts(opts)
@@ -221,11 +220,11 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 1<<17) + `"}`, "longer than 131072 bytes"},
 	}
 	im.mustPosts(Options{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
-	gone, err := posts.ByImportKey(t.Context(), im.db.DB, []string{"gone"})
+	gone, err := posts.ByImportKey(t.Context(), im.db, []string{"gone"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = im.db.Write(t.Context(), func(tx *store.Tx) error { _, _, err := posts.Delete(t.Context(), tx.Tx, gone["gone"].ID); return err })
+	err = im.db.Write(t.Context(), func(tx *sql.Tx) error { _, _, err := posts.Delete(t.Context(), tx, gone["gone"].ID); return err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +251,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 			t.Errorf("%.60s was not put aside as it was", one.line)
 		}
 	}
-	if numbers, err := im.db.UserIDs(t.Context(), []string{"a b", "x"}); err != nil || len(numbers) != 1 {
+	if numbers, err := people.IDs(t.Context(), im.db, []string{"a b", "x"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users %v, %v", numbers, err)
 	}
 	if _, err := im.posts(im.db, Options{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
@@ -265,14 +264,14 @@ func TestBadLinesOfPosts(t *testing.T) {
 
 // Somebody publishes in the very millisecond while it is imported: the ids are given anew, and nothing is lost or doubled.
 type publishing struct {
-	*store.Store
+	*sql.DB
 	t    *testing.T
 	left int
 }
 
 // Each publishes once the import has read which ids of its milliseconds are taken.
 func (p *publishing) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
-	err := p.Store.Each(ctx, st, args, scan)
+	err := p.DB.Each(ctx, st, args, scan)
 	if st.Text(sql.SQLite) != sql.Statements()["the newest posts of moments"].Text(sql.SQLite) {
 		return err
 	}
@@ -280,9 +279,9 @@ func (p *publishing) Each(ctx context.Context, st sql.Statement, args []any, sca
 		return err
 	}
 	moment := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
-	newest, newestErr := posts.NewestAt(ctx, p.Store, []services.PostID{moment})
+	newest, newestErr := posts.NewestAt(ctx, p.DB, []services.PostID{moment})
 	live := services.Post{ID: max(moment, newest[moment]+1), Author: 9, Kind: services.PostKindPost, Body: "live"}
-	if err := errors.Join(newestErr, p.Write(ctx, func(tx *store.Tx) error { return posts.Insert(ctx, tx.Tx, live) })); err != nil {
+	if err := errors.Join(newestErr, p.Write(ctx, func(tx *sql.Tx) error { return posts.Insert(ctx, tx, live) })); err != nil {
 		p.t.Error(err)
 	}
 	return err
@@ -290,7 +289,7 @@ func (p *publishing) Each(ctx context.Context, st sql.Statement, args []any, sca
 
 func TestPostsArePublishedMeanwhile(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		im := newImporter(t, storetest.Open(t, sql.Config{URL: url}))
+		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 		var text strings.Builder
 		for i := range 100 {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)

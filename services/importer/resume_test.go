@@ -14,30 +14,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 var errBroken = errors.New("the connection is gone")
 
 // breaking is a database that fails at its n-th write, before the commit or after it, when the caller cannot know.
 type breaking struct {
-	*store.Store
+	*sql.DB
 	writes, failAt int
 	after          bool
 }
 
-func (b *breaking) Write(ctx context.Context, fn func(tx *store.Tx) error) error {
+func (b *breaking) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	b.writes++
 	if b.writes != b.failAt {
-		return b.Store.Write(ctx, fn)
+		return b.DB.Write(ctx, fn)
 	}
 	if b.after {
-		return errors.Join(b.Store.Write(ctx, fn), errBroken)
+		return errors.Join(b.DB.Write(ctx, fn), errBroken)
 	}
-	return b.Store.Write(ctx, func(tx *store.Tx) error { return errors.Join(fn(tx), errBroken) })
+	return b.DB.Write(ctx, func(tx *sql.Tx) error { return errors.Join(fn(tx), errBroken) })
 }
 
 // longFile is 60 lines: 20 users in a ring, each following the next and the one after it, with bad lines between.
@@ -65,15 +64,15 @@ func TestAnInterruptedImportResumes(t *testing.T) {
 	text, keys := longFile()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
-		counter := &breaking{Store: whole.db}
+		counter := &breaking{DB: whole.db}
 		want, err := whole.run(counter, Options{File: whole.file("f.csv", text), Batch: 7})
 		wantPairs, wantBad := whole.pairs(keys...), whole.read(want.BadFile)
 		if err != nil || want.New != 40 || want.Bad != 10 || len(wantPairs) != 40 || counter.writes < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 		}
-		im := newImporter(t, storetest.Open(t, sql.Config{URL: url}))
+		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 		for n := range 2 * counter.writes {
-			db := &breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}
+			db := &breaking{DB: im.db, failAt: n/2 + 1, after: n%2 == 1}
 			prefix := fmt.Sprintf("run%d.", n)
 			opts := Options{File: im.file(fmt.Sprintf("f%d.csv", n), text), Batch: 7, Prefix: prefix}
 			if _, err := im.run(db, opts); !errors.Is(err, errBroken) {
@@ -118,7 +117,7 @@ func TestAnotherImportStartsFromTheBeginning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
 			opts := Options{File: im.file("f.csv", text), Batch: 10}
-			if _, err := im.run(&breaking{Store: im.db, failAt: 3}, opts); !errors.Is(err, errBroken) {
+			if _, err := im.run(&breaking{DB: im.db, failAt: 3}, opts); !errors.Is(err, errBroken) {
 				t.Fatal(err)
 			}
 			if change != nil {
@@ -140,7 +139,7 @@ func TestStandardInputKeepsNoProgress(t *testing.T) {
 	text, _ := longFile()
 	im := sqliteImporter(t)
 	for range 2 {
-		_, err := im.run(&breaking{Store: im.db, failAt: 3}, Options{File: "-", Input: strings.NewReader(text), Batch: 10})
+		_, err := im.run(&breaking{DB: im.db, failAt: 3}, Options{File: "-", Input: strings.NewReader(text), Batch: 10})
 		if !errors.Is(err, errBroken) {
 			t.Fatal(err)
 		}
@@ -197,11 +196,11 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	if piped.Rows != 1 || piped.Bad != 1 {
 		t.Errorf("of a pipe: %+v", piped)
 	}
-	people := []string{"alice", "bob", "carol", "dave", "dav", "eve", "bo"}
-	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "eve>alice"}, im.pairs(people...)); diff != "" {
+	keys := []string{"alice", "bob", "carol", "dave", "dav", "eve", "bo"}
+	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "eve>alice"}, im.pairs(keys...)); diff != "" {
 		t.Error(diff)
 	}
-	if numbers, err := im.db.UserIDs(t.Context(), people); err != nil || len(numbers) != 4 {
+	if numbers, err := people.IDs(t.Context(), im.db, keys); err != nil || len(numbers) != 4 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
 	im.must(Options{File: im.file("f.csv", whole)})
@@ -220,12 +219,12 @@ const childVariable = "TIDINGS_TEST_IMPORT"
 
 // announcing says each commit on the standard output, and waits for ever after some.
 type announcing struct {
-	*store.Store
+	*sql.DB
 	writes, stopAfter int
 }
 
-func (a *announcing) Write(ctx context.Context, fn func(tx *store.Tx) error) error {
-	err := a.Store.Write(ctx, fn)
+func (a *announcing) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	err := a.DB.Write(ctx, fn)
 	a.writes++
 	fmt.Println("commit", a.writes, err)
 	if a.writes == a.stopAfter {
@@ -241,11 +240,11 @@ func TestImportChild(t *testing.T) {
 	if !asked {
 		return
 	}
-	db, err := store.Open(t.Context(), sql.Config{URL: url})
+	db, err := sql.Open(t.Context(), sql.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Follows(t.Context(), &announcing{Store: db, stopAfter: 3}, services.NewIDClock(services.SystemClock{}, 2), Options{File: path, Batch: 10})
+	_, err = Follows(t.Context(), &announcing{DB: db, stopAfter: 3}, services.NewIDClock(services.SystemClock{}, 2), Options{File: path, Batch: 10})
 	t.Fatal("the import was not killed: ", err)
 }
 
@@ -281,7 +280,7 @@ func TestAKilledImportResumes(t *testing.T) {
 		if err := child.Wait(); err == nil || last != "commit 3 <nil>" {
 			t.Fatalf("the child ended by itself: %v, %q, %s", err, last, fault.String())
 		}
-		im := newImporter(t, storetest.Open(t, sql.Config{URL: url}))
+		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 		before := len(im.pairs(keys...))
 		if before == 0 || before == 40 {
 			t.Fatalf("%d of 40 follows are in when the import is killed", before)

@@ -170,7 +170,7 @@ func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Contex
 func (r *fileRun) resume(ctx context.Context) (err error) {
 	var done int64
 	if r.source.identity != "" {
-		if done, err = r.db.ImportProgress(ctx, r.source.identity); err != nil {
+		if done, err = readProgress(ctx, r.db, r.source.identity); err != nil {
 			return fmt.Errorf("the progress of %s: %w", r.opts.File, err)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/live"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // shows is the form of a file of shows.
@@ -22,18 +22,10 @@ var shows = form{
 	lines: `JSON Lines like {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z","startedAt":"...","endedAt":"..."}`,
 }
 
-// ShowStore is the part of the database that an import of shows uses.
-type ShowStore interface {
-	Store
-	sql.Reader // of shows and authors
-	// Users gives people by their IDs.
-	Users(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error)
-}
-
 // showImport is one import of shows under way.
 type showImport struct {
 	*fileRun
-	stored ShowStore
+	stored Store
 	ids    interface{ Next() services.PostID }
 	keys   *keyTable
 
@@ -47,7 +39,7 @@ type showImport struct {
 // is active is closed at its time when nothing else is reported of it. Every node reads all shows anew after each batch;
 // shows of hosts who never had one are on boards as soon as their followers' documents name them. A file that came to its
 // end is in: imported again it brings nothing. Bad lines and broken files are treated as by Follows.
-func Shows(ctx context.Context, db ShowStore, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
+func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
 		return Report{}, err
@@ -118,8 +110,8 @@ func (im *showImport) write(ctx context.Context, planned []live.ImportedShow, li
 	}
 	fresh := im.keys.fresh()
 	var users map[string]services.UserID
-	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
-		if users, err = tx.EnsureUsers(ctx, fresh); err != nil {
+	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
 			return err
 		}
 		numbered := slices.Clone(planned)
@@ -130,7 +122,7 @@ func (im *showImport) write(ctx context.Context, planned []live.ImportedShow, li
 			return err
 		}
 		// Store it also at the end, when line is 0: a file that is imported already adds nothing.
-		return tx.SetImportProgress(ctx, im.source.identity, max(line, im.report.Lines))
+		return setProgress(ctx, tx, im.source.identity, max(line, im.report.Lines))
 	})
 	if err == nil {
 		im.keys.learn(users)
@@ -139,11 +131,11 @@ func (im *showImport) write(ctx context.Context, planned []live.ImportedShow, li
 }
 
 // insert writes shows. Those of hosts that all documents name are on boards at once.
-func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []live.ImportedShow) error {
+func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.ImportedShow) error {
 	if len(planned) == 0 {
 		return nil
 	}
-	if _, err := changelog.LockLog(ctx, tx.Tx, live.LogKind); err != nil {
+	if _, err := changelog.LockLog(ctx, tx, live.LogKind); err != nil {
 		return err
 	}
 	hosts := make([]services.UserID, len(planned))
@@ -152,7 +144,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []live.I
 	}
 	slices.Sort(hosts)
 	hosts = slices.Compact(hosts)
-	unnamed, err := live.ImportHosts(ctx, tx.Tx, hosts)
+	unnamed, err := live.ImportHosts(ctx, tx, hosts)
 	if err != nil {
 		return err
 	}
@@ -165,7 +157,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []live.I
 	if err := im.place(ctx, tx, planned, hosts, unnamed, version); err != nil {
 		return err
 	}
-	inserted, err := live.ImportShows(ctx, tx.Tx, planned)
+	inserted, err := live.ImportShows(ctx, tx, planned)
 	if err == nil && inserted < len(planned) {
 		err = errTaken
 	}
@@ -176,13 +168,13 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []live.I
 	if err != nil {
 		return err
 	}
-	return jobs.Enqueue(ctx, tx.Tx, queued...)
+	return jobs.Enqueue(ctx, tx, queued...)
 }
 
 // place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and marks the
 // replays that are in no list. A live show counts for present followers of its host, whenever it started: for them it went
 // live with the import.
-func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []live.ImportedShow, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
+func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.ImportedShow, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := posts.Authors(ctx, im.stored, hosts)
 	if err != nil {
 		return err
@@ -205,7 +197,7 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []live.Im
 	}
 	for _, host := range hosts {
 		if goLive[host] {
-			if err := live.SetHostVersion(ctx, tx.Tx, host, version); err != nil {
+			if err := live.SetHostVersion(ctx, tx, host, version); err != nil {
 				return err
 			}
 		}

@@ -16,7 +16,8 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/live"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 )
 
 // ShowService schedules, starts, ends and cancels shows, as their hosts do.
@@ -50,7 +51,7 @@ type showEvent struct {
 // showReplay is one replay of a file under way.
 type showReplay struct {
 	*fileRun
-	stored  ShowStore
+	stored  Store
 	service ShowService
 	factor  int
 
@@ -66,7 +67,7 @@ type showReplay struct {
 // that are late run at once. A run that is broken off, by ctx too, goes on with the event after
 // its last one, whose time is then now. Bad lines are treated as by Shows. A show that exists already is skipped. Nothing
 // begins before the whole file was read.
-func ReplayShows(ctx context.Context, db ShowStore, service ShowService, factor int, opts Options) (Report, error) {
+func ReplayShows(ctx context.Context, db Store, service ShowService, factor int, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
 		return Report{}, err
@@ -184,7 +185,7 @@ func (re *showReplay) happen(ctx context.Context) error {
 	var done int64
 	var err error
 	if re.source.identity != "" {
-		if done, err = re.db.ImportProgress(ctx, re.source.identity); err != nil {
+		if done, err = readProgress(ctx, re.db, re.source.identity); err != nil {
 			return fmt.Errorf("the progress of %s: %w", re.opts.File, err)
 		}
 	}
@@ -231,7 +232,7 @@ func (re *showReplay) let(ctx context.Context, event showEvent, number int64) er
 		re.report.Duplicates++
 	}
 	var made bool
-	err = re.db.Write(ctx, func(tx *store.Tx) error {
+	err = re.db.Write(ctx, func(tx *sql.Tx) error {
 		made = false
 		if happens {
 			if err := re.apply(ctx, tx, event, row, show); err != nil {
@@ -243,7 +244,7 @@ func (re *showReplay) let(ctx context.Context, event showEvent, number int64) er
 	})
 	if code := services.CodeOf(err); code == services.Conflict || code == services.Invalid || code == services.Forbidden {
 		_, _ = fmt.Fprintf(re.opts.Out, "line %d: %s\n", row.number, err)
-		return re.db.Write(ctx, func(tx *store.Tx) error { return re.note(ctx, tx, number) })
+		return re.db.Write(ctx, func(tx *sql.Tx) error { return re.note(ctx, tx, number) })
 	}
 	if made {
 		re.report.New++
@@ -251,14 +252,14 @@ func (re *showReplay) let(ctx context.Context, event showEvent, number int64) er
 	return err
 }
 
-func (re *showReplay) note(ctx context.Context, tx *store.Tx, number int64) error {
+func (re *showReplay) note(ctx context.Context, tx *sql.Tx, number int64) error {
 	if re.source.identity == "" {
 		return nil
 	}
-	return tx.SetImportProgress(ctx, re.source.identity, number)
+	return setProgress(ctx, tx, re.source.identity, number)
 }
 
-func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, row showRow, show live.Show) error {
+func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show live.Show) error {
 	if event.step != stepSchedule {
 		cmd := re.service.Cancel(show.Host, show.ID)
 		switch event.step {
@@ -267,11 +268,11 @@ func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, 
 		case stepEnd:
 			cmd = re.service.End(show.Host, show.ID, time.Time{}, row.ReplayURL)
 		}
-		_, err := cmd.Apply(ctx, tx.Tx)
+		_, err := cmd.Apply(ctx, tx)
 		return err
 	}
 	key := re.opts.Prefix + row.Host
-	numbers, err := tx.EnsureUsers(ctx, []string{key})
+	numbers, err := people.Ensure(ctx, tx, []string{key})
 	if err != nil {
 		return err
 	}
@@ -280,7 +281,7 @@ func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, 
 	if soonest := tx.Now.Add(time.Second); plan.Before(soonest) {
 		plan = soonest
 	}
-	ids, err := re.service.Schedule(numbers[key], live.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan}).Apply(ctx, tx.Tx)
+	ids, err := re.service.Schedule(numbers[key], live.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan}).Apply(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -288,5 +289,5 @@ func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, 
 	if err != nil {
 		return err
 	}
-	return live.NameImportedShow(ctx, tx.Tx, id, row.Key)
+	return live.NameImportedShow(ctx, tx, id, row.Key)
 }

@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/live"
+	"tidings/services/people"
 )
 
 // showRow is one line: a show, as far as it has come.
@@ -125,7 +126,7 @@ func (r showRow) show(id services.PostID, now time.Time) live.ImportedShow {
 }
 
 // hostsOf finds the hosts of those shows of a batch that exist already, by the keys of the shows.
-func hostsOf(ctx context.Context, stored ShowStore, batch []showRow) (map[string]string, error) {
+func hostsOf(ctx context.Context, stored Store, batch []showRow) (map[string]string, error) {
 	keys := make([]string, len(batch))
 	for i, row := range batch {
 		keys[i] = row.Key
@@ -140,7 +141,7 @@ func hostsOf(ctx context.Context, stored ShowStore, batch []showRow) (map[string
 		numbers = append(numbers, show.Host)
 	}
 	slices.Sort(numbers)
-	users, err := stored.Users(ctx, slices.Compact(numbers))
+	users, err := people.ByID(ctx, stored, slices.Compact(numbers))
 	hosts := make(map[string]string, len(known))
 	for key, show := range known {
 		hosts[key] = users[show.Host].Key

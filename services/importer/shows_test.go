@@ -17,11 +17,12 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/live/livetest"
+	"tidings/services/people"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 )
 
-func (im *importer) shows(db ShowStore, opts Options) (Report, error) {
+func (im *importer) shows(db Store, opts Options) (Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	im.out.Reset()
 	report, err := Shows(im.t.Context(), db, services.NewIDClock(im, 7), opts)
@@ -172,8 +173,8 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 		im := newImporter(t, w.Store)
 		reader, late := w.Users(1)[0], w.Users(1)[0]
 		var host services.UserID
-		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			known, err := tx.EnsureUsers(ctx, []string{"ann"})
+		w.Write(func(ctx context.Context, tx *sql.Tx) error {
+			known, err := people.Ensure(ctx, tx, []string{"ann"})
 			host = known["ann"]
 			return err
 		})
@@ -234,7 +235,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 		}
 	}
 	replays("a", "ann", 3)
-	numbers, err := w.Store.UserIDs(t.Context(), []string{"ann"})
+	numbers, err := people.IDs(t.Context(), w.Store, []string{"ann"})
 	w.Must(err)
 	readers := w.Users(5)
 	w.Follow(numbers["ann"], readers...)
@@ -254,8 +255,8 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	jobs(1)
 	w.Quiet(w.Fanout)
 	lists(43)
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		known, err := tx.EnsureUsers(ctx, []string{"ben"})
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		known, err := people.Ensure(ctx, tx, []string{"ben"})
 		numbers["ben"] = known["ben"]
 		return err
 	})
@@ -297,7 +298,7 @@ func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 		}
 	}
 	whole := sqliteImporter(t)
-	counter := &breaking{Store: whole.db}
+	counter := &breaking{DB: whole.db}
 	want, err := whole.shows(counter, Options{File: whole.file("f.jsonl", text.String()), Batch: 7})
 	if err != nil || want.New != 30 || want.Bad != 3 || counter.writes < 4 {
 		t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
@@ -310,7 +311,7 @@ func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 	for n := range 2 * counter.writes {
 		im := sqliteImporter(t)
 		opts := Options{File: im.file("f.jsonl", text.String()), Batch: 7}
-		if _, err := im.shows(&breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+		if _, err := im.shows(&breaking{DB: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
 			t.Fatalf("run %d: %v", n, err)
 		}
 		got := im.mustShows(opts)
@@ -318,7 +319,7 @@ func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 		if got.Bad != 3 || im.read(got.BadFile) != wantBad || !slices.Equal(lines, wantLines) {
 			t.Errorf("run %d: %+v\n%s\n%s", n, got, im.read(got.BadFile), strings.Join(lines, "\n"))
 		}
-		if waiting, _, _, err := jobs.JobCounts(t.Context(), im.db.DB); err != nil || waiting < 33 {
+		if waiting, _, _, err := jobs.JobCounts(t.Context(), im.db); err != nil || waiting < 33 {
 			t.Errorf("run %d: %d jobs, %v", n, waiting, err)
 		}
 	}
@@ -381,7 +382,7 @@ func TestBadLinesOfShows(t *testing.T) {
 			t.Errorf("line %d is to say %q:\n%.300s", i+2, one.says, put[max(0, at):])
 		}
 	}
-	if numbers, err := im.db.UserIDs(t.Context(), []string{"x", "y", "a b"}); err != nil || len(numbers) != 1 {
+	if numbers, err := people.IDs(t.Context(), im.db, []string{"x", "y", "a b"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
 	noise := strings.Repeat("{}\n", hopeless+1)
@@ -390,4 +391,4 @@ func TestBadLinesOfShows(t *testing.T) {
 	}
 }
 
-var _ ShowStore = (*store.Store)(nil)
+var _ Store = (*sql.DB)(nil)

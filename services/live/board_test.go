@@ -9,11 +9,12 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 )
 
 // page reads a page, and fails the test on an error.
@@ -259,7 +260,7 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 			h.later()
 		}
 		page := h.page(viewer, Ask{First: 2}) // hosts 0 and 1
-		w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.NoteUnfollow(ctx, viewer, hosts[1]) })
+		w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.NoteUnfollow(ctx, tx, viewer, hosts[1]) })
 		w.Unfollow(hosts[1], viewer)
 		h.later()
 		for _, byCursor := range []bool{true, false} {

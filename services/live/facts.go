@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 const (
@@ -230,5 +230,5 @@ func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time)
 // if it does not exist or is hidden from the viewer.
 func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (Show, error) {
 	show, err := holdShow(ctx, tx, id)
-	return show, store.In(tx).Visible(ctx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
+	return show, people.Visible(ctx, tx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
 }

@@ -4,8 +4,9 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // TestHostedShowsAreWalkedToTheirEnd walks shows of every status, two of whose hosts hide them from the viewer.
@@ -15,7 +16,7 @@ func TestHostedShowsAreWalkedToTheirEnd(t *testing.T) {
 		b.MakeUsers("a", "b", "hider", "blocker", "viewer")
 		b.show(aShow(10, 1, ShowUpcoming, 1), aShow(11, 1, ShowLive, 2), aShow(12, 2, ShowLive, 3), aShow(13, 1, ShowReplay, 4),
 			aShow(14, 1, ShowCancelled, 5), aShow(15, 3, ShowLive, 6), aShow(16, 4, ShowLive, 7))
-		b.MustWrite(func(tx *store.Tx) error {
+		b.MustWrite(func(tx *sql.Tx) error {
 			if _, err := tx.Lines(b.Ctx, `INSERT INTO hides (author, follower, made) VALUES (3, 5, 1)`); err != nil {
 				return err
 			}
@@ -23,11 +24,11 @@ func TestHostedShowsAreWalkedToTheirEnd(t *testing.T) {
 			return err
 		})
 		for size := 1; size <= 5; size++ {
-			walked, _ := storetest.WalkUserLists(b.T, size, []services.UserID{1, 2, 3, 4, 5}, func(show Show) uint64 { return uint64(show.ID) },
+			walked, _ := peopletest.WalkUserLists(b.T, size, []services.UserID{1, 2, 3, 4, 5}, func(show Show) uint64 { return uint64(show.ID) },
 				func(pages []services.UserPage) (map[services.UserPage]services.UserList[Show], error) {
 					return hostedBy(b.Ctx, b.DB, viewer, pages)
 				})
-			storetest.Equal(b.T, walked, map[services.UserID][]uint64{1: {14, 13, 11, 10}, 2: {12}})
+			sqltest.Equal(b.T, walked, map[services.UserID][]uint64{1: {14, 13, 11, 10}, 2: {12}})
 		}
 	})
 }

@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 func (b *bundle) host(hosts ...services.UserID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *sql.Tx) error {
 		for _, host := range hosts {
-			if _, err := putHost(b.Ctx, tx.Tx, host); err != nil {
+			if _, err := putHost(b.Ctx, tx, host); err != nil {
 				return err
 			}
 		}
@@ -30,13 +31,13 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 			}
 			return [2]bool{known, named}
 		}
-		storetest.Equal(b.T, is(7), [2]bool{false, false})
-		b.MustWrite(func(tx *store.Tx) error {
-			storetest.Equal(b.T, storetest.Must(putHost(b.Ctx, tx.Tx, 7))(b.T), true)
-			storetest.Equal(b.T, storetest.Must(putHost(b.Ctx, tx.Tx, 7))(b.T), false)
+		sqltest.Equal(b.T, is(7), [2]bool{false, false})
+		b.MustWrite(func(tx *sql.Tx) error {
+			sqltest.Equal(b.T, sqltest.Must(putHost(b.Ctx, tx, 7))(b.T), true)
+			sqltest.Equal(b.T, sqltest.Must(putHost(b.Ctx, tx, 7))(b.T), false)
 			return nil
 		})
-		storetest.Equal(b.T, is(7), [2]bool{true, false})
+		sqltest.Equal(b.T, is(7), [2]bool{true, false})
 		unpublished := func(id services.PostID, status ShowStatus) Show {
 			show := aShow(id, 7, status, 1)
 			show.Version, show.LiveVersion = 0, 0
@@ -45,52 +46,52 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 		waiting := []Show{unpublished(2, ShowReplay), unpublished(3, ShowUpcoming), unpublished(5, ShowLive)}
 		b.show(waiting...)
 		b.show(unpublished(4, ShowCancelled))
-		b.MustWrite(func(tx *store.Tx) error {
-			storetest.Equal(b.T, storetest.Must(beginHostChunks(b.Ctx, tx.Tx, 7, 2))(b.T), true)
-			storetest.Equal(b.T, storetest.Must(beginHostChunks(b.Ctx, tx.Tx, 7, 3))(b.T), false)
+		b.MustWrite(func(tx *sql.Tx) error {
+			sqltest.Equal(b.T, sqltest.Must(beginHostChunks(b.Ctx, tx, 7, 2))(b.T), true)
+			sqltest.Equal(b.T, sqltest.Must(beginHostChunks(b.Ctx, tx, 7, 3))(b.T), false)
 			return nil
 		})
 		end := func() (last bool) {
-			b.MustWrite(func(tx *store.Tx) (err error) { last, err = endHostChunk(b.Ctx, tx.Tx, 7); return err })
+			b.MustWrite(func(tx *sql.Tx) (err error) { last, err = endHostChunk(b.Ctx, tx, 7); return err })
 			return last
 		}
-		storetest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false})
-		b.MustWrite(func(tx *store.Tx) error {
-			storetest.Equal(b.T, storetest.Must(publish(b.Ctx, tx.Tx, 7))(b.T), waiting)
-			known, named, err := readHost(b.Ctx, tx.Tx.Runner, 7)
-			storetest.Equal(b.T, []any{named, known}, []any{true, true})
-			known, _, _ = readHost(b.Ctx, tx.Tx.Runner, 8)
-			storetest.Equal(b.T, known, false)
+		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false})
+		b.MustWrite(func(tx *sql.Tx) error {
+			sqltest.Equal(b.T, sqltest.Must(publish(b.Ctx, tx, 7))(b.T), waiting)
+			known, named, err := readHost(b.Ctx, tx.Runner, 7)
+			sqltest.Equal(b.T, []any{named, known}, []any{true, true})
+			known, _, _ = readHost(b.Ctx, tx.Runner, 8)
+			sqltest.Equal(b.T, known, false)
 			for i := range waiting {
 				waiting[i].Version = uint64(i) + 1
-				if err := update(b.Ctx, tx.Tx, waiting[i], nil); err != nil {
+				if err := update(b.Ctx, tx, waiting[i], nil); err != nil {
 					return err
 				}
 			}
 			return err
 		})
-		storetest.Equal(b.T, is(7), [2]bool{true, true})
-		b.MustWrite(func(tx *store.Tx) error {
-			storetest.Equal(b.T, len(storetest.Must(publish(b.Ctx, tx.Tx, 7))(b.T)), 0)
-			storetest.Equal(b.T, storetest.Must(beginHostChunks(b.Ctx, tx.Tx, 7, 2))(b.T), false) // a repetition by a job changes nothing
+		sqltest.Equal(b.T, is(7), [2]bool{true, true})
+		b.MustWrite(func(tx *sql.Tx) error {
+			sqltest.Equal(b.T, len(sqltest.Must(publish(b.Ctx, tx, 7))(b.T)), 0)
+			sqltest.Equal(b.T, sqltest.Must(beginHostChunks(b.Ctx, tx, 7, 2))(b.T), false) // a repetition by a job changes nothing
 			return nil
 		})
-		storetest.Equal(b.T, []bool{end(), end()}, []bool{false, false})
+		sqltest.Equal(b.T, []bool{end(), end()}, []bool{false, false})
 	})
 }
 
 func TestVersionsOfHosts(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.host(7, 8, 9)
-		b.MustWrite(func(tx *store.Tx) error { return SetHostVersion(b.Ctx, tx.Tx, 7, 3) })
-		b.MustWrite(func(tx *store.Tx) error { return SetHostVersion(b.Ctx, tx.Tx, 8, 4) })
-		b.MustWrite(func(tx *store.Tx) error { return SetHostVersion(b.Ctx, tx.Tx, 7, 5) })
+		b.MustWrite(func(tx *sql.Tx) error { return SetHostVersion(b.Ctx, tx, 7, 3) })
+		b.MustWrite(func(tx *sql.Tx) error { return SetHostVersion(b.Ctx, tx, 8, 4) })
+		b.MustWrite(func(tx *sql.Tx) error { return SetHostVersion(b.Ctx, tx, 7, 5) })
 		pulled := aShow(5, 9, ShowReplay, 1)
 		pulled.Pull = true
 		b.show(pulled, aShow(6, 8, ShowReplay, 1))
 		want := []HostVersion{{Host: 7, Version: 5}, {Host: 8, Version: 4}, {Host: 9, Pulls: true}}
-		storetest.Equal(b.T, storetest.Must(database{b.DB}.HostVersions(b.Ctx, 0, 10))(b.T), want)
-		storetest.Equal(b.T, storetest.Must(database{b.DB}.HostVersions(b.Ctx, 7, 1))(b.T), want[1:2])
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 0, 10))(b.T), want)
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 7, 1))(b.T), want[1:2])
 	})
 }
 
@@ -100,11 +101,11 @@ func TestHostsOfAReader(t *testing.T) {
 		b.host(users[0], users[1], users[2], users[4])
 		b.MakeFollows(services.Edge{Follower: 1, Followee: 2, Since: 20}, services.Edge{Follower: 1, Followee: 3, Since: 30},
 			services.Edge{Follower: 1, Followee: 4, Since: 40}, services.Edge{Follower: 1, Followee: 1, Since: 10}, services.Edge{Follower: 5, Followee: 2, Since: 50})
-		storetest.Equal(b.T, storetest.Must(hostsBy(b.Ctx, b.DB, 1))(b.T), []services.Edge{{Follower: 1, Followee: 2, Since: 20}, {Follower: 1, Followee: 3, Since: 30}})
+		sqltest.Equal(b.T, sqltest.Must(hostsBy(b.Ctx, b.DB, 1))(b.T), []services.Edge{{Follower: 1, Followee: 2, Since: 20}, {Follower: 1, Followee: 3, Since: 30}})
 		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: 60}
-		b.MustWrite(func(tx *store.Tx) error { _, err := tx.Restrict(b.Ctx, mute); return err })
-		storetest.Equal(b.T, storetest.Must(hostsBy(b.Ctx, b.DB, 1))(b.T), []services.Edge{{Follower: 1, Followee: 3, Since: 30}})
-		storetest.Equal(b.T, len(storetest.Must(hostsBy(b.Ctx, b.DB, 4))(b.T)), 0)
+		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, mute); return err })
+		sqltest.Equal(b.T, sqltest.Must(hostsBy(b.Ctx, b.DB, 1))(b.T), []services.Edge{{Follower: 1, Followee: 3, Since: 30}})
+		sqltest.Equal(b.T, len(sqltest.Must(hostsBy(b.Ctx, b.DB, 4))(b.T)), 0)
 	})
 }
 
@@ -114,38 +115,38 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		b.MakeUsers("ann", "bob", "cat", "dan")
 		b.host(2, 3)
 		ended := func(followee services.UserID, since time.Time) bool {
-			return storetest.Must(unfollowedSince(b.Ctx, b.DB, 1, followee, since))(b.T)
+			return sqltest.Must(unfollowedSince(b.Ctx, b.DB, 1, followee, since))(b.T)
 		}
 		start := b.Clock.Now().UTC().Truncate(time.Microsecond)
 		for followee := services.UserID(2); followee <= 4; followee++ {
 			b.MakeFollows(services.Edge{Follower: 1, Followee: followee})
-			storetest.Equal(b.T, ended(followee, start), false)
+			sqltest.Equal(b.T, ended(followee, start), false)
 		}
 		unfollow := func(followee services.UserID) {
-			b.MustWrite(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.Ctx, 1, followee); return err })
+			b.MustWrite(func(tx *sql.Tx) error { _, err := people.DeleteFollow(b.Ctx, tx, 1, followee); return err })
 		}
 		unfollow(2)
 		unfollow(4) // not a host
 		unfollow(9) // not a host
-		storetest.Equal(b.T, []bool{ended(2, start), ended(2, start.Add(time.Microsecond)), ended(4, start), ended(9, start)}, []bool{true, false, false, false})
+		sqltest.Equal(b.T, []bool{ended(2, start), ended(2, start.Add(time.Microsecond)), ended(4, start), ended(9, start)}, []bool{true, false, false, false})
 		b.Clock.Advance(time.Minute)
 		b.MakeFollows(services.Edge{Follower: 1, Followee: 2})
 		unfollow(2)
 		unfollow(2) // there is no such follow
-		storetest.Equal(b.T, []bool{ended(2, start.Add(time.Minute)), ended(2, start.Add(time.Minute+time.Microsecond))}, []bool{true, false})
+		sqltest.Equal(b.T, []bool{ended(2, start.Add(time.Minute)), ended(2, start.Add(time.Minute+time.Microsecond))}, []bool{true, false})
 
 		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 3, Made: 60}
-		b.MustWrite(func(tx *store.Tx) error { _, err := tx.Restrict(b.Ctx, mute); return err })
-		storetest.Equal(b.T, ended(3, start.Add(time.Hour)), true)
-		b.MustWrite(func(tx *store.Tx) error { _, err := tx.Unrestrict(b.Ctx, mute); return err })
-		storetest.Equal(b.T, ended(3, start), false)
+		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, mute); return err })
+		sqltest.Equal(b.T, ended(3, start.Add(time.Hour)), true)
+		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Unrestrict(b.Ctx, tx, mute); return err })
+		sqltest.Equal(b.T, ended(3, start), false)
 		block := services.Restriction{Kind: services.Block, Owner: 3, Other: 1, Made: 60}
-		b.MustWrite(func(tx *store.Tx) error { _, err := tx.Restrict(b.Ctx, block); return err })
-		storetest.Equal(b.T, ended(3, start.Add(time.Minute)), true)
+		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, block); return err })
+		sqltest.Equal(b.T, ended(3, start.Add(time.Minute)), true)
 
-		storetest.Equal(b.T, storetest.Must(forgetPastFollows(b.Ctx, b.DB, start.Add(time.Minute)))(b.T), 0)
-		storetest.Equal(b.T, storetest.Must(forgetPastFollows(b.Ctx, b.DB, start.Add(2*time.Minute)))(b.T), 2)
-		storetest.Equal(b.T, ended(2, start), false)
+		sqltest.Equal(b.T, sqltest.Must(forgetPastFollows(b.Ctx, b.DB, start.Add(time.Minute)))(b.T), 0)
+		sqltest.Equal(b.T, sqltest.Must(forgetPastFollows(b.Ctx, b.DB, start.Add(2*time.Minute)))(b.T), 2)
+		sqltest.Equal(b.T, ended(2, start), false)
 	})
 }
 
@@ -153,20 +154,20 @@ func TestReminders(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.show(aShow(5, 1, ShowUpcoming, 1), aShow(6, 1, ShowUpcoming, 1), aShow(7, 1, ShowLive, 1))
 		add := func(show services.PostID, user services.UserID) (added bool) {
-			b.MustWrite(func(tx *store.Tx) (err error) { added, err = putReminder(b.Ctx, tx.Tx, show, user); return err })
+			b.MustWrite(func(tx *sql.Tx) (err error) { added, err = putReminder(b.Ctx, tx, show, user); return err })
 			return added
 		}
-		storetest.Equal(b.T, []bool{add(5, 2), add(5, 2), add(6, 2), add(7, 2), add(5, 4), add(5, 3)}, []bool{true, false, true, true, true, true})
-		storetest.Equal(b.T, storetest.Must(readReminders(b.Ctx, b.DB, 5, 0, 2))(b.T), []services.UserID{2, 3})
-		storetest.Equal(b.T, storetest.Must(readReminders(b.Ctx, b.DB, 5, 3, 2))(b.T), []services.UserID{4})
-		storetest.Equal(b.T, storetest.Must(remindsOf(b.Ctx, b.DB, 2, []services.PostID{5, 6, 8}))(b.T), map[services.PostID]bool{5: true, 6: true})
-		storetest.Equal(b.T, len(storetest.Must(remindsOf(b.Ctx, b.DB, 9, []services.PostID{5}))(b.T)), 0)
-		b.MustWrite(func(tx *store.Tx) error {
-			storetest.Equal(b.T, storetest.Must(countReminders(b.Ctx, tx.Tx, 2, 9))(b.T), 2) // one of the three shows is live
-			storetest.Equal(b.T, storetest.Must(countReminders(b.Ctx, tx.Tx, 2, 1))(b.T), 1)
-			storetest.Equal(b.T, storetest.Must(removeReminder(b.Ctx, tx.Tx, 5, 2))(b.T), true)
-			storetest.Equal(b.T, storetest.Must(removeReminder(b.Ctx, tx.Tx, 5, 2))(b.T), false)
-			storetest.Equal(b.T, storetest.Must(countReminders(b.Ctx, tx.Tx, 2, 9))(b.T), 1)
+		sqltest.Equal(b.T, []bool{add(5, 2), add(5, 2), add(6, 2), add(7, 2), add(5, 4), add(5, 3)}, []bool{true, false, true, true, true, true})
+		sqltest.Equal(b.T, sqltest.Must(readReminders(b.Ctx, b.DB, 5, 0, 2))(b.T), []services.UserID{2, 3})
+		sqltest.Equal(b.T, sqltest.Must(readReminders(b.Ctx, b.DB, 5, 3, 2))(b.T), []services.UserID{4})
+		sqltest.Equal(b.T, sqltest.Must(remindsOf(b.Ctx, b.DB, 2, []services.PostID{5, 6, 8}))(b.T), map[services.PostID]bool{5: true, 6: true})
+		sqltest.Equal(b.T, len(sqltest.Must(remindsOf(b.Ctx, b.DB, 9, []services.PostID{5}))(b.T)), 0)
+		b.MustWrite(func(tx *sql.Tx) error {
+			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 9))(b.T), 2) // one of the three shows is live
+			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 1))(b.T), 1)
+			sqltest.Equal(b.T, sqltest.Must(removeReminder(b.Ctx, tx, 5, 2))(b.T), true)
+			sqltest.Equal(b.T, sqltest.Must(removeReminder(b.Ctx, tx, 5, 2))(b.T), false)
+			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 9))(b.T), 1)
 			return nil
 		})
 		// Past reminders are not scanned: a count reads a bounded number of the newest reminders.
@@ -175,12 +176,12 @@ func TestReminders(t *testing.T) {
 			newer = append(newer, aShow(id, 1, ShowLive, 1))
 		}
 		b.show(newer...)
-		b.MustWrite(func(tx *store.Tx) error {
+		b.MustWrite(func(tx *sql.Tx) error {
 			for _, show := range newer {
-				storetest.Must(putReminder(b.Ctx, tx.Tx, show.ID, 2))(b.T)
+				sqltest.Must(putReminder(b.Ctx, tx, show.ID, 2))(b.T)
 			}
-			storetest.Equal(b.T, storetest.Must(countReminders(b.Ctx, tx.Tx, 2, 4))(b.T), 0)
-			storetest.Equal(b.T, storetest.Must(countReminders(b.Ctx, tx.Tx, 2, 5))(b.T), 1)
+			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 4))(b.T), 0)
+			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 5))(b.T), 1)
 			return nil
 		})
 	})

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // Scheduled, live and ended shows are imported, with one statement for each status; new hosts are returned as unlisted.
@@ -22,12 +22,12 @@ func TestImportedShows(t *testing.T) {
 			}
 		}
 		b.host(3)
-		b.MustWrite(func(tx *store.Tx) error { _, err := publish(b.Ctx, tx.Tx, 3); return err })
+		b.MustWrite(func(tx *sql.Tx) error { _, err := publish(b.Ctx, tx, 3); return err })
 		now := b.Clock.Now().UTC().Truncate(time.Microsecond)
-		b.MustWrite(func(tx *store.Tx) error {
-			storetest.Equal(b.T, storetest.Must(ImportHosts(b.Ctx, tx.Tx, []services.UserID{3, 9}))(b.T), map[services.UserID]bool{9: true})
-			storetest.Equal(b.T, storetest.Must(ImportShows(b.Ctx, tx.Tx, shows))(b.T), 8)
-			storetest.Equal(b.T, storetest.Must(ImportShows(b.Ctx, tx.Tx, shows[:2]))(b.T), 0)
+		b.MustWrite(func(tx *sql.Tx) error {
+			sqltest.Equal(b.T, sqltest.Must(ImportHosts(b.Ctx, tx, []services.UserID{3, 9}))(b.T), map[services.UserID]bool{9: true})
+			sqltest.Equal(b.T, sqltest.Must(ImportShows(b.Ctx, tx, shows))(b.T), 8)
+			sqltest.Equal(b.T, sqltest.Must(ImportShows(b.Ctx, tx, shows[:2]))(b.T), 0)
 			return nil
 		})
 		keys := []string{"none"}
@@ -36,15 +36,15 @@ func TestImportedShows(t *testing.T) {
 			keys = append(keys, show.ImportKey)
 			want[show.ImportKey] = show.Show
 		}
-		storetest.Equal(b.T, storetest.Must(ImportedShows(b.Ctx, b.DB, keys))(b.T), want)
-		storetest.Equal(b.T, len(storetest.Must(ImportedShows(b.Ctx, b.DB, nil))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(ImportedShows(b.Ctx, b.DB, keys))(b.T), want)
+		sqltest.Equal(b.T, len(sqltest.Must(ImportedShows(b.Ctx, b.DB, nil))(b.T)), 0)
 		// The replay was on no board before its version. The shows of the unlisted host are on no board yet.
-		storetest.Equal(b.T, storetest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []Former{{Show: 23, Host: 3, Until: 7, UntilAt: now, Status: ShowCancelled}})
-		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T)), []services.PostID{3, 13})
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []Former{{Show: 23, Host: 3, Until: 7, UntilAt: now, Status: ShowCancelled}})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T)), []services.PostID{3, 13})
 
 		scheduled := aShow(99, 3, ShowUpcoming, 1)
 		b.show(scheduled)
-		b.MustWrite(func(tx *store.Tx) error { return NameImportedShow(b.Ctx, tx.Tx, 99, "k99") })
-		storetest.Equal(b.T, storetest.Must(ImportedShows(b.Ctx, b.DB, []string{"k99"}))(b.T), map[string]Show{"k99": scheduled})
+		b.MustWrite(func(tx *sql.Tx) error { return NameImportedShow(b.Ctx, tx, 99, "k99") })
+		sqltest.Equal(b.T, sqltest.Must(ImportedShows(b.Ctx, b.DB, []string{"k99"}))(b.T), map[string]Show{"k99": scheduled})
 	})
 }

@@ -11,26 +11,26 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/people/peopletest"
 	"tidings/services/sql"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
 )
 
 // bundle is a store with helpers for tests of the facts.
-type bundle struct{ *storetest.Bundle }
+type bundle struct{ *peopletest.Bundle }
 
 // eachStore runs a test on both engines, each time on a new database with a stopped clock.
 func eachStore(t *testing.T, test func(b *bundle)) {
 	t.Helper()
-	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
 }
 
 // append writes an entry of the log of shows, and returns its version.
 func (b *bundle) append(key string) (version uint64) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) {
-		version, err = changelog.AppendLog(b.Ctx, tx.Tx, LogKind, key, nil)
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		version, err = changelog.AppendLog(b.Ctx, tx, LogKind, key, nil)
 		return err
 	})
 	return version
@@ -59,12 +59,12 @@ func aShow(id services.PostID, host services.UserID, status ShowStatus, second i
 
 func (b *bundle) show(shows ...Show) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *sql.Tx) error {
 		for _, show := range shows {
-			if _, err := putHost(b.Ctx, tx.Tx, show.Host); err != nil {
+			if _, err := putHost(b.Ctx, tx, show.Host); err != nil {
 				return err
 			}
-			if err := insert(b.Ctx, tx.Tx, show, ""); err != nil {
+			if err := insert(b.Ctx, tx, show, ""); err != nil {
 				return err
 			}
 		}
@@ -89,36 +89,36 @@ func TestAShowIsCachedUnchanged(t *testing.T) {
 		}
 		b.show(show)
 		read := func() Show {
-			return storetest.Must(readShows(b.Ctx, b.Store.DB.Runner, []services.PostID{show.ID, 5}))(b.T)[show.ID]
+			return sqltest.Must(readShows(b.Ctx, b.DB.Runner, []services.PostID{show.ID, 5}))(b.T)[show.ID]
 		}
-		storetest.Equal(b.T, read(), show)
+		sqltest.Equal(b.T, read(), show)
 		show.Title, show.CoverURL, show.ReplayURL, show.Status = "a", "", "https://example.com/r", ShowReplay
 		show.PlannedAt, show.StartedAt, show.EndedAt, show.UpdatedAt = at.Add(time.Hour), at, at.Add(time.Second), at.Add(time.Minute)
 		show.Version, show.LiveVersion, show.LiveStamp, show.Pull = 1<<62, 1<<61, services.MaxPostID, true
 		former := Former{
 			Show: show.ID, Host: show.Host, Version: 7, Until: 1 << 62, UntilAt: b.Clock.Now().UTC().Truncate(time.Microsecond), Status: ShowUpcoming, Score: -at.UnixMilli(),
 		}
-		b.MustWrite(func(tx *store.Tx) error { return update(b.Ctx, tx.Tx, show, &former) })
-		storetest.Equal(b.T, read(), show)
-		storetest.Equal(b.T, storetest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt))(b.T), []Former{former})
-		storetest.Equal(b.T, len(storetest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt.Add(time.Microsecond)))(b.T)), 0)
-		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.EndedShows(b.Ctx, former.UntilAt))(b.T)), []services.PostID{show.ID})
+		b.MustWrite(func(tx *sql.Tx) error { return update(b.Ctx, tx, show, &former) })
+		sqltest.Equal(b.T, read(), show)
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt))(b.T), []Former{former})
+		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt.Add(time.Microsecond)))(b.T)), 0)
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, former.UntilAt))(b.T)), []services.PostID{show.ID})
 		show.Title = "b"
-		b.MustWrite(func(tx *store.Tx) error { return update(b.Ctx, tx.Tx, show, nil) })
-		storetest.Equal(b.T, read(), show)
-		storetest.Equal(b.T, len(storetest.Must(database{b.DB}.ShowHistory(b.Ctx, time.Time{}))(b.T)), 1)
-		storetest.Equal(b.T, storetest.Must(forgetFormers(b.Ctx, b.DB, former.UntilAt))(b.T), 0)
-		storetest.Equal(b.T, storetest.Must(forgetFormers(b.Ctx, b.DB, former.UntilAt.Add(time.Microsecond)))(b.T), 1)
-		storetest.Equal(b.T, len(storetest.Must(database{b.DB}.EndedShows(b.Ctx, time.Time{}))(b.T)), 0)
+		b.MustWrite(func(tx *sql.Tx) error { return update(b.Ctx, tx, show, nil) })
+		sqltest.Equal(b.T, read(), show)
+		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, time.Time{}))(b.T)), 1)
+		sqltest.Equal(b.T, sqltest.Must(forgetFormers(b.Ctx, b.DB, former.UntilAt))(b.T), 0)
+		sqltest.Equal(b.T, sqltest.Must(forgetFormers(b.Ctx, b.DB, former.UntilAt.Add(time.Microsecond)))(b.T), 1)
+		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, time.Time{}))(b.T)), 0)
 
 		for _, key := range []string{"k", ""} {
-			err := b.Store.Write(b.Ctx, func(tx *store.Tx) error { return insert(b.Ctx, tx.Tx, show, key) })
-			storetest.Coded(b.T, err, services.Conflict)
+			err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, show, key) })
+			sqltest.Coded(b.T, err, services.Conflict)
 		}
 		other := aShow(9, 1, ShowUpcoming, 0)
-		b.MustWrite(func(tx *store.Tx) error { return insert(b.Ctx, tx.Tx, other, "k") })
+		b.MustWrite(func(tx *sql.Tx) error { return insert(b.Ctx, tx, other, "k") })
 		other.ID = 10
-		storetest.Coded(b.T, b.Store.Write(b.Ctx, func(tx *store.Tx) error { return insert(b.Ctx, tx.Tx, other, "k") }), services.Conflict)
+		sqltest.Coded(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, other, "k") }), services.Conflict)
 	})
 }
 
@@ -126,24 +126,24 @@ func TestShowsAreLocked(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		show := aShow(9, 1, ShowLive, 0)
 		b.show(show)
-		b.MustWrite(func(tx *store.Tx) error {
-			head, err := changelog.LockLog(b.Ctx, tx.Tx, LogKind)
-			storetest.Equal(b.T, head, uint64(0))
-			storetest.Equal(b.T, storetest.Must(lockShow(b.Ctx, tx.Tx, 9))(b.T), show)
-			storetest.Equal(b.T, storetest.Must(holdShow(b.Ctx, tx.Tx, 9))(b.T), show)
-			_, missing := lockShow(b.Ctx, tx.Tx, 10)
-			storetest.Coded(b.T, missing, services.NotFound)
-			_, missing = holdShow(b.Ctx, tx.Tx, 10)
-			storetest.Coded(b.T, missing, services.NotFound)
+		b.MustWrite(func(tx *sql.Tx) error {
+			head, err := changelog.LockLog(b.Ctx, tx, LogKind)
+			sqltest.Equal(b.T, head, uint64(0))
+			sqltest.Equal(b.T, sqltest.Must(lockShow(b.Ctx, tx, 9))(b.T), show)
+			sqltest.Equal(b.T, sqltest.Must(holdShow(b.Ctx, tx, 9))(b.T), show)
+			_, missing := lockShow(b.Ctx, tx, 10)
+			sqltest.Coded(b.T, missing, services.NotFound)
+			_, missing = holdShow(b.Ctx, tx, 10)
+			sqltest.Coded(b.T, missing, services.NotFound)
 			return err
 		})
 		b.append("a")
-		b.MustWrite(func(tx *store.Tx) error {
-			head, err := changelog.LockLog(b.Ctx, tx.Tx, LogKind)
-			storetest.Equal(b.T, head, uint64(1))
+		b.MustWrite(func(tx *sql.Tx) error {
+			head, err := changelog.LockLog(b.Ctx, tx, LogKind)
+			sqltest.Equal(b.T, head, uint64(1))
 			return err
 		})
-		storetest.Equal(b.T, b.append("b"), uint64(2))
+		sqltest.Equal(b.T, b.append("b"), uint64(2))
 	})
 }
 
@@ -158,16 +158,16 @@ func TestActiveShows(t *testing.T) {
 		}
 		b.show(shows...)
 		b.show(unpublished, alone, aShow(5, 2, ShowReplay, 9), aShow(6, 2, ShowCancelled, 9), aShow(7, 4, ShowReplay, 9))
-		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T), shows)
-		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 1))(b.T), shows[:2])
-		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 1))(b.T), shows[2:3])
-		storetest.Equal(b.T, storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 2))(b.T), shows[2:])
-		storetest.Equal(b.T, len(storetest.Must(database{b.DB}.ActiveShows(b.Ctx, 7, 2))(b.T)), 0)
-		b.MustWrite(func(tx *store.Tx) error {
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T), shows)
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 1))(b.T), shows[:2])
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 1))(b.T), shows[2:3])
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 2))(b.T), shows[2:])
+		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 7, 2))(b.T)), 0)
+		b.MustWrite(func(tx *sql.Tx) error {
 			for limit, want := range map[int]int{1: 1, 2: 2, 5: 2} {
-				storetest.Equal(b.T, storetest.Must(countUpcoming(b.Ctx, tx.Tx, 2, limit))(b.T), want)
+				sqltest.Equal(b.T, sqltest.Must(countUpcoming(b.Ctx, tx, 2, limit))(b.T), want)
 			}
-			storetest.Equal(b.T, storetest.Must(countUpcoming(b.Ctx, tx.Tx, 4, 5))(b.T), 0)
+			sqltest.Equal(b.T, sqltest.Must(countUpcoming(b.Ctx, tx, 4, 5))(b.T), 0)
 			return nil
 		})
 	})
@@ -184,13 +184,13 @@ func TestReplaysOfHosts(t *testing.T) {
 		b.show(aShow(1, 2, ShowReplay, 5), aShow(2, 2, ShowReplay, 5), aShow(3, 2, ShowReplay, 4), unpublished,
 			pulled(aShow(4, 2, ShowReplay, 9)), pulled(aShow(5, 2, ShowReplay, 8)), pulled(aShow(6, 2, ShowReplay, 8)),
 			pulled(aShow(7, 3, ShowReplay, 1)), aShow(8, 2, ShowLive, 7))
-		storetest.Equal(b.T, idsOf(storetest.Must(newestOf(b.Ctx, b.DB, 2, 10))(b.T)), []services.PostID{2, 1, 3})
-		storetest.Equal(b.T, idsOf(storetest.Must(newestOf(b.Ctx, b.DB, 2, 2))(b.T)), []services.PostID{2, 1})
-		storetest.Equal(b.T, len(storetest.Must(newestOf(b.Ctx, b.DB, 3, 2))(b.T)), 0)
+		sqltest.Equal(b.T, idsOf(sqltest.Must(newestOf(b.Ctx, b.DB, 2, 10))(b.T)), []services.PostID{2, 1, 3})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(newestOf(b.Ctx, b.DB, 2, 2))(b.T)), []services.PostID{2, 1})
+		sqltest.Equal(b.T, len(sqltest.Must(newestOf(b.Ctx, b.DB, 3, 2))(b.T)), 0)
 		hosts := []services.UserID{2, 3, 4}
-		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 10))(b.T)), []services.PostID{4, 6, 5, 7})
-		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 2))(b.T)), []services.PostID{4, 6, 7})
-		storetest.Equal(b.T, idsOf(storetest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 1))(b.T)), []services.PostID{4, 7})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 10))(b.T)), []services.PostID{4, 6, 5, 7})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 2))(b.T)), []services.PostID{4, 6, 7})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 1))(b.T)), []services.PostID{4, 7})
 	})
 }
 
@@ -219,8 +219,8 @@ func TestReplaysFeedIsASortedList(t *testing.T) {
 					}
 				}
 				b.show(shows...)
-				b.MustWrite(func(tx *store.Tx) error {
-					if _, err := putHost(b.Ctx, tx.Tx, host); err != nil {
+				b.MustWrite(func(tx *sql.Tx) error {
+					if _, err := putHost(b.Ctx, tx, host); err != nil {
 						return err
 					}
 					_, err := tx.Run(b.Ctx, sql.AdHoc("test", `INSERT INTO follows (follower, followee, since, shown) VALUES ($1, $2, 0, $3)`), reader, host, shown)
@@ -243,7 +243,7 @@ func TestReplaysFeedIsASortedList(t *testing.T) {
 				}
 				place = page[len(page)-1].Place()
 			}
-			storetest.Equal(t, idsOf(got), idsOf(want))
+			sqltest.Equal(t, idsOf(got), idsOf(want))
 		})
 	})
 }

@@ -7,42 +7,42 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // Many changes of few shows are committed together, like changes of many shows, although each draws a version and records a
 // former position: a version that another change has taken meanwhile does not end a pass.
 func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
-	b := &bundle{storetest.NewBundle(t, url)}
+	b := &bundle{peopletest.NewBundle(t, url)}
 	const shows, changes = 12, 60
 	errMine := errors.New("mine")
 	host := b.MakeUsers("host")[0]
 	for i := range shows {
 		b.show(aShow(services.PostID(i+1), host, ShowUpcoming, 1))
 	}
-	fns := make([]func(*store.Tx) error, changes)
+	fns := make([]func(*sql.Tx) error, changes)
 	for i := range fns {
-		fns[i] = func(tx *store.Tx) error {
-			if _, err := changelog.LockLog(b.Ctx, tx.Tx, LogKind); err != nil {
+		fns[i] = func(tx *sql.Tx) error {
+			if _, err := changelog.LockLog(b.Ctx, tx, LogKind); err != nil {
 				return err
 			}
-			show, err := lockShow(b.Ctx, tx.Tx, services.PostID(i%shows+1))
+			show, err := lockShow(b.Ctx, tx, services.PostID(i%shows+1))
 			if err != nil {
 				return err
 			}
 			if i%7 == 3 { // some changes are refused
 				return errMine
 			}
-			version, err := changelog.AppendLog(b.Ctx, tx.Tx, LogKind, fmt.Sprint(i), nil)
+			version, err := changelog.AppendLog(b.Ctx, tx, LogKind, fmt.Sprint(i), nil)
 			if err != nil {
 				return err
 			}
 			former := &Former{Show: show.ID, Host: show.Host, Status: show.Status, Version: show.Version, Until: version, UntilAt: tx.Now}
 			show.Version, show.UpdatedAt = version+1000, tx.Now
-			return update(b.Ctx, tx.Tx, show, former)
+			return update(b.Ctx, tx, show, former)
 		}
 	}
 	trips.Take()
@@ -57,7 +57,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	if n > most {
 		t.Errorf("%d changes of %d shows took %d round trips, want %d at most", changes, shows, n, most)
 	}
-	for i, entry := range storetest.Must(changelog.LogAfter(b.Ctx, b.Store.DB, LogKind, 0, changes))(t) {
+	for i, entry := range sqltest.Must(changelog.LogAfter(b.Ctx, b.DB, LogKind, 0, changes))(t) {
 		if want := fmt.Sprint(i + (i+3)/6); entry.Key != want {
 			t.Errorf("entry %d is of change %s, want %s", i, entry.Key, want)
 		}

@@ -11,7 +11,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/notifications"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // The kinds of jobs of shows.
@@ -53,28 +53,28 @@ func (r reminding) job() jobs.NewJob {
 
 // addShow stores a new show, and its host if it is their first show. Boards show it at once if all documents name the host,
 // otherwise as soon as they do. The caller's transaction has locked the log of shows before.
-func (s *Service) addShow(ctx context.Context, tx *store.Tx, show Show) (Show, error) {
-	first, err := putHost(ctx, tx.Tx, show.Host)
+func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, error) {
+	first, err := putHost(ctx, tx, show.Host)
 	if err != nil {
 		return show, err
 	}
 	if show, _, err = s.tell(ctx, tx, Show{}, show); err != nil {
 		return show, err
 	}
-	if err := insert(ctx, tx.Tx, show, ""); err != nil {
+	if err := insert(ctx, tx, show, ""); err != nil {
 		return show, err
 	}
 	queued := s.showJobs(Show{}, show)
 	if first {
 		queued = append(queued, hostJob(show.Host))
 	}
-	return show, jobs.Enqueue(ctx, tx.Tx, queued...)
+	return show, jobs.Enqueue(ctx, tx, queued...)
 }
 
 // changeShow stores a show that a transition has changed, its former state, the log entry for the nodes, and the jobs that
 // project its effects. It returns the show with its new version. The caller's transaction locked the log of shows before it
 // read the show.
-func (s *Service) changeShow(ctx context.Context, tx *store.Tx, before, after Show) (Show, error) {
+func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show) (Show, error) {
 	if after.Status == ShowReplay && before.Status != ShowReplay {
 		mode, err := posts.ModeOf(ctx, tx.Runner, after.Host)
 		if err != nil {
@@ -89,16 +89,16 @@ func (s *Service) changeShow(ctx context.Context, tx *store.Tx, before, after Sh
 	if err != nil {
 		return after, err
 	}
-	if err := update(ctx, tx.Tx, after, former); err != nil {
+	if err := update(ctx, tx, after, former); err != nil {
 		return after, err
 	}
-	return after, jobs.Enqueue(ctx, tx.Tx, s.showJobs(before, after)...)
+	return after, jobs.Enqueue(ctx, tx, s.showJobs(before, after)...)
 }
 
 // tell appends a change of a show to the log if boards have its host's shows. It returns the show with its version, and its
 // former position on boards: nil if that did not change or it had none.
-func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after Show) (Show, *Former, error) {
-	_, named, err := readHost(ctx, tx.Tx.Runner, after.Host)
+func (s *Service) tell(ctx context.Context, tx *sql.Tx, before, after Show) (Show, *Former, error) {
+	_, named, err := readHost(ctx, tx.Runner, after.Host)
 	if err != nil || !named {
 		return after, nil, err
 	}
@@ -109,7 +109,7 @@ func (s *Service) tell(ctx context.Context, tx *store.Tx, before, after Show) (S
 	change := LogChange{Show: after, Live: (after.Status == ShowLive) != (before.Status == ShowLive)}
 	version, err := change.Append(ctx, tx)
 	if err == nil && change.Live {
-		err = SetHostVersion(ctx, tx.Tx, after.Host, version)
+		err = SetHostVersion(ctx, tx, after.Host, version)
 	}
 	if err != nil || before.Version == 0 {
 		return change.Show, nil, err
@@ -145,7 +145,7 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 		}
 	}
 	var early map[int]bool
-	failed := s.store.Write(ctx, func(tx *store.Tx) (err error) {
+	failed := s.store.Write(ctx, func(tx *sql.Tx) (err error) {
 		early, err = s.closeLater(ctx, tx, claimed, ids)
 		return err
 	})
@@ -164,11 +164,11 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 }
 
 // closeLater replaces the jobs of shows that are not due yet by jobs at their due times, and returns those shows.
-func (s *Service) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
+func (s *Service) closeLater(ctx context.Context, tx *sql.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
 	if err := s.lockLog(ctx, tx); err != nil {
 		return nil, err
 	}
-	shows, err := readShows(ctx, tx.Tx.Runner, ids)
+	shows, err := readShows(ctx, tx.Runner, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -183,16 +183,16 @@ func (s *Service) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.J
 	if len(done) == 0 {
 		return early, nil
 	}
-	if err := jobs.Finish(ctx, tx.Tx, done...); err != nil {
+	if err := jobs.Finish(ctx, tx, done...); err != nil {
 		return nil, err
 	}
-	return early, jobs.Enqueue(ctx, tx.Tx, later...)
+	return early, jobs.Enqueue(ctx, tx, later...)
 }
 
 // closeShow closes a show that nobody has started or ended in time. Any other show it leaves unchanged.
 func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
-	err := s.store.Write(ctx, func(tx *store.Tx) error {
+	err := s.store.Write(ctx, func(tx *sql.Tx) error {
 		changed = false
 		before, err := s.lockAndRead(ctx, tx, id)
 		if err != nil {
@@ -205,7 +205,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 		}
 		// The configured time has grown, or the clock of another node is ahead of this one's: it is checked again later.
 		if at := s.limits.ClosesAt(before); !at.IsZero() {
-			return jobs.Enqueue(ctx, tx.Tx, CloseJob(id, at))
+			return jobs.Enqueue(ctx, tx, CloseJob(id, at))
 		}
 		return nil
 	})
@@ -223,12 +223,12 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &part); err != nil {
 		return err
 	}
-	found, err := readShows(ctx, s.store.DB.Runner, []services.PostID{part.Show})
+	found, err := readShows(ctx, s.store.Runner, []services.PostID{part.Show})
 	if err != nil {
 		return err
 	}
 	most := min(remindersPerStep, s.fanout.Chunk)
-	users, err := readReminders(ctx, s.store.DB, part.Show, part.After, most)
+	users, err := readReminders(ctx, s.store, part.Show, part.After, most)
 	if err != nil || len(users) == 0 {
 		return err
 	}

@@ -7,10 +7,11 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/positions"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // The kinds of jobs of hosts.
@@ -66,7 +67,7 @@ func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
 
 // registers read how far a user has seen the board. Rebuilds read all positions at once instead, so the audit uses it too.
 func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	seen, err := s.store.Position(ctx, user, store.LiveBoard, "")
+	seen, err := positions.Of(ctx, s.store, user, positions.LiveBoard, "")
 	if err != nil || seen == 0 {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func seenRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegist
 
 // HostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
 func (s *Service) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	edges, err := hostsBy(ctx, s.store.DB, user)
+	edges, err := hostsBy(ctx, s.store, user)
 	return projector.FollowedAuthors(edges), err
 }
 
@@ -88,7 +89,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &some); err != nil {
 		return err
 	}
-	large, err := manyFollow(ctx, s.store.DB, some.Hosts, s.fanout.Chunk)
+	large, err := manyFollow(ctx, s.store, some.Hosts, s.fanout.Chunk)
 	if err != nil {
 		return err
 	}
@@ -96,18 +97,18 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	if err := s.nameHosts(ctx, hosts); err != nil {
 		return err
 	}
-	err = s.store.Write(ctx, func(tx *store.Tx) error {
+	err = s.store.Write(ctx, func(tx *sql.Tx) error {
 		if err := s.lockLog(ctx, tx); err != nil {
 			return err
 		}
-		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
 		alone := make([]jobs.NewJob, len(large))
 		for i, host := range large {
 			alone[i] = hostJob(host)
 		}
-		if err := jobs.Enqueue(ctx, tx.Tx, alone...); err != nil {
+		if err := jobs.Enqueue(ctx, tx, alone...); err != nil {
 			return err
 		}
 		return s.publishHosts(ctx, tx, hosts)
@@ -125,7 +126,7 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 	if err != nil {
 		return err
 	}
-	edges, err := followersOfHosts(ctx, s.store.DB, hosts, s.projector.ActiveSince())
+	edges, err := followersOfHosts(ctx, s.store, hosts, s.projector.ActiveSince())
 	if err != nil {
 		return err
 	}
@@ -139,8 +140,8 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 
 // publishHosts publishes all shows of hosts on boards, with one log entry. All documents already name these hosts. The
 // caller has locked the log of shows.
-func (s *Service) publishHosts(ctx context.Context, tx *store.Tx, hosts []services.UserID) error {
-	named, err := setNamed(ctx, tx.Tx, hosts)
+func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) error {
+	named, err := setNamed(ctx, tx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
 	}
@@ -148,7 +149,7 @@ func (s *Service) publishHosts(ctx context.Context, tx *store.Tx, hosts []servic
 	if err != nil {
 		return err
 	}
-	listed, err := publishAll(ctx, tx.Tx, named, version)
+	listed, err := publishAll(ctx, tx, named, version)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (s *Service) publishHosts(ctx context.Context, tx *store.Tx, hosts []servic
 	for i, host := range listed {
 		queued[i] = ReplaysJob(host)
 	}
-	return jobs.Enqueue(ctx, tx.Tx, queued...)
+	return jobs.Enqueue(ctx, tx, queued...)
 }
 
 // runHost writes a host into the documents of their followers: at once if they are one chunk, otherwise by a job for each
@@ -181,21 +182,21 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	err = s.store.Write(ctx, func(tx *store.Tx) error {
+	err = s.store.Write(ctx, func(tx *sql.Tx) error {
 		if err := s.lockLog(ctx, tx); err != nil {
 			return err
 		}
-		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
-		begun, err := beginHostChunks(ctx, tx.Tx, host, len(naming))
+		begun, err := beginHostChunks(ctx, tx, host, len(naming))
 		if err != nil || !begun {
 			return err
 		}
 		if len(naming) == 0 {
 			return s.publishShows(ctx, tx, host)
 		}
-		return jobs.Enqueue(ctx, tx.Tx, naming...)
+		return jobs.Enqueue(ctx, tx, naming...)
 	})
 	if err != nil {
 		return err
@@ -214,15 +215,15 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 	if err := s.fanout.NameAudience(ctx, rdb.Hosts, chunk); err != nil {
 		return err
 	}
-	err := s.store.Write(ctx, func(tx *store.Tx) error {
+	err := s.store.Write(ctx, func(tx *sql.Tx) error {
 		// The log is locked before any row, as in every change of a show, so that no two transactions deadlock.
 		if err := s.lockLog(ctx, tx); err != nil {
 			return err
 		}
-		if err := jobs.Finish(ctx, tx.Tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
-		last, err := endHostChunk(ctx, tx.Tx, chunk.Author)
+		last, err := endHostChunk(ctx, tx, chunk.Author)
 		if err != nil || !last {
 			return err
 		}
@@ -237,8 +238,8 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 
 // publishShows publishes on boards the shows that a host had before all documents named the host, each as if it had just
 // reached its present status. The caller has locked the log of shows.
-func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.UserID) error {
-	shows, err := publish(ctx, tx.Tx, host)
+func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.UserID) error {
+	shows, err := publish(ctx, tx, host)
 	if err != nil {
 		return err
 	}
@@ -252,7 +253,7 @@ func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.
 			// Without this row older sessions would show an ended show that was on no board before.
 			nowhere = &Former{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: ShowCancelled}
 		}
-		if err := update(ctx, tx.Tx, show, nowhere); err != nil {
+		if err := update(ctx, tx, show, nowhere); err != nil {
 			return err
 		}
 		spreads = spreads || inLists(show)
@@ -260,17 +261,17 @@ func (s *Service) publishShows(ctx context.Context, tx *store.Tx, host services.
 	if !spreads {
 		return nil
 	}
-	return jobs.Enqueue(ctx, tx.Tx, ReplaysJob(host))
+	return jobs.Enqueue(ctx, tx, ReplaysJob(host))
 }
 
 // mergeHost merges a host's shows into the view of a follower who may see them: the newest replays into the list, and the
 // host's name into the document. refused says that something was removed since the stamp.
 func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
-	known, _, err := readHost(ctx, s.store.DB.Runner, edge.Followee)
+	known, _, err := readHost(ctx, s.store.Runner, edge.Followee)
 	if err != nil || !known {
 		return nil, false, err
 	}
-	shows, err := newestOf(ctx, s.store.DB, edge.Followee, projector.RebuildEntries+1)
+	shows, err := newestOf(ctx, s.store, edge.Followee, projector.RebuildEntries+1)
 	if err != nil {
 		return nil, false, err
 	}

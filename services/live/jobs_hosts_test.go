@@ -10,8 +10,9 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/positions"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // hosted reports whether a reader's document names a host.
@@ -23,7 +24,7 @@ func hosted(w *fanouttest.World, reader, host services.UserID) bool {
 // version is the log version since which boards have a show in its present state; 0 if none has it.
 func version(w *fanouttest.World, show services.PostID) uint64 {
 	w.TB.Helper()
-	shows, err := readShows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{show})
+	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.PostID{show})
 	w.Must(err)
 	return shows[show].Version
 }
@@ -74,7 +75,7 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 				t.Errorf("the document of %d names the host: %v, want %v", user, got, want)
 			}
 		}
-		if known, named, err := readHost(t.Context(), w.Store.DB.Runner, host); err != nil || !known || !named {
+		if known, named, err := readHost(t.Context(), w.Store.Runner, host); err != nil || !known || !named {
 			t.Errorf("the host is known %v, named %v: %v", known, named, err)
 		}
 		if version(w, upcoming) != 1 || version(w, live) != 2 || version(w, over) != 3 || version(w, cancelled) != 0 {
@@ -127,8 +128,8 @@ func TestTheMarkOfTheBoardIsProjected(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.Users(1)[0]
 		see := func(version services.PostID) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				_, err := tx.RaisePosition(ctx, user, store.LiveBoard, "", version)
+			w.Write(func(ctx context.Context, tx *sql.Tx) error {
+				_, err := positions.Raise(ctx, tx, user, positions.LiveBoard, "", version)
 				return err
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/redis"
 )
@@ -112,7 +113,7 @@ func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job) error {
 }
 
 func (s *Service) show(ctx context.Context, id services.PostID) (Show, error) {
-	shows, err := readShows(ctx, s.store.DB.Runner, []services.PostID{id})
+	shows, err := readShows(ctx, s.store.Runner, []services.PostID{id})
 	if err == nil && shows[id].ID == 0 {
 		err = fmt.Errorf("show %s is not there", id)
 	}
@@ -122,7 +123,7 @@ func (s *Service) show(ctx context.Context, id services.PostID) (Show, error) {
 // replaysOf are the shows of a chunk that belong in lists.
 func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, error) {
 	if chunk.Show == 0 {
-		return newestOf(ctx, s.store.DB, chunk.Author, projector.RebuildEntries+1) // one more, to know whether older ones exist
+		return newestOf(ctx, s.store, chunk.Author, projector.RebuildEntries+1) // one more, to know whether older ones exist
 	}
 	show, err := s.show(ctx, chunk.Show)
 	if err != nil || !inLists(show) {
@@ -204,7 +205,7 @@ func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entri
 			return stamp, stamp != 0, err // a reader without a document needs no merge
 		},
 		Read: func(ctx context.Context) (follows bool, err error) {
-			_, follows, err = s.store.Edge(ctx, edge.Follower, edge.Followee)
+			_, follows, err = people.Edge(ctx, s.store, edge.Follower, edge.Followee)
 			return follows, err
 		},
 		Put: func(ctx context.Context, stamp redis.Stamp, follows bool) (done bool, err error) {
@@ -245,7 +246,7 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
 	facts = replayMerge{Reader: user, Whole: true}
-	shows, err := replaysFeed(ctx, s.store.DB, user, ShowPlace{}, projector.RebuildEntries+1)
+	shows, err := replaysFeed(ctx, s.store, user, ShowPlace{}, projector.RebuildEntries+1)
 	if len(shows) > projector.RebuildEntries {
 		facts.Floor, shows = shows[projector.RebuildEntries].Place(), shows[:projector.RebuildEntries]
 	}

@@ -10,9 +10,10 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // replaysOf are the shows that a user's board lists as replays.
@@ -250,11 +251,11 @@ func restrict(w *fanouttest.World, restriction services.Restriction, away bool) 
 	if restriction.Kind == services.Hide {
 		reader, author = author, reader
 	}
-	w.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+	w.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
 		if away {
-			_, err = tx.Unrestrict(ctx, restriction)
+			_, err = people.Unrestrict(ctx, tx, restriction)
 		} else {
-			_, err = tx.Restrict(ctx, restriction)
+			_, err = people.Restrict(ctx, tx, restriction)
 		}
 		return err
 	})
@@ -293,18 +294,18 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 		}
 		stamp, err := w.Redis.Now(t.Context())
 		w.Must(err)
-		edges, err := w.Store.Followers(t.Context(), host, 0, 10, time.Time{})
+		edges, err := people.Followers(t.Context(), w.Store, host, 0, 10, time.Time{})
 		w.Must(err)
 		second := replayed(w, host) // its own job comes later
 		w.Unfollow(host, readers[:2]...)
 		for _, reader := range readers[:2] {
 			w.Must(w.Fanout.Reconcile(t.Context(), reader, host))
 		}
-		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, err := tx.InsertFollow(ctx, services.Edge{Follower: readers[1], Followee: host, Since: w.IDs.Next()})
+		w.Write(func(ctx context.Context, tx *sql.Tx) error {
+			_, err := people.InsertFollow(ctx, tx, services.Edge{Follower: readers[1], Followee: host, Since: w.IDs.Next()})
 			return err
 		})
-		shows, err := readShows(t.Context(), w.Store.DB.Runner, []services.PostID{second})
+		shows, err := readShows(t.Context(), w.Store.Runner, []services.PostID{second})
 		w.Must(err)
 		w.Must(serviceOf(w).pushEntries(t.Context(), stamp, entriesOf([]Show{shows[second]}), edges))
 		for i, want := range [][]services.PostID{nil, {second}, {second, first}} {

@@ -9,15 +9,16 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/notifications/notificationstest"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 )
 
 // remind records that users asked for a reminder of a show.
 func remind(w *fanouttest.World, show services.PostID, users ...services.UserID) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, user := range users {
-			if _, err := putReminder(ctx, tx.Tx, show, user); err != nil {
+			if _, err := putReminder(ctx, tx, show, user); err != nil {
 				return err
 			}
 		}
@@ -33,7 +34,7 @@ func reminded(w *fanouttest.World, user services.UserID) []services.PostID {
 
 func present(w *fanouttest.World, id services.PostID) Show {
 	w.TB.Helper()
-	shows, err := readShows(w.TB.Context(), w.Store.DB.Runner, []services.PostID{id})
+	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.PostID{id})
 	w.Must(err)
 	return shows[id]
 }
@@ -47,10 +48,10 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 		show, cancelled := plan(w, host, time.Hour), plan(w, host, 2*time.Hour)
 		remind(w, show, fan, blocker, unwanted)
 		remind(w, cancelled, fan)
-		w.Write(func(ctx context.Context, tx *store.Tx) error {
+		w.Write(func(ctx context.Context, tx *sql.Tx) error {
 			for _, pair := range [][2]services.UserID{{blocker, host}, {host, unwanted}} {
 				block := services.Restriction{Kind: services.Block, Owner: pair[0], Other: pair[1], Made: w.IDs.Next()}
-				if _, err := tx.Restrict(ctx, block); err != nil {
+				if _, err := people.Restrict(ctx, tx, block); err != nil {
 					return err
 				}
 			}
@@ -194,9 +195,9 @@ func TestTheJanitorLeavesWhatSessionsNeed(t *testing.T) {
 	w.Work(w.Fanout)
 	began := w.Clock.Now()
 	needed := func() (history int, unfollowed bool) {
-		list, err := database{w.Store.DB}.ShowHistory(t.Context(), time.Time{})
+		list, err := database{w.Store}.ShowHistory(t.Context(), time.Time{})
 		w.Must(err)
-		unfollowed, err = unfollowedSince(t.Context(), w.Store.DB, users[1], users[0], began.Add(-time.Minute))
+		unfollowed, err = unfollowedSince(t.Context(), w.Store, users[1], users[0], began.Add(-time.Minute))
 		w.Must(err)
 		return len(list), unfollowed
 	}

@@ -19,15 +19,15 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/positions"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Config configures the service.
 type Config struct {
-	Store  *store.Store
+	Store  *sql.DB
 	Redis  *rdb.Projections
 	Reader *mirror.Reader
 	Log    *changelog.Follower // the node cache follows it
@@ -49,7 +49,7 @@ type Config struct {
 type Service struct {
 	Memory *Memory // this node's cache of the shows on boards
 
-	store     *store.Store
+	store     *sql.DB
 	redis     projection
 	reader    *mirror.Reader
 	jobs      *jobs.Engine
@@ -88,12 +88,12 @@ func New(cfg Config) *Service {
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
-		s.Memory = newMemory(cfg.Log, database{cfg.Store.DB}, s.longest+keepLonger)
+		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longest+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Fanout.RegisterHosts(s.mergeHost)
 	cfg.Fanout.Projector.RegisterHosts(s.HostsBy)
-	cfg.Fanout.Projector.RegisterPosition("live board", store.LiveBoard, seenRegister, s.registers)
+	cfg.Fanout.Projector.RegisterPosition("live board", positions.LiveBoard, seenRegister, s.registers)
 	cfg.Fanout.Projector.RegisterAuditPart("live board", s.audit)
 	cfg.Fanout.Projector.RegisterLimitedRows("former places of shows", s.forgetting(forgetFormers))
 	cfg.Fanout.Projector.RegisterLimitedRows("ended follows of hosts", s.forgetting(forgetPastFollows))
@@ -107,7 +107,7 @@ const keepLonger = time.Hour
 // forgetting drops rows that are older than every session that may be open.
 func (s *Service) forgetting(forget func(ctx context.Context, db *sql.DB, before time.Time) (int, error)) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
-		return forget(ctx, s.store.DB, s.clock.Now().Add(-s.longest-keepLonger))
+		return forget(ctx, s.store, s.clock.Now().Add(-s.longest-keepLonger))
 	}
 }
 

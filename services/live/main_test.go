@@ -12,7 +12,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
-	"tidings/services/store"
+	"tidings/services/positions"
+	"tidings/services/sql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -80,13 +81,13 @@ func lowThresholds(cfg *fanout.Config) {
 
 func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, queued...) })
+	w.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })
 }
 
 // claim takes all jobs that are due, as a worker does.
 func claim(w *fanouttest.World) []jobs.Job {
 	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
+	queued, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)
 	return queued
 }
@@ -121,11 +122,11 @@ func steps() []fanouttest.Step {
 			w.Unfollow(users[1], users[2:]...)
 		}},
 		{Name: "a look at the board", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := tx.RaisePosition(ctx, users[1], store.LiveBoard, "", 7); err != nil {
+			w.Write(func(ctx context.Context, tx *sql.Tx) error {
+				if _, err := positions.Raise(ctx, tx, users[1], positions.LiveBoard, "", 7); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx.Tx, seenJob(users[1]))
+				return jobs.Enqueue(ctx, tx, seenJob(users[1]))
 			})
 		}},
 	}

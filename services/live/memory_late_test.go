@@ -13,14 +13,12 @@ import (
 	"tidings/services/mirror"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // hosting writes a host's shows the way mutations do.
 type hosting struct {
 	*testing.T
-	*store.Store
+	*sql.DB
 	now time.Time
 }
 
@@ -32,11 +30,11 @@ func (h *hosting) change(before, after Show) Show {
 	ctx := h.Context()
 	h.now = h.now.Add(time.Minute)
 	after.UpdatedAt = h.now
-	err := h.Write(ctx, func(tx *store.Tx) error {
-		if _, err := changelog.LockLog(ctx, tx.Tx, LogKind); err != nil {
+	err := h.Write(ctx, func(tx *sql.Tx) error {
+		if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil {
 			return err
 		}
-		if _, err := putHost(ctx, tx.Tx, after.Host); err != nil {
+		if _, err := putHost(ctx, tx, after.Host); err != nil {
 			return err
 		}
 		change := LogChange{Show: after}
@@ -49,15 +47,15 @@ func (h *hosting) change(before, after Show) Show {
 			return err
 		}
 		if change.Live {
-			if err := SetHostVersion(ctx, tx.Tx, after.Host, version); err != nil {
+			if err := SetHostVersion(ctx, tx, after.Host, version); err != nil {
 				return err
 			}
 		}
 		after = change.Show
 		if before.ID == 0 {
-			return insert(ctx, tx.Tx, after, "")
+			return insert(ctx, tx, after, "")
 		}
-		return update(ctx, tx.Tx, after, &Former{
+		return update(ctx, tx, after, &Former{
 			Show: before.ID, Host: before.Host, Version: before.Version, Until: version, UntilAt: h.now, Status: before.Status, Score: before.Place().Score,
 		})
 	})
@@ -84,9 +82,9 @@ func boardsAt(m *Memory, version uint64) (all boardAt) {
 func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		h := &hosting{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}
-		h.Store = storetest.Open(t, sql.Config{URL: url, Clock: h})
+		h.DB = sqltest.Open(t, sql.Config{URL: url, Clock: h})
 		node := func() *Memory {
-			return newMemory(changelog.New(changelog.Config{Log: mirror.SQL{Store: h.Store}, Logger: slog.New(slog.DiscardHandler), Clock: h}), database{h.Store.DB}, 13*time.Hour)
+			return newMemory(changelog.New(changelog.Config{Log: mirror.SQL{DB: h.DB}, Logger: slog.New(slog.DiscardHandler), Clock: h}), database{h.DB}, 13*time.Hour)
 		}
 		early := node()
 		catchUp := func(m *Memory, version uint64) {

@@ -5,7 +5,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // LogKind is the kind of log entry for shows on boards; the key is the show's id. An entry with an empty key means that many
@@ -29,7 +29,7 @@ type logEntry struct {
 // Append logs a change of status or position, in the transaction of the fact. It sets and returns the show's new version, which
 // is the entry's. A live show without a LiveVersion gets this version as the one at which it went live. The transaction has
 // locked the log before any show: see lockLog.
-func (c *LogChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
+func (c *LogChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
 	wentLive := c.Show.Status == ShowLive && c.Show.LiveVersion == 0
 	if version, err = c.append(ctx, tx, logEntry{LogChange: *c, Moved: true, WentLive: wentLive}); err != nil {
 		return 0, err
@@ -43,18 +43,18 @@ func (c *LogChange) Append(ctx context.Context, tx *store.Tx) (version uint64, e
 
 // AppendTexts logs a change that moves nothing on any board: of the title, the URLs, or an end that is kept for later. The show
 // keeps its version, since sessions would otherwise show it at a position that it did not have.
-func (c *LogChange) AppendTexts(ctx context.Context, tx *store.Tx) error {
+func (c *LogChange) AppendTexts(ctx context.Context, tx *sql.Tx) error {
 	_, err := c.append(ctx, tx, logEntry{LogChange: *c})
 	return err
 }
 
-func (c *LogChange) append(ctx context.Context, tx *store.Tx, entry logEntry) (uint64, error) {
-	return changelog.Append(ctx, tx.Tx, LogKind, c.Show.ID.String(), entry)
+func (c *LogChange) append(ctx context.Context, tx *sql.Tx, entry logEntry) (uint64, error) {
+	return changelog.Append(ctx, tx, LogKind, c.Show.ID.String(), entry)
 }
 
 // AppendReload logs that many shows changed at once: every node reloads all of them.
-func AppendReload(ctx context.Context, tx *store.Tx) (version uint64, err error) {
-	return changelog.AppendLog(ctx, tx.Tx, LogKind, "", nil)
+func AppendReload(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
+	return changelog.AppendLog(ctx, tx, LogKind, "", nil)
 }
 
 // parseLogChange parses an entry of the kind LogKind with a key.
@@ -74,15 +74,15 @@ func parseLogChange(entry changelog.Entry) (LogChange, error) {
 
 // lockLog locks the log of shows until the transaction ends: every transaction that changes a show locks it before any row, so
 // that no two deadlock.
-func (s *Service) lockLog(ctx context.Context, tx *store.Tx) error {
-	_, err := changelog.LockLog(ctx, tx.Tx, LogKind)
+func (s *Service) lockLog(ctx context.Context, tx *sql.Tx) error {
+	_, err := changelog.LockLog(ctx, tx, LogKind)
 	return err
 }
 
 // lockAndRead locks the log and then a show until the transaction ends, and reads the show. NOT_FOUND if it does not exist.
-func (s *Service) lockAndRead(ctx context.Context, tx *store.Tx, id services.PostID) (Show, error) {
+func (s *Service) lockAndRead(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
 	if err := s.lockLog(ctx, tx); err != nil {
 		return Show{}, err
 	}
-	return lockShow(ctx, tx.Tx, id)
+	return lockShow(ctx, tx, id)
 }

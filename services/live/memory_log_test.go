@@ -9,8 +9,6 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // Every node reads from the log the changes of shows that were written, with the entry's version unless nothing moved.
@@ -26,10 +24,10 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 	over.Status, over.EndedAt, over.ReplayURL, over.Pull, over.Version = ShowReplay, at, "https://example.org/r", true, 2
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
-		s := storetest.Open(t, sql.Config{URL: url})
+		s := sqltest.Open(t, sql.Config{URL: url})
 		changes := []LogChange{{Show: planned}, {Show: live, Live: true}, {Show: again}, {Show: over, Live: true}}
 		var reload uint64
-		err := s.Write(ctx, func(tx *store.Tx) (err error) {
+		err := s.Write(ctx, func(tx *sql.Tx) (err error) {
 			for i := range changes {
 				if i == 2 {
 					err = changes[i].AppendTexts(ctx, tx)
@@ -46,7 +44,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 		if err != nil || reload != 5 {
 			t.Fatal(reload, err)
 		}
-		entries, err := changelog.LogAfter(ctx, s.DB, LogKind, 0, 100)
+		entries, err := changelog.LogAfter(ctx, s, LogKind, 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}

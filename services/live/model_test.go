@@ -13,7 +13,8 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 )
 
 // boards is a history of hosts, some of whom become big and huge, and of their followers.
@@ -50,7 +51,7 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 			b.Clock.Advance(31 * time.Second)
 			b.Quiet(b.Another())
 			for _, host := range b.hosts {
-				if known, named, err := readHost(b.TB.Context(), b.Store.DB.Runner, host); err != nil || known && !named {
+				if known, named, err := readHost(b.TB.Context(), b.Store.Runner, host); err != nil || known && !named {
 					t.Fatalf("host %d is known %v and named %v: %v", host, known, named, err)
 				}
 			}
@@ -167,16 +168,16 @@ func (b *boards) mute(pair [2]services.UserID) {
 	if pair[0] == pair[1] {
 		return
 	}
-	b.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+	b.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
 		if b.muted[pair] {
-			_, err = tx.Unrestrict(ctx, restriction)
+			_, err = people.Unrestrict(ctx, tx, restriction)
 		} else {
-			_, err = tx.Restrict(ctx, restriction)
+			_, err = people.Restrict(ctx, tx, restriction)
 		}
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(pair[0], pair[1]))
+		return jobs.Enqueue(ctx, tx, fanout.FollowJob(pair[0], pair[1]))
 	})
 	b.muted[pair], b.unsure[pair] = !b.muted[pair], true
 }
@@ -192,7 +193,7 @@ func (b *boards) work(count, looks int) {
 func (b *boards) named() {
 	published := map[services.UserID]bool{}
 	for _, host := range b.hosts {
-		_, named, err := readHost(b.TB.Context(), b.Store.DB.Runner, host)
+		_, named, err := readHost(b.TB.Context(), b.Store.Runner, host)
 		b.Must(err)
 		published[host] = named
 	}

@@ -92,7 +92,7 @@ func (s *Service) listed(ctx context.Context, session Session, v readerData, aft
 
 // factual reads the same data from SQL.
 func (s *Service) factual(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
-	shows, err := replaysFeed(ctx, s.store.DB, viewer, ShowPlace{}, services.Retention+1)
+	shows, err := replaysFeed(ctx, s.store, viewer, ShowPlace{}, services.Retention+1)
 	if err != nil {
 		return list, err
 	}
@@ -160,7 +160,7 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 			return nil
 		}
 	}
-	was, err := unfollowedSince(ctx, s.store.DB, session.Viewer, show.Host, session.Made.Time())
+	was, err := unfollowedSince(ctx, s.store, session.Viewer, show.Host, session.Made.Time())
 	if err == nil && !was {
 		err = services.Errorf(services.Invalid, "lastId: %s was never in the session", show.GlobalID())
 	}

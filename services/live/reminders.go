@@ -7,7 +7,6 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/notifications"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Remind is the command by which a user sets or cancels a reminder of an upcoming show; its one id is the show's. A reminder
@@ -21,9 +20,8 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 	}
 	return &jobs.Command{
 		Name: name, Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
-			show, err := visibleShow(ctx, tx.Tx, user, "showId", id)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			show, err := visibleShow(ctx, tx, user, "showId", id)
 			if err != nil {
 				return nil, err
 			}
@@ -41,25 +39,25 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 	}
 }
 
-func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show Show) (added bool, err error) {
+func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Show) (added bool, err error) {
 	if show.Host == user {
 		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
 	}
-	if added, err = putReminder(ctx, tx.Tx, show.ID, user); err != nil || !added {
+	if added, err = putReminder(ctx, tx, show.ID, user); err != nil || !added {
 		return false, err
 	}
 	if show.Status != ShowUpcoming { // a reminder that was set in time returned above, unchanged
 		return false, services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
 	}
-	reminders, err := countReminders(ctx, tx.Tx, user, MaxReminders+1) // including this reminder, which an error rolls back
+	reminders, err := countReminders(ctx, tx, user, MaxReminders+1) // including this reminder, which an error rolls back
 	if err == nil && reminders > MaxReminders {
 		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", MaxReminders)
 	}
 	return true, err
 }
 
-func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show Show) (dropped bool, err error) {
-	dropped, err = removeReminder(ctx, tx.Tx, show.ID, user)
+func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Show) (dropped bool, err error) {
+	dropped, err = removeReminder(ctx, tx, show.ID, user)
 	if err != nil || !dropped || show.StartedAt.IsZero() {
 		return dropped, err
 	}
@@ -67,18 +65,18 @@ func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show 
 	if err != nil {
 		return false, err
 	}
-	return true, jobs.Enqueue(ctx, tx.Tx, notify)
+	return true, jobs.Enqueue(ctx, tx, notify)
 }
 
 // Reminds says for which of some shows a user has asked for a reminder.
 func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
-	return remindsOf(ctx, s.store.DB, user, shows)
+	return remindsOf(ctx, s.store, user, shows)
 }
 
 // Shows reads shows as they are now: from SQL if facts is set, because the cache may lack a change that was just made.
 func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) (map[services.PostID]Show, error) {
 	if facts {
-		return readShows(ctx, s.store.DB.Runner, ids)
+		return readShows(ctx, s.store.Runner, ids)
 	}
 	return s.Memory.Shows(ctx, ids)
 }

@@ -5,8 +5,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/positions"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // MarkSeen is the command that marks the board as seen by a viewer: the board of a session, or nil for the present board.
@@ -24,12 +24,11 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 	}
 	return &jobs.Command{
 		Name: "markLiveBoardSeen", Actor: viewer,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
-			if _, err := tx.RaisePosition(ctx, viewer, store.LiveBoard, "", services.PostID(session.Version)); err != nil {
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			if _, err := positions.Raise(ctx, tx, viewer, positions.LiveBoard, "", services.PostID(session.Version)); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, seenJob(viewer))
+			return nil, jobs.Enqueue(ctx, tx, seenJob(viewer))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.projectSeen(ctx, viewer) },
 	}, nil

@@ -6,8 +6,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Schedule is the command by which a host announces a show; its one id is the show's. INVALID for a text that does not fit or a
@@ -15,8 +15,7 @@ import (
 func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command {
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			show, err := ScheduleShow(tx.NewID(s.ids), host, draft, s.now(tx))
 			if err != nil {
 				return nil, err
@@ -24,7 +23,7 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 			if err := s.lockLog(ctx, tx); err != nil {
 				return nil, err
 			}
-			upcoming, err := countUpcoming(ctx, tx.Tx, host, MaxUpcomingShows)
+			upcoming, err := countUpcoming(ctx, tx, host, MaxUpcomingShows)
 			if err != nil {
 				return nil, err
 			}
@@ -90,10 +89,9 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 	transition func(show Show, now time.Time) (Show, bool, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: host,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			before, err := s.lockAndRead(ctx, tx, id)
-			if err := tx.Own(ctx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
+			if err := people.Own(ctx, tx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
 				return nil, err
 			}
 			after, changed, err := transition(before, s.now(tx))
@@ -112,7 +110,7 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 
 // now is the time of a transaction, but not earlier than the newest ID that this node has made or seen: if the clock was set
 // back, no report may seem to come from the future.
-func (s *Service) now(tx *store.Tx) time.Time {
+func (s *Service) now(tx *sql.Tx) time.Time {
 	if latest := tx.Moment(s.ids.Now); latest.After(tx.Now) {
 		return latest
 	}

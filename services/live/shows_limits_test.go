@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // An idempotency key has one effect, also if it is repeated together with a key that was never answered.
@@ -42,10 +42,10 @@ func TestTooManyUpcomingShows(t *testing.T) {
 	s := newStage(w)
 	host := w.Users(1)[0]
 	id := s.schedule(host)
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range MaxUpcomingShows - 1 {
 			show := Show{ID: w.IDs.Next(), Host: host, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
-			if err := insert(ctx, tx.Tx, show, ""); err != nil {
+			if err := insert(ctx, tx, show, ""); err != nil {
 				return err
 			}
 		}

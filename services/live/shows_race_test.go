@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 )
 
 // Many callers report on one show concurrently: each move happens once, the versions have no gaps, and no report is refused.
@@ -98,13 +98,13 @@ func TestTooManyReminders(t *testing.T) {
 	host, fan := users[0], users[1]
 	first, more := s.schedule(host), s.schedule(host)
 	w.Must(s.do(s.Remind(fan, first, true)))
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range MaxReminders - 1 {
 			show := Show{ID: w.IDs.Next(), Host: host + 100, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
-			if err := insert(ctx, tx.Tx, show, ""); err != nil {
+			if err := insert(ctx, tx, show, ""); err != nil {
 				return err
 			}
-			if _, err := putReminder(ctx, tx.Tx, show.ID, fan); err != nil {
+			if _, err := putReminder(ctx, tx, show.ID, fan); err != nil {
 				return err
 			}
 		}

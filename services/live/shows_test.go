@@ -16,7 +16,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 	"tidings/tests/histories"
 )
 
@@ -60,7 +61,7 @@ func (s stage) schedule(host services.UserID) services.PostID {
 
 func (s stage) show(id services.PostID) Show {
 	s.TB.Helper()
-	shows, err := readShows(s.TB.Context(), s.Store.DB.Runner, []services.PostID{id})
+	shows, err := readShows(s.TB.Context(), s.Store.Runner, []services.PostID{id})
 	s.Must(err)
 	return shows[id]
 }
@@ -68,7 +69,7 @@ func (s stage) show(id services.PostID) Show {
 // logged returns the changes of shows in the log.
 func (s stage) logged() (changes []LogChange) {
 	s.TB.Helper()
-	entries, err := changelog.LogAfter(s.TB.Context(), s.Store.DB, LogKind, 0, 1000)
+	entries, err := changelog.LogAfter(s.TB.Context(), s.Store, LogKind, 0, 1000)
 	s.Must(err)
 	for _, entry := range entries {
 		change, err := parseLogChange(entry)
@@ -81,11 +82,11 @@ func (s stage) logged() (changes []LogChange) {
 // facts prints all of SQL's data on shows, except jobs and idempotency keys.
 func (s stage) facts(shows ...services.PostID) string {
 	s.TB.Helper()
-	history, err := database{s.Store.DB}.ShowHistory(s.TB.Context(), time.Time{})
+	history, err := database{s.Store}.ShowHistory(s.TB.Context(), time.Time{})
 	s.Must(err)
 	text := fmt.Sprintf("%+v %+v", s.logged(), history)
 	for _, id := range shows {
-		reminders, err := readReminders(s.TB.Context(), s.Store.DB, id, 0, 100)
+		reminders, err := readReminders(s.TB.Context(), s.Store, id, 0, 100)
 		s.Must(err)
 		text += fmt.Sprintf(" %+v %v", s.show(id), reminders)
 	}
@@ -164,7 +165,7 @@ func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title
 	if over.LiveVersion != 4 || over.LiveStamp.Time().Before(over.StartedAt) || over.ReplayURL == "" || over.Title != title || over.Pull {
 		t.Errorf("over: %+v", over)
 	}
-	history, err := database{s.Store.DB}.ShowHistory(t.Context(), time.Time{})
+	history, err := database{s.Store}.ShowHistory(t.Context(), time.Time{})
 	s.Must(err)
 	for i := range history {
 		history[i].UntilAt = time.Time{}
@@ -184,7 +185,7 @@ func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title
 			moved = append(moved, change.Show.Status)
 		}
 	}
-	versions, err := database{s.Store.DB}.HostVersions(t.Context(), host-1, 1)
+	versions, err := database{s.Store}.HostVersions(t.Context(), host-1, 1)
 	if !slices.Equal(moved, []ShowStatus{ShowLive, ShowReplay}) || err != nil || versions[0].Version != 5 {
 		t.Errorf("it moved with %v to %v, %v", moved, versions, err)
 	}
@@ -210,7 +211,7 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		if len(s.logged()) != 0 {
 			t.Fatalf("boards have %+v", s.logged())
 		}
-		history, _ := database{w.Store.DB}.ShowHistory(t.Context(), time.Time{})
+		history, _ := database{w.Store}.ShowHistory(t.Context(), time.Time{})
 		if len(history) != 0 {
 			t.Fatalf("history %+v", history)
 		}
@@ -228,7 +229,7 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		if live := s.show(ids[0]); live.LiveVersion != 1 || live.LiveStamp == 0 {
 			t.Errorf("live: %+v", live)
 		}
-		history, _ = database{w.Store.DB}.ShowHistory(t.Context(), time.Time{})
+		history, _ = database{w.Store}.ShowHistory(t.Context(), time.Time{})
 		if len(history) != 1 || history[0].Show != ids[1] || history[0].Until != 2 || history[0].Status != ShowCancelled {
 			t.Errorf("what was over came from nowhere: %+v", history)
 		}
@@ -295,8 +296,8 @@ func TestARefusedCommandChangesNothing(t *testing.T) {
 		w.Must(s.do(s.Service.Start(host, live, time.Time{})))
 		w.Must(s.do(s.Service.End(host, ended, time.Time{}, "")))
 		w.Must(s.do(s.Cancel(host, cancelled)))
-		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, err := tx.Restrict(ctx, services.Restriction{Kind: services.Block, Owner: host, Other: blocked, Made: w.IDs.Next()})
+		w.Write(func(ctx context.Context, tx *sql.Tx) error {
+			_, err := people.Restrict(ctx, tx, services.Restriction{Kind: services.Block, Owner: host, Other: blocked, Made: w.IDs.Next()})
 			return err
 		})
 		now := w.Clock.Now()

@@ -6,8 +6,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/positions"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
 // Source is the source of the followed hosts' running shows that went live since the board was seen.
@@ -37,7 +37,7 @@ func (l Source) Follow(user services.UserID, document *rdb.Document) {
 
 // Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis.
 func (l Source) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
-	seen, err := l.s.store.Position(ctx, user, store.LiveBoard, "")
+	seen, err := positions.Of(ctx, l.s.store, user, positions.LiveBoard, "")
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 		hosts[i].Since = max(hosts[i].Since, after)
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.Badges.LiveBoard}
-	for _, show := range l.s.Memory.LiveSince(hosts, uint64(of.Seen[store.LiveBoard])) {
+	for _, show := range l.s.Memory.LiveSince(hosts, uint64(of.Seen[positions.LiveBoard])) {
 		explanation.Items = append(explanation.Items, services.Item{
 			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: source.Clearing("markLiveBoardSeen", ""),
 		})
@@ -86,7 +86,7 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
-	over, err := replaysFeed(ctx, l.s.store.DB, user, ShowPlace{}, services.Retention)
+	over, err := replaysFeed(ctx, l.s.store, user, ShowPlace{}, services.Retention)
 	if err != nil {
 		return err
 	}

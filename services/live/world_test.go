@@ -10,16 +10,17 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/positions"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // plan schedules a show. On a host's first show it adds the job that names the host in the documents of their followers.
 func plan(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if err := serviceOf(w).lockLog(ctx, tx); err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func replayed(w *fanouttest.World, host services.UserID) services.PostID {
 // moveShows changes shows in one transaction.
 func moveShows(w *fanouttest.World, ids []services.PostID, move func(show Show, now time.Time) (Show, bool, error)) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, id := range ids {
 			before, err := serviceOf(w).lockAndRead(ctx, tx, id)
 			if err != nil {
@@ -129,14 +130,14 @@ func compareBoards(w *fanouttest.World, user services.UserID, document rdb.Docum
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	got := boardShown{Hosts: fanouttest.ByAuthor(document.Hosts), Seen: document.LiveSeen}
-	seen, err := w.Store.Position(ctx, user, store.LiveBoard, "")
+	seen, err := positions.Of(ctx, w.Store, user, positions.LiveBoard, "")
 	w.Must(err)
 	hosts, err := serviceOf(w).HostsBy(ctx, user)
 	w.Must(err)
 	want := boardShown{Hosts: slices.Clip(hosts), Seen: uint64(seen)}
 	if read := readBoard(w, user); read.Listed {
 		got.Replays, got.Cut = read.Replays, read.Floor.Replay
-		shows, err := replaysFeed(ctx, w.Store.DB, user, ShowPlace{}, services.Retention+1)
+		shows, err := replaysFeed(ctx, w.Store, user, ShowPlace{}, services.Retention+1)
 		w.Must(err)
 		want.Replays = entriesOf(shows[:min(len(shows), services.Retention)])
 		want.Cut = len(shows) > services.Retention

@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people/peopletest"
 	"tidings/services/sql"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 )
 
 // bundle is a database with messages.
-type bundle struct{ *storetest.Bundle }
+type bundle struct{ *peopletest.Bundle }
 
 // eachBundle runs a test on both engines.
 func eachBundle(t *testing.T, test func(b bundle)) {
-	storetest.EachBundle(t, func(b *storetest.Bundle) { test(bundle{b}) })
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(bundle{b}) })
 }
 
 // runText runs a statement of a test.
-func runText(ctx context.Context, tx *store.Tx, text string) error {
+func runText(ctx context.Context, tx *sql.Tx, text string) error {
 	_, err := tx.Run(ctx, sql.AdHoc("test", text))
 	return err
 }
@@ -31,15 +31,15 @@ func runText(ctx context.Context, tx *store.Tx, text string) error {
 func (b bundle) message(id ID, kind string) Message {
 	b.T.Helper()
 	m := Message{ID: id, Type: kind, Title: fmt.Sprint("title of ", id), Content: "content"}
-	b.MustWrite(func(tx *store.Tx) error { return Insert(b.Ctx, tx.Tx, m.ID, Text{m.Type, m.Title, m.Content}, "") })
+	b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, m.ID, Text{m.Type, m.Title, m.Content}, "") })
 	m.CreatedAt, m.UpdatedAt = b.Clock.Now(), b.Clock.Now()
 	return m
 }
 
 func (b bundle) give(id ID, users ...services.UserID) (found []State) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) {
-		found, err = deliver(b.Ctx, tx.Tx, id, users)
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		found, err = deliver(b.Ctx, tx, id, users)
 		return err
 	})
 	return found
@@ -47,8 +47,8 @@ func (b bundle) give(id ID, users ...services.UserID) (found []State) {
 
 func (b bundle) markRead(user services.UserID, mark selection) (found []State) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) {
-		found, err = markRead(b.Ctx, tx.Tx, user, mark)
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		found, err = markRead(b.Ctx, tx, user, mark)
 		return err
 	})
 	return found
@@ -56,8 +56,8 @@ func (b bundle) markRead(user services.UserID, mark selection) (found []State) {
 
 func (b bundle) markUnread(user services.UserID, ids ...ID) (found []State) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) {
-		found, err = markUnread(b.Ctx, tx.Tx, user, ids)
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		found, err = markUnread(b.Ctx, tx, user, ids)
 		return err
 	})
 	return found
@@ -66,7 +66,7 @@ func (b bundle) markUnread(user services.UserID, ids ...ID) (found []State) {
 // unreadIDs are the messages that count for a user, in the order of their list.
 func (b bundle) unreadIDs(user services.UserID, types ...string) (ids []ID) {
 	b.T.Helper()
-	for _, m := range storetest.Must(list(b.Ctx, b.DB, user, types, true, MaxID, 100))(b.T) {
+	for _, m := range sqltest.Must(list(b.Ctx, b.DB, user, types, true, MaxID, 100))(b.T) {
 		ids = append(ids, m.ID)
 	}
 	return ids
@@ -82,20 +82,20 @@ func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		first := b.message(10, "general")
 		b.message(20, "offer")
-		storetest.Equal(b.T, b.give(10, 2, 1, 2), []State{state(1, "general", 1, 1), state(2, "general", 1, 1)})
-		storetest.Equal(b.T, b.give(10, 3, 1), []State{state(1, "general", 1, 1), state(3, "general", 1, 1)})
-		storetest.Equal(b.T, b.give(20, 1), []State{state(1, "offer", 1, 1)})
-		storetest.Equal(b.T, len(b.give(20)), 0)
-		shown := storetest.Must(list(b.Ctx, b.DB, 1, []string{"general", "offer"}, false, MaxID, 10))(b.T)
-		storetest.Equal(b.T, len(shown), 2)
-		storetest.Equal(b.T, shown[1], first)
-		storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1), state(1, "offer", 1, 1)})
-		storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, 9))(b.T), []State(nil))
-		err := b.Write(b.Ctx, func(tx *store.Tx) error {
-			_, err := deliver(b.Ctx, tx.Tx, 11, []services.UserID{1})
+		sqltest.Equal(b.T, b.give(10, 2, 1, 2), []State{state(1, "general", 1, 1), state(2, "general", 1, 1)})
+		sqltest.Equal(b.T, b.give(10, 3, 1), []State{state(1, "general", 1, 1), state(3, "general", 1, 1)})
+		sqltest.Equal(b.T, b.give(20, 1), []State{state(1, "offer", 1, 1)})
+		sqltest.Equal(b.T, len(b.give(20)), 0)
+		shown := sqltest.Must(list(b.Ctx, b.DB, 1, []string{"general", "offer"}, false, MaxID, 10))(b.T)
+		sqltest.Equal(b.T, len(shown), 2)
+		sqltest.Equal(b.T, shown[1], first)
+		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1), state(1, "offer", 1, 1)})
+		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 9))(b.T), []State(nil))
+		err := b.Write(b.Ctx, func(tx *sql.Tx) error {
+			_, err := deliver(b.Ctx, tx, 11, []services.UserID{1})
 			return err
 		})
-		storetest.Coded(b.T, err, services.NotFound)
+		sqltest.Coded(b.T, err, services.NotFound)
 	})
 }
 
@@ -104,7 +104,7 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 	const most = services.MessagesCounted + 1
 	eachBundle(t, func(b bundle) {
 		const perDay = 181193932800000 // of ids
-		b.MustWrite(func(tx *store.Tx) error {
+		b.MustWrite(func(tx *sql.Tx) error {
 			if err := runText(b.Ctx, tx, "INSERT INTO site_message_state (user_number, type, ver) VALUES (1, 'general', 7), (1, 'offer', 8)"); err != nil {
 				return err
 			}
@@ -125,11 +125,11 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 			}
 		}
 		counted(given, most)
-		counted(storetest.Must(states(b.Ctx, b.DB, 1))(b.T), most)
+		counted(sqltest.Must(states(b.Ctx, b.DB, 1))(b.T), most)
 		counted(b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{2 * most * perDay}}), most)
 		counted(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: most * (perDay / 100)}), most)
 		counted(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: (most + 1) * (perDay / 100)}), most-1)
-		if offer := storetest.Must(states(b.Ctx, b.DB, 1))(b.T)[1]; offer.Unread != 0 || offer.Version != 8 {
+		if offer := sqltest.Must(states(b.Ctx, b.DB, 1))(b.T)[1]; offer.Unread != 0 || offer.Version != 8 {
 			b.T.Errorf("of a type without messages %+v", offer)
 		}
 	})
@@ -140,10 +140,10 @@ func TestDeliverAgainKeepsReadStates(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		b.message(10, "general")
 		b.give(10, 1, 2)
-		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}}), []State{state(1, "general", 2, 0)})
-		storetest.Equal(b.T, b.give(10, 1, 2, 3), []State{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
-		told := storetest.Must(report(b.Ctx, b.DB, 10))(b.T)
-		storetest.Equal(b.T, [2]int{told.Recipients, told.ReadCount}, [2]int{3, 1})
+		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}}), []State{state(1, "general", 2, 0)})
+		sqltest.Equal(b.T, b.give(10, 1, 2, 3), []State{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
+		told := sqltest.Must(report(b.Ctx, b.DB, 10))(b.T)
+		sqltest.Equal(b.T, [2]int{told.Recipients, told.ReadCount}, [2]int{3, 1})
 	})
 }
 
@@ -154,22 +154,22 @@ func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 			b.give(id, 1, 2)
 		}
 		both := []string{"general", "offer"}
-		storetest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 4, 3, 2, 1})
-		storetest.Equal(b.T, b.unreadIDs(1, "offer"), []ID{5, 3, 1})
+		sqltest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 4, 3, 2, 1})
+		sqltest.Equal(b.T, b.unreadIDs(1, "offer"), []ID{5, 3, 1})
 		b.Clock.Advance(time.Minute)
-		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{3, 4, 3}}), []State{state(1, "general", 4, 2), state(1, "offer", 4, 2)})
-		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{4}}), []State{state(1, "general", 4, 2)}) // again
-		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"offer"}, UpTo: 3}), []State{state(1, "offer", 5, 1)})
-		storetest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 2})
-		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: both, UpTo: 2}), []State{state(1, "general", 5, 1), state(1, "offer", 5, 1)})
-		storetest.Equal(b.T, b.markUnread(1, 1, 6), []State{state(1, "general", 5, 1), state(1, "offer", 6, 2)})
-		storetest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: both}), []State{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
-		storetest.Equal(b.T, len(b.unreadIDs(1, both...)), 0)
-		storetest.Equal(b.T, len(b.unreadIDs(2, both...)), 6) // the other user's stay unread
-		storetest.Equal(b.T, len(b.markRead(9, selection{Gen: services.AnyGen, Types: both})), 0)
-		found := storetest.Must(byID(b.Ctx, b.DB, 1, []ID{3, 7}))(b.T)
-		storetest.Equal(b.T, len(found), 1)
-		storetest.Equal(b.T, found[3].ReadAt, b.Clock.Now())
+		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{3, 4, 3}}), []State{state(1, "general", 4, 2), state(1, "offer", 4, 2)})
+		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{4}}), []State{state(1, "general", 4, 2)}) // again
+		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"offer"}, UpTo: 3}), []State{state(1, "offer", 5, 1)})
+		sqltest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 2})
+		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: both, UpTo: 2}), []State{state(1, "general", 5, 1), state(1, "offer", 5, 1)})
+		sqltest.Equal(b.T, b.markUnread(1, 1, 6), []State{state(1, "general", 5, 1), state(1, "offer", 6, 2)})
+		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: both}), []State{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
+		sqltest.Equal(b.T, len(b.unreadIDs(1, both...)), 0)
+		sqltest.Equal(b.T, len(b.unreadIDs(2, both...)), 6) // the other user's stay unread
+		sqltest.Equal(b.T, len(b.markRead(9, selection{Gen: services.AnyGen, Types: both})), 0)
+		found := sqltest.Must(byID(b.Ctx, b.DB, 1, []ID{3, 7}))(b.T)
+		sqltest.Equal(b.T, len(found), 1)
+		sqltest.Equal(b.T, found[3].ReadAt, b.Clock.Now())
 	})
 }
 
@@ -180,26 +180,26 @@ func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
 		b.message(20, "general")
 		b.give(10, 1)
 		b.give(20, 2)
-		for _, fn := range []func(tx *store.Tx) error{
-			func(tx *store.Tx) error {
-				_, err := markRead(b.Ctx, tx.Tx, 1, selection{Gen: services.AnyGen, IDs: []ID{10, 20}})
+		for _, fn := range []func(tx *sql.Tx) error{
+			func(tx *sql.Tx) error {
+				_, err := markRead(b.Ctx, tx, 1, selection{Gen: services.AnyGen, IDs: []ID{10, 20}})
 				return err
 			},
-			func(tx *store.Tx) error {
-				_, err := markRead(b.Ctx, tx.Tx, 1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: 20})
+			func(tx *sql.Tx) error {
+				_, err := markRead(b.Ctx, tx, 1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: 20})
 				return err
 			},
-			func(tx *store.Tx) error {
-				_, err := markUnread(b.Ctx, tx.Tx, 1, []ID{20})
+			func(tx *sql.Tx) error {
+				_, err := markUnread(b.Ctx, tx, 1, []ID{20})
 				return err
 			},
-			func(tx *store.Tx) error { return edit(b.Ctx, tx.Tx, 30, nil, nil) },
+			func(tx *sql.Tx) error { return edit(b.Ctx, tx, 30, nil, nil) },
 		} {
-			storetest.Coded(b.T, b.Write(b.Ctx, fn), services.NotFound)
+			sqltest.Coded(b.T, b.Write(b.Ctx, fn), services.NotFound)
 		}
 		_, err := report(b.Ctx, b.DB, 30)
-		storetest.Coded(b.T, err, services.NotFound)
-		storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1)})
+		sqltest.Coded(b.T, err, services.NotFound)
+		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1)})
 	})
 }
 
@@ -211,30 +211,30 @@ func TestAnEditKeepsReadStates(t *testing.T) {
 		m.ReadAt = b.Clock.Now()
 		b.Clock.Advance(time.Hour)
 		title, content := "better", ""
-		b.MustWrite(func(tx *store.Tx) error { return edit(b.Ctx, tx.Tx, 10, &title, nil) })
+		b.MustWrite(func(tx *sql.Tx) error { return edit(b.Ctx, tx, 10, &title, nil) })
 		m.Title, m.UpdatedAt = title, b.Clock.Now()
-		storetest.Equal(b.T, storetest.Must(byID(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
-		b.MustWrite(func(tx *store.Tx) error { return edit(b.Ctx, tx.Tx, 10, nil, &content) })
+		sqltest.Equal(b.T, sqltest.Must(byID(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
+		b.MustWrite(func(tx *sql.Tx) error { return edit(b.Ctx, tx, 10, nil, &content) })
 		m.Content = ""
-		storetest.Equal(b.T, storetest.Must(byID(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
+		sqltest.Equal(b.T, sqltest.Must(byID(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
 		m.ReadAt = time.Time{}
-		storetest.Equal(b.T, storetest.Must(report(b.Ctx, b.DB, 10))(b.T), Report{Message: m, Recipients: 2, ReadCount: 1})
-		storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 2, 0)})
+		sqltest.Equal(b.T, sqltest.Must(report(b.Ctx, b.DB, 10))(b.T), Report{Message: m, Recipients: 2, ReadCount: 1})
+		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 2, 0)})
 	})
 }
 
 func TestAKeyFindsItsMessage(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		text := Text{Type: "general", Title: "t", Content: "c"}
-		b.MustWrite(func(tx *store.Tx) error { return Insert(b.Ctx, tx.Tx, 5, text, "spring") })
+		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, 5, text, "spring") })
 		b.message(6, "general")
 		b.message(7, "general") // messages without a key do not conflict
 		id, got, found, err := ByKey(b.Ctx, b.DB, "spring")
-		storetest.Equal(b.T, storetest.Must(id, err)(b.T), ID(5))
-		storetest.Equal(b.T, got, text)
-		storetest.Equal(b.T, found, true)
+		sqltest.Equal(b.T, sqltest.Must(id, err)(b.T), ID(5))
+		sqltest.Equal(b.T, got, text)
+		sqltest.Equal(b.T, found, true)
 		_, _, found, err = ByKey(b.Ctx, b.DB, "")
-		storetest.Equal(b.T, storetest.Must(found, err)(b.T), false)
+		sqltest.Equal(b.T, sqltest.Must(found, err)(b.T), false)
 	})
 }
 
@@ -247,7 +247,7 @@ func TestPagesListEveryMessageOnce(t *testing.T) {
 		var got []ID
 		before := MaxID
 		for {
-			page := storetest.Must(list(b.Ctx, b.DB, 1, []string{"general"}, false, before, 10))(b.T)
+			page := sqltest.Must(list(b.Ctx, b.DB, 1, []string{"general"}, false, before, 10))(b.T)
 			if len(page) == 0 {
 				break
 			}
@@ -256,11 +256,11 @@ func TestPagesListEveryMessageOnce(t *testing.T) {
 			}
 			before = got[len(got)-1]
 		}
-		storetest.Equal(b.T, len(got), 25)
+		sqltest.Equal(b.T, len(got), 25)
 		for i, id := range got {
-			storetest.Equal(b.T, id, ID(25-i))
+			sqltest.Equal(b.T, id, ID(25-i))
 		}
-		storetest.Equal(b.T, len(storetest.Must(list(b.Ctx, b.DB, 1, []string{"offer"}, false, MaxID, 10))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(list(b.Ctx, b.DB, 1, []string{"offer"}, false, MaxID, 10))(b.T)), 0)
 	})
 }
 
@@ -283,8 +283,8 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 			b.message(id, "general")
 			work.Go(func() {
 				for range 2 { // every delivery twice
-					err := b.Write(b.Ctx, func(tx *store.Tx) error {
-						states, err := deliver(b.Ctx, tx.Tx, id, all)
+					err := b.Write(b.Ctx, func(tx *sql.Tx) error {
+						states, err := deliver(b.Ctx, tx, id, all)
 						note(states)
 						return err
 					})
@@ -293,8 +293,8 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 					}
 				}
 				for _, user := range all[:2] {
-					err := b.Write(b.Ctx, func(tx *store.Tx) error {
-						states, err := markRead(b.Ctx, tx.Tx, user, selection{Gen: services.AnyGen, IDs: []ID{id}})
+					err := b.Write(b.Ctx, func(tx *sql.Tx) error {
+						states, err := markRead(b.Ctx, tx, user, selection{Gen: services.AnyGen, IDs: []ID{id}})
 						note(states)
 						return err
 					})
@@ -310,8 +310,8 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 			if user == 2 || user == 4 {
 				want = state(user, "general", 2*messages, 0)
 			}
-			storetest.Equal(b.T, storetest.Must(states(b.Ctx, b.DB, user))(b.T), []State{want})
-			storetest.Equal(b.T, len(b.unreadIDs(user, "general")), want.Unread)
+			sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, user))(b.T), []State{want})
+			sqltest.Equal(b.T, len(b.unreadIDs(user, "general")), want.Unread)
 		}
 	})
 }
@@ -324,23 +324,23 @@ func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
 			b.message(id, "general")
 			b.give(id, 1, 2)
 		}
-		gen := func() uint64 { return storetest.Must(generation(b.Ctx, b.DB, 1))(b.T) }
+		gen := func() uint64 { return sqltest.Must(generation(b.Ctx, b.DB, 1))(b.T) }
 		types, shown := []string{"general"}, gen()
-		storetest.Equal(b.T, shown, uint64(0))
+		sqltest.Equal(b.T, shown, uint64(0))
 		b.markRead(1, selection{IDs: []ID{1}, Gen: shown})
-		storetest.Equal(b.T, b.markUnread(1, 1, 2), []State{state(1, "general", 5, 3)}) // 2 is unread already, and must stay so
-		storetest.Equal(b.T, b.markRead(1, selection{IDs: []ID{1, 2}, Gen: shown}), []State{state(1, "general", 5, 3)})
-		storetest.Equal(b.T, b.markRead(1, selection{Types: types, Gen: shown}), []State{state(1, "general", 6, 2)})
-		storetest.Equal(b.T, b.unreadIDs(1, types...), []ID{2, 1})
-		storetest.Equal(b.T, []uint64{gen(), storetest.Must(generation(b.Ctx, b.DB, 2))(b.T)}, []uint64{1, 0})
+		sqltest.Equal(b.T, b.markUnread(1, 1, 2), []State{state(1, "general", 5, 3)}) // 2 is unread already, and must stay so
+		sqltest.Equal(b.T, b.markRead(1, selection{IDs: []ID{1, 2}, Gen: shown}), []State{state(1, "general", 5, 3)})
+		sqltest.Equal(b.T, b.markRead(1, selection{Types: types, Gen: shown}), []State{state(1, "general", 6, 2)})
+		sqltest.Equal(b.T, b.unreadIDs(1, types...), []ID{2, 1})
+		sqltest.Equal(b.T, []uint64{gen(), sqltest.Must(generation(b.Ctx, b.DB, 2))(b.T)}, []uint64{1, 0})
 		b.markRead(1, selection{IDs: []ID{1}, Gen: gen()})
-		storetest.Equal(b.T, b.unreadIDs(1, types...), []ID{2})
+		sqltest.Equal(b.T, b.unreadIDs(1, types...), []ID{2})
 		b.markRead(1, selection{Types: types, Gen: services.AnyGen})
-		storetest.Equal(b.T, len(b.unreadIDs(1, types...)), 0)
-		storetest.Coded(b.T, b.Write(b.Ctx, func(tx *store.Tx) error {
-			_, err := markUnread(b.Ctx, tx.Tx, 1, []ID{1, 99})
+		sqltest.Equal(b.T, len(b.unreadIDs(1, types...)), 0)
+		sqltest.Coded(b.T, b.Write(b.Ctx, func(tx *sql.Tx) error {
+			_, err := markUnread(b.Ctx, tx, 1, []ID{1, 99})
 			return err
 		}), services.NotFound)
-		storetest.Equal(b.T, gen(), uint64(1))
+		sqltest.Equal(b.T, gen(), uint64(1))
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/tests/histories"
 )
 
@@ -28,15 +28,15 @@ const general = services.DefaultMessageType
 func send(w *fanouttest.World, users ...services.UserID) ID {
 	w.TB.Helper()
 	id := ID(w.IDs.Next())
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := Insert(ctx, tx.Tx, id, Text{Type: general, Title: "t"}, ""); err != nil {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if err := Insert(ctx, tx, id, Text{Type: general, Title: "t"}, ""); err != nil {
 			return err
 		}
 		queued, err := DeliverJobs(id, users)
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, queued...)
+		return jobs.Enqueue(ctx, tx, queued...)
 	})
 	return id
 }
@@ -44,7 +44,7 @@ func send(w *fanouttest.World, users ...services.UserID) ID {
 // unread is the count in a user's document, and the unread rows of their list; -1 without a document.
 func unread(w *fanouttest.World, user services.UserID) (count int, ids []ID) {
 	w.TB.Helper()
-	found, err := list(w.TB.Context(), w.Store.DB, user, []string{general}, true, MaxID, 1000)
+	found, err := list(w.TB.Context(), w.Store, user, []string{general}, true, MaxID, 1000)
 	w.Must(err)
 	for _, message := range found {
 		ids = append(ids, message.ID)
@@ -86,8 +86,8 @@ func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 		newService(w, w.Fanout)
 		users := w.Users(2)
 		id := send(w, users...)
-		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, err := deliver(ctx, tx.Tx, id, users)
+		w.Write(func(ctx context.Context, tx *sql.Tx) error {
+			_, err := deliver(ctx, tx, id, users)
 			return err
 		})
 		w.Quiet(w.Fanout)
@@ -105,7 +105,7 @@ func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 // claim takes all jobs that are due, as a worker does.
 func claim(w *fanouttest.World) []jobs.Job {
 	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.Store.DB, w.Fanout.Kinds(), 1000, 30*time.Second)
+	queued, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)
 	return queued
 }
@@ -143,13 +143,13 @@ func (m *mailbox) someone(t *rapid.T) (services.UserID, []ID) {
 }
 
 // mark changes a user's rows as one of their devices asks. Its own script may run much later.
-func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Context, *store.Tx) ([]State, error)) {
+func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) {
 	var states []State
-	m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+	m.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
 		if states, err = change(ctx, tx); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, countsJob(user))
+		return jobs.Enqueue(ctx, tx, countsJob(user))
 	})
 	if rapid.Bool().Draw(t, "slow") {
 		m.late = append(m.late, states)
@@ -160,8 +160,8 @@ func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Con
 
 func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark selection) {
 	mark.Types = []string{general}
-	m.mark(t, user, func(ctx context.Context, tx *store.Tx) ([]State, error) {
-		return markRead(ctx, tx.Tx, user, mark)
+	m.mark(t, user, func(ctx context.Context, tx *sql.Tx) ([]State, error) {
+		return markRead(ctx, tx, user, mark)
 	})
 }
 
@@ -229,8 +229,8 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 		},
 		"unread": func(t *rapid.T) {
 			if user, ids := m.someone(t); len(ids) > 0 {
-				m.mark(t, user, func(ctx context.Context, tx *store.Tx) ([]State, error) {
-					return markUnread(ctx, tx.Tx, user, ids)
+				m.mark(t, user, func(ctx context.Context, tx *sql.Tx) ([]State, error) {
+					return markUnread(ctx, tx, user, ids)
 				})
 				for _, id := range ids {
 					m.has[user][id] = false
@@ -271,7 +271,7 @@ func (m *mailbox) check(t *rapid.T) {
 		if diff := cmp.Diff(want, list); diff != "" {
 			t.Fatalf("user %d's list (-model +facts):\n%s", user, diff)
 		}
-		found, err := states(m.TB.Context(), m.Store.DB, user)
+		found, err := states(m.TB.Context(), m.Store, user)
 		m.Must(err)
 		for _, state := range found {
 			if state.Unread != len(list) {

@@ -9,6 +9,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/sql/sqltest"
 )
 
@@ -20,7 +21,7 @@ type box struct {
 
 // newService makes the service of one of a world's nodes.
 func newService(w *fanouttest.World, node *fanout.Fanout) *Service {
-	return New(Config{DB: w.Store.DB, Jobs: node.Engine, Projector: node.Projector, IDs: w.IDs})
+	return New(Config{DB: w.Store, Jobs: node.Engine, Projector: node.Projector, IDs: w.IDs})
 }
 
 func newBox(w *fanouttest.World) box {
@@ -79,9 +80,9 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 	if _, dead := b.Jobs(); report.Recipients != readers || report.ReadCount != 0 || dead > 0 {
 		t.Errorf("%+v, %d dead jobs", report, dead)
 	}
-	numbers, err := b.Store.UserIDs(t.Context(), keys[:1])
+	numbers, err := people.IDs(t.Context(), b.Store, keys[:1])
 	b.Must(err)
-	found, err := states(t.Context(), b.Store.DB, numbers[keys[0]])
+	found, err := states(t.Context(), b.Store, numbers[keys[0]])
 	b.Must(err)
 	if len(found) != 1 || found[0].Unread != 1 {
 		t.Errorf("the user who was named twice has %+v", found)

@@ -6,8 +6,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Draft is a message to be sent.
@@ -32,7 +32,7 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 	return &jobs.Command{
 		Name: "sendSiteMessage",
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			users, err := store.In(tx).EnsureUsers(ctx, draft.To)
+			users, err := people.Ensure(ctx, tx, draft.To)
 			if err != nil {
 				return nil, err
 			}

@@ -6,7 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // LogActivity is the kind of log entry for a change of the activity thresholds. Its entries have no payload: each node
@@ -53,7 +53,7 @@ func (a *Activity) load(ctx context.Context) error {
 }
 
 // AppendActivityChange logs a change of the thresholds, in the transaction that makes it.
-func AppendActivityChange(ctx context.Context, tx *store.Tx) error {
-	_, err := changelog.Append(ctx, tx.Tx, LogActivity, "", struct{}{})
+func AppendActivityChange(ctx context.Context, tx *sql.Tx) error {
+	_, err := changelog.Append(ctx, tx, LogActivity, "", struct{}{})
 	return err
 }

@@ -11,21 +11,19 @@ import (
 	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // Every node reads from the log the changes that were written.
 func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
-		s := storetest.Open(t, sql.Config{URL: url})
+		s := sqltest.Open(t, sql.Config{URL: url})
 		pulls := []mirror.PullChange{{Author: 7}, {Author: 7, Post: 1 << 62}, {Author: 1<<32 - 1, Post: 1<<63 - 1, Deleted: true}}
 		fanouts := []mirror.FanoutChange{
 			{InFlightFanout: posts.InFlightFanout{Post: 1 << 62, Author: 7}},
 			{InFlightFanout: posts.InFlightFanout{Post: 1 << 62, Author: 7}, Ended: true},
 		}
-		if err := s.Write(ctx, func(tx *store.Tx) error { return appendAll(ctx, tx, pulls, fanouts) }); err != nil {
+		if err := s.Write(ctx, func(tx *sql.Tx) error { return appendAll(ctx, tx, pulls, fanouts) }); err != nil {
 			t.Fatal(err)
 		}
 		var readPulls []mirror.PullChange
@@ -50,7 +48,7 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-func appendAll(ctx context.Context, tx *store.Tx, pulls []mirror.PullChange, fanouts []mirror.FanoutChange) error {
+func appendAll(ctx context.Context, tx *sql.Tx, pulls []mirror.PullChange, fanouts []mirror.FanoutChange) error {
 	for _, change := range pulls {
 		if _, err := change.Append(ctx, tx); err != nil {
 			return err
@@ -64,9 +62,9 @@ func appendAll(ctx context.Context, tx *store.Tx, pulls []mirror.PullChange, fan
 	return nil
 }
 
-func logged(t *testing.T, s *store.Store, kind string) []changelog.Entry {
+func logged(t *testing.T, s *sql.DB, kind string) []changelog.Entry {
 	t.Helper()
-	entries, err := changelog.LogAfter(t.Context(), s.DB, kind, 0, 100)
+	entries, err := changelog.LogAfter(t.Context(), s, kind, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,28 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
-// SQL is the facts of the memories: what the store holds, and the log.
-type SQL struct{ *store.Store }
+// SQL is the facts of the caches.
+type SQL struct{ *sql.DB }
+
+// Users reads users by ID; see people.ByID.
+func (s SQL) Users(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error) {
+	return people.ByID(ctx, s.DB, users)
+}
+
+// UserIDs finds users by key; see people.IDs.
+func (s SQL) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
+	return people.IDs(ctx, s.DB, keys)
+}
+
+// ActivityThresholds reads the activity thresholds; see people.ActivityThresholds.
+func (s SQL) ActivityThresholds(ctx context.Context) (thresholds services.ActivityThresholds, set bool, err error) {
+	return people.ActivityThresholds(ctx, s.DB)
+}
 
 // Posts reads posts by ID; see posts.ByID.
 func (s SQL) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {

@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // JobFanOut is the kind of job that fans a new post out to all followers; its key is the post's id.
@@ -35,8 +35,8 @@ type FanoutChange struct {
 }
 
 // Append writes the change into the log, in the transaction of the fact.
-func (c FanoutChange) Append(ctx context.Context, tx *store.Tx) error {
-	_, err := changelog.Append(ctx, tx.Tx, LogFanout, c.Post.String(), c)
+func (c FanoutChange) Append(ctx context.Context, tx *sql.Tx) error {
+	_, err := changelog.Append(ctx, tx, LogFanout, c.Post.String(), c)
 	return err
 }
 

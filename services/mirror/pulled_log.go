@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // LogPull is the kind of log entry for a pulled post that was published or deleted, or for an author whose posts may be pulled
@@ -22,11 +22,11 @@ type PullChange struct {
 
 // Append writes the change into the log, in the transaction of the fact, and returns its version. A transaction that also locks
 // the author's row locks the log first: see changelog.LockLog.
-func (c PullChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
-	if version, err = changelog.Append(ctx, tx.Tx, LogPull, services.UserIDText(c.Author), c); err != nil {
+func (c PullChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
+	if version, err = changelog.Append(ctx, tx, LogPull, services.UserIDText(c.Author), c); err != nil {
 		return 0, err
 	}
-	return version, posts.SetPulledVersion(ctx, tx.Tx, c.Author, version)
+	return version, posts.SetPulledVersion(ctx, tx, c.Author, version)
 }
 
 // ParsePullChange parses an entry of the kind LogPull.

@@ -8,12 +8,14 @@ import (
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/notifications"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/projector"
 )
 
 // Exports are all kinds of lines of an export of a user, in their order.
 var Exports = slices.Concat(
-	store.UserExports, posts.Exports, live.Exports, notifications.Exports, store.PositionExports, messages.Exports, announcements.Exports,
-	store.PolicyExports, chat.Exports,
+	people.Exports, posts.Exports, live.Exports, notifications.Exports, positions.Exports, messages.Exports, announcements.Exports,
+	projector.Exports, chat.Exports,
 )

@@ -12,10 +12,9 @@ import (
 	"tidings/services"
 	"tidings/services/export"
 	"tidings/services/node"
+	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // life is something of everything that a user can have: ann's number is 1, bob's 2. Times are microseconds.
@@ -92,9 +91,9 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 `
 
 // makePosts makes posts of the first user.
-func makePosts(b *storetest.Bundle, ids ...services.PostID) {
+func makePosts(b *peopletest.Bundle, ids ...services.PostID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *sql.Tx) error {
 		for _, id := range ids {
 			err := exec(b.Ctx, tx, fmt.Sprintf("INSERT INTO posts (id, author, kind, body, updated_at) VALUES (%d, 1, 'POST', 'b', %d)", id, id))
 			if err != nil {
@@ -105,7 +104,7 @@ func makePosts(b *storetest.Bundle, ids ...services.PostID) {
 	})
 }
 
-func exported(b *storetest.Bundle, user services.UserID) string {
+func exported(b *peopletest.Bundle, user services.UserID) string {
 	b.T.Helper()
 	var text strings.Builder
 	err := export.Write(b.Ctx, b.DB, user, node.Exports, func(line []byte) error {
@@ -123,9 +122,9 @@ func exported(b *storetest.Bundle, user services.UserID) string {
 
 // The export of a user has everything of that user, the same on both engines, and nothing that other users did.
 func TestExport(t *testing.T) {
-	storetest.EachBundle(t, func(b *storetest.Bundle) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann", "bob")
-		b.MustWrite(func(tx *store.Tx) error {
+		b.MustWrite(func(tx *sql.Tx) error {
 			for _, statement := range life {
 				if _, err := tx.Lines(b.Ctx, statement); err != nil {
 					return fmt.Errorf("%.60s: %w", statement, err)
@@ -133,7 +132,7 @@ func TestExport(t *testing.T) {
 			}
 			return nil
 		})
-		storetest.Equal(b.T, strings.Split(exported(b, 1), "\n"), strings.Split(exportedLife, "\n"))
+		sqltest.Equal(b.T, strings.Split(exported(b, 1), "\n"), strings.Split(exportedLife, "\n"))
 		if text := exported(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
 			b.T.Errorf("of bob:\n%s", text)
 		}
@@ -142,7 +141,7 @@ func TestExport(t *testing.T) {
 
 // An error of emit stops the reading.
 func TestExportEndsWhenItIsRefused(t *testing.T) {
-	storetest.EachBundle(t, func(b *storetest.Bundle) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann")
 		makePosts(b, 1, 2, 3)
 		full := errors.New("the disk is full")
@@ -169,9 +168,9 @@ var notExported = map[string]string{
 
 // Every table is either exported or listed as not exported, so that each new table needs a decision.
 func TestEveryTableIsExportedOrNot(t *testing.T) {
-	b := storetest.NewBundle(t, sqltest.SQLite(t))
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	var tables []string
-	b.MustWrite(func(tx *store.Tx) (err error) {
+	b.MustWrite(func(tx *sql.Tx) (err error) {
 		tables, err = tx.Lines(b.Ctx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
 		return err
 	})
@@ -192,7 +191,7 @@ func TestEveryTableIsExportedOrNot(t *testing.T) {
 
 // What an export holds in memory does not grow with what it writes: a line is given before the next is read.
 func TestExportStreams(t *testing.T) {
-	storetest.EachBundle(t, func(b *storetest.Bundle) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann")
 		var ids []services.PostID
 		for i := range 3000 {

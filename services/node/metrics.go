@@ -15,7 +15,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/projector"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // metrics are the node's metrics for Prometheus: its own, Go's and the process'.
@@ -83,7 +83,7 @@ func (s *Server) metrics() http.Handler {
 
 // jobCollector reads the state of the job queue at each scrape.
 type jobCollector struct {
-	store  *store.Store
+	store  *sql.DB
 	fanout *fanout.Fanout
 }
 
@@ -108,7 +108,7 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	waiting, dead, oldest, err := jobs.JobCounts(ctx, c.store.DB)
+	waiting, dead, oldest, err := jobs.JobCounts(ctx, c.store)
 	if err != nil {
 		return
 	}

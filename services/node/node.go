@@ -41,7 +41,6 @@ import (
 	"tidings/services/redis"
 	"tidings/services/social"
 	"tidings/services/sql"
-	"tidings/services/store"
 	"tidings/services/trace"
 	"tidings/services/views"
 	"tidings/transport"
@@ -53,7 +52,7 @@ type Server struct {
 	Config    Config
 	Log       *slog.Logger
 	clock     services.Clock
-	Store     *store.Store
+	Store     *sql.DB
 	Redis     *rdb.Projections
 	Memory    *mirror.Memories
 	Jobs      *jobs.Engine
@@ -151,7 +150,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 			return nil, fmt.Errorf("--trusted-documents (TIDINGS_TRUSTED_DOCUMENTS): %w", err)
 		}
 	}
-	if s.Store, err = store.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
+	if s.Store, err = sql.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
 	ages, _ := services.ParseSourceExpiry(cfg.BadgeExpiry) // checked with the settings
@@ -226,9 +225,9 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	kinds, _ := FeedKinds(s.Config.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	s.Memory = mirror.New(mirror.Config{
-		Facts: mirror.SQL{Store: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
+		Facts: mirror.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
 	})
-	s.Jobs = jobs.New(jobs.Config{DB: s.Store.DB, Clock: s.clock, Log: s.Log})
+	s.Jobs = jobs.New(jobs.Config{DB: s.Store, Clock: s.clock, Log: s.Log})
 	s.Projector = projector.New(projector.Config{
 		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
 		ActiveFor: s.Config.ActiveFor, IdleAfter: s.Config.IdleAfter, Expiry: ages,
@@ -244,14 +243,14 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
 	s.cleaner = s.Projector.Cleaner(s.Config.CleanEvery)
 	announced := announcements.New(announcements.Config{
-		DB: s.Store.DB, Redis: s.Redis, Jobs: s.Jobs, Log: s.Memory.Log, Projector: s.Projector, IDs: ids, Clock: s.clock,
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Log: s.Memory.Log, Projector: s.Projector, IDs: ids, Clock: s.clock,
 	})
 	conversations := chat.New(chat.Config{
 		Store: s.Store, Redis: s.Redis, Changes: s.Memory.Log, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
 		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
-	letters := messages.New(messages.Config{DB: s.Store.DB, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
-	notified := notifications.New(notifications.Config{DB: s.Store.DB, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Log: s.Log, Expiry: expiry})
+	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
+	notified := notifications.New(notifications.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Log: s.Log, Expiry: expiry})
 	s.Live = live.New(live.Config{
 		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Log: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Limits:   live.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
@@ -282,7 +281,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 			Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 		}),
 		Messages: letters,
-		Views:    views.New(views.Config{DB: s.Store.DB, Redis: s.Redis.Client, Jobs: s.Jobs, IDs: ids, Log: s.Log}),
+		Views:    views.New(views.Config{DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, IDs: ids, Log: s.Log}),
 		Chat:     conversations, Announcements: announced,
 		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Projector: s.Projector, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}

@@ -8,23 +8,22 @@ import (
 	"testing"
 
 	_ "tidings/services/node" // which has every statement
+	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // exec runs any SQL within a transaction.
-func exec(ctx context.Context, tx *store.Tx, text string) error {
+func exec(ctx context.Context, tx *sql.Tx, text string) error {
 	_, err := tx.Run(ctx, sql.AdHoc("test", text))
 	return err
 }
 
 // fill makes tables of some size, with statistics, as they are after a while.
-func fill(b *storetest.Bundle, notified bool) {
+func fill(b *peopletest.Bundle, notified bool) {
 	b.T.Helper()
 	const upTo = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000) "
-	b.MustWrite(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *sql.Tx) error {
 		for _, text := range []string{
 			upTo + "INSERT INTO users (number, key) SELECT n, CAST(n AS TEXT) FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO follows SELECT n % 500, n % 499 + 500, n, n % 10 > 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
@@ -85,7 +84,7 @@ var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead proce
 // TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
 // a few rows (log_heads), never a table that grows with the users.
 func TestNoStatementWalksATable(t *testing.T) {
-	b := storetest.NewBundle(t, sqltest.SQLite(t))
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	for _, notified := range []bool{false, true} { // the index of the unseen looks cheapest when it is empty
 		fill(b, notified)
 		for name := range sql.Statements() {
@@ -105,7 +104,7 @@ func TestNoStatementWalksATable(t *testing.T) {
 // TestPlansOnPostgres looks at plans that hold for any parameters. A table that is read in full, or joined after it
 // was, would make a badge cost what everybody has written.
 func TestPlansOnPostgres(t *testing.T) {
-	b := storetest.NewBundle(t, sqltest.Postgres(t))
+	b := peopletest.NewBundle(t, sqltest.Postgres(t))
 	fill(b, true)
 	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",0,9],["COMMENT",0,9]]', 9, 21, 21`
 	for name, args := range map[string]string{
@@ -161,9 +160,9 @@ var everybodysPosts = regexp.MustCompile(`using posts_by_author on \w+( \w+)?\n\
 // It takes the posts for none and the edges for many, and joins would begin with the posts. Whatever the page's size, a
 // range of the index by author is read for each source; the posts of everybody never are.
 func TestFeedsDoNotNeedStatistics(t *testing.T) {
-	b := storetest.NewBundle(t, sqltest.Postgres(t))
+	b := peopletest.NewBundle(t, sqltest.Postgres(t))
 	const upTo = " FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING"
-	b.MustWrite(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *sql.Tx) error {
 		for _, text := range []string{
 			"ALTER TABLE follows SET (autovacuum_enabled = off)", "ALTER TABLE posts SET (autovacuum_enabled = off)",
 			"INSERT INTO users (number, key) SELECT n, CAST(n AS TEXT)" + upTo,
@@ -191,9 +190,9 @@ func TestFeedsDoNotNeedStatistics(t *testing.T) {
 }
 
 // postgresPlan is how PostgreSQL would run a statement, by a plan for any parameters or for those given.
-func postgresPlan(b *storetest.Bundle, name, mode, args string) (plan []string) {
+func postgresPlan(b *peopletest.Bundle, name, mode, args string) (plan []string) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) {
+	b.MustWrite(func(tx *sql.Tx) (err error) {
 		for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE it AS " + sql.Statements()[name].Text(sql.Postgres)} {
 			if err := exec(b.Ctx, tx, text); err != nil {
 				return err

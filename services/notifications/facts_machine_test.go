@@ -8,9 +8,10 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/posts"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
 )
 
@@ -63,11 +64,11 @@ func (p *panel) follow() {
 	c := Cause{Recipient: p.m.me, Category: services.CategoryFollow, Actor: p.someone()}
 	_, follows := p.m.follows[c.Actor]
 	since := p.nextID()
-	p.MustWrite(func(tx *store.Tx) (err error) {
+	p.MustWrite(func(tx *sql.Tx) (err error) {
 		if follows {
-			_, err = tx.DeleteFollow(p.Ctx, c.Actor, p.m.me)
+			_, err = people.DeleteFollow(p.Ctx, tx, c.Actor, p.m.me)
 		} else {
-			_, err = tx.InsertFollow(p.Ctx, services.Edge{Follower: c.Actor, Followee: p.m.me, Since: since})
+			_, err = people.InsertFollow(p.Ctx, tx, services.Edge{Follower: c.Actor, Followee: p.m.me, Since: since})
 		}
 		return err
 	})
@@ -85,12 +86,12 @@ func (p *panel) answer() {
 	if !a.names || rapid.Bool().Draw(p.t, "answers") {
 		a.parent = p.somePost()
 	}
-	p.MustWrite(func(tx *store.Tx) error {
+	p.MustWrite(func(tx *sql.Tx) error {
 		post := services.Post{ID: a.id, Author: a.author, Kind: services.PostKindComment, Parent: a.parent, OffFeed: true, Body: "b"}
-		if err := posts.Insert(p.Ctx, tx.Tx, post); err != nil || !a.names {
+		if err := posts.Insert(p.Ctx, tx, post); err != nil || !a.names {
 			return err
 		}
-		return posts.InsertMentions(p.Ctx, tx.Tx, a.id, []services.UserID{p.m.me, a.author})
+		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.m.me, a.author})
 	})
 	p.m.answers[a.id] = a
 	p.late = append(p.late, p.causesOf(a)...)
@@ -128,7 +129,7 @@ func (p *panel) delete() {
 func (p *panel) deliver(causes ...Cause) {
 	p.m.apply(p.Clock.Now(), causes)
 	for _, state := range p.apply(causes...) {
-		storetest.Equal(p.t, state, p.m.state(p.Clock.Now(), state.Category))
+		sqltest.Equal(p.t, state, p.m.state(p.Clock.Now(), state.Category))
 	}
 }
 
@@ -191,23 +192,23 @@ func (p *panel) category(place services.PostID) services.Category {
 
 func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categories []services.Category) {
 	ctx, me := p.Ctx, p.m.me
-	p.MustWrite(func(tx *store.Tx) (err error) {
+	p.MustWrite(func(tx *sql.Tx) (err error) {
 		switch {
 		case verb == 0:
-			_, err = raiseSeen(ctx, tx.Tx, me, categories, upTo)
+			_, err = raiseSeen(ctx, tx, me, categories, upTo)
 		case verb == 1 && upTo != 0:
-			_, err = markRead(ctx, tx.Tx, me, readMark{Shown: d.places[:1+len(d.places)/2], Gen: gen})
+			_, err = markRead(ctx, tx, me, readMark{Shown: d.places[:1+len(d.places)/2], Gen: gen})
 		case verb == 2:
-			_, err = markRead(ctx, tx.Tx, me, readMark{Categories: categories, UpTo: upTo, Gen: gen})
+			_, err = markRead(ctx, tx, me, readMark{Categories: categories, UpTo: upTo, Gen: gen})
 		case verb == 3:
-			_, _, err = markAllRead(ctx, tx.Tx, me, upTo, gen)
+			_, _, err = markAllRead(ctx, tx, me, upTo, gen)
 		case verb == 4:
-			if _, err = undoAllRead(ctx, tx.Tx, me); services.CodeOf(err) == services.Conflict {
+			if _, err = undoAllRead(ctx, tx, me); services.CodeOf(err) == services.Conflict {
 				err = nil
 			}
 		case verb == 5 && upTo != 0:
 			of, _ := p.m.placed(upTo)
-			if _, err = markUnread(ctx, tx.Tx, me, p.m.first(of)); services.CodeOf(err) == services.NotFound {
+			if _, err = markUnread(ctx, tx, me, p.m.first(of)); services.CodeOf(err) == services.NotFound {
 				err = nil
 			}
 		}
@@ -246,12 +247,12 @@ func (p *panel) agree() {
 		onlyUnseen: func(n Notification) bool { return n.Seen || n.Older },
 	}
 	for only, leavesOut := range wants {
-		storetest.Equal(p.t, p.walk(only), p.m.reached(append([]Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...)))
+		sqltest.Equal(p.t, p.walk(only), p.m.reached(append([]Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...)))
 	}
-	for _, state := range storetest.Must(statesOfUser(p.Ctx, p.DB, p.m.me))(p.t) {
-		storetest.Equal(p.t, state, p.m.state(now, state.Category))
+	for _, state := range sqltest.Must(statesOfUser(p.Ctx, p.DB, p.m.me))(p.t) {
+		sqltest.Equal(p.t, state, p.m.state(now, state.Category))
 		value, _ := p.expiry.unexpired(services.CategoryCounts{Category: state.Category, Older: state.Older, Day: state.Day, Days: state.Days}, state.Day)
-		page := storetest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: []services.Category{state.Category},
+		page := sqltest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: []services.Category{state.Category},
 			only: onlyUnseen, limit: 1000, expiry: p.expiry}))(p.t)
 		if value != len(page.Notifications) || page.Gen != p.m.gen {
 			p.t.Fatalf("%s: the number is %d, the list has %d, generation %d of %d", state.Category, value, len(page.Notifications), page.Gen, p.m.gen)
@@ -263,7 +264,7 @@ func (p *panel) agree() {
 func (p *panel) walk(only filter) []Notification {
 	all, before := []Notification{}, Position{}
 	for {
-		page := storetest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: services.Categories, only: only,
+		page := sqltest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: services.Categories, only: only,
 			before: before, limit: 3, expiry: p.expiry}))(p.t)
 		all = append(all, page.Notifications...)
 		if !page.More {

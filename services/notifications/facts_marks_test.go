@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/posts"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // listed is what the list of user 1 shows.
@@ -17,7 +18,7 @@ func (b *bundle) listed(only filter, categories ...services.Category) []Notifica
 	if len(categories) == 0 {
 		categories = services.Categories
 	}
-	page := storetest.Must(readPage(b.Ctx, b.DB, listQuery{user: 1, categories: categories, only: only, limit: 100}))(b.T)
+	page := sqltest.Must(readPage(b.Ctx, b.DB, listQuery{user: 1, categories: categories, only: only, limit: 100}))(b.T)
 	return page.Notifications
 }
 
@@ -32,27 +33,27 @@ func (b *bundle) wants(when string, unseen, unread int) {
 }
 
 // marks runs a mark of user 1 and returns its error.
-func (b *bundle) marks(mark func(tx *store.Tx) error) error {
+func (b *bundle) marks(mark func(tx *sql.Tx) error) error {
 	b.T.Helper()
 	return b.Write(b.Ctx, mark)
 }
 
 func (b *bundle) reads(read readMark) error {
-	return b.marks(func(tx *store.Tx) error { _, err := markRead(b.Ctx, tx.Tx, 1, read); return err })
+	return b.marks(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, read); return err })
 }
 
 func (b *bundle) readsAll(gen uint64) (until time.Time) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) { _, until, err = markAllRead(b.Ctx, tx.Tx, 1, 0, gen); return err })
+	b.MustWrite(func(tx *sql.Tx) (err error) { _, until, err = markAllRead(b.Ctx, tx, 1, 0, gen); return err })
 	return until
 }
 
 func (b *bundle) undoes() error {
-	return b.marks(func(tx *store.Tx) error { _, err := undoAllRead(b.Ctx, tx.Tx, 1); return err })
+	return b.marks(func(tx *sql.Tx) error { _, err := undoAllRead(b.Ctx, tx, 1); return err })
 }
 
 func (b *bundle) unreads(place services.PostID) error {
-	return b.marks(func(tx *store.Tx) error { _, err := markUnread(b.Ctx, tx.Tx, 1, place); return err })
+	return b.marks(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, place); return err })
 }
 
 // three adds likes of three posts of user 1 and returns the positions, the oldest first.
@@ -68,11 +69,11 @@ func (b *bundle) three() (places []services.PostID) {
 
 func (b *bundle) answers(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error {
-		if err := posts.Insert(b.Ctx, tx.Tx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
+	b.MustWrite(func(tx *sql.Tx) error {
+		if err := posts.Insert(b.Ctx, tx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
 			return err
 		}
-		return posts.InsertMentions(b.Ctx, tx.Tx, id, mentions)
+		return posts.InsertMentions(b.Ctx, tx, id, mentions)
 	})
 	b.apply(Cause{Recipient: 1, Category: services.CategoryComment, Subject: parent, Actor: author, Object: id},
 		Cause{Recipient: 1, Category: services.CategoryMention, Subject: id, Actor: author})
@@ -89,7 +90,7 @@ func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 		if len(list) != 1 || list[0].Actors != 10 || len(list[0].Sample) != maxSample || list[0].Sample[0] != 3 || list[0].Subject != 5 {
 			t.Fatalf("twelve comments of ten people are %+v", list)
 		}
-		storetest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
 		b.wants("read", 0, 0)
 		b.answers(at+20, 5, 3) // a user who commented before comments again
 		b.wants("a further comment of the same person", 1, 1)
@@ -121,13 +122,13 @@ func TestAFollowThatComesBackIsNotNew(t *testing.T) {
 		b.MakeFollows(services.Edge{Follower: 2, Followee: 1, Since: at})
 		b.apply(follow)
 		b.wants("followed", 1, 1)
-		b.MustWrite(func(tx *store.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, 0)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, 0)
 			return err
 		})
-		b.MustWrite(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.Ctx, 2, 1); return err })
+		b.MustWrite(func(tx *sql.Tx) error { _, err := people.DeleteFollow(b.Ctx, tx, 2, 1); return err })
 		b.apply(follow)
-		storetest.Equal(b.T, len(b.listed(everything)), 0)
+		sqltest.Equal(b.T, len(b.listed(everything)), 0)
 		b.MakeFollows(services.Edge{Follower: 2, Followee: 1, Since: at + 9})
 		b.apply(follow)
 		b.wants("followed again", 0, 1)
@@ -143,13 +144,13 @@ func TestOnePositionMarksAllCategories(t *testing.T) {
 		b.wants("three likes and a mention", 4, 4)
 		mention := b.listed(everything)[0]
 		mentions := []services.Category{services.CategoryMention}
-		b.MustWrite(func(tx *store.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx.Tx, 1, mentions, mention.Place)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx, 1, mentions, mention.Place)
 			return err
 		})
 		b.wants("the mentions seen", 3, 4)
-		b.MustWrite(func(tx *store.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, mention.Place)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, mention.Place)
 			return err
 		})
 		b.wants("all seen up to the mention", 0, 4)
@@ -170,12 +171,12 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 			"read another's, with one's own": {b.reads(readMark{Shown: []services.PostID{mine[0], others}}), services.NotFound},
 			"read up to another's":           {b.reads(readMark{Categories: services.Categories, UpTo: others}), services.NotFound},
 			"unread another's":               {b.unreads(others), services.NotFound},
-			"seen up to another's": {b.marks(func(tx *store.Tx) error {
-				_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, others)
+			"seen up to another's": {b.marks(func(tx *sql.Tx) error {
+				_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, others)
 				return err
 			}), services.NotFound},
-			"all read beyond the end": {b.marks(func(tx *store.Tx) error {
-				_, _, err := markAllRead(b.Ctx, tx.Tx, 1, mine[2]+1, services.AnyGen)
+			"all read beyond the end": {b.marks(func(tx *sql.Tx) error {
+				_, _, err := markAllRead(b.Ctx, tx, 1, mine[2]+1, services.AnyGen)
 				return err
 			}), services.Invalid},
 		} {
@@ -184,7 +185,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 			}
 		}
 		b.wants("after what was refused", 3, 3)
-		storetest.Equal(b.T, len(storetest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{others}, nil))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{others}, nil))(b.T)), 0)
 	})
 }
 
@@ -196,24 +197,24 @@ func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 		shown := b.apply(cause(5, 2))[0].Head
 		b.like(5, 3)
 		joined := b.apply(cause(5, 3))[0].Head
-		storetest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen}), nil)
 		b.wants("an older id was read", 1, 1)
 		b.unlike(5, 3)
 		b.apply(cause(5, 3))
 		b.wants("who joined is gone", 0, 0)
 		b.like(5, 3)
 		b.apply(cause(5, 3))
-		storetest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{joined}, Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{joined}, Gen: services.AnyGen}), nil)
 		b.wants("all of it read", 0, 0)
-		found := storetest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil))(b.T)
+		found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil))(b.T)
 		if n := found[joined]; len(found) != 2 || n.First != shown || n.Place != joined || n.Actors != 2 || !n.Read || found[shown].First != n.First {
 			t.Errorf("by its two positions it is %+v", found)
 		}
 		b.like(5, 4)
 		b.apply(cause(5, 4))
 		b.wants("another joined", 1, 1)
-		storetest.Coded(b.T, b.reads(readMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), services.NotFound)
-		storetest.Equal(b.T, b.reads(readMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
+		sqltest.Coded(b.T, b.reads(readMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), services.NotFound)
+		sqltest.Equal(b.T, b.reads(readMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
 		b.wants("by its id all of it is read", 0, 0)
 	})
 }
@@ -225,21 +226,21 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 		upTo := func(shown services.PostID) readMark {
 			return readMark{Categories: services.Categories, UpTo: shown, Gen: services.AnyGen}
 		}
-		for i, mark := range []func(tx *store.Tx, shown services.PostID) error{
-			func(tx *store.Tx, shown services.PostID) error {
-				_, err := markRead(b.Ctx, tx.Tx, 1, readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})
+		for i, mark := range []func(tx *sql.Tx, shown services.PostID) error{
+			func(tx *sql.Tx, shown services.PostID) error {
+				_, err := markRead(b.Ctx, tx, 1, readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})
 				return err
 			},
-			func(tx *store.Tx, shown services.PostID) error {
-				_, err := markRead(b.Ctx, tx.Tx, 1, upTo(shown))
+			func(tx *sql.Tx, shown services.PostID) error {
+				_, err := markRead(b.Ctx, tx, 1, upTo(shown))
 				return err
 			},
-			func(tx *store.Tx, shown services.PostID) error {
-				_, _, err := markAllRead(b.Ctx, tx.Tx, 1, shown, services.AnyGen)
+			func(tx *sql.Tx, shown services.PostID) error {
+				_, _, err := markAllRead(b.Ctx, tx, 1, shown, services.AnyGen)
 				return err
 			},
-			func(tx *store.Tx, shown services.PostID) error {
-				_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, shown)
+			func(tx *sql.Tx, shown services.PostID) error {
+				_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, shown)
 				return err
 			},
 		} {
@@ -253,10 +254,10 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 			b.apply(cause(post, 3))
 			b.like(post+1, 4)
 			later := b.apply(cause(post+1, 4))[0].Head
-			if found := storetest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil))(b.T); found[shown].Place != first {
+			if found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil))(b.T); found[shown].Place != first {
 				t.Fatalf("mark %d: the line did not fall back to %v: %+v", i, first, found)
 			}
-			storetest.Equal(b.T, b.marks(func(tx *store.Tx) error { return mark(tx, shown) }), nil)
+			sqltest.Equal(b.T, b.marks(func(tx *sql.Tx) error { return mark(tx, shown) }), nil)
 			list := b.listed(onlyUnseen)
 			if len(list) != 1 || list[0].Place != later {
 				t.Errorf("mark %d: unseen are %+v, want %v alone", i, list, later)
@@ -271,25 +272,25 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 func TestUnreadOpensAGeneration(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		places := b.three()
-		storetest.Equal(b.T, b.reads(readMark{Shown: places, Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.reads(readMark{Shown: places, Gen: services.AnyGen}), nil)
 		b.wants("read", 0, 0)
-		storetest.Equal(b.T, b.unreads(places[1]), nil)
+		sqltest.Equal(b.T, b.unreads(places[1]), nil)
 		b.wants("one unread again, never seen", 1, 1)
 		old := readMark{Shown: places, Gen: 0}
-		storetest.Equal(b.T, b.reads(old), nil)
+		sqltest.Equal(b.T, b.reads(old), nil)
 		b.wants("a late mark by ids", 1, 1)
-		storetest.Equal(b.T, b.reads(readMark{Categories: services.Categories, Gen: 0}), nil)
+		sqltest.Equal(b.T, b.reads(readMark{Categories: services.Categories, Gen: 0}), nil)
 		b.readsAll(0)
 		b.wants("late marks of everything", 1, 1)
-		b.MustWrite(func(tx *store.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, 0)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, 0)
 			return err
 		})
 		b.wants("seen", 0, 1)
-		storetest.Equal(b.T, b.unreads(places[0]), nil)
+		sqltest.Equal(b.T, b.unreads(places[0]), nil)
 		b.wants("another unread again, which was seen", 0, 2)
 		old.Gen = 2
-		storetest.Equal(b.T, b.reads(old), nil)
+		sqltest.Equal(b.T, b.reads(old), nil)
 		b.wants("a mark of now", 0, 0)
 	})
 }
@@ -297,25 +298,25 @@ func TestUnreadOpensAGeneration(t *testing.T) {
 func TestMarkAllReadAndUndo(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		places := b.three()
-		storetest.Equal(b.T, b.reads(readMark{Shown: places[:1], Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.reads(readMark{Shown: places[:1], Gen: services.AnyGen}), nil)
 		until := b.readsAll(services.AnyGen)
-		storetest.Equal(b.T, until, b.Clock.Now().Add(30*time.Second))
+		sqltest.Equal(b.T, until, b.Clock.Now().Add(30*time.Second))
 		b.wants("all read", 0, 0)
 		b.Clock.Advance(10 * time.Second)
-		storetest.Equal(b.T, b.readsAll(services.AnyGen), until) // a second tap changes nothing
-		storetest.Equal(b.T, b.reads(readMark{Shown: places[1:2], Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.readsAll(services.AnyGen), until) // a second tap changes nothing
+		sqltest.Equal(b.T, b.reads(readMark{Shown: places[1:2], Gen: services.AnyGen}), nil)
 		b.like(7, 3)
 		b.apply(cause(7, 3))
 		b.Clock.Advance(20 * time.Second)
-		storetest.Equal(b.T, b.undoes(), nil)
+		sqltest.Equal(b.T, b.undoes(), nil)
 		b.wants("undone at the last moment, but for what was read by itself", 1, 1)
-		storetest.Coded(b.T, b.undoes(), services.Conflict) // once
-		storetest.Equal(b.T, b.reads(readMark{Categories: services.Categories, Gen: 0}), nil)
+		sqltest.Coded(b.T, b.undoes(), services.Conflict) // once
+		sqltest.Equal(b.T, b.reads(readMark{Categories: services.Categories, Gen: 0}), nil)
 		b.wants("a late repetition of what was undone", 1, 1)
 		b.readsAll(services.AnyGen)
 		b.Clock.Advance(30*time.Second + time.Microsecond)
 		err := b.undoes()
-		storetest.Coded(b.T, err, services.Conflict)
+		sqltest.Coded(b.T, err, services.Conflict)
 		if !strings.Contains(err.Error(), "30 s") {
 			t.Errorf("it does not name the limit: %v", err)
 		}
@@ -330,12 +331,12 @@ func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 		b.unlike(7, 2)
 		b.apply(cause(7, 2))
 		b.wants("two left", 2, 2)
-		storetest.Coded(b.T, b.unreads(places[2]), services.NotFound)
+		sqltest.Coded(b.T, b.unreads(places[2]), services.NotFound)
 		b.readsAll(services.AnyGen)
 		b.like(7, 2)
 		b.apply(cause(7, 2))
 		b.wants("the third again", 0, 0)
-		storetest.Equal(b.T, b.undoes(), nil)
+		sqltest.Equal(b.T, b.undoes(), nil)
 		b.wants("undone", 3, 3)
 	})
 }
@@ -345,8 +346,8 @@ func TestAnotherMarkEndsTheUndo(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.three()
 		b.readsAll(services.AnyGen)
-		storetest.Equal(b.T, b.reads(readMark{Categories: []services.Category{like}, Gen: services.AnyGen}), nil)
-		storetest.Coded(b.T, b.undoes(), services.Conflict)
+		sqltest.Equal(b.T, b.reads(readMark{Categories: []services.Category{like}, Gen: services.AnyGen}), nil)
+		sqltest.Coded(b.T, b.undoes(), services.Conflict)
 		b.wants("all read", 0, 0)
 	})
 }

@@ -10,28 +10,29 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/people/peopletest"
 	"tidings/services/posts"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 const like = services.CategoryLike
 
 // bundle is a database, and notifications in it.
-type bundle struct{ *storetest.Bundle }
+type bundle struct{ *peopletest.Bundle }
 
 func eachBundle(t *testing.T, test func(b *bundle)) {
 	t.Helper()
-	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
 }
 
 // post writes an author's posts.
 func (b *bundle) post(author services.UserID, ids ...services.PostID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *sql.Tx) error {
 		for _, id := range ids {
-			if err := posts.Insert(b.Ctx, tx.Tx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body"}); err != nil {
+			if err := posts.Insert(b.Ctx, tx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body"}); err != nil {
 				return err
 			}
 		}
@@ -42,9 +43,9 @@ func (b *bundle) post(author services.UserID, ids ...services.PostID) {
 // like makes some users like a post.
 func (b *bundle) like(post services.PostID, likers ...services.UserID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *sql.Tx) error {
 		for _, liker := range likers {
-			if _, err := posts.InsertLike(b.Ctx, tx.Tx, post, liker, tx.Now); err != nil {
+			if _, err := posts.InsertLike(b.Ctx, tx, post, liker, tx.Now); err != nil {
 				return err
 			}
 		}
@@ -54,25 +55,25 @@ func (b *bundle) like(post services.PostID, likers ...services.UserID) {
 
 func (b *bundle) unlike(post services.PostID, liker services.UserID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error { _, err := posts.DeleteLike(b.Ctx, tx.Tx, post, liker); return err })
+	b.MustWrite(func(tx *sql.Tx) error { _, err := posts.DeleteLike(b.Ctx, tx, post, liker); return err })
 }
 
 func (b *bundle) remove(post services.PostID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error { _, _, err := posts.Delete(b.Ctx, tx.Tx, post); return err })
+	b.MustWrite(func(tx *sql.Tx) error { _, _, err := posts.Delete(b.Ctx, tx, post); return err })
 }
 
 // apply brings causes in line with the facts.
 func (b *bundle) apply(causes ...Cause) (states []State) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) { states, err = applyCauses(b.Ctx, tx.Tx, causes); return err })
+	b.MustWrite(func(tx *sql.Tx) (err error) { states, err = applyCauses(b.Ctx, tx, causes); return err })
 	return states
 }
 
 func (b *bundle) see(upTo services.PostID) (state State) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) {
-		states, err := raiseSeen(b.Ctx, tx.Tx, 1, []services.Category{like}, upTo)
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		states, err := raiseSeen(b.Ctx, tx, 1, []services.Category{like}, upTo)
 		if err == nil {
 			state = states[0]
 		}
@@ -98,12 +99,12 @@ func TestLikeNotifiesOnce(t *testing.T) {
 		b.like(5, 2)
 		place := services.PostIDAt(b.Clock.Now())
 		for range 3 { // redelivered
-			storetest.Equal(b.T, b.apply(cause(5, 2), cause(5, 2)), []State{b.today(1, place, 0, 1)})
+			sqltest.Equal(b.T, b.apply(cause(5, 2), cause(5, 2)), []State{b.today(1, place, 0, 1)})
 		}
 		b.like(5, 3)
 		b.like(6, 2)
-		storetest.Equal(b.T, b.apply(cause(6, 2), cause(5, 3)), []State{b.today(2, place+2, 0, 2)})
-		storetest.Equal(b.T, storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []State{b.today(2, place+2, 0, 2)})
+		sqltest.Equal(b.T, b.apply(cause(6, 2), cause(5, 3)), []State{b.today(2, place+2, 0, 2)})
+		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []State{b.today(2, place+2, 0, 2)})
 	})
 }
 
@@ -114,12 +115,12 @@ func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
 		b.apply(cause(5, 2))
 		place := services.PostIDAt(b.Clock.Now())
 		b.unlike(5, 2)
-		storetest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(2, place, 0, 0)})
-		storetest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(2, place, 0, 0)})
-		storetest.Equal(b.T, b.see(0), b.today(3, place, place, 0))
+		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(2, place, 0, 0)})
+		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(2, place, 0, 0)})
+		sqltest.Equal(b.T, b.see(0), b.today(3, place, place, 0))
 		b.Clock.Advance(13 * time.Hour) // another half day, and today still
 		b.like(5, 2)
-		storetest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(4, place, place, 0)}) // seen, and stays seen
+		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(4, place, place, 0)}) // seen, and stays seen
 	})
 }
 
@@ -129,11 +130,11 @@ func TestDeletedPostStopsNotifying(t *testing.T) {
 		b.like(5, 2, 3, 4)
 		b.like(6, 2)
 		place := services.PostIDAt(b.Clock.Now())
-		storetest.Equal(b.T, b.apply(cause(5, 0), cause(6, 0), cause(5, 3)), []State{b.today(1, place+3, 0, 2)})
+		sqltest.Equal(b.T, b.apply(cause(5, 0), cause(6, 0), cause(5, 3)), []State{b.today(1, place+3, 0, 2)})
 		b.remove(5)
-		storetest.Equal(b.T, b.apply(cause(5, 0)), []State{b.today(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.apply(cause(5, 0)), []State{b.today(2, place+3, 0, 1)})
 		b.like(5, 9)
-		storetest.Equal(b.T, b.apply(cause(5, 9), cause(5, 0)), []State{b.today(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.apply(cause(5, 9), cause(5, 0)), []State{b.today(2, place+3, 0, 1)})
 	})
 }
 
@@ -143,7 +144,7 @@ func TestOwnLikesAndAnswersToOthersDoNotNotify(t *testing.T) {
 		b.post(2, 6)
 		b.like(5, 1)
 		b.like(6, 3)
-		storetest.Equal(b.T, b.apply(cause(5, 1), cause(5, 0), cause(6, 3), cause(6, 0), cause(7, 2)), []State{b.today(0, 0, 0, 0)})
+		sqltest.Equal(b.T, b.apply(cause(5, 1), cause(5, 0), cause(6, 3), cause(6, 0), cause(7, 2)), []State{b.today(0, 0, 0, 0)})
 	})
 }
 
@@ -161,7 +162,7 @@ func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 		place := services.PostIDAt(b.Clock.Now())
 		want := b.today(1, place+3, 0, 1)
 		want.Days[1] = 2
-		storetest.Equal(b.T, b.apply(cause(5, 6), cause(5, 3), cause(5, 4), cause(5, 2)), []State{want})
+		sqltest.Equal(b.T, b.apply(cause(5, 6), cause(5, 3), cause(5, 4), cause(5, 2)), []State{want})
 	})
 }
 
@@ -174,40 +175,40 @@ func TestUnseenGroupsByDays(t *testing.T) {
 			b.Clock.Advance(24 * time.Hour)
 		}
 		b.Clock.Advance(-24 * time.Hour)
-		state := storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
-		storetest.Equal(b.T, state.Days, [8]int{1, 1, 1, 1, 1, 1, 1, 1})
-		storetest.Equal(b.T, state.Older, 2)
+		state := sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
+		sqltest.Equal(b.T, state.Days, [8]int{1, 1, 1, 1, 1, 1, 1, 1})
+		sqltest.Equal(b.T, state.Older, 2)
 		b.Clock.Advance(-24 * time.Hour) // a node whose clock is behind counts tomorrow's groups as of today
-		state = storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
-		storetest.Equal(b.T, state.Days, [8]int{2, 1, 1, 1, 1, 1, 1, 1})
+		state = sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
+		sqltest.Equal(b.T, state.Days, [8]int{2, 1, 1, 1, 1, 1, 1, 1})
 		b.Clock.Advance(30 * 24 * time.Hour)
-		state = storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
-		storetest.Equal(b.T, state.Days, [8]int{})
-		storetest.Equal(b.T, state.Older, 10)
-		storetest.Equal(b.T, state.Version, uint64(10))
+		state = sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
+		sqltest.Equal(b.T, state.Days, [8]int{})
+		sqltest.Equal(b.T, state.Older, 10)
+		sqltest.Equal(b.T, state.Version, uint64(10))
 	})
 }
 
 func TestRaiseNotificationsSeen(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		storetest.Equal(b.T, b.see(0), b.today(0, 0, 0, 0)) // without notifications there is nothing to mark
+		sqltest.Equal(b.T, b.see(0), b.today(0, 0, 0, 0)) // without notifications there is nothing to mark
 		b.post(1, 5, 6, 7)
 		place := services.PostIDAt(b.Clock.Now())
 		for _, post := range []services.PostID{5, 6, 7} {
 			b.like(post, 2)
 			b.apply(cause(post, 2))
 		}
-		storetest.Equal(b.T, b.see(place), b.today(4, place+2, place, 2))
-		storetest.Equal(b.T, b.see(place), b.today(4, place+2, place, 2))
-		storetest.Equal(b.T, b.see(place+1), b.today(5, place+2, place+1, 1))
-		storetest.Equal(b.T, b.see(place), b.today(5, place+2, place+1, 1)) // a late report
-		err := b.Write(b.Ctx, func(tx *store.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx.Tx, 1, []services.Category{like}, place+3)
+		sqltest.Equal(b.T, b.see(place), b.today(4, place+2, place, 2))
+		sqltest.Equal(b.T, b.see(place), b.today(4, place+2, place, 2))
+		sqltest.Equal(b.T, b.see(place+1), b.today(5, place+2, place+1, 1))
+		sqltest.Equal(b.T, b.see(place), b.today(5, place+2, place+1, 1)) // a late report
+		err := b.Write(b.Ctx, func(tx *sql.Tx) error {
+			_, err := raiseSeen(b.Ctx, tx, 1, []services.Category{like}, place+3)
 			return err
 		})
-		storetest.Coded(b.T, err, services.Invalid)
-		storetest.Equal(b.T, b.see(0), b.today(6, place+2, place+2, 0))
-		storetest.Equal(b.T, storetest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []State(nil))
+		sqltest.Coded(b.T, err, services.Invalid)
+		sqltest.Equal(b.T, b.see(0), b.today(6, place+2, place+2, 0))
+		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []State(nil))
 	})
 }
 
@@ -220,13 +221,13 @@ func TestApplyCausesOfManyRecipients(t *testing.T) {
 			causes = append(causes, Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: 999})
 		}
 		states := b.apply(causes...)
-		storetest.Equal(b.T, len(states), 300)
+		sqltest.Equal(b.T, len(states), 300)
 		for i, state := range states {
 			if state.Recipient != services.UserID(i+1) || state.Version != 1 || state.Days[0] != 1 {
 				b.T.Fatalf("state %d is %+v", i, state)
 			}
 		}
-		storetest.Equal(b.T, len(b.apply()), 0)
+		sqltest.Equal(b.T, len(b.apply()), 0)
 	})
 }
 
@@ -248,15 +249,15 @@ func TestApplyCausesAtOnce(t *testing.T) {
 						n := (i*services.UserID(1+worker%4)+services.UserID(worker))%recipients + 1
 						causes = append(causes, Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: actor})
 					}
-					err := b.Write(b.Ctx, func(tx *store.Tx) error {
+					err := b.Write(b.Ctx, func(tx *sql.Tx) error {
 						for _, cause := range causes {
-							if _, err := posts.InsertLike(b.Ctx, tx.Tx, cause.Subject, actor, tx.Now); err != nil {
+							if _, err := posts.InsertLike(b.Ctx, tx, cause.Subject, actor, tx.Now); err != nil {
 								return err
 							}
 						}
 						return nil
 					})
-					err2 := b.Write(b.Ctx, func(tx *store.Tx) error { _, err := applyCauses(b.Ctx, tx.Tx, causes); return err })
+					err2 := b.Write(b.Ctx, func(tx *sql.Tx) error { _, err := applyCauses(b.Ctx, tx, causes); return err })
 					if err := errors.Join(err, err2); err != nil {
 						b.T.Error(err)
 					}
@@ -265,8 +266,8 @@ func TestApplyCausesAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		for n := services.UserID(1); n <= recipients; n++ {
-			state := storetest.Must(statesOfUser(b.Ctx, b.DB, n))(b.T)[0]
-			causes := storetest.Must(b.Lines(b.Ctx, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.T)
+			state := sqltest.Must(statesOfUser(b.Ctx, b.DB, n))(b.T)[0]
+			causes := sqltest.Must(b.Lines(b.Ctx, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.T)
 			if state.Version != workers*rounds || len(causes) != workers*rounds || state.Days[0] != 1 {
 				b.T.Errorf("user %d has %d places and the state %+v", n, len(causes), state)
 			}
@@ -276,7 +277,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 
 // A recount reads only unseen groups: its plan scans no table.
 func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
-	b := &bundle{storetest.NewBundle(t, sqltest.SQLite(t))}
+	b := &bundle{peopletest.NewBundle(t, sqltest.SQLite(t))}
 	plan := b.Plan("notification states of a user")
 	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
 		t.Errorf("the plan is %q", plan)
@@ -286,7 +287,7 @@ func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
 // versions are those of the categories of user 1.
 func (b *bundle) versions() string {
 	b.T.Helper()
-	states := storetest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)
+	states := sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)
 	slices.SortFunc(states, func(a, b State) int { return cmp.Compare(a.Category, b.Category) })
 	text := ""
 	for _, state := range states {
@@ -302,15 +303,15 @@ func TestMarksRevealNoHiddenCause(t *testing.T) {
 		b.readsAll(1)
 		b.Clock.Advance(time.Minute)
 		probe := func() string {
-			err := b.marks(func(tx *store.Tx) error {
-				_, err := raiseSeen(b.Ctx, tx.Tx, 1, services.Categories, places[2]+1)
+			err := b.marks(func(tx *sql.Tx) error {
+				_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, places[2]+1)
 				return err
 			})
 			return string(services.CodeOf(err))
 		}
 		before := probe()
-		b.MustWrite(func(tx *store.Tx) error {
-			_, err := tx.Restrict(b.Ctx, services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, Made: 50})
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := people.Restrict(b.Ctx, tx, services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, Made: 50})
 			return err
 		})
 		b.answers(60, 5, 3, 1)

@@ -13,7 +13,6 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/posts"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 const (
@@ -27,16 +26,15 @@ func likeCommands(author services.UserID, liked []services.PostID, first, count 
 	for i := range cmds {
 		n := first + i
 		post, liker := liked[n%len(liked)], services.UserID(1_000_000+n/len(liked))
-		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
-			if _, err := posts.InsertLike(ctx, tx.Tx, post, liker, tx.Now); err != nil {
+		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			if _, err := posts.InsertLike(ctx, tx, post, liker, tx.Now); err != nil {
 				return nil, err
 			}
 			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
 			if err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, job)
+			return nil, jobs.Enqueue(ctx, tx, job)
 		}}
 	}
 	return cmds

@@ -9,8 +9,9 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/tests/eventually"
 )
 
@@ -21,7 +22,7 @@ func steps() []fanouttest.Step {
 		w.Post(users[0])
 	}
 	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
-		found, err := posts.OfAuthor(w.TB.Context(), w.Store.DB, author, 1)
+		found, err := posts.OfAuthor(w.TB.Context(), w.Store, author, 1)
 		w.Must(err)
 		return found[0]
 	}
@@ -33,11 +34,11 @@ func steps() []fanouttest.Step {
 			withPost(w, users)
 			writeLikes(w, newest(w, users[0]), users[0], users[1])
 		}, Happen: func(w *fanouttest.World, users []services.UserID) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := raiseSeen(ctx, tx.Tx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
+			w.Write(func(ctx context.Context, tx *sql.Tx) error {
+				if _, err := raiseSeen(ctx, tx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx.Tx, CountsJob(users[0]))
+				return jobs.Enqueue(ctx, tx, CountsJob(users[0]))
 			})
 		}},
 		{Name: "a block", Before: func(w *fanouttest.World, users []services.UserID) {
@@ -48,12 +49,12 @@ func steps() []fanouttest.Step {
 				writeLikes(w, newest(w, users[0]), users[0], users[1])
 			}
 		}, Happen: func(w *fanouttest.World, users []services.UserID) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
+			w.Write(func(ctx context.Context, tx *sql.Tx) error {
 				block := services.Restriction{Kind: services.Block, Owner: users[0], Other: users[1], Made: w.IDs.Next()}
-				if _, err := tx.Restrict(ctx, block); err != nil {
+				if _, err := people.Restrict(ctx, tx, block); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx.Tx, ActorJob(users[0], users[1]), fanout.FollowJob(users[1], users[0]))
+				return jobs.Enqueue(ctx, tx, ActorJob(users[0], users[1]), fanout.FollowJob(users[1], users[0]))
 			})
 		}},
 	}
@@ -62,16 +63,16 @@ func steps() []fanouttest.Step {
 // writeLikes writes likes of a post, each with its job.
 func writeLikes(w *fanouttest.World, post services.PostID, author services.UserID, likers ...services.UserID) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, liker := range likers {
-			if _, err := posts.InsertLike(ctx, tx.Tx, post, liker, tx.Now); err != nil {
+			if _, err := posts.InsertLike(ctx, tx, post, liker, tx.Now); err != nil {
 				return err
 			}
 			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
 			if err != nil {
 				return err
 			}
-			if err := jobs.Enqueue(ctx, tx.Tx, job); err != nil {
+			if err := jobs.Enqueue(ctx, tx, job); err != nil {
 				return err
 			}
 		}
@@ -94,7 +95,7 @@ func served(t *testing.T, settings func(*fanout.Config), causes int) node {
 // claim takes all jobs that are due, as a worker does.
 func (n node) claim() []jobs.Job {
 	n.TB.Helper()
-	queued, err := jobs.Claim(n.TB.Context(), n.Store.DB, n.Fanout.Kinds(), 1000, 30*time.Second)
+	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second)
 	n.Must(err)
 	return queued
 }
@@ -130,7 +131,7 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 			users := n.Users(3)
 			n.Follow(users[0], users[1:]...)
 			writeLikes(n.World, n.Post(users[0]), users[0], users[1])
-			n.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, poison) })
+			n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, poison) })
 			for try := 1; try <= jobs.MaxTries; try++ {
 				n.Work(n.Fanout)
 				waiting, dead := n.Jobs()

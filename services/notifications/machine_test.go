@@ -13,8 +13,9 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/tests/histories"
 )
 
@@ -34,8 +35,8 @@ type reader struct {
 func (p *reader) other() services.UserID { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
 
 // happens changes a fact, with its job.
-func (p *reader) happens(c Cause, change func(ctx context.Context, tx *store.Tx) error) {
-	p.Write(func(ctx context.Context, tx *store.Tx) error {
+func (p *reader) happens(c Cause, change func(ctx context.Context, tx *sql.Tx) error) {
+	p.Write(func(ctx context.Context, tx *sql.Tx) error {
 		job, err := Job(c)
 		if err != nil {
 			return err
@@ -46,7 +47,7 @@ func (p *reader) happens(c Cause, change func(ctx context.Context, tx *store.Tx)
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, job)
+		return jobs.Enqueue(ctx, tx, job)
 	})
 	p.notified = append(p.notified, c)
 }
@@ -54,11 +55,11 @@ func (p *reader) happens(c Cause, change func(ctx context.Context, tx *store.Tx)
 func (p *reader) turnLike() {
 	post := rapid.SampledFrom(p.posts).Draw(p.t, "post")
 	c := Cause{Recipient: p.me, Category: services.CategoryLike, Subject: post, Actor: p.other()}
-	p.happens(c, func(ctx context.Context, tx *store.Tx) (err error) {
+	p.happens(c, func(ctx context.Context, tx *sql.Tx) (err error) {
 		if p.stands[c] {
-			_, err = posts.DeleteLike(ctx, tx.Tx, post, c.Actor)
+			_, err = posts.DeleteLike(ctx, tx, post, c.Actor)
 		} else {
-			_, err = posts.InsertLike(ctx, tx.Tx, post, c.Actor, p.IDs.Next().Moment())
+			_, err = posts.InsertLike(ctx, tx, post, c.Actor, p.IDs.Next().Moment())
 		}
 		return err
 	})
@@ -67,11 +68,11 @@ func (p *reader) turnLike() {
 
 func (p *reader) turnFollow() {
 	c := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: p.other()}
-	p.happens(c, func(ctx context.Context, tx *store.Tx) (err error) {
+	p.happens(c, func(ctx context.Context, tx *sql.Tx) (err error) {
 		if p.stands[c] {
-			_, err = tx.DeleteFollow(ctx, c.Actor, p.me)
+			_, err = people.DeleteFollow(ctx, tx, c.Actor, p.me)
 		} else {
-			_, err = tx.InsertFollow(ctx, services.Edge{Follower: c.Actor, Followee: p.me, Since: p.IDs.Next()})
+			_, err = people.InsertFollow(ctx, tx, services.Edge{Follower: c.Actor, Followee: p.me, Since: p.IDs.Next()})
 		}
 		return err
 	})
@@ -85,19 +86,19 @@ func (p *reader) turnBlock() {
 	actor := p.other()
 	block := services.Restriction{Kind: services.Block, Owner: p.me, Other: actor, Made: p.IDs.Next()}
 	follow := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
-	p.happens(follow, func(ctx context.Context, tx *store.Tx) (err error) {
-		if err := tx.LockRestrictions(ctx, p.me, actor); err != nil {
+	p.happens(follow, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if err := people.LockRestrictions(ctx, tx, p.me, actor); err != nil {
 			return err
 		}
 		if p.blocks[actor] {
-			_, err = tx.Unrestrict(ctx, block)
+			_, err = people.Unrestrict(ctx, tx, block)
 		} else {
-			_, err = tx.Restrict(ctx, block)
+			_, err = people.Restrict(ctx, tx, block)
 		}
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, ActorJob(p.me, actor))
+		return jobs.Enqueue(ctx, tx, ActorJob(p.me, actor))
 	})
 	if p.blocks[actor] = !p.blocks[actor]; p.blocks[actor] {
 		p.stands[follow] = false
@@ -111,21 +112,21 @@ func (p *reader) turnHide() {
 	kind := rapid.SampledFrom([]services.RestrictionKind{services.Hide, services.Block}).Draw(p.t, "how")
 	hide := services.Restriction{Kind: kind, Owner: actor, Other: p.me}
 	follow := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
-	p.happens(follow, func(ctx context.Context, tx *store.Tx) (err error) {
-		if err := tx.LockRestrictions(ctx, p.me, actor); err != nil {
+	p.happens(follow, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if err := people.LockRestrictions(ctx, tx, p.me, actor); err != nil {
 			return err
 		}
 		made := hide
 		made.Made = p.IDs.Next()
 		if p.hides[hide] {
-			_, err = tx.Unrestrict(ctx, made)
+			_, err = people.Unrestrict(ctx, tx, made)
 		} else {
-			_, err = tx.Restrict(ctx, made)
+			_, err = people.Restrict(ctx, tx, made)
 		}
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, ActorJob(p.me, actor))
+		return jobs.Enqueue(ctx, tx, ActorJob(p.me, actor))
 	})
 	if p.hides[hide] = !p.hides[hide]; p.hides[hide] && kind == services.Block {
 		p.stands[follow] = false
@@ -141,11 +142,11 @@ func (p *reader) hidden(c Cause) bool {
 func (p *reader) mention() {
 	id := p.IDs.Next()
 	c := Cause{Recipient: p.me, Category: services.CategoryMention, Subject: id, Actor: p.other()}
-	p.happens(c, func(ctx context.Context, tx *store.Tx) error {
-		if err := posts.Insert(ctx, tx.Tx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
+	p.happens(c, func(ctx context.Context, tx *sql.Tx) error {
+		if err := posts.Insert(ctx, tx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
 			return err
 		}
-		return posts.InsertMentions(ctx, tx.Tx, id, []services.UserID{p.me})
+		return posts.InsertMentions(ctx, tx, id, []services.UserID{p.me})
 	})
 	p.stands[c] = true
 }
@@ -154,8 +155,8 @@ func (p *reader) mention() {
 func (p *reader) unmention() {
 	for _, c := range slices.SortedFunc(maps.Keys(p.stands), func(a, b Cause) int { return int(int64(a.Subject) - int64(b.Subject)) }) {
 		if c.Category == services.CategoryMention && p.stands[c] {
-			p.happens(c, func(ctx context.Context, tx *store.Tx) error {
-				_, _, err := posts.Delete(ctx, tx.Tx, c.Subject)
+			p.happens(c, func(ctx context.Context, tx *sql.Tx) error {
+				_, _, err := posts.Delete(ctx, tx, c.Subject)
 				return err
 			})
 			p.stands[c] = false

@@ -19,7 +19,6 @@ import (
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Config is what notifications need.
@@ -84,9 +83,9 @@ func (s *Service) project(ctx context.Context, states []State) error {
 // Like is the command by which a user likes a post. NOT_FOUND if it does not exist, is deleted, or is hidden from them. Liking
 // again changes nothing.
 func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
-	return s.command("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
+	return s.command("likePost", user, post, func(ctx context.Context, tx *sql.Tx) error {
 		// One clock makes the IDs of all causes, so that lists have one order.
-		created, err := posts.InsertLike(ctx, tx.Tx, post, user, tx.NewID(s.ids).Moment())
+		created, err := posts.InsertLike(ctx, tx, post, user, tx.NewID(s.ids).Moment())
 		if err == nil && !created {
 			err = jobs.ErrUnchanged
 		}
@@ -96,8 +95,8 @@ func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command
 
 // Unlike is the command by which a user takes their like back. NOT_FOUND as for Like. Without a like it changes nothing.
 func (s *Service) Unlike(user services.UserID, post services.PostID) *jobs.Command {
-	return s.command("unlikePost", user, post, func(ctx context.Context, tx *store.Tx) error {
-		deleted, err := posts.DeleteLike(ctx, tx.Tx, post, user)
+	return s.command("unlikePost", user, post, func(ctx context.Context, tx *sql.Tx) error {
+		deleted, err := posts.DeleteLike(ctx, tx, post, user)
 		if err == nil && !deleted {
 			err = jobs.ErrUnchanged
 		}
@@ -106,12 +105,11 @@ func (s *Service) Unlike(user services.UserID, post services.PostID) *jobs.Comma
 }
 
 // command changes the like and queues the job that updates the author's notifications.
-func (s *Service) command(name string, user services.UserID, id services.PostID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
+func (s *Service) command(name string, user services.UserID, id services.PostID, change func(ctx context.Context, tx *sql.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
-			post, err := posts.Visible(ctx, tx.Tx, user, "postId", id)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			post, err := posts.Visible(ctx, tx, user, "postId", id)
 			if err != nil {
 				return nil, err
 			}
@@ -126,7 +124,7 @@ func (s *Service) command(name string, user services.UserID, id services.PostID,
 			if err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, job)
+			return nil, jobs.Enqueue(ctx, tx, job)
 		},
 	}
 }

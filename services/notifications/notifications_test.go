@@ -13,7 +13,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,14 +31,14 @@ func newNode(w *fanouttest.World) node { return newNodeWith(w, causesPerPage) }
 func newNodeWith(w *fanouttest.World, causes int) node {
 	n := node{World: w}
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
-		made := New(Config{DB: w.Store.DB, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
+		made := New(Config{DB: w.Store, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 		made.causesAtOnce = causes
 		if n.service == nil {
 			n.service = made
 		}
 	})
 	w.CompareCounts(func(ctx context.Context, user services.UserID) (counts []services.CategoryCounts, err error) {
-		states, err := statesOfUser(ctx, w.Store.DB, user)
+		states, err := statesOfUser(ctx, w.Store, user)
 		for _, state := range states {
 			counts = append(counts, state.counts())
 		}
@@ -79,7 +79,7 @@ func (n node) must(cmd *jobs.Command) {
 // states are a user's states according to the facts.
 func (n node) states(user services.UserID) []State {
 	n.TB.Helper()
-	states, err := statesOfUser(n.TB.Context(), n.Store.DB, user)
+	states, err := statesOfUser(n.TB.Context(), n.Store, user)
 	n.Must(err)
 	return states
 }
@@ -198,15 +198,15 @@ func TestADeletedPostIsNeitherLikedNorCounted(t *testing.T) {
 		post, other := n.Post(author), n.Post(author)
 		n.must(n.service.Like(users[1], post))
 		n.must(n.service.Like(users[1], other))
-		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			if _, _, err := posts.Delete(ctx, tx.Tx, post); err != nil {
+		n.Write(func(ctx context.Context, tx *sql.Tx) error {
+			if _, _, err := posts.Delete(ctx, tx, post); err != nil {
 				return err
 			}
 			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post})
 			if err != nil {
 				return err
 			}
-			return jobs.Enqueue(ctx, tx.Tx, job, fanout.RemoveJob(post))
+			return jobs.Enqueue(ctx, tx, job, fanout.RemoveJob(post))
 		})
 		n.Quiet(n.Fanout)
 		n.wants(author, "one of two posts deleted", 1)

@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // subjects are the posts that notifications are about, in their order.
@@ -40,7 +40,7 @@ func (n node) likeHeldBack(liker services.UserID, posts []services.PostID) {
 	n.TB.Helper()
 	n.Quiet(n.Fanout)
 	n.Must(n.do(n.service.Like(liker, posts[0])))
-	held, err := jobs.Claim(n.TB.Context(), n.Store.DB, []string{"notify"}, 1, time.Minute)
+	held, err := jobs.Claim(n.TB.Context(), n.Store, []string{"notify"}, 1, time.Minute)
 	if n.Must(err); len(held) != 1 {
 		n.TB.Fatalf("%d jobs were held back, want 1", len(held))
 	}
@@ -142,17 +142,17 @@ func TestTheOrderOfAListDoesNotDependOnArrival(t *testing.T) {
 			author := n.Users(1)[0]
 			liked := n.Posts(author, 4)
 			at := n.Clock.Now().Truncate(time.Hour)
-			n.Write(func(ctx context.Context, tx *store.Tx) error {
+			n.Write(func(ctx context.Context, tx *sql.Tx) error {
 				for i, post := range liked {
-					if _, err := posts.InsertLike(ctx, tx.Tx, post, likers[i%2], at.Add(time.Duration(i/2)*time.Microsecond)); err != nil {
+					if _, err := posts.InsertLike(ctx, tx, post, likers[i%2], at.Add(time.Duration(i/2)*time.Microsecond)); err != nil {
 						return err
 					}
 				}
 				return nil
 			})
 			for _, i := range order {
-				n.Write(func(ctx context.Context, tx *store.Tx) error {
-					_, err := applyCauses(ctx, tx.Tx, []Cause{{Recipient: author, Category: services.CategoryLike, Subject: liked[i], Actor: likers[i%2]}})
+				n.Write(func(ctx context.Context, tx *sql.Tx) error {
+					_, err := applyCauses(ctx, tx, []Cause{{Recipient: author, Category: services.CategoryLike, Subject: liked[i], Actor: likers[i%2]}})
 					return err
 				})
 			}

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, edited_at, deleted_at FROM posts `
@@ -171,7 +171,7 @@ func OfAuthor(ctx context.Context, db *sql.DB, author services.UserID, limit int
 func Visible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
 	post, err := Hold(ctx, tx, id)
 	name := services.GlobalID(services.PostType, id.String())
-	if err = store.In(tx).Visible(ctx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
+	if err = people.Visible(ctx, tx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
 		err = services.Errorf(services.NotFound, "%s: %s is deleted", argument, name)
 	}
 	return post, err
@@ -180,7 +180,7 @@ func Visible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument s
 // Own is the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND if there
 // is none, and when it is hidden from the actor; FORBIDDEN for another author's post.
 func Own(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
-	return store.In(tx).Own(ctx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
+	return people.Own(ctx, tx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
 
 // InsertMentions stores the users whom a new post mentions, each once.

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 func (b *bundle) author(author services.Author) (version uint64) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) (err error) {
-		version, err = PutAuthor(b.Ctx, tx.Tx, author)
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		version, err = PutAuthor(b.Ctx, tx, author)
 		return err
 	})
 	return version
@@ -21,27 +21,27 @@ func (b *bundle) author(author services.Author) (version uint64) {
 
 func TestAuthors(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		storetest.Equal(b.T, storetest.Must(ModeOf(b.Ctx, b.DB.Runner, 7))(b.T), services.AuthorSmall)
-		storetest.Equal(b.T, storetest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8}))(b.T), map[services.UserID]services.Author{})
-		b.MustWrite(func(tx *store.Tx) error {
-			author, err := LockAuthor(b.Ctx, tx.Tx, 7)
-			storetest.Equal(b.T, author, services.Author{Number: 7})
+		sqltest.Equal(b.T, sqltest.Must(ModeOf(b.Ctx, b.DB.Runner, 7))(b.T), services.AuthorSmall)
+		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8}))(b.T), map[services.UserID]services.Author{})
+		b.MustWrite(func(tx *sql.Tx) error {
+			author, err := LockAuthor(b.Ctx, tx, 7)
+			sqltest.Equal(b.T, author, services.Author{Number: 7})
 			return err
 		})
 		pinned := services.AuthorBig
 		big := services.Author{Number: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned, Unnamed: 2, CountedAt: b.Clock.Now()}
-		storetest.Equal(b.T, b.author(big), uint64(1))
-		storetest.Equal(b.T, b.author(big), uint64(2))
+		sqltest.Equal(b.T, b.author(big), uint64(1))
+		sqltest.Equal(b.T, b.author(big), uint64(2))
 		big.Version = 2
 		huge := services.Author{Number: 1<<32 - 1, Followers: 1_000_000, Mode: services.AuthorHuge}
 		b.author(huge)
 		huge.Pull, huge.Version = true, 1 // a huge author is listed in their followers' documents
-		storetest.Equal(b.T, storetest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8, huge.Number}))(b.T), map[services.UserID]services.Author{7: big, huge.Number: huge})
-		b.MustWrite(func(tx *store.Tx) error {
-			author, err := LockAuthor(b.Ctx, tx.Tx, huge.Number)
-			storetest.Equal(b.T, author, huge)
+		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8, huge.Number}))(b.T), map[services.UserID]services.Author{7: big, huge.Number: huge})
+		b.MustWrite(func(tx *sql.Tx) error {
+			author, err := LockAuthor(b.Ctx, tx, huge.Number)
+			sqltest.Equal(b.T, author, huge)
 			mode, err2 := ModeOf(b.Ctx, tx.Runner, huge.Number)
-			storetest.Equal(b.T, mode, services.AuthorHuge)
+			sqltest.Equal(b.T, mode, services.AuthorHuge)
 			if err == nil {
 				err = err2
 			}
@@ -49,7 +49,7 @@ func TestAuthors(t *testing.T) {
 		})
 		big.Pinned = nil
 		b.author(big)
-		storetest.Equal(b.T, storetest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7].Pinned, (*services.AuthorMode)(nil))
+		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7].Pinned, (*services.AuthorMode)(nil))
 	})
 }
 
@@ -63,13 +63,13 @@ func TestPullAuthorsOfAReader(t *testing.T) {
 		} {
 			b.author(author)
 		}
-		storetest.Equal(b.T, storetest.Must(PulledBy(b.Ctx, b.DB, 1))(b.T), []services.Edge{{Follower: 1, Followee: 2, Since: 20}, {Follower: 1, Followee: 4, Since: 40}})
-		storetest.Equal(b.T, len(storetest.Must(PulledBy(b.Ctx, b.DB, 3))(b.T)), 0)
-		storetest.Equal(b.T, storetest.Must(PullAuthors(b.Ctx, b.DB, 0, 10))(b.T), []services.UserID{1, 2, 4, 5})
-		storetest.Equal(b.T, storetest.Must(PullAuthors(b.Ctx, b.DB, 1, 2))(b.T), []services.UserID{2, 4})
-		storetest.Equal(b.T, storetest.Must(Pulls(b.Ctx, b.DB, 4))(b.T), true)
-		storetest.Equal(b.T, storetest.Must(Pulls(b.Ctx, b.DB, 3))(b.T), false)
-		storetest.Equal(b.T, storetest.Must(Pulls(b.Ctx, b.DB, 77))(b.T), false)
+		sqltest.Equal(b.T, sqltest.Must(PulledBy(b.Ctx, b.DB, 1))(b.T), []services.Edge{{Follower: 1, Followee: 2, Since: 20}, {Follower: 1, Followee: 4, Since: 40}})
+		sqltest.Equal(b.T, len(sqltest.Must(PulledBy(b.Ctx, b.DB, 3))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(PullAuthors(b.Ctx, b.DB, 0, 10))(b.T), []services.UserID{1, 2, 4, 5})
+		sqltest.Equal(b.T, sqltest.Must(PullAuthors(b.Ctx, b.DB, 1, 2))(b.T), []services.UserID{2, 4})
+		sqltest.Equal(b.T, sqltest.Must(Pulls(b.Ctx, b.DB, 4))(b.T), true)
+		sqltest.Equal(b.T, sqltest.Must(Pulls(b.Ctx, b.DB, 3))(b.T), false)
+		sqltest.Equal(b.T, sqltest.Must(Pulls(b.Ctx, b.DB, 77))(b.T), false)
 	})
 }
 
@@ -79,9 +79,9 @@ func TestCountFollowers(t *testing.T) {
 			b.MakeFollows(services.Edge{Follower: follower, Followee: 100})
 		}
 		for limit, want := range map[int]int{5: 5, 9: 9, 10: 9, 1_000_000: 9} {
-			storetest.Equal(b.T, storetest.Must(CountFollowers(b.Ctx, b.DB, 100, limit))(b.T), want)
+			sqltest.Equal(b.T, sqltest.Must(CountFollowers(b.Ctx, b.DB, 100, limit))(b.T), want)
 		}
-		storetest.Equal(b.T, storetest.Must(CountFollowers(b.Ctx, b.DB, 1, 10))(b.T), 0)
+		sqltest.Equal(b.T, sqltest.Must(CountFollowers(b.Ctx, b.DB, 1, 10))(b.T), 0)
 	})
 }
 
@@ -92,7 +92,7 @@ func TestThresholds(t *testing.T) {
 			b.T.Fatalf("thresholds stand before anybody set them: %v", err)
 		}
 		for _, thresholds := range []services.Thresholds{{Big: 5, Huge: 10}, {Big: services.MaxThreshold, Huge: services.MaxThreshold}} {
-			b.MustWrite(func(tx *store.Tx) error { return SetThresholds(b.Ctx, tx.Tx, thresholds) })
+			b.MustWrite(func(tx *sql.Tx) error { return SetThresholds(b.Ctx, tx, thresholds) })
 			got, set, err := ReadThresholds(b.Ctx, b.DB)
 			if !set || err != nil || got != thresholds {
 				b.T.Errorf("the thresholds are %v (%v, %v), want %v", got, set, err, thresholds)
@@ -105,11 +105,11 @@ func TestInFlightFanouts(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		first, second := InFlightFanout{Post: 5, Author: 1}, InFlightFanout{Post: 6, Author: 2}
 		begin := func(fanout InFlightFanout, chunks int) {
-			b.MustWrite(func(tx *store.Tx) error { return BeginFanout(b.Ctx, tx.Tx, fanout, chunks) })
+			b.MustWrite(func(tx *sql.Tx) error { return BeginFanout(b.Ctx, tx, fanout, chunks) })
 		}
 		end := func(post services.PostID) (left int) {
-			b.MustWrite(func(tx *store.Tx) (err error) {
-				left, err = EndChunk(b.Ctx, tx.Tx, post)
+			b.MustWrite(func(tx *sql.Tx) (err error) {
+				left, err = EndChunk(b.Ctx, tx, post)
 				return err
 			})
 			return left
@@ -118,15 +118,15 @@ func TestInFlightFanouts(t *testing.T) {
 		b.Clock.Advance(time.Minute)
 		begin(first, 2)
 		begin(first, 9) // changes nothing
-		storetest.Equal(b.T, storetest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{first, second})
-		b.MustWrite(func(tx *store.Tx) error {
-			return errors.Join(ResizeFanout(b.Ctx, tx.Tx, 5, 3), ResizeFanout(b.Ctx, tx.Tx, 77, 3))
+		sqltest.Equal(b.T, sqltest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{first, second})
+		b.MustWrite(func(tx *sql.Tx) error {
+			return errors.Join(ResizeFanout(b.Ctx, tx, 5, 3), ResizeFanout(b.Ctx, tx, 77, 3))
 		})
-		storetest.Equal(b.T, []int{end(5), end(5), end(5), end(5), end(77)}, []int{2, 1, 0, -1, -1})
-		storetest.Equal(b.T, storetest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{second})
+		sqltest.Equal(b.T, []int{end(5), end(5), end(5), end(5), end(77)}, []int{2, 1, 0, -1, -1})
+		sqltest.Equal(b.T, sqltest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{second})
 		begin(first, 2)
-		storetest.Equal(b.T, storetest.Must(ForgetFanouts(b.Ctx, b.DB, b.Clock.Now()))(b.T), 1)
-		storetest.Equal(b.T, storetest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{first})
+		sqltest.Equal(b.T, sqltest.Must(ForgetFanouts(b.Ctx, b.DB, b.Clock.Now()))(b.T), 1)
+		sqltest.Equal(b.T, sqltest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{first})
 	})
 }
 
@@ -134,15 +134,15 @@ func TestTheLastChunkOfAnAuthor(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.author(services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Unnamed: 2})
 		end := func() (last bool) {
-			b.MustWrite(func(tx *store.Tx) (err error) {
-				last, err = EndAuthorChunk(b.Ctx, tx.Tx, 7)
+			b.MustWrite(func(tx *sql.Tx) (err error) {
+				last, err = EndAuthorChunk(b.Ctx, tx, 7)
 				return err
 			})
 			return last
 		}
-		storetest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false}) // said once too often it changes nothing
-		got := storetest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7]
-		storetest.Equal(b.T, got, services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Version: 3})
+		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false}) // said once too often it changes nothing
+		got := sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7]
+		sqltest.Equal(b.T, got, services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Version: 3})
 	})
 }
 
@@ -155,10 +155,10 @@ func TestAuthorsForModeChecks(t *testing.T) {
 		}
 		b.author(services.Author{Number: 104})
 		b.author(services.Author{Number: 7})
-		storetest.Equal(b.T, storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 0, 10))(b.T), []services.UserID{100, 101, 102})
-		storetest.Equal(b.T, storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 100, 1))(b.T), []services.UserID{101})
-		storetest.Equal(b.T, len(storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 6, 0, 10))(b.T)), 0)
-		storetest.Equal(b.T, storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 0, 0, 10))(b.T), []services.UserID{7, 104})
-		storetest.Equal(b.T, storetest.Must(AuthorsToLookAt(b.Ctx, b.DB, 0, 7, 10))(b.T), []services.UserID{104})
+		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 0, 10))(b.T), []services.UserID{100, 101, 102})
+		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 100, 1))(b.T), []services.UserID{101})
+		sqltest.Equal(b.T, len(sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 6, 0, 10))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 0, 0, 10))(b.T), []services.UserID{7, 104})
+		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 0, 7, 10))(b.T), []services.UserID{104})
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
 )
 
@@ -80,28 +80,28 @@ func (d *deeds) apply(step deed) (refused bool) {
 }
 
 // do does a step in a transaction.
-func (b *bundle) do(tx *store.Tx, step deed) error {
+func (b *bundle) do(tx *sql.Tx, step deed) error {
 	post := services.Post{ID: step.answer, Author: step.user, Kind: services.PostKindComment, Parent: step.post, OffFeed: true, Body: "b"}
 	var err error
 	switch step.kind {
 	case "like":
-		_, err = InsertLike(b.Ctx, tx.Tx, step.post, step.user, tx.Now)
+		_, err = InsertLike(b.Ctx, tx, step.post, step.user, tx.Now)
 	case "unlike":
-		_, err = DeleteLike(b.Ctx, tx.Tx, step.post, step.user)
+		_, err = DeleteLike(b.Ctx, tx, step.post, step.user)
 	case "answer":
-		err = Insert(b.Ctx, tx.Tx, post)
+		err = Insert(b.Ctx, tx, post)
 	case "import":
 		var inserted int
-		if inserted, err = Import(b.Ctx, tx.Tx, []Imported{{Post: post}}); err == nil && inserted == 0 {
+		if inserted, err = Import(b.Ctx, tx, []Imported{{Post: post}}); err == nil && inserted == 0 {
 			err = services.Errorf(services.Conflict, "taken")
 		}
 	case "delete":
-		if _, _, err = Delete(b.Ctx, tx.Tx, step.answer); services.CodeOf(err) == services.NotFound {
+		if _, _, err = Delete(b.Ctx, tx, step.answer); services.CodeOf(err) == services.NotFound {
 			err = nil
 		}
 	case "edit":
-		if _, err = Lock(b.Ctx, tx.Tx, step.answer); err == nil {
-			_, err = Edit(b.Ctx, tx.Tx, step.answer, "edited", nil)
+		if _, err = Lock(b.Ctx, tx, step.answer); err == nil {
+			_, err = Edit(b.Ctx, tx, step.answer, "edited", nil)
 		} else if services.CodeOf(err) == services.NotFound {
 			err = nil
 		}
@@ -116,7 +116,7 @@ type part struct {
 	attempts []deed // undone
 }
 
-func (b *bundle) doPart(tx *store.Tx, p part) error {
+func (b *bundle) doPart(tx *sql.Tx, p part) error {
 	for _, step := range p.steps {
 		if err := b.do(tx, step); err != nil {
 			return err
@@ -163,9 +163,9 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 			})
 			for range rapid.IntRange(5, 15).Draw(t, "transactions") {
 				parts := rapid.SliceOfN(one, 1, 5).Draw(t, "parts")
-				fns := make([]func(*store.Tx) error, len(parts))
+				fns := make([]func(*sql.Tx) error, len(parts))
 				for i, p := range parts {
-					fns[i] = func(tx *store.Tx) error { return b.doPart(tx, p) }
+					fns[i] = func(tx *sql.Tx) error { return b.doPart(tx, p) }
 				}
 				errs := b.WriteAll(b.Ctx, fns)
 				for i, p := range parts {
@@ -186,14 +186,14 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 
 func (b *bundle) countsAre(t *rapid.T, model *deeds, posts []services.PostID) {
 	for viewer := range services.UserID(4) {
-		got := storetest.Must(Engagements(b.Ctx, b.DB, viewer, posts))(t)
+		got := sqltest.Must(Engagements(b.Ctx, b.DB, viewer, posts))(t)
 		for _, post := range posts {
 			if want := model.engagement(post, viewer); got[post] != want {
 				t.Fatalf("user %d is told %+v of post %d, want %+v", viewer, got[post], post, want)
 			}
 		}
 	}
-	for _, c := range storetest.Must(Recounts(b.Ctx, b.DB, posts))(t) {
+	for _, c := range sqltest.Must(Recounts(b.Ctx, b.DB, posts))(t) {
 		if !c.Right() {
 			t.Fatalf("post %d has the counts %+v, the facts are %+v", c.Post, c.Kept, c.Facts)
 		}
@@ -214,7 +214,7 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 				defer writing.Add(-1)
 				random := rand.New(rand.NewPCG(uint64(writer), 1))
 				for range writes {
-					var fns []func(*store.Tx) error
+					var fns []func(*sql.Tx) error
 					for range 1 + random.IntN(3) {
 						p := part{fails: random.IntN(5) == 0}
 						for range 1 + random.IntN(3) {
@@ -223,7 +223,7 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 								services.PostID(10 + writer*100 + random.IntN(4)),
 							})
 						}
-						fns = append(fns, func(tx *store.Tx) error { return b.doPart(tx, p) })
+						fns = append(fns, func(tx *sql.Tx) error { return b.doPart(tx, p) })
 					}
 					for _, err := range b.WriteAll(b.Ctx, fns) {
 						if err != nil && !errors.Is(err, errUndone) && services.CodeOf(err) != services.Conflict {
@@ -253,30 +253,30 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(1, 5, 6)
-		b.MustWrite(func(tx *store.Tx) error {
-			_, err := InsertLike(b.Ctx, tx.Tx, 5, 2, tx.Now)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := InsertLike(b.Ctx, tx, 5, 2, tx.Now)
 			return err
 		})
-		b.MustWrite(func(tx *store.Tx) error {
+		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := tx.Lines(b.Ctx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
 			return err
 		})
 		below := func(below services.PostID, limit int) []Counted {
-			return storetest.Must(CountsBelow(b.Ctx, b.DB, below, limit))(b.T)
+			return sqltest.Must(CountsBelow(b.Ctx, b.DB, below, limit))(b.T)
 		}
-		storetest.Equal(b.T, below(services.MaxPostID, 10), []Counted{{Post: 6}, {Post: 5, Likes: 7, Comments: -2}})
-		storetest.Equal(b.T, below(services.MaxPostID, 1), []Counted{{Post: 6}})
-		storetest.Equal(b.T, below(6, 1), []Counted{{Post: 5, Likes: 7, Comments: -2}})
-		storetest.Equal(b.T, storetest.Must(Engagements(b.Ctx, b.DB, 2, []services.PostID{5}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 7, Liked: true}})
-		storetest.Equal(b.T, storetest.Must(Recounts(b.Ctx, b.DB, []services.PostID{5}))(b.T), []Recount{{Post: 5, Kept: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
+		sqltest.Equal(b.T, below(services.MaxPostID, 10), []Counted{{Post: 6}, {Post: 5, Likes: 7, Comments: -2}})
+		sqltest.Equal(b.T, below(services.MaxPostID, 1), []Counted{{Post: 6}})
+		sqltest.Equal(b.T, below(6, 1), []Counted{{Post: 5, Likes: 7, Comments: -2}})
+		sqltest.Equal(b.T, sqltest.Must(Engagements(b.Ctx, b.DB, 2, []services.PostID{5}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 7, Liked: true}})
+		sqltest.Equal(b.T, sqltest.Must(Recounts(b.Ctx, b.DB, []services.PostID{5}))(b.T), []Recount{{Post: 5, Kept: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
 		var group sync.WaitGroup
 		for i := range 6 {
 			group.Go(func() {
-				err := b.Write(context.WithoutCancel(b.Ctx), func(tx *store.Tx) error {
+				err := b.Write(context.WithoutCancel(b.Ctx), func(tx *sql.Tx) error {
 					if i < 2 {
-						return MendCounts(b.Ctx, tx.Tx, 5)
+						return MendCounts(b.Ctx, tx, 5)
 					}
-					_, err := InsertLike(b.Ctx, tx.Tx, 5, services.UserID(10+i), tx.Now)
+					_, err := InsertLike(b.Ctx, tx, 5, services.UserID(10+i), tx.Now)
 					return err
 				})
 				if err != nil {
@@ -285,6 +285,6 @@ func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 			})
 		}
 		group.Wait()
-		storetest.Equal(b.T, storetest.Must(Engagements(b.Ctx, b.DB, 12, []services.PostID{5, 99}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 5, Liked: true}, 99: {}})
+		sqltest.Equal(b.T, sqltest.Must(Engagements(b.Ctx, b.DB, 12, []services.PostID{5, 99}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 5, Liked: true}, 99: {}})
 	})
 }

@@ -10,8 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // feedModel is a home feed by the plainest means: everything that was ever posted, looked through.
@@ -76,7 +77,7 @@ func (m *feedModel) newestCounting(upTo services.PostID) services.PostID {
 }
 
 // TestFeedAgainstModel follows, posts and deletes at random and compares everything that is read of a feed. Each
-// history has people and ids of its own, so that one database serves them all.
+// history has users and ids of its own, so that one database serves them all.
 func TestFeedAgainstModel(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		var histories atomic.Int64
@@ -87,14 +88,14 @@ func TestFeedAgainstModel(t *testing.T) {
 			for n := range rapid.IntRange(1, 12).Draw(t, "authors") + 1 {
 				keys = append(keys, fmt.Sprintf("h%d-%d", history, n))
 			}
-			people := b.MakeUsers(keys...)
-			m := &feedModel{reader: people[0], since: map[services.UserID]services.PostID{}, deleted: map[services.PostID]bool{},
+			users := b.MakeUsers(keys...)
+			m := &feedModel{reader: users[0], since: map[services.UserID]services.PostID{}, deleted: map[services.PostID]bool{},
 				muted: map[services.UserID]bool{}, hidden: map[services.UserID]bool{}}
 			first := lastID
 			steps := rapid.SliceOfN(rapid.IntRange(-2, 9), 1, 60).Draw(t, "steps")
-			b.MustWrite(func(tx *store.Tx) error {
+			b.MustWrite(func(tx *sql.Tx) error {
 				for _, step := range steps {
-					if err := m.step(b, t, tx, step, people, &lastID); err != nil {
+					if err := m.step(b, t, tx, step, users, &lastID); err != nil {
 						return err
 					}
 				}
@@ -104,21 +105,21 @@ func TestFeedAgainstModel(t *testing.T) {
 			limit := rapid.IntRange(1, 15).Draw(t, "limit")
 			before, seen := services.PostID(place.Draw(t, "before")), services.PostID(place.Draw(t, "seen"))
 			for _, before := range []services.PostID{before, services.MaxPostID} {
-				storetest.Equal(t, storetest.Must(HomeFeed(b.Ctx, b.DB, m.reader, before, limit))(t), m.page(before, limit))
+				sqltest.Equal(t, sqltest.Must(HomeFeed(b.Ctx, b.DB, m.reader, before, limit))(t), m.page(before, limit))
 			}
-			storetest.Equal(t, storetest.Must(CountNew(b.Ctx, b.DB, m.reader, seen, limit))(t), m.countNew(seen, limit))
-			storetest.Equal(t, storetest.Must(CountNew(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.countNew(0, 1000))
-			storetest.Equal(t, storetest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.unread(seen, limit))
-			storetest.Equal(t, storetest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.unread(0, 1000))
+			sqltest.Equal(t, sqltest.Must(CountNew(b.Ctx, b.DB, m.reader, seen, limit))(t), m.countNew(seen, limit))
+			sqltest.Equal(t, sqltest.Must(CountNew(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+			sqltest.Equal(t, sqltest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.unread(seen, limit))
+			sqltest.Equal(t, sqltest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.unread(0, 1000))
 			m.checkNewest(b, t)
 			m.inbox = true
 			for _, before := range []services.PostID{before, services.MaxPostID} {
-				storetest.Equal(t, storetest.Must(InboxFeed(b.Ctx, b.DB, m.reader, before, limit))(t), m.page(before, limit))
-				storetest.Equal(t, storetest.Must(NewestCounting(b.Ctx, b.DB, m.reader, before))(t), m.newestCounting(before))
+				sqltest.Equal(t, sqltest.Must(InboxFeed(b.Ctx, b.DB, m.reader, before, limit))(t), m.page(before, limit))
+				sqltest.Equal(t, sqltest.Must(NewestCounting(b.Ctx, b.DB, m.reader, before))(t), m.newestCounting(before))
 			}
-			storetest.Equal(t, storetest.Must(CountPushed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.countNew(seen, limit))
-			storetest.Equal(t, storetest.Must(CountPushed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.countNew(0, 1000))
-			m.checkPulled(b, t, people, limit)
+			sqltest.Equal(t, sqltest.Must(CountPushed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.countNew(seen, limit))
+			sqltest.Equal(t, sqltest.Must(CountPushed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+			m.checkPulled(b, t, users, limit)
 		})
 	})
 }
@@ -129,15 +130,15 @@ func (m *feedModel) checkNewest(b *bundle, t *rapid.T) {
 	for _, entry := range m.page(services.MaxPostID, 1) {
 		want = entry.Post
 	}
-	b.MustWrite(func(tx *store.Tx) error {
-		newest, err := NewestOfFeed(b.Ctx, tx.Tx, m.reader)
-		storetest.Equal(t, newest, want)
+	b.MustWrite(func(tx *sql.Tx) error {
+		newest, err := NewestOfFeed(b.Ctx, tx, m.reader)
+		sqltest.Equal(t, newest, want)
 		return err
 	})
 }
 
 // checkPulled compares what nodes keep of the authors' pulled
-func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserID, limit int) {
+func (m *feedModel) checkPulled(b *bundle, t *rapid.T, users []services.UserID, limit int) {
 	want := map[services.UserID]PulledPosts{}
 	for _, post := range m.posts {
 		known := want[post.Author]
@@ -149,19 +150,19 @@ func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserID,
 		}
 		want[post.Author] = known
 	}
-	got := storetest.Must(Pulled(b.Ctx, b.DB, people, limit))(t)
+	got := sqltest.Must(Pulled(b.Ctx, b.DB, users, limit))(t)
 	maps.DeleteFunc(got, func(_ services.UserID, known PulledPosts) bool { return len(known.Posts) == 0 })
-	storetest.Equal(t, got, want)
+	sqltest.Equal(t, got, want)
 	for author := range want {
-		if !storetest.Must(Pulls(b.Ctx, b.DB, author))(t) {
+		if !sqltest.Must(Pulls(b.Ctx, b.DB, author))(t) {
 			t.Fatalf("author %d has pulled posts and is no pull author", author)
 		}
 	}
 }
 
 // step does one thing to the database and to the model. It runs once: the database has no conflicts to offer.
-func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people []services.UserID, lastID *services.PostID) error {
-	someone := rapid.SampledFrom(people)
+func (m *feedModel) step(b *bundle, t *rapid.T, tx *sql.Tx, step int, users []services.UserID, lastID *services.PostID) error {
+	someone := rapid.SampledFrom(users)
 	switch {
 	case step < 0: // mute or hide, or end it
 		author, is := someone.Draw(t, "author"), m.muted
@@ -171,41 +172,41 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people [
 		}
 		*lastID++
 		if is[author] = !is[author]; is[author] {
-			_, err := tx.Restrict(b.Ctx, r)
+			_, err := people.Restrict(b.Ctx, tx, r)
 			return err
 		}
-		_, err := tx.Unrestrict(b.Ctx, r)
+		_, err := people.Unrestrict(b.Ctx, tx, r)
 		return err
 	case step == 0: // unfollow
 		author := someone.Draw(t, "author")
 		delete(m.since, author)
-		_, err := tx.DeleteFollow(b.Ctx, m.reader, author)
+		_, err := people.DeleteFollow(b.Ctx, tx, m.reader, author)
 		return err
 	case step <= 2: // follow, from some post on
 		author := someone.Draw(t, "author")
 		since := services.PostID(rapid.Uint64Range(0, uint64(*lastID)+3).Draw(t, "since"))
 		if _, follows := m.since[author]; !follows && author != m.reader {
 			m.since[author] = since
-			_, err := tx.InsertFollow(b.Ctx, services.Edge{Follower: m.reader, Followee: author, Since: since})
+			_, err := people.InsertFollow(b.Ctx, tx, services.Edge{Follower: m.reader, Followee: author, Since: since})
 			return err
 		}
 		return nil
 	case step == 3 && len(m.posts) > 0: // delete
 		post := rapid.SampledFrom(m.posts).Draw(t, "post")
 		m.deleted[post.ID] = true
-		_, _, err := Delete(b.Ctx, tx.Tx, post.ID)
+		_, _, err := Delete(b.Ctx, tx, post.ID)
 		return err
 	case step == 4: // change the mode of an author, or of the reader
 		author := services.Author{Number: someone.Draw(t, "author"), Mode: services.AuthorMode(rapid.IntRange(0, 2).Draw(t, "mode"))}
-		known, err := LockAuthor(b.Ctx, tx.Tx, author.Number)
+		known, err := LockAuthor(b.Ctx, tx, author.Number)
 		if err != nil {
 			return err
 		}
 		author.Pull = known.Pull
-		_, err = PutAuthor(b.Ctx, tx.Tx, author)
+		_, err = PutAuthor(b.Ctx, tx, author)
 		return err
 	default: // one author posts more than the others
-		author := people[len(people)-1]
+		author := users[len(users)-1]
 		if step > 5 {
 			author = someone.Draw(t, "author")
 		}
@@ -216,7 +217,7 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people [
 		}
 		post := services.Post{ID: *lastID, Author: author, Kind: services.PostKindPost, Body: "b", Pull: mode == services.AuthorHuge}
 		m.posts = append(m.posts, post)
-		return Insert(b.Ctx, tx.Tx, post)
+		return Insert(b.Ctx, tx, post)
 	}
 }
 
@@ -229,7 +230,7 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 			edges = append(edges, services.Edge{Follower: 1, Followee: n, Since: m.since[n]})
 		}
 		b.MakeFollows(edges...)
-		b.MustWrite(func(tx *store.Tx) error {
+		b.MustWrite(func(tx *sql.Tx) error {
 			m.posts = nil
 			for id := services.PostID(1); id <= 3000; id++ {
 				author := services.UserID(1 + id*id%400)
@@ -237,7 +238,7 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 					author = 77 // an author with very many posts
 				}
 				m.posts = append(m.posts, services.Post{ID: id, Author: author})
-				if err := Insert(b.Ctx, tx.Tx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "b"}); err != nil {
+				if err := Insert(b.Ctx, tx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "b"}); err != nil {
 					return err
 				}
 			}
@@ -245,13 +246,13 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 		})
 		for _, limit := range []int{1, 20, 300, 5000} {
 			for _, before := range []services.PostID{0, 1, 50, 1500, services.MaxPostID} {
-				storetest.Equal(b.T, storetest.Must(HomeFeed(b.Ctx, b.DB, 1, before, limit))(b.T), m.page(before, limit))
+				sqltest.Equal(b.T, sqltest.Must(HomeFeed(b.Ctx, b.DB, 1, before, limit))(b.T), m.page(before, limit))
 			}
 		}
-		storetest.Equal(b.T, storetest.Must(CountNew(b.Ctx, b.DB, 1, 0, 301))(b.T), m.countNew(0, 301))
-		storetest.Equal(b.T, storetest.Must(CountNew(b.Ctx, b.DB, 1, 0, 10000))(b.T), m.countNew(0, 10000))
-		storetest.Equal(b.T, len(storetest.Must(HomeFeed(b.Ctx, b.DB, 1, services.MaxPostID, 0))(b.T)), 0)
-		storetest.Equal(b.T, len(storetest.Must(HomeFeed(b.Ctx, b.DB, 999, services.MaxPostID, 20))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(CountNew(b.Ctx, b.DB, 1, 0, 301))(b.T), m.countNew(0, 301))
+		sqltest.Equal(b.T, sqltest.Must(CountNew(b.Ctx, b.DB, 1, 0, 10000))(b.T), m.countNew(0, 10000))
+		sqltest.Equal(b.T, len(sqltest.Must(HomeFeed(b.Ctx, b.DB, 1, services.MaxPostID, 0))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(HomeFeed(b.Ctx, b.DB, 999, services.MaxPostID, 20))(b.T)), 0)
 	})
 }
 
@@ -260,8 +261,8 @@ func TestFollowingOneself(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.MakeFollows(services.Edge{Follower: 1, Followee: 1})
 		b.post(1, 5, 6)
-		storetest.Equal(b.T, storetest.Must(HomeFeed(b.Ctx, b.DB, 1, services.MaxPostID, 10))(b.T), []services.FeedEntry{{Post: 6, Author: 1}, {Post: 5, Author: 1}})
-		storetest.Equal(b.T, storetest.Must(CountNew(b.Ctx, b.DB, 1, 0, 10))(b.T), 0)
-		storetest.Equal(b.T, storetest.Must(NewestCounting(b.Ctx, b.DB, 1, services.MaxPostID))(b.T), services.PostID(0))
+		sqltest.Equal(b.T, sqltest.Must(HomeFeed(b.Ctx, b.DB, 1, services.MaxPostID, 10))(b.T), []services.FeedEntry{{Post: 6, Author: 1}, {Post: 5, Author: 1}})
+		sqltest.Equal(b.T, sqltest.Must(CountNew(b.Ctx, b.DB, 1, 0, 10))(b.T), 0)
+		sqltest.Equal(b.T, sqltest.Must(NewestCounting(b.Ctx, b.DB, 1, services.MaxPostID))(b.T), services.PostID(0))
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Answers and likes are listed from one range of an index for each post. A statement first finds how far down the ranges go:
@@ -37,7 +37,7 @@ WITH ranges AS MATERIALIZED (
 )
 SELECT c.i, c.bound, %[4]s
 FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound AND NOT %[5]s LEFT JOIN users u ON u.number = p.author
-ORDER BY c.i, p.id DESC`, standingAnswers, store.MostHidden, store.ApartFrom("a.author", "$3"), shownPost("$3"), store.ApartFrom("p.author", "$3")))
+ORDER BY c.i, p.id DESC`, standingAnswers, sql.MostHidden, people.ApartFrom("a.author", "$3"), shownPost("$3"), people.ApartFrom("p.author", "$3")))
 
 	likesOf = sql.NewStatement("likes of posts", fmt.Sprintf(`
 WITH ranges AS MATERIALIZED (
@@ -49,17 +49,17 @@ WITH ranges AS MATERIALIZED (
 )
 SELECT c.i, c.bound, COALESCE(l.liked_at, 0), COALESCE(l.liker, 0), COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, '')
 FROM ranges c LEFT JOIN likes l ON %[1]s AND l.liked_at >= c.bound AND NOT %[4]s LEFT JOIN users u ON u.number = l.liker
-ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, store.MostHidden, store.ApartFrom("a.liker", "$3"), store.ApartFrom("l.liker", "$3")))
+ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, sql.MostHidden, people.ApartFrom("a.liker", "$3"), people.ApartFrom("l.liker", "$3")))
 
 	shownPosts = sql.NewStatement("posts that a viewer may see", `SELECT `+shownPost("$2")+`
 FROM {rows $1 post BIGINT} AS c CROSS JOIN posts p LEFT JOIN users u ON u.number = p.author
-WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+store.HidesFrom("p.author", "$2"))
+WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+people.HidesFrom("p.author", "$2"))
 )
 
 // Answers reads pages of answers as a viewer may see them, all by one query: without those of authors who hide from the viewer
 // or block them, or whom the viewer blocks.
 func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []AnswersPage) (map[AnswersPage]AnswerList, error) {
-	return store.ReadLists(ctx, db.Runner, answersOf, viewer, pages,
+	return sql.ReadLists(ctx, db.Runner, answersOf, viewer, pages,
 		func(page AnswersPage) ([]any, int) { return []any{page.Post, page.After}, page.Size },
 		func(scan func(...any) error, i *int) (answer Shown, position, end services.PostID, err error) {
 			answer, err = scanShown(scan, i, &end)
@@ -69,7 +69,7 @@ func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []An
 
 // Likes reads pages of likes as a viewer may see them, all by one query, with the users whom Answers leaves out left out.
 func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []LikesPage) (map[LikesPage]LikeList, error) {
-	return store.ReadLists(ctx, db.Runner, likesOf, viewer, pages,
+	return sql.ReadLists(ctx, db.Runner, likesOf, viewer, pages,
 		func(page LikesPage) ([]any, int) {
 			return []any{page.Post, sql.Micros(page.After.At), page.After.Liker}, page.Size
 		},

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // TestPagesPassOverSomeHiddenUsersAndEndAtMany has a post whose newest answers and likes are of users who hide from the viewer: of
@@ -17,15 +17,15 @@ func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
 		const viewer, hider, shown, post = 1, 2, 3, services.PostID(1000)
 		b.MakeUsers("viewer", "hider", "shown")
 		b.post(shown, post)
-		b.MustWrite(func(tx *store.Tx) error {
+		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := tx.Lines(b.Ctx, `INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`)
 			return err
 		})
 		add := func(by services.UserID, from, count int) {
-			b.MustWrite(func(tx *store.Tx) error {
+			b.MustWrite(func(tx *sql.Tx) error {
 				for i := from; i < from+count; i++ {
 					answer := services.Post{ID: post + services.PostID(i), Author: by, Kind: services.PostKindComment, Parent: post, OffFeed: true, Body: "b"}
-					if err := Insert(b.Ctx, tx.Tx, answer); err != nil {
+					if err := Insert(b.Ctx, tx, answer); err != nil {
 						return err
 					}
 				}
@@ -33,10 +33,10 @@ func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
 			})
 		}
 		like := func(by services.UserID, from, count int) {
-			b.MustWrite(func(tx *store.Tx) error {
+			b.MustWrite(func(tx *sql.Tx) error {
 				for i := from; i < from+count; i++ {
 					liker := by + services.UserID(100*i)
-					if _, err := InsertLike(b.Ctx, tx.Tx, post, liker, time.UnixMicro(int64(1000+i/2))); err != nil {
+					if _, err := InsertLike(b.Ctx, tx, post, liker, time.UnixMicro(int64(1000+i/2))); err != nil {
 						return err
 					}
 					if by == hider {
@@ -52,12 +52,12 @@ func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
 			before, after := services.MaxPostID, FirstLike
 			for more := true; more; {
 				page := AnswersPage{Post: post, After: before, Size: 2}
-				list := storetest.Must(Answers(b.Ctx, b.DB, viewer, []AnswersPage{page}))(b.T)[page]
+				list := sqltest.Must(Answers(b.Ctx, b.DB, viewer, []AnswersPage{page}))(b.T)[page]
 				answers, before, more = append(answers, len(list.Items)), list.Next, list.More
 			}
 			for more := true; more; {
 				page := LikesPage{Post: post, After: after, Size: 2}
-				list := storetest.Must(Likes(b.Ctx, b.DB, viewer, []LikesPage{page}))(b.T)[page]
+				list := sqltest.Must(Likes(b.Ctx, b.DB, viewer, []LikesPage{page}))(b.T)[page]
 				likes, after, more = append(likes, len(list.Items)), list.Next, list.More
 			}
 			return answers, likes
@@ -65,19 +65,19 @@ func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
 		add(shown, 1, 3)
 		add(hider, 10, 200)
 		answers, _ := walk()
-		storetest.Equal(b.T, answers, []int{2, 1})
+		sqltest.Equal(b.T, answers, []int{2, 1})
 		add(hider, 300, 400)
 		add(shown, 900, 1)
 		answers, _ = walk()
-		storetest.Equal(b.T, answers, []int{1, 2, 1})
+		sqltest.Equal(b.T, answers, []int{1, 2, 1})
 		deleted := post + 902
 		add(shown, 902, 1)
-		b.MustWrite(func(tx *store.Tx) error {
-			_, _, err := Delete(b.Ctx, tx.Tx, deleted)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, _, err := Delete(b.Ctx, tx, deleted)
 			return err
 		})
 		answers, _ = walk()
-		storetest.Equal(b.T, answers, []int{1, 2, 1})
+		sqltest.Equal(b.T, answers, []int{1, 2, 1})
 
 		// A page looks at 303 likes here. The last of them shares its moment with the 304th, and both are on that page. The next
 		// page begins with the likes of the moment before.
@@ -85,9 +85,9 @@ func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
 		like(shown, 8, 2)
 		like(hider, 10, 304)
 		_, likes := walk()
-		storetest.Equal(b.T, likes, []int{0, 2, 1})
+		sqltest.Equal(b.T, likes, []int{0, 2, 1})
 		like(hider, 400, 400)
 		_, likes = walk()
-		storetest.Equal(b.T, likes, []int{0, 0, 2, 1})
+		sqltest.Equal(b.T, likes, []int{0, 0, 2, 1})
 	})
 }

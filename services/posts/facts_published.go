@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // The statement is built as those of other lists of users: see store.UserLists. Each author has one range of posts_by_author for
@@ -20,12 +20,12 @@ WITH ranges AS MATERIALIZED (
 SELECT c.i, 0, %[3]s
 FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound LEFT JOIN users u ON u.number = p.author
 ORDER BY c.i, p.id DESC`, `p.author = c.owner AND p.pull = c.pull AND p.id < c.before AND p.deleted_at IS NULL AND NOT p.off_feed`,
-	store.HidesFrom("c.owner", "$3"), shownPost("$3")))
+	people.HidesFrom("c.owner", "$3"), shownPost("$3")))
 
 // Published reads pages of the posts of users that home feeds list, the newest first, with what a viewer is told of each. A user
 // who hides from the viewer or blocks them has none.
 func Published(ctx context.Context, db *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[Shown], error) {
-	return store.UserLists(ctx, db.Runner, published, viewer, pages, func(scan func(...any) error, first ...any) (Shown, uint64, error) {
+	return sql.UserLists(ctx, db.Runner, published, viewer, pages, func(scan func(...any) error, first ...any) (Shown, uint64, error) {
 		post, err := scanShown(scan, first...)
 		return post, uint64(post.ID), err
 	})

@@ -4,8 +4,9 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // TestPublishedPostsAreWalkedToTheirEnd has pushed posts and pulled ones, which are one list, and authors who hide from the viewer,
@@ -18,7 +19,7 @@ func TestPublishedPostsAreWalkedToTheirEnd(t *testing.T) {
 		for author := services.UserID(2); author <= viewer; author++ {
 			b.post(author, services.PostID(100+author))
 		}
-		b.MustWrite(func(tx *store.Tx) error {
+		b.MustWrite(func(tx *sql.Tx) error {
 			for _, text := range []string{
 				`INSERT INTO hides (author, follower, made) VALUES (3, 7, 1)`, `INSERT INTO blocks (blocker, blocked, made) VALUES (4, 7, 1), (7, 5, 2)`,
 				`INSERT INTO mutes (muter, muted, made, until) VALUES (7, 6, 1, 0)`,
@@ -31,24 +32,24 @@ func TestPublishedPostsAreWalkedToTheirEnd(t *testing.T) {
 				{ID: 65, Author: 1, Kind: services.PostKindPost, Body: "pulled", Pull: true}, {ID: 45, Author: 1, Kind: services.PostKindPost, Body: "pulled", Pull: true},
 				{ID: 75, Author: 1, Kind: services.PostKindComment, Body: "no feed has it", Parent: 50, OffFeed: true},
 			} {
-				if err := Insert(b.Ctx, tx.Tx, post); err != nil {
+				if err := Insert(b.Ctx, tx, post); err != nil {
 					return err
 				}
 			}
-			_, _, err := Delete(b.Ctx, tx.Tx, 60)
+			_, _, err := Delete(b.Ctx, tx, 60)
 			return err
 		})
 		read := func(pages []services.UserPage) (map[services.UserPage]services.UserList[Shown], error) {
 			return Published(b.Ctx, b.DB, viewer, pages)
 		}
 		for size := 1; size <= 7; size++ {
-			walked, _ := storetest.WalkUserLists(b.T, size, []services.UserID{1, 2, 3, 4, 5, 6, 7}, func(post Shown) uint64 { return uint64(post.ID) }, read)
-			storetest.Equal(b.T, walked, map[services.UserID][]uint64{1: {80, 70, 65, 50, 45}, 2: {102}, 5: {105}, 6: {106}, 7: {107}})
+			walked, _ := peopletest.WalkUserLists(b.T, size, []services.UserID{1, 2, 3, 4, 5, 6, 7}, func(post Shown) uint64 { return uint64(post.ID) }, read)
+			sqltest.Equal(b.T, walked, map[services.UserID][]uint64{1: {80, 70, 65, 50, 45}, 2: {102}, 5: {105}, 6: {106}, 7: {107}})
 		}
 		page := services.UserPage{Owner: 1, Before: 60, Size: 1} // what stood there is deleted
-		list := storetest.Must(read([]services.UserPage{page}))(b.T)[page]
-		storetest.Equal(b.T, list.Items[0].ID, services.PostID(50))
-		storetest.Equal(b.T, list.Items[0].By.Key, "a")
-		storetest.Equal(b.T, len(storetest.Must(read(nil))(b.T)), 0)
+		list := sqltest.Must(read([]services.UserPage{page}))(b.T)[page]
+		sqltest.Equal(b.T, list.Items[0].ID, services.PostID(50))
+		sqltest.Equal(b.T, list.Items[0].By.Key, "a")
+		sqltest.Equal(b.T, len(sqltest.Must(read(nil))(b.T)), 0)
 	})
 }

@@ -3,21 +3,22 @@ package posts
 import (
 	"testing"
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"time"
 )
 
 // shown asks every statement that reads follows for feeds whether one is shown another's posts. They are of one mind.
 func (b *bundle) shown(reader, author services.UserID) bool {
 	b.T.Helper()
-	_, edge, err := b.Edge(b.Ctx, reader, author)
-	edges := storetest.Must(b.Edges(b.Ctx, []services.UserID{reader}, author))(b.T)
-	followers := storetest.Must(b.Followers(b.Ctx, author, 0, 10, time.Time{}))(b.T)
-	listed := storetest.Must(HomeFeed(b.Ctx, b.DB, reader, services.MaxPostID, 10))(b.T)
-	count := storetest.Must(CountNew(b.Ctx, b.DB, reader, 0, 10))(b.T)
-	newest := storetest.Must(NewestCounting(b.Ctx, b.DB, reader, services.MaxPostID))(b.T)
-	storetest.Equal(b.T, storetest.Must([]bool{len(edges) > 0, len(followers) > 0, len(listed) > 0, count > 0, newest > 0}, err)(b.T), []bool{edge, edge, edge, edge, edge})
+	_, edge, err := people.Edge(b.Ctx, b.Bundle.DB, reader, author)
+	edges := sqltest.Must(people.Edges(b.Ctx, b.Bundle.DB, []services.UserID{reader}, author))(b.T)
+	followers := sqltest.Must(people.Followers(b.Ctx, b.Bundle.DB, author, 0, 10, time.Time{}))(b.T)
+	listed := sqltest.Must(HomeFeed(b.Ctx, b.DB, reader, services.MaxPostID, 10))(b.T)
+	count := sqltest.Must(CountNew(b.Ctx, b.DB, reader, 0, 10))(b.T)
+	newest := sqltest.Must(NewestCounting(b.Ctx, b.DB, reader, services.MaxPostID))(b.T)
+	sqltest.Equal(b.T, sqltest.Must([]bool{len(edges) > 0, len(followers) > 0, len(listed) > 0, count > 0, newest > 0}, err)(b.T), []bool{edge, edge, edge, edge, edge})
 	return edge
 }
 
@@ -32,27 +33,27 @@ func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
 		for _, before := range []bool{false, true} {
 			if !before {
 				b.MakeFollows(services.Edge{Follower: 1, Followee: 2, Since: 40})
-				storetest.Equal(b.T, b.shown(1, 2), true)
+				sqltest.Equal(b.T, b.shown(1, 2), true)
 			}
 			b.Restrict(mute)
 			b.Restrict(hide)
 			if before {
 				b.MakeFollows(services.Edge{Follower: 1, Followee: 2, Since: 40})
 			}
-			storetest.Equal(b.T, b.shown(1, 2), false)
-			b.MustWrite(func(tx *store.Tx) error {
-				edges := storetest.Must(tx.Lines(b.Ctx, "SELECT follower, followee FROM follows ORDER BY follower"))(b.T)
-				storetest.Equal(b.T, edges, []string{"1 2"})
+			sqltest.Equal(b.T, b.shown(1, 2), false)
+			b.MustWrite(func(tx *sql.Tx) error {
+				edges := sqltest.Must(tx.Lines(b.Ctx, "SELECT follower, followee FROM follows ORDER BY follower"))(b.T)
+				sqltest.Equal(b.T, edges, []string{"1 2"})
 				return nil
 			})
-			storetest.Equal(b.T, b.Unrestrict(mute), true)
-			storetest.Equal(b.T, b.shown(1, 2), false)
-			storetest.Equal(b.T, b.Unrestrict(hide), true)
-			storetest.Equal(b.T, b.shown(1, 2), true)
-			storetest.Equal(b.T, b.Unrestrict(hide), false)
-			edge, _, err := b.Edge(b.Ctx, 1, 2)
-			storetest.Equal(b.T, storetest.Must(edge, err)(b.T).Since, services.PostID(40))
-			b.MustWrite(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.Ctx, 1, 2); return err })
+			sqltest.Equal(b.T, b.Unrestrict(mute), true)
+			sqltest.Equal(b.T, b.shown(1, 2), false)
+			sqltest.Equal(b.T, b.Unrestrict(hide), true)
+			sqltest.Equal(b.T, b.shown(1, 2), true)
+			sqltest.Equal(b.T, b.Unrestrict(hide), false)
+			edge, _, err := people.Edge(b.Ctx, b.Bundle.DB, 1, 2)
+			sqltest.Equal(b.T, sqltest.Must(edge, err)(b.T).Since, services.PostID(40))
+			b.MustWrite(func(tx *sql.Tx) error { _, err := people.DeleteFollow(b.Ctx, tx, 1, 2); return err })
 		}
 	})
 }
@@ -70,9 +71,9 @@ func TestOthersRestrictionsLeaveAFollowAlone(t *testing.T) {
 			{Kind: services.Block, Owner: 1, Other: 3, Made: 7}, {Kind: services.Block, Owner: 3, Other: 2, Made: 8},
 		} {
 			created, ended := b.Restrict(r)
-			storetest.Equal(b.T, created, true)
-			storetest.Equal(b.T, len(ended), 0)
-			storetest.Equal(b.T, b.shown(1, 2), true)
+			sqltest.Equal(b.T, created, true)
+			sqltest.Equal(b.T, len(ended), 0)
+			sqltest.Equal(b.T, b.shown(1, 2), true)
 		}
 	})
 }

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/eventually"
 )
 
@@ -19,14 +18,14 @@ func TestPosts(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		written := time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
 		long := services.Post{ID: services.MaxPostID, Author: 1<<32 - 1, Kind: "COMMENT", Body: strings.Repeat("🦉", 5000), UpdatedAt: written}
-		b.MustWrite(func(tx *store.Tx) error { return Insert(b.Ctx, tx.Tx, long) })
+		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, long) })
 		b.post(1, 7)
-		storetest.Equal(b.T, storetest.Must(ByID(b.Ctx, b.DB, []services.PostID{7, 8, services.MaxPostID}))(b.T), map[services.PostID]services.Post{
+		sqltest.Equal(b.T, sqltest.Must(ByID(b.Ctx, b.DB, []services.PostID{7, 8, services.MaxPostID}))(b.T), map[services.PostID]services.Post{
 			7:                  {ID: 7, Author: 1, Kind: services.PostKindPost, Body: "body of 0000000000007", UpdatedAt: b.Clock.Now()},
 			services.MaxPostID: long,
 		})
-		err := b.Write(b.Ctx, func(tx *store.Tx) error { return Insert(b.Ctx, tx.Tx, services.Post{ID: 7, Author: 2}) })
-		storetest.Coded(b.T, err, services.Conflict)
+		err := b.Write(b.Ctx, func(tx *sql.Tx) error { return Insert(b.Ctx, tx, services.Post{ID: 7, Author: 2}) })
+		sqltest.Coded(b.T, err, services.Conflict)
 	})
 }
 
@@ -36,42 +35,42 @@ func TestDeletePost(t *testing.T) {
 		b.Clock.Advance(time.Minute)
 		deletedAt := b.Clock.Now()
 		remove := func(id services.PostID) (post services.Post, deleted bool, err error) {
-			err = b.Write(b.Ctx, func(tx *store.Tx) (err error) { post, deleted, err = Delete(b.Ctx, tx.Tx, id); return err })
+			err = b.Write(b.Ctx, func(tx *sql.Tx) (err error) { post, deleted, err = Delete(b.Ctx, tx, id); return err })
 			return post, deleted, err
 		}
 		gone := services.Post{ID: 6, Author: 1, Kind: services.PostKindPost, Body: "body of 0000000000006", Deleted: true, UpdatedAt: deletedAt}
 		post, deleted, err := remove(6)
-		storetest.Equal(b.T, storetest.Must(post, err)(b.T), gone)
-		storetest.Equal(b.T, deleted, true)
+		sqltest.Equal(b.T, sqltest.Must(post, err)(b.T), gone)
+		sqltest.Equal(b.T, deleted, true)
 		b.Clock.Advance(time.Minute)
 		post, deleted, err = remove(6)
-		storetest.Equal(b.T, storetest.Must(post, err)(b.T), gone)
-		storetest.Equal(b.T, deleted, false)
+		sqltest.Equal(b.T, sqltest.Must(post, err)(b.T), gone)
+		sqltest.Equal(b.T, deleted, false)
 		_, _, err = remove(9)
-		storetest.Coded(b.T, err, services.NotFound)
-		storetest.Equal(b.T, storetest.Must(ByID(b.Ctx, b.DB, []services.PostID{6}))(b.T)[6], gone)
-		storetest.Equal(b.T, b.published(), []services.PostID{7, 5})
-		storetest.Equal(b.T, storetest.Must(OfAuthor(b.Ctx, b.DB, 1, 1))(b.T), []services.PostID{7})
-		err = b.Write(b.Ctx, func(tx *store.Tx) error { return Insert(b.Ctx, tx.Tx, services.Post{ID: 6, Author: 1}) })
-		storetest.Coded(b.T, err, services.Conflict) // its id is not free again
+		sqltest.Coded(b.T, err, services.NotFound)
+		sqltest.Equal(b.T, sqltest.Must(ByID(b.Ctx, b.DB, []services.PostID{6}))(b.T)[6], gone)
+		sqltest.Equal(b.T, b.published(), []services.PostID{7, 5})
+		sqltest.Equal(b.T, sqltest.Must(OfAuthor(b.Ctx, b.DB, 1, 1))(b.T), []services.PostID{7})
+		err = b.Write(b.Ctx, func(tx *sql.Tx) error { return Insert(b.Ctx, tx, services.Post{ID: 6, Author: 1}) })
+		sqltest.Coded(b.T, err, services.Conflict) // its id is not free again
 	})
 }
 
 func TestPostForShare(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(3, 5)
-		b.MustWrite(func(tx *store.Tx) error {
-			post, err := Hold(b.Ctx, tx.Tx, 5)
+		b.MustWrite(func(tx *sql.Tx) error {
+			post, err := Hold(b.Ctx, tx, 5)
 			if post.Author != 3 || post.Deleted {
 				b.T.Errorf("the post is %v", post)
 			}
 			return err
 		})
-		err := b.Write(b.Ctx, func(tx *store.Tx) error { _, err := Hold(b.Ctx, tx.Tx, 6); return err })
-		storetest.Coded(b.T, err, services.NotFound)
-		b.MustWrite(func(tx *store.Tx) error {
-			_, _, err := Delete(b.Ctx, tx.Tx, 5)
-			post, err2 := Hold(b.Ctx, tx.Tx, 5)
+		err := b.Write(b.Ctx, func(tx *sql.Tx) error { _, err := Hold(b.Ctx, tx, 6); return err })
+		sqltest.Coded(b.T, err, services.NotFound)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, _, err := Delete(b.Ctx, tx, 5)
+			post, err2 := Hold(b.Ctx, tx, 5)
 			if !post.Deleted {
 				b.T.Error("a deleted post stands")
 			}
@@ -89,18 +88,18 @@ func TestPostForShareHoldsOffDeletion(t *testing.T) {
 	letGo := sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(letGo) // before the store's own end, which would wait for ever
 	go func() {
-		done <- b.Write(b.Ctx, func(tx *store.Tx) error {
-			_, err := Hold(b.Ctx, tx.Tx, 5)
+		done <- b.Write(b.Ctx, func(tx *sql.Tx) error {
+			_, err := Hold(b.Ctx, tx, 5)
 			close(held)
 			<-gate
-			_, err2 := InsertLike(b.Ctx, tx.Tx, 5, 2, tx.Now)
+			_, err2 := InsertLike(b.Ctx, tx, 5, 2, tx.Now)
 			return errors.Join(err, err2)
 		})
 	}()
 	<-held
 	deleted := make(chan error, 1)
 	go func() {
-		deleted <- b.Write(b.Ctx, func(tx *store.Tx) error { _, _, err := Delete(b.Ctx, tx.Tx, 5); return err })
+		deleted <- b.Write(b.Ctx, func(tx *sql.Tx) error { _, _, err := Delete(b.Ctx, tx, 5); return err })
 	}()
 	eventually.Succeeds(t, 20*time.Second, "the deletion waits for the row", func() error {
 		lines, err := b.Lines(b.Ctx, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
@@ -113,7 +112,7 @@ func TestPostForShareHoldsOffDeletion(t *testing.T) {
 	if err := errors.Join(<-done, <-deleted); err != nil {
 		t.Fatal(err)
 	}
-	if post := storetest.Must(ByID(b.Ctx, b.DB, []services.PostID{5}))(t)[5]; !post.Deleted {
+	if post := sqltest.Must(ByID(b.Ctx, b.DB, []services.PostID{5}))(t)[5]; !post.Deleted {
 		t.Error("the post was not deleted after all")
 	}
 }
@@ -122,15 +121,15 @@ func TestLikes(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(1, 5)
 		var answers []bool
-		b.MustWrite(func(tx *store.Tx) error {
+		b.MustWrite(func(tx *sql.Tx) error {
 			answers = nil
 			for _, step := range []func() (bool, error){
-				func() (bool, error) { return InsertLike(b.Ctx, tx.Tx, 5, 2, tx.Now) },
-				func() (bool, error) { return InsertLike(b.Ctx, tx.Tx, 5, 2, tx.Now) },
-				func() (bool, error) { return InsertLike(b.Ctx, tx.Tx, 5, 3, tx.Now) },
-				func() (bool, error) { return DeleteLike(b.Ctx, tx.Tx, 5, 2) },
-				func() (bool, error) { return DeleteLike(b.Ctx, tx.Tx, 5, 2) },
-				func() (bool, error) { return InsertLike(b.Ctx, tx.Tx, 5, 2, tx.Now) },
+				func() (bool, error) { return InsertLike(b.Ctx, tx, 5, 2, tx.Now) },
+				func() (bool, error) { return InsertLike(b.Ctx, tx, 5, 2, tx.Now) },
+				func() (bool, error) { return InsertLike(b.Ctx, tx, 5, 3, tx.Now) },
+				func() (bool, error) { return DeleteLike(b.Ctx, tx, 5, 2) },
+				func() (bool, error) { return DeleteLike(b.Ctx, tx, 5, 2) },
+				func() (bool, error) { return InsertLike(b.Ctx, tx, 5, 2, tx.Now) },
 			} {
 				answer, err := step()
 				if err != nil {
@@ -140,21 +139,21 @@ func TestLikes(t *testing.T) {
 			}
 			return nil
 		})
-		storetest.Equal(b.T, answers, []bool{true, false, true, true, false, true})
+		sqltest.Equal(b.T, answers, []bool{true, false, true, true, false, true})
 	})
 }
 
 func TestEditPost(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(1, 5, 6)
-		b.MustWrite(func(tx *store.Tx) error { return InsertMentions(b.Ctx, tx.Tx, 5, []services.UserID{2, 3}) })
+		b.MustWrite(func(tx *sql.Tx) error { return InsertMentions(b.Ctx, tx, 5, []services.UserID{2, 3}) })
 		edit := func(body string, mentioned ...services.UserID) (post services.Post) {
-			b.MustWrite(func(tx *store.Tx) error {
-				before, err := Lock(b.Ctx, tx.Tx, 5)
+			b.MustWrite(func(tx *sql.Tx) error {
+				before, err := Lock(b.Ctx, tx, 5)
 				if err != nil {
 					return err
 				}
-				if post, err = Edit(b.Ctx, tx.Tx, 5, body, mentioned); !post.UpdatedAt.After(before.UpdatedAt) {
+				if post, err = Edit(b.Ctx, tx, 5, body, mentioned); !post.UpdatedAt.After(before.UpdatedAt) {
 					b.T.Errorf("edited at %v, after %v", post.UpdatedAt, before.UpdatedAt)
 				}
 				return err
@@ -163,17 +162,17 @@ func TestEditPost(t *testing.T) {
 		}
 		began := b.Clock.Now()
 		edit("two", 3, 4) // in the moment in which it was published
-		storetest.Equal(b.T, storetest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T), []services.UserID{3, 4})
+		sqltest.Equal(b.T, sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T), []services.UserID{3, 4})
 		b.Clock.Advance(time.Minute)
-		storetest.Equal(b.T, edit("three").UpdatedAt, began.Add(time.Minute))
+		sqltest.Equal(b.T, edit("three").UpdatedAt, began.Add(time.Minute))
 		b.Clock.Advance(-time.Hour)
 		want := services.Post{ID: 5, Author: 1, Kind: services.PostKindPost, Body: "four", UpdatedAt: began.Add(time.Minute + time.Microsecond)}
 		want.EditedAt = want.UpdatedAt // the clock has fallen back, and the time of an edit has not
-		storetest.Equal(b.T, edit("four"), want)
-		storetest.Equal(b.T, storetest.Must(ByID(b.Ctx, b.DB, []services.PostID{5}))(b.T)[5], want)
-		storetest.Equal(b.T, len(storetest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T)), 0)
-		storetest.Equal(b.T, b.published(), []services.PostID{6, 5})
-		err := b.Write(b.Ctx, func(tx *store.Tx) error { _, err := Lock(b.Ctx, tx.Tx, 9); return err })
-		storetest.Coded(b.T, err, services.NotFound)
+		sqltest.Equal(b.T, edit("four"), want)
+		sqltest.Equal(b.T, sqltest.Must(ByID(b.Ctx, b.DB, []services.PostID{5}))(b.T)[5], want)
+		sqltest.Equal(b.T, len(sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T)), 0)
+		sqltest.Equal(b.T, b.published(), []services.PostID{6, 5})
+		err := b.Write(b.Ctx, func(tx *sql.Tx) error { _, err := Lock(b.Ctx, tx, 9); return err })
+		sqltest.Coded(b.T, err, services.NotFound)
 	})
 }

@@ -6,34 +6,35 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bundle is a database with posts.
-type bundle struct{ *storetest.Bundle }
+type bundle struct{ *peopletest.Bundle }
 
 // eachStore runs a test on both engines, each time on a new database with a standing clock.
 func eachStore(t *testing.T, test func(b *bundle)) {
 	t.Helper()
-	storetest.EachBundle(t, func(b *storetest.Bundle) { test(&bundle{b}) })
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
 }
 
 // newBundle opens a database with a standing clock; the test's end closes it.
 func newBundle(t *testing.T, url string) *bundle {
 	t.Helper()
-	return &bundle{storetest.NewBundle(t, url)}
+	return &bundle{peopletest.NewBundle(t, url)}
 }
 
 // post writes an author's posts.
 func (b *bundle) post(author services.UserID, ids ...services.PostID) {
 	b.T.Helper()
-	b.MustWrite(func(tx *store.Tx) error {
+	b.MustWrite(func(tx *sql.Tx) error {
 		for _, id := range ids {
 			post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body of " + id.String()}
-			if err := Insert(b.Ctx, tx.Tx, post); err != nil {
+			if err := Insert(b.Ctx, tx, post); err != nil {
 				return err
 			}
 		}
@@ -44,5 +45,5 @@ func (b *bundle) post(author services.UserID, ids ...services.PostID) {
 // published lists the posts of the first author that stand, the newest first.
 func (b *bundle) published() []services.PostID {
 	b.T.Helper()
-	return storetest.Must(OfAuthor(b.Ctx, b.DB, 1, 1000))(b.T)
+	return sqltest.Must(OfAuthor(b.Ctx, b.DB, 1, 1000))(b.T)
 }

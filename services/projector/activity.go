@@ -6,8 +6,9 @@ import (
 
 	"tidings/services"
 	"tidings/services/mirror"
+	"tidings/services/people"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // activity is the thresholds after which users count as idle and dormant now, on all nodes.
@@ -38,8 +39,8 @@ func (p *Projector) SetActivity(ctx context.Context, thresholds services.Activit
 }
 
 func (p *Projector) putActivity(ctx context.Context, next services.ActivityThresholds, byAdmin bool) error {
-	err := p.store.Write(ctx, func(tx *store.Tx) error {
-		held, set, heldByAdmin, err := tx.ActivityThresholdsForUpdate(ctx)
+	err := p.store.Write(ctx, func(tx *sql.Tx) error {
+		held, set, heldByAdmin, err := people.ActivityThresholdsForUpdate(ctx, tx)
 		same := set && held.IdleAfter == next.IdleAfter && held.DormantAfter == next.DormantAfter
 		switch {
 		case err != nil, same && byAdmin == heldByAdmin, heldByAdmin && !byAdmin:
@@ -47,7 +48,7 @@ func (p *Projector) putActivity(ctx context.Context, next services.ActivityThres
 		case !set:
 			held = services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
 		}
-		if err := tx.SetActivityThresholds(ctx, held.Then(next, tx.Now), byAdmin); err != nil {
+		if err := people.SetActivityThresholds(ctx, tx, held.Then(next, tx.Now), byAdmin); err != nil {
 			return err
 		}
 		return mirror.AppendActivityChange(ctx, tx)

@@ -9,8 +9,9 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/people"
 	"tidings/services/projector"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 const oneDay = 24 * time.Hour
@@ -101,7 +102,9 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 				w.Work(w.Fanout)
 			default:
 				user := rapid.SampledFrom(readers).Draw(rt, "reader")
-				w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, []services.UserID{user}) })
+				w.Write(func(ctx context.Context, tx *sql.Tx) error {
+					return people.MarkActive(ctx, tx, []services.UserID{user})
+				})
 				returns(w, user)
 				w.Agree(user)
 			}

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Arrival writes what a feature keeps of a user who visits, in the transaction that records the visit and before it does so:
@@ -17,12 +17,12 @@ func (p *Projector) OnArrival(write Arrival) { p.arrivals = append(p.arrivals, w
 
 // Arrive records a visit of a user, who is active from then on, and writes what each feature keeps of them.
 func (p *Projector) Arrive(ctx context.Context, user services.UserID) error {
-	return p.store.Write(ctx, func(tx *store.Tx) error {
+	return p.store.Write(ctx, func(tx *sql.Tx) error {
 		for _, write := range p.arrivals {
-			if err := write(ctx, tx.Tx, user); err != nil {
+			if err := write(ctx, tx, user); err != nil {
 				return err
 			}
 		}
-		return tx.MarkActive(ctx, []services.UserID{user})
+		return people.MarkActive(ctx, tx, []services.UserID{user})
 	})
 }

@@ -26,7 +26,7 @@ func (p *Projector) registerFacts(ctx context.Context, user services.UserID) (fa
 }
 
 func (p *Projector) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	policy, err := p.store.Policy(ctx, user)
+	policy, err := Policy(ctx, p.store, user)
 	if err != nil || policy.Version == 0 {
 		return nil, err
 	}

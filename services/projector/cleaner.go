@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/rdb"
 )
 
@@ -77,12 +78,12 @@ type CleanerRun struct {
 
 // CleanerRun reads the state of the cleaner's runs.
 func (p *Projector) CleanerRun(ctx context.Context) (CleanerRun, error) {
-	stored, err := p.store.CleanerRun(ctx)
+	stored, err := readCleanerRun(ctx, p.store)
 	return CleanerRun{Running: stored.Running, EndedAt: stored.EndedAt, Freed: parseFreed(stored.Freed)}, err
 }
 
 // AskForCleaning lets a run of the cleaner begin at once, on any node, unless one is under way.
-func (p *Projector) AskForCleaning(ctx context.Context) error { return p.store.AskForCleaning(ctx) }
+func (p *Projector) AskForCleaning(ctx context.Context) error { return askForCleaning(ctx, p.store) }
 
 // Run cleans until ctx ends.
 func (c *Cleaner) Run(ctx context.Context) error {
@@ -112,7 +113,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 // RunOnce takes the next turn if it is due, and says whether it took one.
 func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	p := c.projector
-	turn, took, err := p.store.TakeCleanerTurn(ctx, c.every, turnLease)
+	turn, took, err := takeCleanerTurn(ctx, p.store, c.every, turnLease)
 	if err != nil || !took {
 		return false, err
 	}
@@ -128,7 +129,7 @@ func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	// This runs also when ctx has ended, so that another node can go on at once.
 	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), passWithin)
 	defer cancel()
-	held, passed := p.store.PassCleanerTurn(passing, turn, ended)
+	held, passed := passCleanerTurn(passing, p.store, turn, ended)
 	if ended && held {
 		p.log.Info("Redis is cleaned", "inboxes", freed.Inboxes, "entries", freed.Entries, "dormant", freed.Dormant,
 			"unknown", freed.Unknown, "orphans", freed.Orphans, "endless", freed.Endless, "keys", freed.Keys)
@@ -218,7 +219,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 	}
 	p := c.projector
 	since := p.ActiveSince()
-	visits, err := p.store.LastVisits(ctx, users)
+	visits, err := people.LastVisits(ctx, p.store, users)
 	if err != nil {
 		return err
 	}

@@ -14,13 +14,14 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/redis"
 	"tidings/services/redis/redistest"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 	"tidings/tests/eventually"
 )
 
@@ -46,7 +47,7 @@ func run(w *fanouttest.World, c *projector.Cleaner) projector.Freed {
 // here marks users as seen now, in SQL alone.
 func here(w *fanouttest.World, users ...services.UserID) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, users) })
+	w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
 }
 
 // absent says whether no key of a user is kept.
@@ -127,7 +128,7 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *proje
 	w.Must(err)
 	t.Cleanup(func() { _ = redis.Close() })
 	proxy.Delay(20 * time.Millisecond)
-	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{DB: w.Store.DB})
+	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{DB: w.Store})
 	return projector.New(cfg).Cleaner(cleanEvery)
 }
 
@@ -198,16 +199,16 @@ func TestCleanersTakeTurns(t *testing.T) {
 		w.Clock.Advance(cleanEvery - time.Second)
 		takes(there, false, "before the next is due")
 		w.Clock.Advance(time.Second)
-		turn, taken, err := w.Store.TakeCleanerTurn(t.Context(), cleanEvery, 30*time.Second)
+		turn, taken, err := projector.TakeCleanerTurn(t.Context(), w.Store, cleanEvery, 30*time.Second)
 		if err != nil || !taken {
 			t.Fatalf("%v, %v", taken, err)
 		}
 		takes(there, false, "while somebody has the turn")
 		turn.Place, turn.Freed = `{"master":"","cursor":0}`, `{"orphans":7}`
-		if held, err := w.Store.PassCleanerTurn(t.Context(), turn, false); err != nil || !held {
+		if held, err := projector.PassCleanerTurn(t.Context(), w.Store, turn, false); err != nil || !held {
 			t.Fatalf("%v, %v", held, err)
 		}
-		if _, taken, err = w.Store.TakeCleanerTurn(t.Context(), cleanEvery, 30*time.Second); err != nil || !taken {
+		if _, taken, err = projector.TakeCleanerTurn(t.Context(), w.Store, cleanEvery, 30*time.Second); err != nil || !taken {
 			t.Fatalf("%v, %v", taken, err)
 		}
 		w.Clock.Advance(29 * time.Second)
@@ -219,7 +220,7 @@ func TestCleanersTakeTurns(t *testing.T) {
 		if diff := cmp.Diff(want, state); err != nil || diff != "" {
 			t.Errorf("the run (-want +got), %v:\n%s", err, diff)
 		}
-		if held, err := w.Store.PassCleanerTurn(t.Context(), turn, true); err != nil || held {
+		if held, err := projector.PassCleanerTurn(t.Context(), w.Store, turn, true); err != nil || held {
 			t.Errorf("the dead node has passed its turn on: %v, %v", held, err)
 		}
 		w.Must(w.Projector.AskForCleaning(t.Context()))

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/rdb"
-	"tidings/services/store"
 )
 
 // feedFactsOf is the home feed according to the facts.
@@ -23,23 +23,23 @@ type feedFactsOf struct {
 func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts feedFactsOf
 	var err error
-	if facts.seen, err = p.store.Position(ctx, user, store.HomePage, ""); err != nil {
+	if facts.seen, err = positions.Of(ctx, p.store, user, positions.HomePage, ""); err != nil {
 		return nil, nil, err
 	}
 	if facts.pulled, err = p.pulledBy(ctx, user); err != nil {
 		return nil, nil, err
 	}
-	if facts.entries, err = posts.InboxFeed(ctx, p.store.DB, user, services.MaxPostID, RebuildEntries+1); err != nil {
+	if facts.entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return nil, nil, err
 	}
 	if shown.Document.FeedAged > p.cfg.Expiry.Mark(services.SourceHomeFeed, p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
-	if facts.count, err = posts.CountPushed(ctx, p.store.DB, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
+	if facts.count, err = posts.CountPushed(ctx, p.store, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
 		return nil, nil, err
 	}
 	if shown.Floor > 0 {
-		if facts.unlisted, err = posts.NewestCounting(ctx, p.store.DB, user, shown.Floor); err != nil {
+		if facts.unlisted, err = posts.NewestCounting(ctx, p.store, user, shown.Floor); err != nil {
 			return nil, nil, err
 		}
 	}

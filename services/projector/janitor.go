@@ -59,9 +59,9 @@ func (j *Janitor) Run(ctx context.Context) error {
 // RunOnce cleans once and answers how many rows it deleted.
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	now := j.projector.clock.Now()
-	entries, logErr := changelog.TrimLog(ctx, j.projector.store.DB, now.Add(-keepLog))
-	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.projector.store.DB, now.Add(-keepIdempotencyFor))
-	nodes, nodeErr := jobs.ForgetNodes(ctx, j.projector.store.DB)
+	entries, logErr := changelog.TrimLog(ctx, j.projector.store, now.Add(-keepLog))
+	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.projector.store, now.Add(-keepIdempotencyFor))
+	nodes, nodeErr := jobs.ForgetNodes(ctx, j.projector.store)
 	dropped = entries + keys + nodes
 	err = errors.Join(logErr, keyErr, nodeErr)
 	for _, rows := range j.projector.limited {

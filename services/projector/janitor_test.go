@@ -9,7 +9,7 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // The janitor deletes old rows, and no others.
@@ -19,11 +19,11 @@ func TestTheJanitorTakesWhatIsOld(t *testing.T) {
 		user := w.Users(1)[0]
 		janitor := w.Projector.Janitor()
 		remember := func(key string) {
-			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := changelog.AppendLog(ctx, tx.Tx, "post", key, nil); err != nil {
+			w.Write(func(ctx context.Context, tx *sql.Tx) error {
+				if _, err := changelog.AppendLog(ctx, tx, "post", key, nil); err != nil {
 					return err
 				}
-				return jobs.Remember(ctx, tx.Tx, "u1", key, []byte(key), nil)
+				return jobs.Remember(ctx, tx, "u1", key, []byte(key), nil)
 			})
 		}
 		remember("first")
@@ -37,7 +37,7 @@ func TestTheJanitorTakesWhatIsOld(t *testing.T) {
 				t.Errorf("at %s: %d went, %v; want %d", w.Clock.Now().Sub(fanouttest.Start), dropped, err, turn.dropped)
 			}
 		}
-		if head, oldest, err := changelog.LogHead(t.Context(), w.Store.DB, "post"); head != 2 || oldest != 2 || err != nil {
+		if head, oldest, err := changelog.LogHead(t.Context(), w.Store, "post"); head != 2 || oldest != 2 || err != nil {
 			t.Errorf("the log goes from %d to %d, %v: the newest entry stays", oldest, head, err)
 		}
 		ctx, stop := context.WithCancel(t.Context())

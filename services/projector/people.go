@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/people"
 )
 
 // ProjectProfile projects a user's profile into its copy in Redis.
 func (p *Projector) ProjectProfile(ctx context.Context, user services.UserID) error {
-	users, err := p.store.Users(ctx, []services.UserID{user})
+	users, err := people.ByID(ctx, p.store, []services.UserID{user})
 	if err != nil {
 		return err
 	}

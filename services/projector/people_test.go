@@ -6,19 +6,20 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/projector"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 func TestAProfileReachesItsCopy(t *testing.T) {
 	w := world(t)
 	user := w.Users(1)[0]
 	name := "Ada"
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := tx.SetProfile(ctx, user, &name, nil); err != nil {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := people.SetProfile(ctx, tx, user, &name, nil); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, projector.ProfileJob(user))
+		return jobs.Enqueue(ctx, tx, projector.ProfileJob(user))
 	})
 	w.Quiet(w.Fanout)
 	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserID{user})

@@ -13,7 +13,7 @@ func (p *Projector) ProjectPolicy(ctx context.Context, user services.UserID) err
 }
 
 func (p *Projector) policyRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	policy, err := p.store.Policy(ctx, user)
+	policy, err := Policy(ctx, p.store, user)
 	if err != nil || policy.Version == 0 {
 		return nil, err
 	}

@@ -19,13 +19,13 @@ import (
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Config is what a projector needs.
 type Config struct {
 	Jobs     *jobs.Engine // New registers the kinds of its jobs in it
-	Store    *store.Store
+	Store    *sql.DB
 	Redis    *rdb.Projections
 	Activity *mirror.Activity
 	Clock    services.Clock
@@ -41,7 +41,7 @@ type Config struct {
 
 // Projector is the projector of one node. It is safe for concurrent use.
 type Projector struct {
-	store          *store.Store
+	store          *sql.DB
 	redis          *rdb.Projections
 	activityMemory *mirror.Activity
 	clock          services.Clock

@@ -9,10 +9,12 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // RebuildEntries is how much of a feed a rebuild reads: the entries that an inbox keeps, and one more to know whether older
@@ -167,14 +169,14 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bo
 }
 
 func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
-	positions, err := p.store.Positions(ctx, user, append(p.positionViews(), store.HomePage)...)
+	seen, err := positions.OfViews(ctx, p.store, user, append(p.positionViews(), positions.HomePage)...)
 	if err != nil {
 		return facts, err
 	}
-	if facts.feed, err = p.feedFacts(ctx, user, positions[store.HomePage]); err != nil {
+	if facts.feed, err = p.feedFacts(ctx, user, seen[positions.HomePage]); err != nil {
 		return facts, err
 	}
-	registers, err := p.registers(ctx, user, positions)
+	registers, err := p.registers(ctx, user, seen)
 	if err != nil {
 		return facts, err
 	}
@@ -191,7 +193,7 @@ func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (fac
 
 // pulledBy are the pulled authors that a user's document names.
 func (p *Projector) pulledBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	edges, err := posts.PulledBy(ctx, p.store.DB, user)
+	edges, err := posts.PulledBy(ctx, p.store, user)
 	return FollowedAuthors(edges), err
 }
 
@@ -214,13 +216,13 @@ func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen se
 			return facts, err
 		}
 	}
-	if facts.Entries, err = posts.InboxFeed(ctx, p.store.DB, user, services.MaxPostID, RebuildEntries+1); err != nil {
+	if facts.Entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return facts, err
 	}
 	if len(facts.Entries) > RebuildEntries {
 		facts.Floor = facts.Entries[RebuildEntries].Post
 		facts.Entries = facts.Entries[:RebuildEntries]
-		facts.TrimmedCounted, err = posts.NewestCounting(ctx, p.store.DB, user, facts.Floor)
+		facts.TrimmedCounted, err = posts.NewestCounting(ctx, p.store, user, facts.Floor)
 	}
 	return facts, err
 }
@@ -228,10 +230,10 @@ func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen se
 // QueueRefills leaves a job for every user seen since a time, to read their feed again, and answers how many. It serves
 // follows or posts that came into SQL without jobs of their own, as by an import. A user who was not seen since has no feed
 // to mend.
-func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued int, err error) {
+func QueueRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
 	const batch = 1000
 	for after := services.UserID(0); ; {
-		users, err := db.ActiveUsers(ctx, after, batch, since)
+		users, err := people.ActiveUsers(ctx, db, after, batch, since)
 		if err != nil || len(users) == 0 {
 			return queued, err
 		}
@@ -239,7 +241,7 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 		for i, user := range users {
 			refills[i] = RefillJob(user)
 		}
-		if err := db.Write(ctx, func(tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, refills...) }); err != nil {
+		if err := db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) }); err != nil {
 			return queued, err
 		}
 		queued += len(users)

@@ -7,9 +7,11 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/projector"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/tests/eventually"
 )
 
@@ -114,8 +116,8 @@ func TestALostFeedComesBackRight(t *testing.T) {
 		if posts < 2 {
 			continue
 		}
-		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, err := tx.RaisePosition(ctx, users[1], store.HomePage, "", ids[posts-2])
+		w.Write(func(ctx context.Context, tx *sql.Tx) error {
+			_, err := positions.Raise(ctx, tx, users[1], positions.HomePage, "", ids[posts-2])
 			return err
 		})
 		w.Server.Flush()
@@ -134,12 +136,12 @@ func TestQueuedRefillsMendTheFeedsOfThoseWhoWereHere(t *testing.T) {
 	author, readers := users[0], users[1:]
 	w.Post(author)
 	w.Quiet(w.Fanout)
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		var edges []services.Edge
 		for _, reader := range append([]services.UserID{absent}, readers...) {
 			edges = append(edges, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()})
 		}
-		_, err := tx.ImportFollows(ctx, edges)
+		_, err := people.ImportFollows(ctx, tx, edges)
 		return err
 	})
 	if w.Difference(readers[0]) == "" {

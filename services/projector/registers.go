@@ -11,21 +11,21 @@ import (
 // RegisterReader reads one source's versioned fields of a user from the facts.
 type RegisterReader func(ctx context.Context, user services.UserID) ([]rdb.Register, error)
 
-// positions are a user's positions in the views of registered readers; a view that they never looked at is absent.
-type positions = map[string]services.PostID
+// seenPositions are a user's positions in the views of registered readers; a view that they never looked at is absent.
+type seenPositions = map[string]services.PostID
 
 // namedReader is a registered reader.
 type namedReader struct {
 	name  string
 	view  string // whose position it needs, or ""
-	read  func(ctx context.Context, user services.UserID, at positions) ([]rdb.Register, error)
+	read  func(ctx context.Context, user services.UserID, at seenPositions) ([]rdb.Register, error)
 	audit RegisterReader
 }
 
 // RegisterRegisters adds a source's two readers, before the first rebuild: read is for rebuilds, audit is the same from SQL
 // again, without the code of read, so that the audit finds errors in read. It panics when the name is taken.
 func (p *Projector) RegisterRegisters(name string, read, audit RegisterReader) {
-	p.addReader(namedReader{name, "", func(ctx context.Context, user services.UserID, _ positions) ([]rdb.Register, error) {
+	p.addReader(namedReader{name, "", func(ctx context.Context, user services.UserID, _ seenPositions) ([]rdb.Register, error) {
 		return read(ctx, user)
 	}, audit})
 }
@@ -33,7 +33,7 @@ func (p *Projector) RegisterRegisters(name string, read, audit RegisterReader) {
 // RegisterPosition is RegisterRegisters for a source whose only versioned field is made of a user's position in a view. A rebuild
 // reads all positions at once.
 func (p *Projector) RegisterPosition(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
-	p.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at positions) ([]rdb.Register, error) {
+	p.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.Register, error) {
 		if at[view] == 0 {
 			return nil, nil
 		}
@@ -61,7 +61,7 @@ func (p *Projector) positionViews() (views []string) {
 }
 
 // registers are all versioned fields of a user with these positions in the views of positionViews.
-func (p *Projector) registers(ctx context.Context, user services.UserID, at positions) (all []rdb.Register, err error) {
+func (p *Projector) registers(ctx context.Context, user services.UserID, at seenPositions) (all []rdb.Register, err error) {
 	for _, reader := range p.readers {
 		registers, err := reader.read(ctx, user, at)
 		if err != nil {

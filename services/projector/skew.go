@@ -57,7 +57,7 @@ func (p *Projector) followClocks(ctx context.Context, nodes []jobs.Node) error {
 			p.ids.SetAhead(p.skew.note(node.Ahead))
 		}
 	}
-	greatest, err := posts.Newest(ctx, p.store.DB)
+	greatest, err := posts.Newest(ctx, p.store)
 	p.ids.Observe(greatest)
 	return err
 }

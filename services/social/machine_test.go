@@ -15,8 +15,9 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/notifications"
+	"tidings/services/positions"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 	"tidings/tests/histories"
 )
 
@@ -180,11 +181,11 @@ func (c *crowd) remove() {
 func (c *crowd) look() {
 	if len(c.posts) > 0 {
 		reader, upTo := rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.posts).Draw(c.t, "up to").ID
-		c.Write(func(ctx context.Context, tx *store.Tx) error {
-			if _, err := tx.RaisePosition(ctx, reader, store.HomePage, "", upTo); err != nil {
+		c.Write(func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := positions.Raise(ctx, tx, reader, positions.HomePage, "", upTo); err != nil {
 				return err
 			}
-			return jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(reader))
+			return jobs.Enqueue(ctx, tx, fanout.SeenJob(reader))
 		})
 		c.seen[reader] = max(c.seen[reader], upTo)
 	}
@@ -199,7 +200,7 @@ func (c *crowd) again() {
 	}
 	job := rapid.SampledFrom(queued).Draw(c.t, "job")
 	job.NotBefore = c.Clock.Now().Add(time.Duration(rapid.IntRange(0, 5).Draw(c.t, "seconds")) * time.Second)
-	c.Write(func(ctx context.Context, tx *store.Tx) error { return jobs.Enqueue(ctx, tx.Tx, job) })
+	c.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
 // some does a part of what is due.

@@ -4,20 +4,21 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/people"
 )
 
 // Relations reads what a viewer and some users are to each other, now, by one statement. A user without any relation is absent.
 func (s *Service) Relations(ctx context.Context, viewer services.UserID, users []services.UserID) (map[services.UserID]services.Relation, error) {
-	return s.store.Relations(ctx, viewer, users, s.store.Now())
+	return people.Relations(ctx, s.store, viewer, users, s.store.Now())
 }
 
 // Followers reads pages of the users who follow users, by one statement: those whom a viewer may see. A user who hides from the
 // viewer or blocks them has no followers for the viewer.
 func (s *Service) Followers(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
-	return s.store.ListFollowers(ctx, viewer, pages)
+	return people.ListFollowers(ctx, s.store, viewer, pages)
 }
 
 // Followees reads pages of the users whom users follow, as Followers does. The viewer's own list is whole.
 func (s *Service) Followees(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
-	return s.store.ListFollowees(ctx, viewer, pages)
+	return people.ListFollowees(ctx, s.store, viewer, pages)
 }

@@ -8,8 +8,8 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/notifications"
+	"tidings/services/people"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // verb is the wording of a restriction's errors.
@@ -29,8 +29,7 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 	mute := services.Restriction{Kind: services.Mute, Owner: muter, Other: muted, Until: until}
 	return &jobs.Command{
 		Name: "mute", Actor: muter,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			if !until.IsZero() && !until.After(tx.Now) {
 				return nil, services.Errorf(services.Invalid, "until: %s is in the past; it is now %s", moment(until), moment(tx.Now))
 			}
@@ -41,7 +40,7 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 			if !until.IsZero() {
 				left = append(left, fanout.MuteEndJob(muter, muted, until))
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, left...)
+			return nil, jobs.Enqueue(ctx, tx, left...)
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
 	}
@@ -54,8 +53,7 @@ func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.0
 func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unmute", Actor: muter,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			return nil, s.unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted}, fanout.FollowJob(muter, muted))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
@@ -67,13 +65,12 @@ func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "hideFrom", Actor: author,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
 			if _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(follower, author), notifications.ActorJob(follower, author))
+			return nil, jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, author), notifications.ActorJob(follower, author))
 		},
 	}
 }
@@ -82,8 +79,7 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unhideFrom", Actor: author,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
 			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author), notifications.ActorJob(follower, author))
 		},
@@ -98,8 +94,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	var after func(context.Context) error
 	return &jobs.Command{
 		Name: "block", Actor: blocker,
-		Apply: func(ctx context.Context, in *sql.Tx) (ids []string, err error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) (ids []string, err error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
 			if ended, err = s.restrict(ctx, tx, block, s.maxBlocks); err != nil {
 				return nil, err
@@ -112,12 +107,12 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 			queued := []jobs.NewJob{notifications.ActorJob(blocker, blocked), notifications.ActorJob(blocked, blocker)}
 			if s.onBlock != nil {
 				var more []jobs.NewJob
-				if more, after, err = s.onBlock(ctx, in, blocker, blocked); err != nil {
+				if more, after, err = s.onBlock(ctx, tx, blocker, blocked); err != nil {
 					return nil, err
 				}
 				queued = append(queued, more...)
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, queued...)
+			return nil, jobs.Enqueue(ctx, tx, queued...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			for _, edge := range ended {
@@ -142,8 +137,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unblock", Actor: blocker,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
 			return nil, s.unrestrict(ctx, tx, block, notifications.ActorJob(blocker, blocked), notifications.ActorJob(blocked, blocker))
 		},
@@ -153,20 +147,20 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 
 // restrict puts something between two users: at most so many of its kind. ErrUnchanged when
 // it exists already with the same end.
-func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restriction, most int) (ended []services.Edge, err error) {
+func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restriction, most int) (ended []services.Edge, err error) {
 	says := verbs[r.Kind]
 	if r.Owner == r.Other {
 		return nil, services.Errorf(services.Invalid, "userId: you cannot %s yourself", says.do)
 	}
-	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
+	if err := people.LockRestrictions(ctx, tx, r.Owner, r.Other); err != nil {
 		return nil, err
 	}
-	had, err := tx.CountRestrictions(ctx, r.Kind, r.Owner, most)
+	had, err := people.CountRestrictions(ctx, tx, r.Kind, r.Owner, most)
 	if err != nil {
 		return nil, err
 	}
 	r.Made = tx.NewID(s.ids)
-	put, err := tx.Restrict(ctx, r)
+	put, err := people.Restrict(ctx, tx, r)
 	switch {
 	case err != nil:
 	case !put.Created && !put.Changed:
@@ -178,46 +172,46 @@ func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restric
 }
 
 // unrestrict takes it away, and leaves the jobs that bring views in line.
-func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, left ...jobs.NewJob) error {
-	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
+func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction, left ...jobs.NewJob) error {
+	if err := people.LockRestrictions(ctx, tx, r.Owner, r.Other); err != nil {
 		return err
 	}
-	ended, err := tx.Unrestrict(ctx, r)
+	ended, err := people.Unrestrict(ctx, tx, r)
 	if err == nil && !ended {
 		err = jobs.ErrUnchanged
 	}
 	if err != nil {
 		return err
 	}
-	return jobs.Enqueue(ctx, tx.Tx, left...)
+	return jobs.Enqueue(ctx, tx, left...)
 }
 
 // mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND while the followee blocks the follower, as for
 // somebody who is not there. Neither changes until the transaction ends.
-func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.UserID) error {
-	if err := tx.HoldRestrictions(ctx, follower); err != nil {
+func mayFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
+	if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
 		return err
 	}
-	blocked, own, err := tx.Blocked(ctx, follower, followee)
+	blocked, own, err := people.Blocked(ctx, tx, follower, followee)
 	switch {
 	case err != nil || !blocked:
 		return err
 	case own:
 		return services.Errorf(services.Forbidden, "userId: you block this user: unblock them before you follow them")
 	}
-	return tx.NoUser(ctx, "userId", followee)
+	return people.NoUser(ctx, tx, "userId", followee)
 }
 
 // Hidden returns which authors hide their posts and shows from a viewer, by a hide or by a block. It is one statement for any
 // number of authors; an absent author is shown.
 func (s *Service) Hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
-	return s.store.Hidden(ctx, viewer, authors)
+	return people.Hidden(ctx, s.store, viewer, authors)
 }
 
 // Restrictions lists a user's restrictions of one kind, the newest first: at most limit of those made before one, and whether there
 // are more.
 func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
-	list, err = s.store.Restrictions(ctx, kind, owner, before, limit+1)
+	list, err = people.Restrictions(ctx, s.store, kind, owner, before, limit+1)
 	more = len(list) > limit
 	return list[:min(limit, len(list))], more, err
 }

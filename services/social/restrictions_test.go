@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // forever is a mute without an end.
@@ -267,13 +267,13 @@ func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 		n.Post(author)
 		n.Quiet(n.Fanout)
 		const rounds = 50
-		n.Write(func(ctx context.Context, tx *store.Tx) error { // without their own part: the jobs have it all to do
+		n.Write(func(ctx context.Context, tx *sql.Tx) error { // without their own part: the jobs have it all to do
 			for i := range 2*rounds + 1 {
 				cmd := n.service.Follow(reader, author)
 				if i%2 == 1 {
 					cmd = n.service.Unfollow(reader, author)
 				}
-				if _, err := cmd.Apply(ctx, tx.Tx); err != nil {
+				if _, err := cmd.Apply(ctx, tx); err != nil {
 					return err
 				}
 			}
@@ -282,7 +282,7 @@ func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 		if waiting, _ := n.Jobs(); waiting < 2*rounds {
 			t.Fatalf("%d jobs wait", waiting)
 		}
-		claimed, err := jobs.Claim(t.Context(), n.Store.DB, []string{"follow"}, 1000, time.Second)
+		claimed, err := jobs.Claim(t.Context(), n.Store, []string{"follow"}, 1000, time.Second)
 		if len(claimed) != 1 || err != nil {
 			t.Fatalf("%d jobs are left, %v", len(claimed), err)
 		}

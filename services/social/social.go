@@ -18,15 +18,15 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/notifications"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 // Config is what the service needs.
 type Config struct {
-	Store         *store.Store
+	Store         *sql.DB
 	People        *mirror.People
 	Fanout        *fanout.Fanout
 	Notifications *notifications.Service // a block and its end recount by it
@@ -46,7 +46,7 @@ type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.U
 
 // Service knows people. It is safe for concurrent use.
 type Service struct {
-	store         *store.Store
+	store         *sql.DB
 	people        *mirror.People
 	fanout        *fanout.Fanout
 	notifications *notifications.Service
@@ -99,8 +99,8 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 		return numbers, nil
 	}
 	var made map[string]services.UserID
-	err = s.store.Write(ctx, func(tx *store.Tx) (err error) {
-		made, err = tx.EnsureUsers(ctx, missing)
+	err = s.store.Write(ctx, func(tx *sql.Tx) (err error) {
+		made, err = people.Ensure(ctx, tx, missing)
 		return err
 	})
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Service) Meet(ctx context.Context, keys []string) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	numbers, err := s.store.UserIDs(ctx, fresh)
+	numbers, err := people.IDs(ctx, s.store, fresh)
 	if err != nil {
 		return err
 	}
@@ -136,8 +136,8 @@ func (s *Service) Meet(ctx context.Context, keys []string) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	err = s.store.Write(ctx, func(tx *store.Tx) (err error) {
-		numbers, err = tx.EnsureUsers(ctx, fresh)
+	err = s.store.Write(ctx, func(tx *sql.Tx) (err error) {
+		numbers, err = people.Ensure(ctx, tx, fresh)
 		return err
 	})
 	if err != nil {
@@ -169,23 +169,22 @@ func (s *Service) Remembered(key string) (number services.UserID, ok bool) {
 func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "follow", Actor: follower,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			if follower == followee {
 				return nil, services.Errorf(services.Invalid, "userId: you cannot follow yourself")
 			}
 			if err := mayFollow(ctx, tx, follower, followee); err != nil {
 				return nil, err
 			}
-			following, err := tx.CountFollowees(ctx, follower, s.maxFollowees)
+			following, err := people.CountFollowees(ctx, tx, follower, s.maxFollowees)
 			if err != nil {
 				return nil, err
 			}
-			since, err := posts.NewID(ctx, tx.Tx, s.ids) // no post that is there already is newer than the follow
+			since, err := posts.NewID(ctx, tx, s.ids) // no post that is there already is newer than the follow
 			if err != nil {
 				return nil, err
 			}
-			created, err := tx.InsertFollow(ctx, services.Edge{Follower: follower, Followee: followee, Since: since})
+			created, err := people.InsertFollow(ctx, tx, services.Edge{Follower: follower, Followee: followee, Since: since})
 			if err != nil {
 				return nil, err
 			}
@@ -202,21 +201,20 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 }
 
 // enqueue leaves the jobs of an edge that changed: the follower's feed, the followee's notifications and their audience.
-func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.UserID) error {
+func enqueue(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	notify, err := notifications.Job(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower})
 	if err != nil {
 		return err
 	}
-	return jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(follower, followee), notify, fanout.ModeJob(followee, tx.Now))
+	return jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, followee), notify, fanout.ModeJob(followee, tx.Now))
 }
 
 // Unfollow is the command by which a follow ends, and stops notifying. Without a follow it changes nothing.
 func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unfollow", Actor: follower,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
-			deleted, err := tx.DeleteFollow(ctx, follower, followee)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			deleted, err := people.DeleteFollow(ctx, tx, follower, followee)
 			if err != nil {
 				return nil, err
 			}
@@ -246,16 +244,15 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 	var changedAt time.Time
 	return &jobs.Command{
 		Name: "setProfile", Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			var err error
-			if changedAt, err = tx.SetProfile(ctx, user, name, avatarURL); err != nil {
+			if changedAt, err = people.SetProfile(ctx, tx, user, name, avatarURL); err != nil {
 				return nil, err
 			}
-			if _, err := changelog.AppendChange(ctx, tx.Tx, mirror.LogProfile, services.UserIDText(user), changedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, mirror.LogProfile, services.UserIDText(user), changedAt); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, projector.ProfileJob(user))
+			return nil, jobs.Enqueue(ctx, tx, projector.ProfileJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error {
 			s.people.Changed(user, changedAt)

@@ -11,6 +11,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/people"
 )
 
 // node is the people of one node on real engines.
@@ -89,7 +90,7 @@ func TestRefusedFollowsAndUnfollows(t *testing.T) {
 		if waiting, _ := n.Jobs(); waiting != 0 {
 			t.Errorf("what was refused left %d jobs", waiting)
 		}
-		if edge, follows, err := n.Store.Edge(t.Context(), users[0], users[1]); !follows || err != nil {
+		if edge, follows, err := people.Edge(t.Context(), n.Store, users[0], users[1]); !follows || err != nil {
 			t.Errorf("%+v, %t, %v: the first follow stands", edge, follows, err)
 		}
 	})
@@ -107,7 +108,7 @@ func TestTheNumberFollowedIsLimited(t *testing.T) {
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "at most 3") {
 			t.Errorf("one too many: %v", err)
 		}
-		if _, follows, err := n.Store.Edge(t.Context(), reader, others[fewFollowees]); follows || err != nil {
+		if _, follows, err := people.Edge(t.Context(), n.Store, reader, others[fewFollowees]); follows || err != nil {
 			t.Errorf("refused, and there: %v", err)
 		}
 		n.unchanged("one of those followed, again", n.service.Follow(reader, others[0]))

@@ -75,6 +75,7 @@ func (r Runner) One(ctx context.Context, st Statement, args []any, into ...any) 
 // Reader runs statements that read: a Runner, a DB, a Tx.
 type Reader interface {
 	Each(ctx context.Context, st Statement, args []any, scan func(into func(...any) error) error) error
+	One(ctx context.Context, st Statement, args []any, into ...any) (found bool, err error)
 }
 
 // Column reads the rows of a statement with one column.

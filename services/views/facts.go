@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/positions"
 	"tidings/services/sql"
-	"tidings/services/store"
 )
 
 var (
@@ -90,7 +90,7 @@ func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upT
 	if upTo.IsZero() {
 		upTo = sql.FromMicros(newest)
 	}
-	stands, err := store.RaisePosition(ctx, tx, user, view.Code, view.ID, sql.Micros(upTo))
+	stands, err := positions.Raise(ctx, tx, user, view.Code, view.ID, sql.Micros(upTo))
 	return Access{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.Now}, err
 }
 

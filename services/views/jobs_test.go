@@ -11,7 +11,7 @@ import (
 
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/store"
+	"tidings/services/sql"
 	"tidings/tests/histories"
 )
 
@@ -27,15 +27,15 @@ type shelf struct {
 // claim takes all jobs that are due, as a worker does.
 func claim(n node) []jobs.Job {
 	n.TB.Helper()
-	queued, err := jobs.Claim(n.TB.Context(), n.Store.DB, n.Fanout.Kinds(), 1000, 30*time.Second)
+	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second)
 	n.Must(err)
 	return queued
 }
 
 func (s shelf) add(item string, at time.Time) {
 	s.TB.Helper()
-	s.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := addItem(ctx, tx.Tx, s.view, Item{Name: item, At: at}); err != nil {
+	s.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := addItem(ctx, tx, s.view, Item{Name: item, At: at}); err != nil {
 			return err
 		}
 		return s.told(ctx, tx, item)
@@ -44,29 +44,29 @@ func (s shelf) add(item string, at time.Time) {
 
 func (s shelf) remove(item string) {
 	s.TB.Helper()
-	s.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := removeItem(ctx, tx.Tx, s.view, item); err != nil {
+	s.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := removeItem(ctx, tx, s.view, item); err != nil {
 			return err
 		}
 		return s.told(ctx, tx, item)
 	})
 }
 
-func (s shelf) told(ctx context.Context, tx *store.Tx, item string) error {
+func (s shelf) told(ctx context.Context, tx *sql.Tx, item string) error {
 	job, err := itemJob(s.view, item)
 	if err != nil {
 		return err
 	}
-	return jobs.Enqueue(ctx, tx.Tx, job)
+	return jobs.Enqueue(ctx, tx, job)
 }
 
 // fill reports many items at once.
 func (s shelf) fill(from, to int) {
 	s.TB.Helper()
-	s.Write(func(ctx context.Context, tx *store.Tx) error {
+	s.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for n := from; n < to; n++ {
 			item := fmt.Sprint("item", n)
-			if _, err := addItem(ctx, tx.Tx, s.view, Item{Name: item, At: second(n)}); err != nil {
+			if _, err := addItem(ctx, tx, s.view, Item{Name: item, At: second(n)}); err != nil {
 				return err
 			}
 			if err := s.told(ctx, tx, item); err != nil {
@@ -96,7 +96,7 @@ func (s shelf) agrees() string {
 	s.TB.Helper()
 	for n := -1; n < 400; n += 7 {
 		access := Access{View: s.view, UpTo: second(n)}
-		facts, err := countItems(s.TB.Context(), s.Store.DB, []Access{access}, 1000)
+		facts, err := countItems(s.TB.Context(), s.Store, []Access{access}, 1000)
 		s.Must(err)
 		got := s.counted(access.UpTo)
 		switch {
@@ -308,7 +308,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				name, ctx := item(), n.TB.Context()
 				stamp, err := s.service.redis.stamp(ctx, s.view)
 				s.Must(err)
-				at, there, err := readItem(ctx, s.Store.DB, s.view, name)
+				at, there, err := readItem(ctx, s.Store, s.view, name)
 				s.Must(err)
 				if stamp > 0 && there {
 					adds = append(adds, func() error {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/positions"
 )
 
 // View is a list that users look at repeatedly and that receives new items: a community's news, a topic.
@@ -49,7 +49,7 @@ type Unread struct {
 }
 
 // reservedCodes are codes of user_access_log with another meaning.
-var reservedCodes = []string{store.HomePage, store.LiveBoard}
+var reservedCodes = []string{positions.HomePage, positions.LiveBoard}
 
 const (
 	maxCode = 64

@@ -19,9 +19,10 @@ import (
 	"tidings/services/mirror"
 	"tidings/services/node"
 	"tidings/services/notifications"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 	"tidings/tests/world"
 )
 
@@ -57,23 +58,23 @@ func (c *crowd) facts() map[string]any {
 		}
 		all[name] = fmt.Sprintf("%+v", value)
 	}
-	waiting, dead, _, err := jobs.JobCounts(ctx, c.Store.DB)
+	waiting, dead, _, err := jobs.JobCounts(ctx, c.Store)
 	put("jobs", []int{waiting, dead}, err)
 	for _, kind := range []string{mirror.LogPost, mirror.LogProfile, live.LogKind} {
-		head, _, err := changelog.LogHead(ctx, c.Store.DB, kind)
+		head, _, err := changelog.LogHead(ctx, c.Store, kind)
 		put("log "+kind, head, err)
 	}
-	numbers, err := c.Store.UserIDs(ctx, crowdMembers)
+	numbers, err := people.IDs(ctx, c.Store, crowdMembers)
 	put("numbers", numbers, err)
 	for key, number := range numbers {
-		feed, err := posts.HomeFeed(ctx, c.Store.DB, number, services.MaxPostID, 10)
+		feed, err := posts.HomeFeed(ctx, c.Store, number, services.MaxPostID, 10)
 		put("feed of "+key, feed, err)
-		seen, err := c.Store.Position(ctx, number, store.HomePage, "")
+		seen, err := positions.Of(ctx, c.Store, number, positions.HomePage, "")
 		put("mark of "+key, seen, err)
-		users, err := c.Store.Users(ctx, []services.UserID{number})
+		users, err := people.ByID(ctx, c.Store, []services.UserID{number})
 		put("profile of "+key, users, err)
 		var kept []string
-		err = export.Write(ctx, c.Store.DB, number, slices.Concat(live.Exports, notifications.Exports), func(line []byte) error {
+		err = export.Write(ctx, c.Store, number, slices.Concat(live.Exports, notifications.Exports), func(line []byte) error {
 			for _, kind := range []string{`"show"`, `"reminder"`, `"notification"`, `"notificationMark"`} {
 				if strings.HasPrefix(string(line), `{"type":`+kind) {
 					kept = append(kept, string(line))
@@ -83,7 +84,7 @@ func (c *crowd) facts() map[string]any {
 		})
 		put("shows and notifications of "+key, kept, err)
 		for other, followee := range numbers {
-			edge, follows, err := c.Store.Edge(ctx, number, followee)
+			edge, follows, err := people.Edge(ctx, c.Store, number, followee)
 			put(key+" and "+other, []any{edge, follows}, err)
 		}
 	}

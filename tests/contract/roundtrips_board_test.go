@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 	"tidings/tests/world"
 )
 
@@ -44,8 +45,8 @@ func TestRoundTripsOfABoard(t *testing.T) {
 				for i := range edges {
 					edges[i] = services.Edge{Follower: reader, Followee: followees[i]}
 				}
-				if err := n.Store.Write(t.Context(), func(tx *store.Tx) error {
-					_, err := tx.ImportFollows(t.Context(), edges)
+				if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error {
+					_, err := people.ImportFollows(t.Context(), tx, edges)
 					return err
 				}); err != nil {
 					t.Fatal(err)

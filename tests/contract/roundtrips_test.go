@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/store"
+	"tidings/services/people"
+	"tidings/services/sql"
 	"tidings/tests/world"
 )
 
@@ -31,8 +32,8 @@ func TestRoundTrips(t *testing.T) {
 			for i := range edges {
 				edges[i] = services.Edge{Follower: reader, Followee: followees[i]}
 			}
-			if err := n.Store.Write(t.Context(), func(tx *store.Tx) error {
-				_, err := tx.ImportFollows(t.Context(), edges)
+			if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error {
+				_, err := people.ImportFollows(t.Context(), tx, edges)
 				return err
 			}); err != nil {
 				t.Fatal(err)

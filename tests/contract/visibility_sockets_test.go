@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
 
+	"tidings/services/jobs"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
@@ -164,7 +165,7 @@ func newStage(t *testing.T) *stage {
 func (s *stage) quiet() {
 	s.TB.Helper()
 	world.Eventually(s.TB, 30*time.Second, "all jobs are done", func() bool {
-		waits, err := s.Store.JobWaits(s.TB.Context(), math.MaxInt64, s.Clock.Now().Add(10*time.Minute))
+		waits, err := jobs.Waits(s.TB.Context(), s.Store, math.MaxInt64, s.Clock.Now().Add(10*time.Minute))
 		if err != nil {
 			s.TB.Fatal(err)
 		}

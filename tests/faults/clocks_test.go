@@ -166,7 +166,7 @@ func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	if err := ignorant.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := jobs.Beat(t.Context(), ignorant.Store.DB, false); err != nil {
+	if _, err := jobs.Beat(t.Context(), ignorant.Store, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := knows.Jobs.Heartbeat().RunOnce(t.Context()); err != nil {

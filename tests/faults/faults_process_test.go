@@ -16,7 +16,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql"
-	"tidings/services/store/storetest"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -95,8 +95,8 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 		mutation(author, `mutation($key:String){publishPost(input:{body:"late",idempotencyKey:$key}){post{id}}}`, nil)
 	}
 	server.Kill()
-	db := storetest.Open(t, sql.Config{URL: "sqlite:" + filepath.Join(server.arguments[1], "tidings.db")})
-	if waiting, dead, _, err := jobs.JobCounts(t.Context(), db.DB); err != nil || waiting == 0 || dead > 0 {
+	db := sqltest.Open(t, sql.Config{URL: "sqlite:" + filepath.Join(server.arguments[1], "tidings.db")})
+	if waiting, dead, _, err := jobs.JobCounts(t.Context(), db); err != nil || waiting == 0 || dead > 0 {
 		t.Errorf("after the kill %d jobs wait and %d are dead, %v", waiting, dead, err)
 	}
 	if err := db.Close(); err != nil {

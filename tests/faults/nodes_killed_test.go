@@ -11,11 +11,10 @@ import (
 
 	"tidings/services"
 	"tidings/services/chat"
+	"tidings/services/people"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
 
@@ -32,7 +31,7 @@ type chatters struct {
 	database      string
 	redis         string
 	a, b          *world.Process
-	facts         *store.Store
+	facts         *sql.DB
 	readers       []string
 	conversations []string
 	acked         atomic.Int64
@@ -42,7 +41,7 @@ func startChatters(t *testing.T, database string) *chatters {
 	c := &chatters{t: t, database: database, redis: redistest.Redis(t)}
 	c.b = c.start("b")
 	c.a = c.start("a")
-	c.facts = storetest.Open(t, sql.Config{URL: c.database})
+	c.facts = sqltest.Open(t, sql.Config{URL: c.database})
 	for i := range 20 {
 		reader := fmt.Sprintf("reader-%d", i)
 		var data struct {
@@ -88,12 +87,12 @@ func (c *chatters) send(stop func() bool) (done func()) {
 // truths counts each reader's unread messages in SQL.
 func (c *chatters) truths() (unread []int) {
 	c.t.Helper()
-	numbers, err := c.facts.UserIDs(c.t.Context(), c.readers)
+	numbers, err := people.IDs(c.t.Context(), c.facts, c.readers)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	for _, reader := range c.readers {
-		states, err := chat.MembershipsOf(c.t.Context(), c.facts.DB, numbers[reader], 0, time.Time{}, 100)
+		states, err := chat.MembershipsOf(c.t.Context(), c.facts, numbers[reader], 0, time.Time{}, 100)
 		if err != nil {
 			c.t.Fatal(err)
 		}

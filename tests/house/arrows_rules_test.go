@@ -35,12 +35,12 @@ func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
 			"services/feed/f.go:3: services/feed (line 3) imports services/badge (line 3): not downwards",
 		},
 		"upwards": {
-			map[string]string{"services/store/s.go": file("store", "tidings/services/feed", "")},
-			"services/store (line 10) imports services/feed (line 3): not downwards",
+			map[string]string{"services/people/s.go": file("people", "tidings/services/feed", "")},
+			"services/people (line 10) imports services/feed (line 3): not downwards",
 		},
 		"the facts below posts import them": {
-			map[string]string{"services/store/s_test.go": file("store", "tidings/services/posts", "")},
-			"services/store (line 10) imports services/posts (line 9): not downwards",
+			map[string]string{"services/people/s_test.go": file("people", "tidings/services/posts", "")},
+			"services/people (line 10) imports services/posts (line 9): not downwards",
 		},
 		"the engine of the log imports a memory": {
 			map[string]string{"services/changelog/c.go": file("changelog", "tidings/services/mirror", "")},
@@ -63,12 +63,12 @@ func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
 			"only services/redis imports github.com/redis/go-redis",
 		},
 		"upwards in a test": {
-			map[string]string{"services/store/s_test.go": file("store", "tidings/services/feed", "")},
+			map[string]string{"services/people/s_test.go": file("people", "tidings/services/feed", "")},
 			"not downwards",
 		},
 		"the words import a package": {
-			map[string]string{"services/s.go": file("services", "tidings/services/store", "")},
-			"services (line 15) imports services/store (line 10): not downwards",
+			map[string]string{"services/s.go": file("services", "tidings/services/people", "")},
+			"services (line 15) imports services/people (line 10): not downwards",
 		},
 		"main is imported": {
 			map[string]string{"graph/g.go": file("graph", "tidings", "")},
@@ -83,11 +83,11 @@ func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
 			`the package "services/poem" has no line`,
 		},
 		"a test helper outside tests": {
-			map[string]string{"services/feed/f.go": file("feed", "tidings/services/store/storetest", "")},
-			"services/store/storetest is for tests only",
+			map[string]string{"services/feed/f.go": file("feed", "tidings/services/people/peopletest", "")},
+			"services/people/peopletest is for tests only",
 		},
-		"a neighbour's test helper":        {map[string]string{"services/rdb/r_test.go": file("rdb", "tidings/services/store/storetest", "")}, "imports the helper of services/store (line 10): not downwards"},
-		"a test helper looks up":           {map[string]string{"services/store/storetest/s.go": file("storetest", "tidings/services/feed", "")}, "services/store/storetest (line 10) imports services/feed (line 3): not downwards"},
+		"a neighbour's test helper":        {map[string]string{"services/rdb/r_test.go": file("rdb", "tidings/services/people/peopletest", "")}, "imports the helper of services/people (line 10): not downwards"},
+		"a test helper looks up":           {map[string]string{"services/people/peopletest/s.go": file("peopletest", "tidings/services/feed", "")}, "services/people/peopletest (line 10) imports services/feed (line 3): not downwards"},
 		"a world above outside tests":      {map[string]string{"services/projector/p.go": file("projector", "tidings/services/fanout/fanouttest", "")}, "services/fanout/fanouttest is for tests only"},
 		"a world above of another package": {map[string]string{"services/mirror/m_test.go": file("mirror", "tidings/services/fanout/fanouttest", "")}, "imports the helper of services/fanout (line 6): not downwards"},
 		"a package above its world":        {map[string]string{"services/projector/p_test.go": file("projector", "tidings/services/fanout", "")}, "services/projector (line 7) imports services/fanout (line 6): not downwards"},
@@ -119,7 +119,7 @@ func TestEveryHouseRuleFindsAViolation(t *testing.T) {
 		"a skip with a reason":      {map[string]string{"web/w_test.go": file("web", "", "func f(t T) { t.Skipf(``) }\n")}, "a test is skipped"},
 		"a skip in a helper":        {map[string]string{"web/browsertest/b.go": file("browsertest", "", "func f(tb T) { tb.SkipNow() }\n")}, "a test is skipped"},
 		"unfinished Go":             {map[string]string{"web/w.go": file("web", "", "// TO"+"DO: more\n")}, "unfinished work: TO" + "DO"},
-		"unfinished SQL":            {map[string]string{"services/store/migrations/1.sql": "-- FIX" + "ME\n"}, "1.sql:1: unfinished work"},
+		"unfinished SQL":            {map[string]string{"services/people/migrations/1.sql": "-- FIX" + "ME\n"}, "1.sql:1: unfinished work"},
 		"a stub":                    {map[string]string{"web/w.go": file("web", "", "func f() { panic(`not "+"implemented`) }\n")}, "w.go:3: a stub"},
 		"a script without a header": {map[string]string{"services/rdb/lua/a.lua": "return 1\n"}, "the header does not name KEYS"},
 		"a header that lacks ARGV":  {map[string]string{"services/rdb/lua/a.lua": "-- KEYS[1]. Returns 1\nreturn 1 -- ARGV\n"}, "the header does not name ARGV"},
@@ -152,14 +152,14 @@ func turnRed(t *testing.T, trees map[string]violation) {
 func TestWhatIsAllowed(t *testing.T) {
 	long := "// Code generated by a program. DO NOT EDIT.\n\n" + file("graph", "", strings.Repeat(imports40, 20)+"func f() {"+imports40+imports40+imports40+"}\n")
 	for name, tree := range map[string]map[string]string{
-		"downwards":                     {"server.go": file("main", "tidings/transport tidings/services/store tidings/services fmt", "")},
+		"downwards":                     {"server.go": file("main", "tidings/transport tidings/services/people tidings/services fmt", "")},
 		"down past several lines":       {"services/feed/f.go": file("feed", "tidings/services/push tidings/services/mirror tidings/services/rdb", "")},
 		"an owner":                      {"services/sql/s.go": file("sql", "database/sql github.com/pressly/goose/v3 modernc.org/sqlite", ""), "services/redis/r.go": file("redis", "github.com/redis/go-redis/v9", "")},
 		"an owner's helper":             {"services/sql/sqltest/s.go": file("sqltest", "database/sql tidings/services/sql tidings/services", "")},
 		"an owner's test":               {"transport/t_test.go": file("transport_test", "tidings/transport github.com/gorilla/websocket", "")},
 		"a module of a similar name":    {"web/w.go": file("web", "github.com/jackc/pgxother", "")},
-		"a test with helpers below":     {"services/feed/f_test.go": file("feed", "tidings/services/store/storetest tidings/services/redis/redistest", "")},
-		"a test with its own helper":    {"services/store/s_test.go": file("store_test", "tidings/services/store/storetest tidings/services/store", "")},
+		"a test with helpers below":     {"services/feed/f_test.go": file("feed", "tidings/services/people/peopletest tidings/services/redis/redistest", "")},
+		"a test with its own helper":    {"services/people/s_test.go": file("people_test", "tidings/services/people/peopletest tidings/services/people", "")},
 		"tests of the words":            {"services/s_test.go": file("services", "pgregory.net/rapid", "")},
 		"a client of the whole program": {"tests/nodes/n_test.go": file("nodes", "github.com/gorilla/websocket tidings/web/browsertest tidings/tests/world", "")},
 		"the bench":                     {"bench/peers/p.go": file("main", "github.com/redis/go-redis/v9 tidings/transport tidings/services/poem", "")},

@@ -26,6 +26,7 @@ var lines = map[string]int{
 	"tests/model":            -2,
 	"tests/faults":           -2,
 	"tests/contract":         -2,
+	"tests/engines":          -2,
 	"tests/nodes":            -2,
 	"tests/books":            -2,
 	"services/command":       -1,
@@ -55,7 +56,8 @@ var lines = map[string]int{
 	"services/mirror":        8,
 	"services/ratelimit":     8,
 	"services/posts":         9,
-	"services/store":         10,
+	"services/people":        10,
+	"services/positions":     9,
 	"services/jobs":          11,
 	"services/export":        11,
 	"services/changelog":     12,
@@ -69,7 +71,7 @@ var lines = map[string]int{
 // testHelpers are packages that only tests import. Each belongs to its parent, and may import it.
 var testHelpers = map[string]string{
 	"services/sql/sqltest":                     "services/sql",
-	"services/store/storetest":                 "services/store",
+	"services/people/peopletest":               "services/people",
 	"services/redis/redistest":                 "services/redis",
 	"services/redis/clienttest":                "services/redis",
 	"services/rdb/rdbtest":                     "services/rdb",

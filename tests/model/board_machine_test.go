@@ -104,7 +104,7 @@ func (b *boards) due() {
 // note records the shows on boards at the present version of the log, and returns that version.
 func (b *boards) note() uint64 {
 	n := b.nodes[0]
-	head, _, err := changelog.LogHead(n.TB.Context(), n.Store.DB, live.LogKind)
+	head, _, err := changelog.LogHead(n.TB.Context(), n.Store, live.LogKind)
 	if err != nil {
 		n.TB.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"tidings/services/live"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 	"tidings/tests/histories"
 	"tidings/tests/world"
 )
@@ -55,7 +55,7 @@ func (b *boards) pin(t *rapid.T) {
 
 // reload makes every node reload all shows, as a starting node does.
 func (b *boards) reload(t *rapid.T) {
-	if err := b.nodes[0].Store.Write(t.Context(), func(tx *store.Tx) error {
+	if err := b.nodes[0].Store.Write(t.Context(), func(tx *sql.Tx) error {
 		_, err := live.AppendReload(t.Context(), tx)
 		return err
 	}); err != nil {

@@ -8,9 +8,9 @@ import (
 	"tidings/services"
 	"tidings/services/live"
 	"tidings/services/node"
+	"tidings/services/positions"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 	"tidings/tests/world"
 )
 
@@ -240,7 +240,7 @@ func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
 		if got := data.Ingest.Results; len(got) != 1 || got[0].Error != nil {
 			t.Fatalf("%v: %+v", step.event, got)
 		}
-		if seen, err := n.Store.Position(t.Context(), reader, store.LiveBoard, ""); err != nil || uint64(seen) != step.want {
+		if seen, err := positions.Of(t.Context(), n.Store, reader, positions.LiveBoard, ""); err != nil || uint64(seen) != step.want {
 			t.Errorf("%v: seen up to %d, want %d, %v", step.event, seen, step.want, err)
 		}
 	}

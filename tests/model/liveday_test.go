@@ -16,7 +16,6 @@ import (
 	"tidings/services/redis/redistest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
 	"tidings/tests/world"
 )
 
@@ -28,11 +27,11 @@ func TestADayOfShows(t *testing.T) {
 	database := sqltest.SQLite(t)
 	d := livetest.NewDay(time.Now(), livetest.Size{Shows: shows, Live: 60, Hosts: 150, Viewers: 80, Most: 140}, 5)
 	folder := t.TempDir()
-	importing := func(name string, write func(to *bytes.Buffer) error, take func(db *store.Store, ids *services.IDClock, opts importer.Options) (importer.Report, error)) {
+	importing := func(name string, write func(to *bytes.Buffer) error, take func(db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error)) {
 		t.Helper()
 		var text bytes.Buffer
 		file := filepath.Join(folder, name)
-		db, err := store.Open(t.Context(), sql.Config{URL: database})
+		db, err := sql.Open(t.Context(), sql.Config{URL: database})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,12 +50,12 @@ func TestADayOfShows(t *testing.T) {
 	showsOf := func(from, until int) {
 		t.Helper()
 		importing(fmt.Sprint("shows-", from), func(to *bytes.Buffer) error { return d.WriteShows(to, from, until) },
-			func(db *store.Store, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
+			func(db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
 				return importer.Shows(t.Context(), db, ids, opts)
 			})
 	}
 	importing("follows", func(to *bytes.Buffer) error { return d.WriteFollows(to) },
-		func(db *store.Store, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
+		func(db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
 			return importer.Follows(t.Context(), db, ids, opts)
 		})
 	serve := func() *world.Node {

@@ -15,6 +15,7 @@ import (
 	"tidings/services"
 	"tidings/services/chat"
 	"tidings/services/node"
+	"tidings/services/people"
 	"tidings/tests/world"
 )
 
@@ -245,7 +246,7 @@ func (r *room) read() {
 func (r *room) check(day string) {
 	r.flush()
 	r.n.Settle()
-	heads, err := chat.Heads(r.t.Context(), r.n.Store.DB, []services.ConversationID{r.number})
+	heads, err := chat.Heads(r.t.Context(), r.n.Store, []services.ConversationID{r.number})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -265,7 +266,7 @@ func (r *room) checkSome(day string, users []string) {
 	for i, user := range users {
 		names[i] = roomKey(user)
 	}
-	numbers, err := r.n.Store.UserIDs(r.t.Context(), names)
+	numbers, err := people.IDs(r.t.Context(), r.n.Store, names)
 	if err != nil {
 		r.t.Fatal(err)
 	}

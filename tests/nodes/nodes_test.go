@@ -148,7 +148,7 @@ func TestNodesShareJobs(t *testing.T) {
 		return nil
 	})
 	world.Converge(t, world.Convergence, func() error {
-		waiting, dead, _, err := jobs.JobCounts(t.Context(), p.A.Store.DB)
+		waiting, dead, _, err := jobs.JobCounts(t.Context(), p.A.Store)
 		if err == nil && waiting+dead > 0 {
 			err = fmt.Errorf("%d jobs wait, %d are dead", waiting, dead)
 		}

@@ -56,7 +56,7 @@ func wayOf(t *testing.T, n *world.Node, room string) chat.Way {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heads, err := chat.Heads(t.Context(), n.Store.DB, []services.ConversationID{id})
+	heads, err := chat.Heads(t.Context(), n.Store, []services.ConversationID{id})
 	if err != nil || len(heads) != 1 {
 		t.Fatalf("heads %v: %v", heads, err)
 	}

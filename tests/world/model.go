@@ -10,13 +10,14 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/notifications"
+	"tidings/services/people"
 	"tidings/services/redis/redistest"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // number is the ID of a person who was mentioned.
 func (w *World) number(person string) services.UserID {
-	numbers, err := w.N.Store.UserIDs(w.N.TB.Context(), []string{person})
+	numbers, err := people.IDs(w.N.TB.Context(), w.N.Store, []string{person})
 	if err != nil || numbers[person] == 0 {
 		w.N.TB.Fatalf("the number of %s: %v, %v", person, numbers, err)
 	}
@@ -50,7 +51,7 @@ func (w *World) Again(t *rapid.T) {
 	}
 	queued = append(queued, fanout.SeenJob(reader), notifications.CountsJob(author))
 	queued = rapid.Permutation(queued).Draw(t, "order")
-	err := w.N.Store.Write(w.N.TB.Context(), func(tx *store.Tx) error { return jobs.Enqueue(w.N.TB.Context(), tx.Tx, queued...) })
+	err := w.N.Store.Write(w.N.TB.Context(), func(tx *sql.Tx) error { return jobs.Enqueue(w.N.TB.Context(), tx, queued...) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,11 +120,11 @@ func (n *Node) Settle() {
 		if claimed > 0 {
 			continue
 		}
-		_, dead, _, err := jobs.JobCounts(ctx, n.Store.DB)
+		_, dead, _, err := jobs.JobCounts(ctx, n.Store)
 		if err != nil || dead > 0 {
 			n.TB.Fatalf("jobs: %d dead, %v", dead, err)
 		}
-		waits, err := n.Store.JobWaits(ctx, math.MaxInt64, n.Clock.Now().Add(15*time.Minute))
+		waits, err := jobs.Waits(ctx, n.Store, math.MaxInt64, n.Clock.Now().Add(15*time.Minute))
 		if err == nil && !waits {
 			n.Tail()
 			return

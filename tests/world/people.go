@@ -1,12 +1,15 @@
 package world
 
-import "tidings/services/store"
+import (
+	"tidings/services/people"
+	"tidings/services/sql"
+)
 
 // People makes users, as the host application does by naming them.
 func (n *Node) People(keys ...string) {
 	n.TB.Helper()
-	err := n.Store.Write(n.TB.Context(), func(tx *store.Tx) error {
-		_, err := tx.EnsureUsers(n.TB.Context(), keys)
+	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+		_, err := people.Ensure(n.TB.Context(), tx, keys)
 		return err
 	})
 	if err != nil {

@@ -19,9 +19,10 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/mirror"
+	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/redis"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // Metric reads one of the node's numbers.
@@ -110,10 +111,10 @@ func (n *Node) RaiseDot(input map[string]any) {
 func (n *Node) MakeHuge(keys ...string) {
 	n.TB.Helper()
 	numbers := n.NumbersOf(keys...)
-	err := n.Store.Write(n.TB.Context(), func(tx *store.Tx) error {
+	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		for _, number := range numbers {
 			huge := services.AuthorHuge
-			if _, err := posts.PutAuthor(n.TB.Context(), tx.Tx, services.Author{Number: number, Mode: huge, Pinned: &huge}); err != nil {
+			if _, err := posts.PutAuthor(n.TB.Context(), tx, services.Author{Number: number, Mode: huge, Pinned: &huge}); err != nil {
 				return err
 			}
 		}
@@ -247,8 +248,8 @@ func measured(t *testing.T, do func(ctx context.Context) error) int {
 func (n *Node) NumbersOf(keys ...string) []services.UserID {
 	n.TB.Helper()
 	numbers := make([]services.UserID, len(keys))
-	err := n.Store.Write(n.TB.Context(), func(tx *store.Tx) error {
-		known, err := tx.EnsureUsers(n.TB.Context(), keys)
+	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+		known, err := people.Ensure(n.TB.Context(), tx, keys)
 		for i, key := range keys {
 			numbers[i] = known[key]
 		}
@@ -262,8 +263,8 @@ func (n *Node) NumbersOf(keys ...string) []services.UserID {
 
 // cold is the feed service of a node with empty memory.
 func (n *Node) cold() *feed.Service {
-	memory := mirror.New(mirror.Config{Facts: mirror.SQL{Store: n.Store}, Redis: n.Redis, Log: n.Log})
-	unused := jobs.New(jobs.Config{DB: n.Store.DB, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
+	memory := mirror.New(mirror.Config{Facts: mirror.SQL{DB: n.Store}, Redis: n.Redis, Log: n.Log})
+	unused := jobs.New(jobs.Config{DB: n.Store, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
 	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }
 
@@ -338,7 +339,7 @@ func (n *Node) RoundTripsOfPush(t *testing.T) {
 // There reports whether a user with this key exists.
 func (n *Node) There(key string) bool {
 	n.TB.Helper()
-	numbers, err := n.Store.UserIDs(n.TB.Context(), []string{key})
+	numbers, err := people.IDs(n.TB.Context(), n.Store, []string{key})
 	if err != nil {
 		n.TB.Fatal(err)
 	}

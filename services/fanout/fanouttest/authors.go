@@ -8,17 +8,17 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/posts"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // insert publishes a post in its author's mode.
-func insert(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) error {
+func insert(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) error {
 	mode, err := posts.ModeOf(ctx, tx.Runner, author)
 	if err != nil {
 		return err
 	}
 	post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body", Pull: mode == services.AuthorHuge}
-	if err := posts.Insert(ctx, tx.Tx, post); err != nil || !post.Pull {
+	if err := posts.Insert(ctx, tx, post); err != nil || !post.Pull {
 		return err
 	}
 	_, err = mirror.PullChange{Author: author, Post: id}.Append(ctx, tx)
@@ -28,13 +28,13 @@ func insert(ctx context.Context, tx *store.Tx, author services.UserID, id servic
 // SetMode writes an author's mode, as if the documents of their followers named them where that is needed; see posts.PutAuthor.
 func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		known, err := posts.LockAuthor(ctx, tx.Tx, author)
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		known, err := posts.LockAuthor(ctx, tx, author)
 		if err != nil {
 			return err
 		}
 		known.Mode = mode
-		if _, err := posts.PutAuthor(ctx, tx.Tx, known); err != nil {
+		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
 		_, err = mirror.PullChange{Author: author}.Append(ctx, tx)
@@ -45,10 +45,10 @@ func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 // PostAs publishes under an id that was made earlier.
 func (w *World) PostAs(author services.UserID, id services.PostID) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if err := insert(ctx, tx, author, id); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.FanOutJob(id))
+		return jobs.Enqueue(ctx, tx, fanout.FanOutJob(id))
 	})
 }

@@ -162,7 +162,7 @@ func (w *World) RunSome(count, looks int) error {
 }
 
 func (w *World) runSome(ctx *mortal, count int) (busy bool, err error) {
-	claimed, err := jobs.Claim(w.TB.Context(), w.Store.DB, w.Fanout.Kinds(), count, 30*time.Second)
+	claimed, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), count, 30*time.Second)
 	if err != nil || len(claimed) == 0 {
 		return false, err
 	}

@@ -20,6 +20,8 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/people"
+	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/rdb"
@@ -27,15 +29,13 @@ import (
 	"tidings/services/redis/redistest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
-	"tidings/services/store"
-	"tidings/services/store/storetest"
 )
 
 // World is a node without its edges: the engines, the projector and fan-out.
 type World struct {
 	TB        testing.TB
 	Clock     *Clock
-	Store     *store.Store
+	Store     *sql.DB
 	Redis     *rdb.Projections
 	Server    *redistest.Server // nil on the embedded Redis
 	Memory    *mirror.Memories
@@ -75,7 +75,7 @@ func New(tb testing.TB, options Options) *World {
 		w.Server = redistest.NewServer(tb)
 		options.Redis = w.Server.URL()
 	}
-	w.Store = storetest.Open(tb, sql.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
+	w.Store = sqltest.Open(tb, sql.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
 	var settings projector.Config
 	if options.Projector != nil {
 		options.Projector(&settings)
@@ -86,13 +86,13 @@ func New(tb testing.TB, options Options) *World {
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // a server that a test has killed cannot say goodbye
 	w.Redis = redis
-	w.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{Store: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
+	w.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.projectorConfig = projector.Config{
 		Store: w.Store, Redis: w.Redis, Activity: w.Memory.Activity, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
 	}
 	w.fanoutConfig = fanout.Config{Store: w.Store, Redis: w.Redis, Clock: w.Clock, IDs: w.IDs, Log: w.Log}
-	w.jobs = jobs.Config{DB: w.Store.DB, Clock: w.Clock, Log: w.Log, AfterCommit: 5 * time.Second}
+	w.jobs = jobs.Config{DB: w.Store, Clock: w.Clock, Log: w.Log, AfterCommit: 5 * time.Second}
 	if options.Jobs != nil {
 		options.Jobs(&w.jobs)
 	}
@@ -137,10 +137,10 @@ func (w *World) Must(err error) {
 }
 
 // Write runs a transaction.
-func (w *World) Write(fn func(ctx context.Context, tx *store.Tx) error) {
+func (w *World) Write(fn func(ctx context.Context, tx *sql.Tx) error) {
 	w.TB.Helper()
 	ctx := w.TB.Context()
-	w.Must(w.Store.Write(ctx, func(tx *store.Tx) error { return fn(ctx, tx) }))
+	w.Must(w.Store.Write(ctx, func(tx *sql.Tx) error { return fn(ctx, tx) }))
 }
 
 // Users makes that many active users, whose documents are there.
@@ -168,8 +168,8 @@ func (w *World) Strangers(count int) []services.UserID {
 func (w *World) Named(keys ...string) []services.UserID {
 	w.TB.Helper()
 	users := make([]services.UserID, len(keys))
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		numbers, err := tx.EnsureUsers(ctx, keys)
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		numbers, err := people.Ensure(ctx, tx, keys)
 		for i, key := range keys {
 			users[i] = numbers[key]
 		}
@@ -181,13 +181,13 @@ func (w *World) Named(keys ...string) []services.UserID {
 // Follow writes edges that begin now, each with its job.
 func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, reader := range readers {
 			edge := services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()}
-			if _, err := tx.InsertFollow(ctx, edge); err != nil {
+			if _, err := people.InsertFollow(ctx, tx, edge); err != nil {
 				return err
 			}
-			if err := jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(reader, author)); err != nil {
+			if err := jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, author)); err != nil {
 				return err
 			}
 		}
@@ -198,12 +198,12 @@ func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 // Unfollow removes edges, each with its job.
 func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, reader := range readers {
-			if _, err := tx.DeleteFollow(ctx, reader, author); err != nil {
+			if _, err := people.DeleteFollow(ctx, tx, reader, author); err != nil {
 				return err
 			}
-			if err := jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(reader, author)); err != nil {
+			if err := jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, author)); err != nil {
 				return err
 			}
 		}
@@ -226,7 +226,7 @@ func (w *World) Posts(author services.UserID, count int) []services.PostID {
 	for i := range ids {
 		ids[i] = w.IDs.Next()
 	}
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, id := range ids {
 			if err := insert(ctx, tx, author, id); err != nil {
 				return err
@@ -240,15 +240,15 @@ func (w *World) Posts(author services.UserID, count int) []services.PostID {
 // Delete deletes a post, with its job.
 func (w *World) Delete(id services.PostID) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		post, _, err := posts.Delete(ctx, tx.Tx, id)
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		post, _, err := posts.Delete(ctx, tx, id)
 		if err == nil && post.Pull {
 			_, err = mirror.PullChange{Author: post.Author, Post: id, Deleted: true}.Append(ctx, tx)
 		}
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.RemoveJob(id))
+		return jobs.Enqueue(ctx, tx, fanout.RemoveJob(id))
 	})
 }
 
@@ -271,7 +271,7 @@ func (w *World) Quiet(f *fanout.Fanout) {
 	w.TB.Helper()
 	for range 20 {
 		w.Work(f)
-		waits, err := w.Store.JobWaits(w.TB.Context(), math.MaxInt64, w.Clock.Now().Add(10*time.Minute))
+		waits, err := jobs.Waits(w.TB.Context(), w.Store, math.MaxInt64, w.Clock.Now().Add(10*time.Minute))
 		w.Must(err)
 		if !waits {
 			return
@@ -285,7 +285,7 @@ func (w *World) Quiet(f *fanout.Fanout) {
 // Jobs says how many jobs wait and how many are dead.
 func (w *World) Jobs() (waiting, dead int) {
 	w.TB.Helper()
-	waiting, dead, _, err := jobs.JobCounts(w.TB.Context(), w.Store.DB)
+	waiting, dead, _, err := jobs.JobCounts(w.TB.Context(), w.Store)
 	w.Must(err)
 	return waiting, dead
 }
@@ -332,14 +332,14 @@ func (w *World) Difference(user services.UserID) string {
 	ctx := w.TB.Context()
 	document := w.Document(user)
 	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
-	entries, err := posts.InboxFeed(ctx, w.Store.DB, user, services.MaxPostID, services.Retention)
+	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.Retention)
 	w.Must(err)
-	seen, err := w.Store.Position(ctx, user, store.HomePage, "")
+	seen, err := positions.Of(ctx, w.Store, user, positions.HomePage, "")
 	w.Must(err)
-	count, err := posts.CountPushed(ctx, w.Store.DB, user, seen, services.Retention+1)
+	count, err := posts.CountPushed(ctx, w.Store, user, seen, services.Retention+1)
 	w.Must(err)
 	want := shown{Ready: true, Entries: slices.Clip(entries), Count: min(count, services.Retention), More: count > services.Retention}
-	pulled, err := posts.PulledBy(ctx, w.Store.DB, user)
+	pulled, err := posts.PulledBy(ctx, w.Store, user)
 	w.Must(err)
 	for _, edge := range pulled {
 		want.Pulled = append(want.Pulled, services.FollowedAuthor{Author: edge.Followee, Since: edge.Since})

@@ -11,7 +11,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/rdb/rdbtest"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // New makes the shows of a world's node.
@@ -30,10 +30,10 @@ func Service(w *fanouttest.World) *live.Service { return w.Shows.(*live.Service)
 // Apply applies commands in one transaction, without their steps after the commit, and returns their IDs.
 func Apply(w *fanouttest.World, commands ...*jobs.Command) (ids []string) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		ids = nil
 		for _, command := range commands {
-			made, err := command.Apply(ctx, tx.Tx)
+			made, err := command.Apply(ctx, tx)
 			if err != nil && !errors.Is(err, jobs.ErrUnchanged) {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 	"tidings/services/notifications"
 	"tidings/services/posts"
 	"tidings/services/rdb"
-	"tidings/services/store"
+	"tidings/services/sql"
 )
 
 // New makes the notifications of a world's node, and lets Agree compare their counts with the facts.
@@ -28,7 +28,7 @@ func Install(w *fanouttest.World) {
 }
 
 func on(w *fanouttest.World, f *fanout.Fanout) *notifications.Service {
-	return notifications.New(notifications.Config{DB: w.Store.DB, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
+	return notifications.New(notifications.Config{DB: w.Store, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 }
 
 func compare(w *fanouttest.World) {
@@ -41,7 +41,7 @@ func compare(w *fanouttest.World) {
 func Counts(w *fanouttest.World, user services.UserID) []services.CategoryCounts {
 	w.TB.Helper()
 	var document rdb.Document
-	w.Must(notifications.NewSource(w.Store.DB, nil).Facts(w.TB.Context(), user, 0, &document))
+	w.Must(notifications.NewSource(w.Store, nil).Facts(w.TB.Context(), user, 0, &document))
 	return document.Notifications
 }
 
@@ -62,14 +62,14 @@ func Subjects(w *fanouttest.World, user services.UserID, category services.Categ
 // Like writes a like and its job.
 func Like(w *fanouttest.World, post services.PostID, author, liker services.UserID) {
 	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := posts.InsertLike(ctx, tx.Tx, post, liker, tx.Now); err != nil {
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := posts.InsertLike(ctx, tx, post, liker, tx.Now); err != nil {
 			return err
 		}
 		job, err := notifications.Job(notifications.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, job)
+		return jobs.Enqueue(ctx, tx, job)
 	})
 }

@@ -84,7 +84,7 @@ func (s *Server) copyOf(tb testing.TB, template string) (url string) {
 	tb.Helper()
 	name := fmt.Sprintf("test_%d", s.made.Add(1))
 	if err := s.create(tb.Context(), name, template); err != nil {
-		tb.Fatalf("storetest: create a database: %v", err)
+		tb.Fatalf("sqltest: create a database: %v", err)
 	}
 	return s.url(name)
 }
@@ -101,7 +101,7 @@ func Lock(tb testing.TB, url, table string) (release func()) {
 		_, err = conn.Exec(tb.Context(), "BEGIN; LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE")
 	}
 	if err != nil {
-		tb.Fatalf("storetest: lock %s: %v", table, err)
+		tb.Fatalf("sqltest: lock %s: %v", table, err)
 	}
 	release = sync.OnceFunc(func() { _ = conn.Close(context.Background()) }) // which ends the transaction
 	tb.Cleanup(release)
@@ -151,7 +151,7 @@ func startServer() (*Server, error) {
 	initdb := s.command(filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "trust",
 		"-E", "UTF8", "--locale=C", "--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("storetest: initdb: %w\n%s", err, out)
+		return nil, fmt.Errorf("sqltest: initdb: %w\n%s", err, out)
 	}
 	config, err := os.OpenFile(filepath.Join(dir, "data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -175,7 +175,7 @@ func findPrograms() (bin string, err error) {
 			return filepath.Dir(found[len(found)-1]), nil
 		}
 	}
-	return "", errors.New("storetest: these tests need PostgreSQL 14 or newer and found no program postgres: " +
+	return "", errors.New("sqltest: these tests need PostgreSQL 14 or newer and found no program postgres: " +
 		"run apt-get install postgresql (Debian) or brew install postgresql (macOS), or put its bin folder into PATH")
 }
 
@@ -189,7 +189,7 @@ func (s *Server) takeAccount() error {
 		account, err = user.Lookup("nobody")
 	}
 	if err != nil {
-		return fmt.Errorf("storetest: PostgreSQL does not run as root, and there is no account postgres or nobody: %w", err)
+		return fmt.Errorf("sqltest: PostgreSQL does not run as root, and there is no account postgres or nobody: %w", err)
 	}
 	uid, err := strconv.Atoi(account.Uid)
 	if err != nil {
@@ -240,7 +240,7 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 	s.keeper = s.command("/bin/sh", "-c", keeperScript, "keeper", s.bin, s.dir)
 	s.keeper.Stdin, s.keeper.Stdout, s.keeper.Stderr = in, log, log
 	if err := s.keeper.Start(); err != nil {
-		return false, fmt.Errorf("storetest: start PostgreSQL: %w", err)
+		return false, fmt.Errorf("sqltest: start PostgreSQL: %w", err)
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
@@ -252,11 +252,11 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 		}
 		said, _ := os.ReadFile(log.Name()) // for the message
 		if bytes.Contains(said, []byte("is still in use")) {
-			return true, fmt.Errorf("storetest: PostgreSQL did not start: %w\n%s", err, said)
+			return true, fmt.Errorf("sqltest: PostgreSQL did not start: %w\n%s", err, said)
 		}
 		select {
 		case <-ctx.Done():
-			return false, fmt.Errorf("storetest: PostgreSQL did not start: %w\n%s", err, said)
+			return false, fmt.Errorf("sqltest: PostgreSQL did not start: %w\n%s", err, said)
 		case <-retry.C:
 		}
 	}

@@ -46,7 +46,7 @@ func LockFile(tb testing.TB, url string) (release func()) {
 		_, err = db.ExecContext(tb.Context(), "BEGIN IMMEDIATE")
 	}
 	if err != nil {
-		tb.Fatalf("storetest: lock %s: %v", url, err)
+		tb.Fatalf("sqltest: lock %s: %v", url, err)
 	}
 	release = sync.OnceFunc(func() { _ = db.Close() }) // which ends the transaction
 	tb.Cleanup(release)

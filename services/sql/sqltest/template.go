@@ -15,7 +15,7 @@ import (
 
 // migrated is a SQLite file in which the tables stand empty.
 var migrated = sync.OnceValues(func() (content []byte, err error) {
-	folder, err := os.MkdirTemp("", "storetest-*")
+	folder, err := os.MkdirTemp("", "sqltest-*")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,109 @@
+package audit
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// auditUsers names the one row: the audit of users.
+const auditUsers = "users"
+
+// maxAuditSpan bounds how many user IDs one turn scans for active users.
+const maxAuditSpan = 10_000
+
+var (
+	auditState = sql.NewStatement("the audit's state", `SELECT visited, lap_at, lease_until, (SELECT value FROM counters WHERE name = 'users')
+		FROM audit WHERE name = $1`)
+
+	auditRange = sql.NewStatement("active users of a range", `SELECT number FROM users
+		WHERE number > $1 AND number <= $2 AND seen_at >= $3 ORDER BY number LIMIT $4`)
+
+	takeAudit = sql.NewStatement("take the audit's lease", `UPDATE audit SET token = $2, lease_until = $3, lap_at = $4
+		WHERE name = $1 AND visited = $5 AND lap_at = $6 AND lease_until <= $7`)
+
+	passAudit = sql.NewStatement("pass the audit on", `UPDATE audit SET visited = $3, lap_at = $4, token = '', lease_until = 0 WHERE name = $1 AND token = $2`)
+)
+
+// auditTurn is the next batch of users of an audit, held under a lease: no other node audits meanwhile.
+type auditTurn struct {
+	Users []services.UserID
+	// Lap is how long this lap has lasted so far: far more than the pace asks for when the audit does not keep up.
+	Lap time.Duration
+
+	token   string
+	visited int64 // the users visited in this lap once this turn is done
+	lapAt   int64
+}
+
+// auditPace sets the speed of an audit.
+type auditPace struct {
+	Lap         time.Duration // from one visit of a user to the next
+	Limit       int           // users in a turn
+	ActiveSince time.Time     // users last seen before this are left out
+	Lease       time.Duration // how long a turn may take before another node can take it over
+}
+
+// takeTurn takes the next users of the audit when their turn is due. An audit visits each user once in a lap, evenly over
+// the lap's time. When no turn is due it returns when to ask again.
+func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, taken bool, next time.Time, err error) {
+	var visited, lapAt, leaseUntil, total int64
+	if _, err := s.One(ctx, auditState, []any{auditUsers}, &visited, &lapAt, &leaseUntil, &total); err != nil {
+		return turn, false, next, err
+	}
+	now := s.Now()
+	began := lapAt
+	if lapAt == 0 {
+		lapAt = sql.Micros(now)
+	}
+	due := sql.FromMicros(lapAt).Add(share(pace.Lap, visited, total))
+	if held := sql.FromMicros(leaseUntil); held.After(due) {
+		due = held
+	}
+	if due.After(now) {
+		return turn, false, due, nil
+	}
+	turn = auditTurn{token: rand.Text(), lapAt: lapAt, Lap: now.Sub(sql.FromMicros(lapAt))}
+	if turn.Users, turn.visited, err = readRange(ctx, s, visited, total, pace); err != nil {
+		return turn, false, next, err
+	}
+	if turn.visited >= total { // the last users of the lap: the next lap follows
+		turn.visited = 0
+		turn.lapAt = max(lapAt+pace.Lap.Microseconds(), sql.Micros(now))
+	}
+	err = s.Write(ctx, func(tx *sql.Tx) error {
+		changed, err := tx.Run(ctx, takeAudit, auditUsers, turn.token, tx.Now.Add(pace.Lease), lapAt, visited, began, now)
+		taken = changed == 1
+		return err
+	})
+	return turn, taken && err == nil, now, err
+}
+
+// share is the part of a lap's time after which visited of total users are to have been visited.
+func share(lap time.Duration, visited, total int64) time.Duration {
+	if total == 0 {
+		return 0
+	}
+	return time.Duration(float64(lap) * float64(visited) / float64(total))
+}
+
+// auditRange lists the next active users, and the user ID up to which this list is complete.
+func readRange(ctx context.Context, s *sql.DB, after, total int64, pace auditPace) (users []services.UserID, upTo int64, err error) {
+	upTo = min(after+maxAuditSpan, total)
+	users, err = sql.Column[services.UserID](ctx, s, auditRange, after, upTo, pace.ActiveSince, pace.Limit)
+	if len(users) == pace.Limit {
+		upTo = int64(users[len(users)-1])
+	}
+	return users, upTo, err
+}
+
+// passTurn records that the users of a turn were visited. It does nothing when the lease was lost.
+func passTurn(ctx context.Context, s *sql.DB, turn auditTurn) error {
+	return s.Write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.Run(ctx, passAudit, auditUsers, turn.token, turn.visited, turn.lapAt)
+		return err
+	})
+}

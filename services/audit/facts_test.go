@@ -1,0 +1,214 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+const lap = 10 * time.Minute
+
+func eachTurns(t *testing.T, test func(b turns)) {
+	t.Helper()
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(turns{b}) })
+}
+
+// turns is a database with the audit's turns.
+type turns struct{ *peopletest.Bundle }
+
+func (b turns) throttle(limit int) auditPace {
+	return auditPace{Lap: lap, Limit: limit, ActiveSince: b.Clock.Now().Add(-time.Hour), Lease: 30 * time.Second}
+}
+
+// crowd creates users, some of them active, and returns the active ones.
+func (b turns) crowd(count int, active func(i int) bool) (seen []services.UserID) {
+	b.T.Helper()
+	keys := make([]string, count)
+	for i := range keys {
+		keys[i] = fmt.Sprint("u", i)
+	}
+	for i, user := range b.MakeUsers(keys...) {
+		if active(i) {
+			seen = append(seen, user)
+		}
+	}
+	b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, seen) })
+	return seen
+}
+
+// turn takes a turn, or returns when to ask again.
+func (b turns) turn(limit int) (turn auditTurn, wait time.Duration) {
+	b.T.Helper()
+	turn, taken, next, err := takeTurn(b.Ctx, b.Bundle.DB, b.throttle(limit))
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	if taken {
+		return turn, 0
+	}
+	return turn, next.Sub(b.Clock.Now())
+}
+
+// A lap visits each active user once, evenly over its time, and the next one begins when it is over.
+func TestAuditLaps(t *testing.T) {
+	eachTurns(t, func(b turns) {
+		start := b.Clock.Now()
+		active := b.crowd(20, func(i int) bool { return i%4 != 0 })
+		for range 3 {
+			var visited []services.UserID
+			for len(visited) < len(active) {
+				turn, wait := b.turn(5)
+				if wait > 0 {
+					b.Clock.Advance(wait)
+					continue
+				}
+				after := services.UserID(0)
+				if len(visited) > 0 {
+					after = visited[len(visited)-1]
+				}
+				visited = append(visited, turn.Users...)
+				if due := lap * time.Duration(after) / 20; turn.Lap != due {
+					b.T.Errorf("user %d is visited %s after the beginning of a lap, not after %s", turn.Users[0], turn.Lap, due)
+				}
+				if err := passTurn(b.Ctx, b.Bundle.DB, turn); err != nil {
+					b.T.Fatal(err)
+				}
+			}
+			sqltest.Equal(b.T, visited, active)
+			b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, active) })
+		}
+		if took := b.Clock.Now().Sub(start); took < 2*lap || took > 3*lap {
+			b.T.Errorf("three laps of %s took %s", lap, took)
+		}
+	})
+}
+
+// A turn is one node's until it is passed on; of one that dies somebody else has it when its lease ends.
+func TestAuditTurnsAreHeld(t *testing.T) {
+	eachTurns(t, func(b turns) {
+		active := b.crowd(10, func(int) bool { return true })
+		first, _ := b.turn(6)
+		sqltest.Equal(b.T, first.Users, active[:6])
+		if _, wait := b.turn(6); wait != 30*time.Second {
+			b.T.Errorf("a turn that is held is free in %s", wait)
+		}
+		b.Clock.Advance(30 * time.Second)
+		again, _ := b.turn(6)
+		sqltest.Equal(b.T, again.Users, active[:6])
+		if err := passTurn(b.Ctx, b.Bundle.DB, first); err != nil { // too late: it is another's
+			b.T.Fatal(err)
+		}
+		if _, wait := b.turn(6); wait != 30*time.Second {
+			b.T.Errorf("a lease that was lost was given back: free in %s", wait)
+		}
+		if err := passTurn(b.Ctx, b.Bundle.DB, again); err != nil {
+			b.T.Fatal(err)
+		}
+		if _, wait := b.turn(6); wait != lap*6/10-30*time.Second {
+			b.T.Errorf("the rest is due in %s", wait)
+		}
+	})
+}
+
+// An audit that was away for long goes on where it was, and does not make up for laps that were missed.
+func TestAuditCatchesUp(t *testing.T) {
+	eachTurns(t, func(b turns) {
+		b.crowd(10, func(int) bool { return true })
+		first, _ := b.turn(5)
+		if err := passTurn(b.Ctx, b.Bundle.DB, first); err != nil {
+			b.T.Fatal(err)
+		}
+		b.Clock.Advance(5 * lap)
+		pace := b.throttle(10)
+		pace.ActiveSince = time.Time{}
+		late, taken, _, err := takeTurn(b.Ctx, b.Bundle.DB, pace)
+		if err != nil || !taken || late.Lap != 5*lap || len(late.Users) != 5 {
+			b.T.Fatalf("%+v, %v, %v", late, taken, err)
+		}
+		if err := passTurn(b.Ctx, b.Bundle.DB, late); err != nil {
+			b.T.Fatal(err)
+		}
+		next, taken, _, err := takeTurn(b.Ctx, b.Bundle.DB, pace)
+		if err != nil || !taken || next.Lap != 0 || len(next.Users) != 10 {
+			b.T.Fatalf("the next lap: %+v, %v, %v", next, taken, err)
+		}
+		if err := passTurn(b.Ctx, b.Bundle.DB, next); err != nil {
+			b.T.Fatal(err)
+		}
+		if _, wait := b.turn(10); wait != lap {
+			b.T.Errorf("the lap after it begins in %s", wait)
+		}
+	})
+}
+
+// Nodes that ask at once get different turns, one at a time, and together they visit everyone.
+func TestAuditTurnsAreShared(t *testing.T) {
+	eachTurns(t, func(b turns) {
+		active := b.crowd(60, func(int) bool { return true })
+		b.turn(1) // the lap begins
+		b.Clock.Advance(2 * lap)
+		var mu sync.Mutex
+		var visited []services.UserID
+		pace := b.throttle(7)
+		pace.ActiveSince = time.Time{}
+		var nodes sync.WaitGroup
+		for range 4 {
+			nodes.Go(func() {
+				for {
+					turn, taken, _, err := takeTurn(b.Ctx, b.Bundle.DB, pace)
+					if err != nil {
+						b.T.Error(err)
+						return
+					}
+					if !taken {
+						mu.Lock()
+						done := len(visited) >= len(active)
+						mu.Unlock()
+						if done {
+							return
+						}
+						continue
+					}
+					mu.Lock()
+					if len(visited) < len(active) {
+						visited = append(visited, turn.Users...)
+					}
+					done := len(visited) >= len(active)
+					mu.Unlock()
+					if err := passTurn(b.Ctx, b.Bundle.DB, turn); err != nil {
+						b.T.Error(err)
+					}
+					if done {
+						return
+					}
+				}
+			})
+		}
+		nodes.Wait()
+		slices.Sort(visited)
+		sqltest.Equal(b.T, visited, active)
+	})
+}
+
+func TestAuditWithoutUsers(t *testing.T) {
+	eachTurns(t, func(b turns) {
+		turn, wait := b.turn(5)
+		if wait != 0 || len(turn.Users) != 0 {
+			b.T.Errorf("%+v, %s", turn, wait)
+		}
+		if err := passTurn(b.Ctx, b.Bundle.DB, turn); err != nil {
+			b.T.Fatal(err)
+		}
+		if _, wait := b.turn(5); wait != lap {
+			b.T.Errorf("the next one is due in %s", wait)
+		}
+	})
+}

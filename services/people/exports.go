@@ -1,0 +1,20 @@
+package people
+
+import "tidings/services/export"
+
+// Exports are the kinds of lines of an export of a user: their profile, follows and restrictions.
+var Exports = []export.Kind{
+	export.NewKind("profile", "user user, name text, avatarUrl text, updatedAt time, seenAt time, visitBefore time",
+		`SELECT key, name, avatar_url, updated_at, seen_at, visited_before FROM users WHERE number = $1`),
+	export.NewKind("follow", "user user, since moment, shown bool",
+		`SELECT u.key, f.since, f.shown FROM follows f JOIN users u ON u.number = f.followee WHERE f.follower = $1 ORDER BY f.followee`),
+	export.NewKind("pastFollow", "user user, until time",
+		`SELECT u.key, p.until_at FROM past_follows p JOIN users u ON u.number = p.followee WHERE p.follower = $1 ORDER BY p.followee`),
+	export.NewKind("followers", "count number", `SELECT count(*) FROM follows WHERE followee = $1`),
+	export.NewKind("mute", "user user, at moment, until time",
+		`SELECT u.key, m.made, m.until FROM mutes m JOIN users u ON u.number = m.muted WHERE m.muter = $1 ORDER BY m.made`),
+	export.NewKind("block", "user user, at moment",
+		`SELECT u.key, b.made FROM blocks b JOIN users u ON u.number = b.blocked WHERE b.blocker = $1 ORDER BY b.made`),
+	export.NewKind("hide", "user user, at moment",
+		`SELECT u.key, h.made FROM hides h JOIN users u ON u.number = h.follower WHERE h.author = $1 ORDER BY h.made`),
+}

@@ -1,0 +1,176 @@
+// Package people holds the facts of users in SQL: profiles, visits, follows, restrictions, and what follows from them for what one
+// user may see of another.
+//
+// A user exists once the host application names them or their own token first asks; nothing else creates users. Whether a follow
+// shows posts is a column of the follow, kept right under the lock of the follower's row.
+package people
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+var (
+	usersByKey = sql.NewStatement("users by key", `SELECT key, number FROM users WHERE {in key $1 TEXT}`)
+
+	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
+
+	// Under the counter's lock there is no conflict, except within a batch: a key may look new to two functions until the next
+	// pass.
+	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
+
+	// Of two changes at one time, or with a clock that was set back between them, the second is newer all the same.
+	setProfile = sql.NewStatement("set a profile", `UPDATE users
+		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url),
+			updated_at = CASE WHEN updated_at < $4 THEN $4 ELSE updated_at + 1 END
+		WHERE number = $1 RETURNING updated_at`)
+
+	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
+
+	// A visit that continues does not become the visit before.
+	markActive = sql.NewStatement("mark users active", `UPDATE users SET seen_at = $2,
+		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
+		WHERE {in number $1 BIGINT} AND seen_at < $2`)
+
+	visitedBefore = sql.NewStatement("the visit before", `SELECT visited_before FROM users WHERE number = $1`)
+
+	lastVisits = sql.NewStatement("last visits", `SELECT number, seen_at FROM users WHERE {in number $1 BIGINT}`)
+)
+
+// Ensure returns the IDs of users. A key that is mentioned for the first time gets the next ID, from 1 on, in the order of
+// the keys. It takes the keys as they are; see services.CheckUserKey.
+func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services.UserID, error) {
+	numbers, err := IDs(ctx, tx.Runner, keys)
+	if err != nil || len(numbers) == len(keys) {
+		return numbers, err
+	}
+	if _, missing := lacking(keys, numbers); !missing {
+		return numbers, nil // a key was given twice
+	}
+	if err := tx.LockCounter(ctx, "users"); err != nil {
+		return nil, err
+	}
+	// The former holder of the lock may have added some of them meanwhile.
+	if numbers, err = IDs(ctx, tx.Runner, keys); err != nil {
+		return nil, err
+	}
+	fresh, _ := lacking(keys, numbers)
+	if len(fresh) == 0 {
+		return numbers, nil
+	}
+	last, err := tx.RaiseCounter(ctx, "users", len(fresh))
+	if err != nil {
+		return nil, err
+	}
+	last -= int64(len(fresh))
+	newRows := make([][]any, len(fresh))
+	for i, key := range fresh {
+		last++
+		newRows[i] = []any{last, key}
+		numbers[key] = services.UserID(last)
+	}
+	_, err = tx.Insert(ctx, insertUsers, newRows)
+	return numbers, err
+}
+
+// lacking lists the keys that have no user ID yet, each once.
+func lacking(keys []string, numbers map[string]services.UserID) (missing []string, any bool) {
+	listed := make(map[string]bool)
+	for _, key := range keys {
+		if _, known := numbers[key]; !known && !listed[key] {
+			listed[key] = true
+			missing = append(missing, key)
+		}
+	}
+	return missing, len(missing) > 0
+}
+
+// SetProfile sets a user's name and the address of their picture; nil leaves either as it is, "" removes it. It returns
+// the time of the change, later than that of any change before. NOT_FOUND for an unknown user ID.
+func SetProfile(ctx context.Context, tx *sql.Tx, user services.UserID, name, avatarURL *string) (time.Time, error) {
+	var changedAt int64
+	found, err := tx.One(ctx, setProfile, []any{user, optional(name), optional(avatarURL), tx.Now}, &changedAt)
+	if err == nil && !found {
+		err = services.Errorf(services.NotFound, "there is no user with the ID %d", user)
+	}
+	return sql.FromMicros(changedAt), err
+}
+
+func optional(text *string) any {
+	if text == nil {
+		return nil
+	}
+	return *text
+}
+
+// MarkActive records that the users were seen now; a later time stays.
+func MarkActive(ctx context.Context, tx *sql.Tx, users []services.UserID) error {
+	users = slices.Clone(users)
+	slices.Sort(users) // one order of locks, so that two of these do not deadlock
+	_, err := tx.Run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
+	return err
+}
+
+// visitGap separates two visits: a user who is seen again within it is still on the same visit.
+const visitGap = 30 * time.Minute
+
+// VisitedBefore is when a user was recorded as seen before their present visit; the zero time on their first. Users are
+// recorded once a day, so that it is some time on the day of their last visit.
+func VisitedBefore(ctx context.Context, s *sql.DB, user services.UserID) (time.Time, error) {
+	var at int64
+	if _, err := s.One(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
+		return time.Time{}, err
+	}
+	return sql.FromMicros(at), nil
+}
+
+// IDs returns the IDs of users by key. A key that was never mentioned is absent.
+func IDs(ctx context.Context, r sql.Reader, keys []string) (map[string]services.UserID, error) {
+	numbers := make(map[string]services.UserID, len(keys))
+	err := r.Each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
+		var key string
+		var number services.UserID
+		err := scan(&key, &number)
+		numbers[key] = number
+		return err
+	})
+	return numbers, err
+}
+
+// ByID reads users by ID. An unknown ID is absent.
+func ByID(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[services.UserID]services.User, error) {
+	users := make(map[services.UserID]services.User, len(numbers))
+	err := r.Each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
+		var user services.User
+		var updatedAt int64
+		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL, &updatedAt)
+		user.UpdatedAt = sql.FromMicros(updatedAt)
+		users[user.Number] = user
+		return err
+	})
+	return users, err
+}
+
+// ActiveUsers lists users in order of ID, those greater than after, at most limit: only those last seen at since or later.
+func ActiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
+	return sql.Column[services.UserID](ctx, s, activeUsers, after, since, limit)
+}
+
+// LastVisits reads when users were last seen; the zero time for a user who never was. An unknown user ID is absent.
+func LastVisits(ctx context.Context, s *sql.DB, users []services.UserID) (map[services.UserID]time.Time, error) {
+	visits := make(map[services.UserID]time.Time, len(users))
+	err := s.Each(ctx, lastVisits, []any{users}, func(scan func(...any) error) error {
+		var user services.UserID
+		var at int64
+		err := scan(&user, &at)
+		if visits[user] = (time.Time{}); at > 0 {
+			visits[user] = sql.FromMicros(at)
+		}
+		return err
+	})
+	return visits, err
+}

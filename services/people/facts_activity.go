@@ -1,0 +1,61 @@
+package people
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+var (
+	readActivity = sql.NewStatement("read the activity thresholds",
+		`SELECT idle_us, dormant_us, away_before, by_admin FROM activity_thresholds WHERE name = $1`)
+
+	lockActivity = sql.NewStatement("lock the activity thresholds",
+		`SELECT idle_us, dormant_us, away_before, by_admin FROM activity_thresholds WHERE name = $1 {for update}`)
+
+	setActivity = sql.NewStatement("set the activity thresholds", `INSERT INTO activity_thresholds (name, idle_us, dormant_us, away_before, by_admin)
+		VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (name) DO UPDATE SET idle_us = excluded.idle_us, dormant_us = excluded.dormant_us,
+			away_before = excluded.away_before, by_admin = excluded.by_admin`)
+)
+
+// thresholdsOfUsers names the one row.
+const thresholdsOfUsers = "users"
+
+// activityRow is the row as it is stored.
+type activityRow struct {
+	idle, dormant, awayBefore int64 // microseconds
+	byAdmin                   bool
+}
+
+func (r *activityRow) fields() []any { return []any{&r.idle, &r.dormant, &r.awayBefore, &r.byAdmin} }
+
+func (r *activityRow) thresholds() services.ActivityThresholds {
+	return services.ActivityThresholds{
+		IdleAfter: time.Duration(r.idle) * time.Microsecond, DormantAfter: time.Duration(r.dormant) * time.Microsecond, AwayBefore: sql.FromMicros(r.awayBefore),
+	}
+}
+
+// ActivityThresholds are the thresholds that hold for all nodes. set is false before the first node has started.
+func ActivityThresholds(ctx context.Context, s *sql.DB) (thresholds services.ActivityThresholds, set bool, err error) {
+	var row activityRow
+	set, err = s.One(ctx, readActivity, []any{thresholdsOfUsers}, row.fields()...)
+	return row.thresholds(), set, err
+}
+
+// ActivityThresholdsForUpdate reads the thresholds and keeps others from setting them until the transaction ends. byAdmin
+// says that an admin has set them.
+func ActivityThresholdsForUpdate(ctx context.Context, tx *sql.Tx) (thresholds services.ActivityThresholds, set, byAdmin bool, err error) {
+	var row activityRow
+	set, err = tx.One(ctx, lockActivity, []any{thresholdsOfUsers}, row.fields()...)
+	return row.thresholds(), set, row.byAdmin, err
+}
+
+// SetActivityThresholds sets the thresholds for all nodes.
+func SetActivityThresholds(ctx context.Context, tx *sql.Tx, thresholds services.ActivityThresholds, byAdmin bool) error {
+	_, err := tx.Run(ctx, setActivity, thresholdsOfUsers, thresholds.IdleAfter.Microseconds(), thresholds.DormantAfter.Microseconds(),
+		sql.Micros(thresholds.AwayBefore), byAdmin)
+	return err
+}

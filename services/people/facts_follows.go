@@ -1,0 +1,127 @@
+package people
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+var (
+	insertFollows = sql.NewInsertion("insert follows", "follows", "follower BIGINT, followee BIGINT, since BIGINT, shown BOOLEAN",
+		"ON CONFLICT (follower, followee) DO NOTHING")
+
+	deleteFollow = sql.NewStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
+
+	countFollowees = sql.NewStatement("count followees",
+		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted`)
+
+	oneEdge = sql.NewStatement("a follow", `SELECT since FROM follows WHERE follower = $1 AND followee = $2 AND shown`)
+
+	edgesTo = sql.NewStatement("follows of one user", `SELECT follower, since FROM follows WHERE followee = $2 AND {in follower $1 BIGINT} AND shown`)
+
+	edgesFrom = sql.NewStatement("follows by one user", `SELECT followee, since FROM follows WHERE follower = $1 AND {in followee $2 BIGINT} AND shown`)
+
+	followersOf = sql.NewStatement("followers", `SELECT f.follower, f.since
+		FROM follows f JOIN users u ON u.number = f.follower
+		WHERE f.followee = $1 AND f.follower > $2 AND f.shown AND u.seen_at >= $3
+		ORDER BY f.follower LIMIT $4`)
+)
+
+// InsertFollow adds a follow. It returns false for a follow that exists, which stays as it is, and when either user blocks the
+// other.
+func InsertFollow(ctx context.Context, tx *sql.Tx, edge services.Edge) (created bool, err error) {
+	inserted, err := ImportFollows(ctx, tx, []services.Edge{edge})
+	return inserted > 0, err
+}
+
+var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO past_follows (follower, followee, until_at)
+		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
+		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
+
+// DeleteFollow ends a follow; false when there was none. The end of a follow of a host is recorded: see NoteUnfollow.
+func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) (deleted bool, err error) {
+	changed, err := tx.Run(ctx, deleteFollow, follower, followee)
+	if err != nil || changed == 0 {
+		return false, err
+	}
+	return true, NoteUnfollow(ctx, tx, follower, followee)
+}
+
+// CountFollowees counts the users whom a user follows, up to limit.
+func CountFollowees(ctx context.Context, tx *sql.Tx, follower services.UserID, limit int) (int, error) {
+	var count int
+	_, err := tx.One(ctx, countFollowees, []any{follower, limit}, &count)
+	return count, err
+}
+
+// ImportFollows adds many follows at once and returns how many are new. Existing follows stay as they are, and pairs with a
+// block are omitted. It is fastest with thousands of edges in a transaction.
+func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inserted int, err error) {
+	standing, err := between(ctx, tx, edges)
+	if err != nil {
+		return 0, err
+	}
+	all := make([][]any, 0, len(edges))
+	for _, edge := range edges {
+		if is := standing[pair{edge.Follower, edge.Followee}]; !is.blocked {
+			all = append(all, []any{edge.Follower, edge.Followee, edge.Since, !is.unshown})
+		}
+	}
+	return tx.Insert(ctx, insertFollows, all)
+}
+
+// Edge reports whether one user follows another and sees their posts, and since which post they count.
+func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (services.Edge, bool, error) {
+	edge := services.Edge{Follower: follower, Followee: followee}
+	found, err := s.One(ctx, oneEdge, []any{follower, followee}, &edge.Since)
+	if err != nil || !found {
+		return services.Edge{}, false, err
+	}
+	return edge, true, nil
+}
+
+// Edges returns those of some users who follow one user and see that user's posts. The others are absent.
+func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee services.UserID) (map[services.UserID]services.Edge, error) {
+	edges := make(map[services.UserID]services.Edge, len(followers))
+	err := s.Each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
+		edge := services.Edge{Followee: followee}
+		err := scan(&edge.Follower, &edge.Since)
+		edges[edge.Follower] = edge
+		return err
+	})
+	return edges, err
+}
+
+// EdgesFrom returns those of some users whom one user follows and whose posts that user sees. The others are absent.
+func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followees []services.UserID) (map[services.UserID]services.Edge, error) {
+	edges := make(map[services.UserID]services.Edge, len(followees))
+	err := s.Each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
+		edge := services.Edge{Follower: follower}
+		err := scan(&edge.Followee, &edge.Since)
+		edges[edge.Followee] = edge
+		return err
+	})
+	return edges, err
+}
+
+// Followers lists the followers who see a user's posts, in order of user ID, those greater than after, at most limit: only
+// those last seen at activeSince or later. The zero time asks for all.
+func Followers(ctx context.Context, s *sql.DB, followee, after services.UserID, limit int, activeSince time.Time) ([]services.Edge, error) {
+	var edges []services.Edge
+	err := s.Each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {
+		edge := services.Edge{Followee: followee}
+		err := scan(&edge.Follower, &edge.Since)
+		edges = append(edges, edge)
+		return err
+	})
+	return edges, err
+}
+
+// NoteUnfollow records that the follow of a host ends now, since the follower's board may have just shown that host's shows. It
+// records nothing for a user who is no host.
+func NoteUnfollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
+	_, err := tx.Run(ctx, noteUnfollow, follower, followee, tx.Now)
+	return err
+}

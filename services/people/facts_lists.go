@@ -1,0 +1,54 @@
+package people
+
+import (
+	"context"
+	"fmt"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// Lists of users are read as those of posts are: one range of an index for each user, down to a bound. A user who hides from the
+// viewer or blocks them has no row: to the viewer, their lists are empty.
+
+// listOfFollows makes the statement that reads pages of the users at one end of follows. Users apart from the viewer are omitted,
+// except of the viewer's own lists: these have everyone of whom Relation.Followed or Relation.Follows is true.
+func listOfFollows(name, of, listed string) sql.Statement {
+	standing := "f." + of + " = c.owner AND f." + listed + " < c.before"
+	shown := func(user string) string { return "(c.owner = $3 OR NOT " + ApartFrom(user, "$3") + ")" }
+	return sql.NewStatement(name, fmt.Sprintf(`
+WITH ranges AS MATERIALIZED (
+	SELECT c.i, c.owner, c.before, COALESCE(
+		(SELECT a.%[2]s FROM (SELECT f.%[2]s FROM follows f WHERE %[1]s ORDER BY f.%[2]s DESC LIMIT $2 + %[3]d) AS a
+			WHERE %[4]s ORDER BY a.%[2]s DESC LIMIT 1 OFFSET $2 - 1),
+		(SELECT f.%[2]s FROM follows f WHERE %[1]s ORDER BY f.%[2]s DESC LIMIT 1 OFFSET $2 + %[3]d - 1), 0) AS bound
+	FROM {rows $1 i BIGINT, owner BIGINT, before BIGINT} AS c WHERE NOT %[6]s
+)
+SELECT c.i, c.bound, COALESCE(f.%[2]s, 0), COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, '')
+FROM ranges c LEFT JOIN follows f ON %[1]s AND f.%[2]s >= c.bound AND %[5]s LEFT JOIN users u ON u.number = f.%[2]s
+ORDER BY c.i, f.%[2]s DESC`, standing, listed, sql.MostHidden, shown("a."+listed), shown("f."+listed), HidesFrom("c.owner", "$3")))
+}
+
+var (
+	listFollowers = listOfFollows("followers of users", "followee", "follower")
+	listFollowees = listOfFollows("followees of users", "follower", "followee")
+)
+
+// followsIn reads pages of users at one end of follows.
+func followsIn(ctx context.Context, s *sql.DB, st sql.Statement, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+	return sql.UserLists(ctx, s.Runner, st, viewer, pages, func(scan func(...any) error, first ...any) (user services.User, position uint64, err error) {
+		err = scan(append(first, &user.Number, &user.Key, &user.Name, &user.AvatarURL)...)
+		return user, uint64(user.Number), err
+	})
+}
+
+// ListFollowers reads pages of the users who follow users, by their IDs, the greatest first, whether they are shown their posts or not.
+// Those who are apart from the viewer are omitted, except of the viewer's own list.
+func ListFollowers(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+	return followsIn(ctx, s, listFollowers, viewer, pages)
+}
+
+// ListFollowees reads pages of the users whom users follow, as ListFollowers does.
+func ListFollowees(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+	return followsIn(ctx, s, listFollowees, viewer, pages)
+}

@@ -1,0 +1,28 @@
+package people_test
+
+import (
+	"testing"
+
+	"tidings/services"
+	"tidings/services/people"
+)
+
+// Each restriction and each direction of a follow is told apart, and what others have set against the viewer is in none.
+func TestRelationsSayWhatTheViewerHasSet(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("viewer", "a", "b", "c", "d", "e")
+		now := b.Now()
+		b.follow(services.Edge{Follower: 1, Followee: 2}, services.Edge{Follower: 3, Followee: 1})
+		for i, r := range []services.Restriction{
+			{Kind: services.Mute, Owner: 1, Other: 2}, {Kind: services.Mute, Owner: 1, Other: 3, Until: now.Add(-1)}, {Kind: services.Hide, Owner: 1, Other: 3},
+			{Kind: services.Block, Owner: 1, Other: 4}, {Kind: services.Block, Owner: 5, Other: 1}, {Kind: services.Hide, Owner: 5, Other: 1}, {Kind: services.Mute, Owner: 5, Other: 1},
+		} {
+			r.Made = services.PostID(100 + i)
+			b.Restrict(r)
+		}
+		equal(b.t, must(people.Relations(b.ctx, b.Bundle.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6}, now))(b.t), map[services.UserID]services.Relation{
+			2: {Follows: true, Mutes: true}, 3: {Followed: true, Hides: true}, 4: {Blocks: true},
+		})
+		equal(b.t, len(must(people.Relations(b.ctx, b.Bundle.DB, 1, []services.UserID{6}, now))(b.t)), 0)
+	})
+}

@@ -1,0 +1,227 @@
+package people
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// Between two users there are two follow edges and the restrictions that either has set. The row of the follower is the lock
+// for all of them. A follow takes a shared lock, so that follows run concurrently; a mute, block or hide takes an exclusive
+// one. So the column shown is right whichever commits first.
+var (
+	lockUsers = sql.NewStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
+
+	holdUsers = sql.NewStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
+
+	// One row for every block, mute and hide that concerns a follow.
+	restrictionsBetween = sql.NewStatement("restrictions between users", `
+WITH c AS MATERIALIZED (SELECT * FROM {rows $1 follower BIGINT, followee BIGINT} AS named)
+SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocker = c.follower AND blocked = c.followee
+UNION ALL SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocker = c.followee AND blocked = c.follower
+UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN mutes WHERE muter = c.follower AND muted = c.followee
+UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN hides WHERE author = c.followee AND hides.follower = c.follower`)
+
+	showFollow = sql.NewStatement("show a follow", `
+UPDATE follows SET shown = 0 = (SELECT count(*) FROM mutes WHERE muter = $1 AND muted = $2) + (SELECT count(*) FROM hides WHERE author = $2 AND follower = $1)
+WHERE follower = $1 AND followee = $2`)
+
+	insertMute = sql.NewStatement("insert a mute", `INSERT INTO mutes (muter, muted, made, until) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (muter, muted) DO UPDATE SET until = excluded.until`)
+
+	oneMute = sql.NewStatement("a mute", `SELECT until FROM mutes WHERE muter = $1 AND muted = $2`)
+)
+
+// restrictionTable has the statements of one kind. $1 is the owner and $2 the other user everywhere.
+type restrictionTable struct {
+	insert, delete, count, list sql.Statement
+}
+
+func newRestrictionTable(table, owner, other, until string) restrictionTable {
+	return restrictionTable{
+		insert: sql.NewStatement("insert into "+table, fmt.Sprintf(`INSERT INTO %[1]s (%[2]s, %[3]s, made) VALUES ($1, $2, $3)
+			ON CONFLICT (%[2]s, %[3]s) DO NOTHING`, table, owner, other)),
+		delete: sql.NewStatement("delete from "+table, fmt.Sprintf(`DELETE FROM %s WHERE %s = $1 AND %s = $2`, table, owner, other)),
+		count:  sql.NewStatement("count "+table, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s = $1 LIMIT $2) AS counted`, table, owner)),
+		list: sql.NewStatement("list "+table, fmt.Sprintf(`SELECT %[3]s, made, %[4]s FROM %[1]s
+			WHERE %[2]s = $1 AND made < $2 ORDER BY made DESC LIMIT $3`, table, owner, other, until)),
+	}
+}
+
+var restrictionTables = map[services.RestrictionKind]restrictionTable{
+	services.Mute:  newRestrictionTable("mutes", "muter", "muted", "until"),
+	services.Block: newRestrictionTable("blocks", "blocker", "blocked", "0"),
+	services.Hide:  newRestrictionTable("hides", "author", "follower", "0"),
+}
+
+// pair is a follow by its two ends.
+type pair struct{ follower, followee services.UserID }
+
+// standing are the restrictions that apply to a follow.
+type standing struct {
+	blocked bool // one of the two blocks the other
+	unshown bool // the follower mutes, or the followee hides
+}
+
+// between reads the restrictions that apply to follows. None of them changes until this transaction ends.
+func between(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]standing, error) {
+	followers := make([]services.UserID, 0, len(edges))
+	list := make(sql.Rows, len(edges))
+	for i, edge := range edges {
+		if len(followers) == 0 || followers[len(followers)-1] != edge.Follower {
+			followers = append(followers, edge.Follower)
+		}
+		list[i] = []any{edge.Follower, edge.Followee}
+	}
+	if err := lock(ctx, tx, holdUsers, followers); err != nil {
+		return nil, err
+	}
+	found := map[pair]standing{}
+	err := tx.Each(ctx, restrictionsBetween, []any{list}, func(scan func(...any) error) error {
+		var of pair
+		var block bool
+		err := scan(&of.follower, &of.followee, &block)
+		is := found[of]
+		is.blocked, is.unshown = is.blocked || block, is.unshown || !block
+		found[of] = is
+		return err
+	})
+	return found, err
+}
+
+// lock locks users' rows, in the order of their numbers. SQLite has one writer.
+func lock(ctx context.Context, tx *sql.Tx, st sql.Statement, users []services.UserID) error {
+	if tx.Dialect == sql.SQLite {
+		return nil
+	}
+	_, err := tx.Run(ctx, st, users) // nobody has to know what it finds
+	return err
+}
+
+// LockRestrictions locks the restrictions and follows between two users until this transaction ends. Reads after it see
+// everything that was committed before.
+func LockRestrictions(ctx context.Context, tx *sql.Tx, a, b services.UserID) error {
+	return lock(ctx, tx, lockUsers, []services.UserID{a, b})
+}
+
+// HoldRestrictions takes a shared lock on the restrictions between one user and all others: they cannot change, and other
+// transactions can hold the same lock.
+func HoldRestrictions(ctx context.Context, tx *sql.Tx, user services.UserID) error {
+	return lock(ctx, tx, holdUsers, []services.UserID{user})
+}
+
+// Restricted is the result of Restrict.
+type Restricted struct {
+	Created bool            // there was no such restriction before
+	Changed bool            // the restriction is a mute that existed and now ends at another time
+	Ended   []services.Edge // the follows that a block ended
+}
+
+// Restrict adds a restriction of one user against another, under LockRestrictions. An existing mute takes the new end, the zero
+// time for none. A block ends the follows between the two.
+func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Restricted, err error) {
+	if r.Kind == services.Mute {
+		var had, until int64
+		stood, err := tx.One(ctx, oneMute, []any{r.Owner, r.Other}, &had)
+		if err != nil {
+			return put, err
+		}
+		if !r.Until.IsZero() {
+			until = sql.Micros(r.Until)
+		}
+		_, err = tx.Run(ctx, insertMute, r.Owner, r.Other, r.Made, until)
+		return Restricted{Created: !stood, Changed: stood && had != until}, show(ctx, tx, r, err)
+	}
+	changed, err := tx.Run(ctx, restrictionTables[r.Kind].insert, r.Owner, r.Other, r.Made)
+	if r.Kind == services.Hide {
+		return Restricted{Created: changed > 0}, show(ctx, tx, r, err)
+	}
+	for _, edge := range []services.Edge{{Follower: r.Owner, Followee: r.Other}, {Follower: r.Other, Followee: r.Owner}} {
+		if err != nil {
+			return put, err
+		}
+		var stood bool
+		if stood, err = DeleteFollow(ctx, tx, edge.Follower, edge.Followee); stood {
+			put.Ended = append(put.Ended, edge)
+		}
+	}
+	put.Created = changed > 0
+	return put, err
+}
+
+// Unrestrict removes a restriction of one user against another, under LockRestrictions; false when there was none of that kind.
+func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended bool, err error) {
+	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
+	if r.Kind != services.Block {
+		err = show(ctx, tx, r, err)
+	}
+	return changed > 0 && err == nil, err
+}
+
+// show updates the column shown of the follow, unless err is an error, which it returns.
+func show(ctx context.Context, tx *sql.Tx, r services.Restriction, err error) error {
+	if err != nil {
+		return err
+	}
+	edge := r.Edge()
+	_, err = tx.Run(ctx, showFollow, edge.Follower, edge.Followee)
+	return err
+}
+
+// MuteUntil is when a mute ends, the zero time for one without an end. found is false when there is no mute.
+func MuteUntil(ctx context.Context, tx *sql.Tx, muter, muted services.UserID) (until time.Time, found bool, err error) {
+	var us int64
+	if found, err = tx.One(ctx, oneMute, []any{muter, muted}, &us); us != 0 {
+		until = sql.FromMicros(us)
+	}
+	return until, found, err
+}
+
+// CountRestrictions counts a user's restrictions of a kind, up to limit.
+func CountRestrictions(ctx context.Context, tx *sql.Tx, kind services.RestrictionKind, owner services.UserID, limit int) (count int, err error) {
+	_, err = tx.One(ctx, restrictionTables[kind].count, []any{owner, limit}, &count)
+	return count, err
+}
+
+// Blocked reports whether one of two users blocks the other, and whether the first is the blocker.
+func Blocked(ctx context.Context, r sql.Reader, first, second services.UserID) (blocked, byFirst bool, err error) {
+	err = r.Each(ctx, blocksBetween, []any{first, second}, func(scan func(...any) error) error {
+		var blocker services.UserID
+		err := scan(&blocker)
+		blocked, byFirst = true, byFirst || blocker == first
+		return err
+	})
+	return blocked, byFirst, err
+}
+
+var blockersOf = sql.NewStatement("blockers of a user", `SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
+
+var blocksBetween = sql.NewStatement("blocks between two users", `SELECT blocker FROM blocks WHERE blocker = $1 AND blocked = $2
+	UNION ALL SELECT blocker FROM blocks WHERE blocker = $2 AND blocked = $1`)
+
+// BlockersOf lists those of some users who block one.
+func BlockersOf(ctx context.Context, tx *sql.Tx, blocked services.UserID, users []services.UserID) ([]services.UserID, error) {
+	if len(users) == 0 {
+		return nil, nil
+	}
+	return sql.Column[services.UserID](ctx, tx, blockersOf, blocked, users)
+}
+
+// Restrictions lists a user's restrictions of a kind, the newest first: those made before one, at most limit.
+func Restrictions(ctx context.Context, s *sql.DB, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) ([]services.Restriction, error) {
+	var list []services.Restriction
+	err := s.Each(ctx, restrictionTables[kind].list, []any{owner, before, limit}, func(scan func(...any) error) error {
+		r := services.Restriction{Kind: kind, Owner: owner}
+		var until sql.NullInt64
+		err := scan(&r.Other, &r.Made, &until)
+		if until.Int64 != 0 {
+			r.Until = sql.FromMicros(until.Int64)
+		}
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}

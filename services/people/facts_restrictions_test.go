@@ -1,0 +1,144 @@
+package people_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+func TestMutesWithAnEnd(t *testing.T) {
+	each(t, func(b *bundle) {
+		until := b.clock.Now().Add(time.Hour).Truncate(time.Microsecond)
+		stands := func(want time.Time, found bool) {
+			b.t.Helper()
+			b.write(func(tx *sql.Tx) error {
+				got, is, err := people.MuteUntil(b.ctx, tx, 1, 2)
+				equal(b.t, must(got, err)(b.t), want)
+				equal(b.t, is, found)
+				return nil
+			})
+		}
+		stands(time.Time{}, false)
+		for i, want := range []time.Time{until, {}, until.Add(time.Hour)} {
+			created, _ := b.Restrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: services.PostID(9 + i), Until: want})
+			equal(b.t, created, i == 0)
+			stands(want, true)
+		}
+		equal(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, services.Mute, 1, services.MaxPostID, 5))(b.t),
+			[]services.Restriction{{Kind: services.Mute, Owner: 1, Other: 2, Made: 9, Until: until.Add(time.Hour)}})
+		b.Unrestrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2})
+		stands(time.Time{}, false)
+	})
+}
+
+// A block ends both follows and lets none in again, by whatever way, until it is gone; another one still stands then.
+func TestBlocksEndFollows(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("one", "two", "three")
+		there, back, third := services.Edge{Follower: 1, Followee: 2, Since: 5}, services.Edge{Follower: 2, Followee: 1, Since: 6}, services.Edge{Follower: 1, Followee: 3}
+		b.follow(there, back, third)
+		block, against := services.Restriction{Kind: services.Block, Owner: 1, Other: 2, Made: 9}, services.Restriction{Kind: services.Block, Owner: 2, Other: 1, Made: 9}
+		blocked := func(is, byFirst bool) {
+			b.t.Helper()
+			got, by, err := people.Blocked(b.ctx, b.Bundle.DB, 1, 2)
+			equal(b.t, must([]bool{got, by}, err)(b.t), []bool{is, byFirst})
+		}
+		blocked(false, false)
+		created, ended := b.Restrict(block)
+		equal(b.t, created, true)
+		equal(b.t, ended, []services.Edge{{Follower: 1, Followee: 2}, {Follower: 2, Followee: 1}})
+		blocked(true, true)
+		created, ended = b.Restrict(block)
+		equal(b.t, created, false)
+		equal(b.t, len(ended), 0)
+		b.Restrict(against)
+		follow := func() (inserted int) {
+			b.write(func(tx *sql.Tx) (err error) {
+				inserted, err = people.ImportFollows(b.ctx, tx, []services.Edge{there, third, back})
+				return err
+			})
+			return inserted
+		}
+		equal(b.t, follow(), 0)
+		equal(b.t, b.Unrestrict(block), true)
+		equal(b.t, b.Unrestrict(block), false)
+		blocked(true, false)
+		equal(b.t, follow(), 0)
+		equal(b.t, b.Unrestrict(against), true)
+		equal(b.t, follow(), 2)
+		blocked(false, false)
+	})
+}
+
+func TestRestrictionsAreListedAndCounted(t *testing.T) {
+	each(t, func(b *bundle) {
+		for _, kind := range []services.RestrictionKind{services.Mute, services.Block, services.Hide} {
+			var want []services.Restriction
+			for n := services.UserID(2); n <= 6; n++ {
+				r := services.Restriction{Kind: kind, Owner: 1, Other: n, Made: services.PostID(100 - n)}
+				b.Restrict(r)
+				want = append(want, r)
+			}
+			b.Restrict(services.Restriction{Kind: kind, Owner: 2, Other: 1, Made: 97})
+			equal(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 1, services.MaxPostID, 10))(b.t), want)
+			equal(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 1, 97, 2))(b.t), want[2:4])
+			equal(b.t, len(must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 9, services.MaxPostID, 2))(b.t)), 0)
+			for limit, count := range map[int]int{3: 3, 5: 5, 10: 5} {
+				b.write(func(tx *sql.Tx) error {
+					equal(b.t, must(people.CountRestrictions(b.ctx, tx, kind, 1, limit))(b.t), count)
+					return nil
+				})
+			}
+		}
+	})
+}
+
+// A follow and a mute, a hiding or a block of the same two that are committed at once leave what either alone after the
+// other would: a follow that is not shown, or none.
+func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("reader", "author")
+		for round := range services.PostID(60) {
+			r := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: round + 1}
+			switch round % 3 {
+			case 1:
+				r.Kind, r.Owner, r.Other = services.Hide, 2, 1
+			case 2:
+				r.Kind = services.Block
+			}
+			var both sync.WaitGroup
+			both.Go(func() { b.follow(services.Edge{Follower: 1, Followee: 2}) })
+			both.Go(func() { b.Restrict(r) })
+			both.Wait()
+			if _, shown, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2); shown || err != nil {
+				b.t.Fatalf("round %d: with %+v the follow is shown (%v)", round, r, err)
+			}
+			b.Unrestrict(r)
+			b.write(func(tx *sql.Tx) error { _, err := people.DeleteFollow(b.ctx, tx, 1, 2); return err })
+		}
+	})
+}
+
+// An author is hidden from the users that the author hides from or blocks, and from no others.
+func TestHiddenAuthors(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("viewer", "hides", "blocks", "blocked", "muted", "stranger")
+		for i, r := range []services.Restriction{
+			{Kind: services.Hide, Owner: 2, Other: 1}, {Kind: services.Block, Owner: 3, Other: 1}, {Kind: services.Block, Owner: 1, Other: 4},
+			{Kind: services.Mute, Owner: 1, Other: 5}, {Kind: services.Mute, Owner: 6, Other: 1}, {Kind: services.Hide, Owner: 3, Other: 1},
+			{Kind: services.Hide, Owner: 1, Other: 6},
+		} {
+			r.Made = services.PostID(i + 1)
+			b.Restrict(r)
+		}
+		equal(b.t, must(people.Hidden(b.ctx, b.Bundle.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserID]bool{2: true, 3: true})
+		equal(b.t, must(people.Hidden(b.ctx, b.Bundle.DB, 4, []services.UserID{1, 2, 3}))(b.t), map[services.UserID]bool{1: true})
+		equal(b.t, must(people.Hidden(b.ctx, b.Bundle.DB, 1, nil))(b.t), map[services.UserID]bool{})
+		b.Unrestrict(services.Restriction{Kind: services.Hide, Owner: 3, Other: 1})
+		equal(b.t, must(people.Hidden(b.ctx, b.Bundle.DB, 1, []services.UserID{3}))(b.t), map[services.UserID]bool{3: true})
+	})
+}

@@ -1,0 +1,293 @@
+package people_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+func TestEnsureUsers(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, b.users("carol", "alice"), []services.UserID{1, 2})
+		equal(b.t, b.users("bob", "alice", "dave", "bob"), []services.UserID{3, 2, 4, 3})
+		equal(b.t, b.users("alice", "alice"), []services.UserID{2, 2})
+		b.write(func(tx *sql.Tx) error {
+			numbers, err := people.Ensure(b.ctx, tx, nil)
+			if len(numbers) != 0 {
+				b.t.Errorf("nobody has the numbers %v", numbers)
+			}
+			return err
+		})
+	})
+}
+
+func TestUserIDsStayDenseWhenAWriteIsUndone(t *testing.T) {
+	each(t, func(b *bundle) {
+		err := b.Write(b.ctx, func(tx *sql.Tx) error {
+			_, err := people.Ensure(b.ctx, tx, []string{"a", "b", "c"})
+			return errors.Join(err, errMine)
+		})
+		if !errors.Is(err, errMine) {
+			b.t.Fatal(err)
+		}
+		equal(b.t, b.users("d"), []services.UserID{1})
+	})
+}
+
+func TestUserIDsStayDenseUnderConcurrency(t *testing.T) {
+	each(t, func(b *bundle) {
+		const writers, users = 8, 40
+		var all sync.WaitGroup
+		for writer := range writers {
+			all.Go(func() {
+				for n := range users {
+					// Each key is mentioned by several writers, at about the same time.
+					keys := []string{fmt.Sprint("u", n), fmt.Sprint("u", (n+writer)%users)}
+					err := b.Write(b.ctx, func(tx *sql.Tx) error { _, err := people.Ensure(b.ctx, tx, keys); return err })
+					if err != nil {
+						b.t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		var keys []string
+		for n := range users {
+			keys = append(keys, fmt.Sprint("u", n))
+		}
+		taken := make(map[services.UserID]string)
+		for key, number := range must(people.IDs(b.ctx, b.Bundle.DB, keys))(b.t) {
+			if number < 1 || number > users || taken[number] != "" {
+				b.t.Errorf("%s has the number %d, as has %q", key, number, taken[number])
+			}
+			taken[number] = key
+		}
+		equal(b.t, len(taken), users)
+	})
+}
+
+func TestProfiles(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("alice", "bob")
+		text := func(s string) *string { return &s }
+		for _, step := range []struct{ name, avatar *string }{
+			{text("Alice"), nil}, {nil, text("https://example.com/a.png")}, {nil, nil}, {text(""), nil}, {text("Älice 🦉"), nil},
+		} {
+			b.write(func(tx *sql.Tx) error {
+				_, err := people.SetProfile(b.ctx, tx, 1, step.name, step.avatar)
+				return err
+			})
+		}
+		equal(b.t, must(people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1, 2, 9, 1}))(b.t), map[services.UserID]services.User{
+			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png", UpdatedAt: b.clock.Now().Truncate(time.Microsecond).Add(4 * time.Microsecond)},
+			2: {Number: 2, Key: "bob", UpdatedAt: time.UnixMicro(0).UTC()},
+		})
+		err := b.Write(b.ctx, func(tx *sql.Tx) error {
+			_, err := people.SetProfile(b.ctx, tx, 9, text("Nobody"), nil)
+			return err
+		})
+		coded(b.t, err, services.NotFound)
+		equal(b.t, len(must(people.ByID(b.ctx, b.Bundle.DB, nil))(b.t)), 0)
+	})
+}
+
+func TestFollows(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("alice", "bob", "carol")
+		edge := services.Edge{Follower: 1, Followee: 2, Since: 50}
+		insert := func(edge services.Edge) (created bool) {
+			b.write(func(tx *sql.Tx) (err error) { created, err = people.InsertFollow(b.ctx, tx, edge); return err })
+			return created
+		}
+		remove := func(follower, followee services.UserID) (deleted bool) {
+			b.write(func(tx *sql.Tx) (err error) {
+				deleted, err = people.DeleteFollow(b.ctx, tx, follower, followee)
+				return err
+			})
+			return deleted
+		}
+		equal(b.t, insert(edge), true)
+		equal(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), false)
+		found, ok, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2)
+		equal(b.t, must(found, err)(b.t), edge)
+		equal(b.t, ok, true)
+		found, ok, err = people.Edge(b.ctx, b.Bundle.DB, 2, 1)
+		equal(b.t, must(found, err)(b.t), services.Edge{})
+		equal(b.t, ok, false)
+		equal(b.t, remove(1, 2), true)
+		equal(b.t, remove(1, 2), false)
+		equal(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), true)
+		found, _, err = people.Edge(b.ctx, b.Bundle.DB, 1, 2)
+		equal(b.t, must(found, err)(b.t).Since, services.PostID(99))
+	})
+}
+
+func TestEdgesOfManyFollowers(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.follow(services.Edge{Follower: 1, Followee: 9, Since: 5}, services.Edge{Follower: 2, Followee: 9, Since: services.MaxPostID},
+			services.Edge{Follower: 3, Followee: 8, Since: 7}, services.Edge{Follower: 1<<32 - 1, Followee: 9})
+		equal(b.t, must(people.Edges(b.ctx, b.Bundle.DB, []services.UserID{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserID]services.Edge{
+			1:         {Follower: 1, Followee: 9, Since: 5},
+			2:         {Follower: 2, Followee: 9, Since: services.MaxPostID},
+			1<<32 - 1: {Follower: 1<<32 - 1, Followee: 9},
+		})
+	})
+}
+
+func TestEdgesOfManyFollowees(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.follow(services.Edge{Follower: 9, Followee: 1, Since: 5}, services.Edge{Follower: 9, Followee: 2, Since: services.MaxPostID},
+			services.Edge{Follower: 8, Followee: 3, Since: 7}, services.Edge{Follower: 9, Followee: 1<<32 - 1})
+		equal(b.t, must(people.EdgesFrom(b.ctx, b.Bundle.DB, 9, []services.UserID{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserID]services.Edge{
+			1:         {Follower: 9, Followee: 1, Since: 5},
+			2:         {Follower: 9, Followee: 2, Since: services.MaxPostID},
+			1<<32 - 1: {Follower: 9, Followee: 1<<32 - 1},
+		})
+	})
+}
+
+func TestCountFolloweesStopsAtTheLimit(t *testing.T) {
+	each(t, func(b *bundle) {
+		for n := services.UserID(2); n <= 6; n++ {
+			b.follow(services.Edge{Follower: 1, Followee: n})
+		}
+		for limit, want := range map[int]int{0: 0, 3: 3, 5: 5, 100: 5} {
+			b.write(func(tx *sql.Tx) error {
+				count, err := people.CountFollowees(b.ctx, tx, 1, limit)
+				if count != want {
+					b.t.Errorf("to %d: %d, want %d", limit, count, want)
+				}
+				return err
+			})
+		}
+	})
+}
+
+func TestImportFollows(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 5})
+		var edges []services.Edge
+		for n := range services.UserID(700) {
+			edges = append(edges, services.Edge{Follower: 1, Followee: n + 2, Since: 9})
+		}
+		edges = append(edges, edges[10]) // twice in one call
+		for _, want := range []int{699, 0} {
+			b.write(func(tx *sql.Tx) error {
+				inserted, err := people.ImportFollows(b.ctx, tx, edges)
+				if inserted != want {
+					b.t.Errorf("%d edges went in, want %d", inserted, want)
+				}
+				return err
+			})
+		}
+		old, _, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2)
+		equal(b.t, must(old, err)(b.t).Since, services.PostID(5))
+		if waiting, _, _, err := jobs.JobCounts(b.ctx, b.DB); waiting != 0 || err != nil {
+			b.t.Errorf("an import made %d jobs (%v)", waiting, err)
+		}
+	})
+}
+
+func TestFollowersByNumberAndActivity(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("alice", "bob", "carol", "dave", "erin")
+		for n := services.UserID(2); n <= 5; n++ {
+			b.follow(services.Edge{Follower: n, Followee: 1, Since: services.PostID(n)})
+		}
+		active := func(users ...services.UserID) {
+			b.write(func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, users) })
+		}
+		active(5, 2, 3)
+		first := b.clock.Now()
+		b.clock.advance(time.Hour)
+		active(3)
+		b.clock.advance(-2 * time.Hour)
+		active(2) // a node whose clock is behind does not move a time back
+		list := func(after services.UserID, limit int, since time.Time) (numbers []services.UserID) {
+			for _, edge := range must(people.Followers(b.ctx, b.Bundle.DB, 1, after, limit, since))(b.t) {
+				equal(b.t, edge, services.Edge{Follower: edge.Follower, Followee: 1, Since: services.PostID(edge.Follower)})
+				numbers = append(numbers, edge.Follower)
+			}
+			return numbers
+		}
+		equal(b.t, list(0, 10, time.Time{}), []services.UserID{2, 3, 4, 5})
+		equal(b.t, list(2, 2, time.Time{}), []services.UserID{3, 4})
+		equal(b.t, list(0, 10, first), []services.UserID{2, 3, 5})
+		equal(b.t, list(0, 10, first.Add(time.Microsecond)), []services.UserID{3})
+		equal(b.t, list(5, 10, time.Time{}), []services.UserID(nil))
+	})
+}
+
+func TestActiveUsers(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("alice", "bob", "carol", "dave")
+		mark := func(users ...services.UserID) {
+			b.write(func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, users) })
+		}
+		mark(1, 2)
+		b.clock.advance(time.Hour)
+		since := b.clock.Now()
+		mark(2, 4)
+		active := func(after services.UserID, limit int) []services.UserID {
+			return must(people.ActiveUsers(b.ctx, b.Bundle.DB, after, limit, since))(b.t)
+		}
+		equal(b.t, active(0, 10), []services.UserID{2, 4})
+		equal(b.t, active(0, 1), []services.UserID{2})
+		equal(b.t, active(2, 10), []services.UserID{4})
+		equal(b.t, len(active(4, 10)), 0)
+	})
+}
+
+// The visit before is the one before the present one, however often the present one is noted.
+func TestVisitedBefore(t *testing.T) {
+	each(t, func(b *bundle) {
+		user := b.users("alice")[0]
+		seen := func() {
+			b.write(func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{user}) })
+		}
+		before := func(want time.Time) {
+			b.t.Helper()
+			got, err := people.VisitedBefore(b.ctx, b.Bundle.DB, user)
+			if err != nil || !got.Equal(want) {
+				b.t.Errorf("the visit before was at %v, %v; want %v", got, err, want)
+			}
+		}
+		before(time.Time{})
+		first := b.clock.Now().Truncate(time.Microsecond)
+		seen()
+		before(time.Time{})
+		b.clock.advance(10 * time.Minute)
+		seen() // still there
+		before(time.Time{})
+		last := first.Add(10 * time.Minute)
+		b.clock.advance(26 * time.Hour)
+		seen()
+		before(last)
+		b.clock.advance(time.Minute)
+		seen()
+		before(last)
+		if got, err := people.VisitedBefore(b.ctx, b.Bundle.DB, 999); err != nil || !got.IsZero() {
+			b.t.Errorf("of nobody: %v, %v", got, err)
+		}
+	})
+}
+
+func TestLastVisits(t *testing.T) {
+	each(t, func(w *bundle) {
+		t := w.t
+		numbers := w.users("ann", "bob")
+		ann, bob := numbers[0], numbers[1]
+		w.write(func(tx *sql.Tx) error { return people.MarkActive(t.Context(), tx, []services.UserID{ann}) })
+		visits, err := people.LastVisits(t.Context(), w.Bundle.DB, []services.UserID{ann, bob, 99})
+		if seen, never := visits[ann], visits[bob]; err != nil || len(visits) != 2 || !seen.Equal(w.clock.Now()) || !never.IsZero() {
+			t.Errorf("%v, %v", visits, err)
+		}
+	})
+}

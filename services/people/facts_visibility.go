@@ -1,0 +1,96 @@
+package people
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// An author's posts and shows are hidden from a user while the author hides them from or blocks that user. For the user, hidden
+// content does not exist: they get the same errors, in the same words, as for an unknown ID.
+var hiddenAuthors = sql.NewStatement("authors hidden from a viewer", `
+SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
+UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
+
+// HidesFrom is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter: a statement that
+// reads an author's content for a viewer has it.
+func HidesFrom(author, viewer string) string {
+	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
+		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + "))"
+}
+
+// ApartFrom is the condition that a list of what users did leaves a user out for a viewer: the user hides from the viewer, or
+// there is a block between the two, whoever made it.
+func ApartFrom(user, viewer string) string {
+	return "(" + HidesFrom(user, viewer) + " OR EXISTS (SELECT 1 FROM blocks o WHERE o.blocker = " + viewer + " AND o.blocked = " + user + "))"
+}
+
+// Hidden returns those of some authors who hide what they publish from a viewer, in one statement; an absent author is shown.
+func Hidden(ctx context.Context, r sql.Reader, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
+	hidden := map[services.UserID]bool{}
+	if len(authors) == 0 || len(authors) == 1 && authors[0] == viewer {
+		return hidden, nil
+	}
+	err := r.Each(ctx, hiddenAuthors, []any{viewer, authors}, func(scan func(...any) error) error {
+		var author services.UserID
+		err := scan(&author)
+		hidden[author] = true
+		return err
+	})
+	return hidden, err
+}
+
+// Own returns the error of an act that only the author of some content may do; err is the error of reading it, argument and name
+// are what the actor named, and kind is its word. NOT_FOUND as Visible, FORBIDDEN for another author's.
+func Own(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err error, argument, name, kind string) error {
+	if err = Visible(ctx, tx, actor, author, err, argument, name); err == nil && author != actor {
+		err = services.Errorf(services.Forbidden, "%s: %s is not your %s", argument, name, kind)
+	}
+	return err
+}
+
+// Visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never
+// was.
+func Visible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, err error, argument, name string) error {
+	missing := services.CodeOf(err) == services.NotFound
+	if err != nil && !missing {
+		return err
+	}
+	if !missing {
+		hidden, err := Hidden(ctx, tx.Runner, viewer, []services.UserID{author})
+		if err != nil {
+			return err
+		}
+		missing = hidden[author]
+	}
+	if missing {
+		return services.Errorf(services.NotFound, "%s: there is no %s", argument, name)
+	}
+	return nil
+}
+
+// BlocksWith selects the users among $2 who have a block with the user $1: it forbids both to begin anything with each other,
+// whichever of them made it.
+const BlocksWith = `
+SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
+UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`
+
+var blocksWith = sql.NewStatement("blocks between a user and others", BlocksWith)
+
+// Apart lists those of some users who have a block with one user, whichever of the two made it.
+func Apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
+	if len(others) == 0 {
+		return nil, nil
+	}
+	return sql.Column[services.UserID](ctx, tx, blocksWith, user, others)
+}
+
+// NoUser is services.NoUser for a user ID that the caller named and that exists.
+func NoUser(ctx context.Context, tx *sql.Tx, argument string, user services.UserID) error {
+	users, err := ByID(ctx, tx.Runner, []services.UserID{user})
+	if err != nil {
+		return err
+	}
+	return services.NoUser(argument, users[user].Key)
+}

@@ -1,0 +1,109 @@
+// Package peopletest gives tests a database with users, follows and restrictions.
+package peopletest
+
+import (
+	"context"
+	"regexp"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// Bundle is a database with what tests of facts need around it. A step that fails ends the test.
+type Bundle struct {
+	*sql.DB
+	T     *testing.T
+	Ctx   context.Context
+	Clock *sqltest.Clock
+	URL   string
+}
+
+// EachBundle runs a test on both engines, each time on a new database with a standing clock.
+func EachBundle(t *testing.T, test func(b *Bundle)) {
+	t.Helper()
+	sqltest.EachURL(t, func(t *testing.T, url string) { test(NewBundle(t, url)) })
+}
+
+// NewBundle opens a database with a standing clock; the test's end closes it.
+func NewBundle(t *testing.T, url string) *Bundle {
+	t.Helper()
+	clock := sqltest.NewClock()
+	return &Bundle{sqltest.Open(t, sql.Config{URL: url, Clock: clock}), t, t.Context(), clock, url}
+}
+
+// MustWrite runs one transaction that must succeed.
+func (b *Bundle) MustWrite(fn func(tx *sql.Tx) error) {
+	b.T.Helper()
+	if err := b.Write(b.Ctx, fn); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// MakeUsers numbers users with the keys given.
+func (b *Bundle) MakeUsers(keys ...string) []services.UserID {
+	b.T.Helper()
+	var list []services.UserID
+	b.MustWrite(func(tx *sql.Tx) error {
+		numbers, err := people.Ensure(b.Ctx, tx, keys)
+		list = nil
+		for _, key := range keys {
+			list = append(list, numbers[key])
+		}
+		return err
+	})
+	return list
+}
+
+// MakeFollows writes edges.
+func (b *Bundle) MakeFollows(edges ...services.Edge) {
+	b.T.Helper()
+	b.MustWrite(func(tx *sql.Tx) error {
+		_, err := people.ImportFollows(b.Ctx, tx, edges)
+		return err
+	})
+}
+
+// Restrict makes a restriction, and reports whether it is new and which follows it ended.
+func (b *Bundle) Restrict(r services.Restriction) (created bool, ended []services.Edge) {
+	b.T.Helper()
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		if err = people.LockRestrictions(b.Ctx, tx, r.Owner, r.Other); err != nil {
+			return err
+		}
+		put, err := people.Restrict(b.Ctx, tx, r)
+		created, ended = put.Created, put.Ended
+		return err
+	})
+	return created, ended
+}
+
+// Unrestrict ends a restriction, and reports whether there was one.
+func (b *Bundle) Unrestrict(r services.Restriction) (ended bool) {
+	b.T.Helper()
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		if err = people.LockRestrictions(b.Ctx, tx, r.Owner, r.Other); err != nil {
+			return err
+		}
+		ended, err = people.Unrestrict(b.Ctx, tx, r)
+		return err
+	})
+	return ended
+}
+
+var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)
+
+// Plan is how SQLite would run a statement. The bundle is of SQLite.
+func (b *Bundle) Plan(name string) (steps []string) {
+	b.T.Helper()
+	lines, err := b.Lines(b.Ctx, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(sql.SQLite), make([]any, 20)...)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	for _, line := range lines {
+		steps = append(steps, planPrefix.ReplaceAllString(line, ""))
+	}
+	return steps
+}

@@ -1,0 +1,43 @@
+package peopletest
+
+import (
+	"maps"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/sql/sqltest"
+)
+
+// WalkUserLists walks lists of users to their ends, some at once, by pages of a size, and returns their positions and the sizes of the
+// pages of each.
+func WalkUserLists[T any](t sqltest.Tester, size int, owners []services.UserID, position func(T) uint64,
+	read func([]services.UserPage) (map[services.UserPage]services.UserList[T], error),
+) (walked map[services.UserID][]uint64, sizes map[services.UserID][]int) {
+	t.Helper()
+	walked, sizes = map[services.UserID][]uint64{}, map[services.UserID][]int{}
+	next := map[services.UserID]uint64{}
+	for _, owner := range owners {
+		next[owner] = services.ListStart
+	}
+	for len(next) > 0 {
+		var pages []services.UserPage
+		for _, owner := range slices.Sorted(maps.Keys(next)) {
+			pages = append(pages, services.UserPage{Owner: owner, Before: next[owner], Size: size})
+		}
+		found := sqltest.Must(read(pages))(t)
+		for _, page := range pages {
+			list := found[page]
+			for _, item := range list.Items {
+				walked[page.Owner] = append(walked[page.Owner], position(item))
+			}
+			sizes[page.Owner] = append(sizes[page.Owner], len(list.Items))
+			if delete(next, page.Owner); list.More {
+				if list.Next >= page.Before {
+					t.Fatalf("the page after %d is before %d", page.Before, list.Next)
+				}
+				next[page.Owner] = list.Next
+			}
+		}
+	}
+	return walked, sizes
+}

@@ -1,0 +1,58 @@
+// Package positions holds how far each user has looked in each view: the home feed, the live board, the views of the application.
+//
+// A position never moves backward: reports of it may be late, repeated and in any order.
+package positions
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// HomePage is the view code of the home feed; its view id is "".
+const HomePage = "home_page"
+
+// LiveBoard is the view code of the live board, where positions are versions of the log of shows; its view id is "".
+const LiveBoard = "live_board"
+
+var (
+	raisePosition = sql.NewStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
+		VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET last_access_at = excluded.last_access_at,
+			position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
+		RETURNING position`)
+
+	onePosition = sql.NewStatement("a position", `SELECT position FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
+
+	positionsOf = sql.NewStatement("positions of a user", `SELECT view_code, position FROM user_access_log
+		WHERE user_number = $1 AND {in view_code $2 TEXT} AND view_id = ''`)
+)
+
+// Raise moves a user's position in a view forward, never back, notes the visit now, and returns the current position.
+// The view defines what a position is: a post, a version, microseconds.
+func Raise[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user services.UserID, viewCode, viewID string, position P) (current P, err error) {
+	var raised int64
+	_, err = tx.One(ctx, raisePosition, []any{user, viewCode, viewID, int64(position), tx.Now}, &raised)
+	return P(raised), err
+}
+
+// Of is a user's position in a view; 0 when they never looked.
+func Of(ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewID string) (services.PostID, error) {
+	var position services.PostID
+	_, err := r.One(ctx, onePosition, []any{user, viewCode, viewID}, &position)
+	return position, err
+}
+
+// OfViews are a user's positions in some views whose id is ""; views that the user never looked at are absent.
+func OfViews(ctx context.Context, r sql.Reader, user services.UserID, viewCodes ...string) (map[string]services.PostID, error) {
+	positions := make(map[string]services.PostID, len(viewCodes))
+	err := r.Each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {
+		var code string
+		var position services.PostID
+		err := scan(&code, &position)
+		positions[code] = position
+		return err
+	})
+	return positions, err
+}

@@ -1,0 +1,107 @@
+package projector
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"tidings/services/sql"
+)
+
+// cleanerRedis names the one row: the cleaner of Redis.
+const cleanerRedis = "redis"
+
+var (
+	cleanerState = sql.NewStatement("the cleaner's state", `SELECT place, freed, began_at, token, lease_until, done_at, done_freed FROM cleaner WHERE name = $1`)
+
+	takeCleaner = sql.NewStatement("take the cleaner's lease", `UPDATE cleaner SET token = $2, lease_until = $3, place = $4, freed = $5, began_at = $6
+		WHERE name = $1 AND token = $7 AND lease_until <= $8`)
+
+	passCleaner = sql.NewStatement("pass the cleaner on", `UPDATE cleaner SET place = $3, freed = $4, token = '', lease_until = 0
+		WHERE name = $1 AND token = $2`)
+
+	endCleaner = sql.NewStatement("end a run of the cleaner", `UPDATE cleaner SET place = '', freed = '', token = '', lease_until = 0, done_at = $3, done_freed = $4
+		WHERE name = $1 AND token = $2`)
+
+	askCleaner = sql.NewStatement("ask for a run of the cleaner", `UPDATE cleaner SET began_at = 0 WHERE name = $1 AND place = ''`)
+)
+
+// cleanerTurn is a part of a run of the cleaner, held under a lease: no other node cleans meanwhile.
+type cleanerTurn struct {
+	Place string // the position where the run goes on, cleanerStart at the beginning; update it before the turn is passed
+	Freed string // what the run has freed so far, "" at the beginning; update it too
+
+	token string
+}
+
+// cleanerStart is the position at which a run begins.
+const cleanerStart = "start"
+
+// cleanerRun is the state of the cleaner's runs.
+type cleanerRun struct {
+	Running bool
+	EndedAt time.Time // when the last complete run ended; zero when none has
+	Freed   string    // what that run freed
+}
+
+// takeCleanerTurn takes the next part of the run under way, or begins a run when the last one began at least every ago. taken
+// is false when no run is due or another node has the turn.
+func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration) (turn cleanerTurn, taken bool, err error) {
+	var token string
+	var beganAt, leaseUntil, doneAt int64
+	var doneFreed string
+	if _, err := s.One(ctx, cleanerState, []any{cleanerRedis}, &turn.Place, &turn.Freed, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
+		return turn, false, err
+	}
+	now := s.Now()
+	if sql.FromMicros(leaseUntil).After(now) || turn.Place == "" && sql.FromMicros(beganAt).Add(every).After(now) {
+		return turn, false, nil
+	}
+	if turn.Place == "" {
+		turn.Place, beganAt = cleanerStart, sql.Micros(now)
+	}
+	turn.token = rand.Text()
+	err = s.Write(ctx, func(tx *sql.Tx) error {
+		changed, err := tx.Run(ctx, takeCleaner, cleanerRedis, turn.token, tx.Now.Add(lease), turn.Place, turn.Freed, beganAt, token, now)
+		taken = changed == 1
+		return err
+	})
+	return turn, taken && err == nil, err
+}
+
+// passCleanerTurn leaves the rest of the run to the next caller of takeCleanerTurn, or ends the run. held is false, and nothing
+// happens, when the lease was lost.
+func passCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bool) (held bool, err error) {
+	err = s.Write(ctx, func(tx *sql.Tx) error {
+		var changed int
+		var err error
+		if ended {
+			changed, err = tx.Run(ctx, endCleaner, cleanerRedis, turn.token, tx.Now, turn.Freed)
+		} else {
+			changed, err = tx.Run(ctx, passCleaner, cleanerRedis, turn.token, turn.Place, turn.Freed)
+		}
+		held = changed == 1
+		return err
+	})
+	return held && err == nil, err
+}
+
+// askForCleaning makes the next run due at once, unless one is under way.
+func askForCleaning(ctx context.Context, s *sql.DB) error {
+	return s.Write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.Run(ctx, askCleaner, cleanerRedis)
+		return err
+	})
+}
+
+// cleanerRun reads the state of the cleaner's runs.
+func readCleanerRun(ctx context.Context, s *sql.DB) (run cleanerRun, err error) {
+	var place, freed, token string
+	var beganAt, leaseUntil, doneAt int64
+	_, err = s.One(ctx, cleanerState, []any{cleanerRedis}, &place, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.Freed)
+	if doneAt > 0 {
+		run.EndedAt = sql.FromMicros(doneAt)
+	}
+	run.Running = place != "" || beganAt == 0
+	return run, err
+}

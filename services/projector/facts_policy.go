@@ -1,0 +1,54 @@
+package projector
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+const policyColumns = `SELECT ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE user_number = $1`
+
+var (
+	bearPolicy = sql.NewStatement("make a display policy", `INSERT INTO display_policies
+		(user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east) VALUES ($1, 0, 0, 0, 0, 0, 0)
+		ON CONFLICT (user_number) DO NOTHING`)
+
+	lockPolicy = sql.NewStatement("lock a display policy", policyColumns+` {for update}`)
+
+	onePolicy = sql.NewStatement("a display policy", policyColumns)
+
+	setPolicy = sql.NewStatement("set a display policy", `UPDATE display_policies
+		SET ver = $2, out_of_total = $3, as_dot = $4, quiet_from = $5, quiet_to = $6, offset_east = $7 WHERE user_number = $1`)
+)
+
+// ChangePolicy changes a user's display policy of badges and returns the new one. Changes of one user run one after the other,
+// and each raises the version by one. An error of change leaves everything as it was.
+func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change func(*services.DisplayPolicy) error) (services.DisplayPolicy, error) {
+	if _, err := tx.Run(ctx, bearPolicy, user); err != nil {
+		return services.DisplayPolicy{}, err
+	}
+	policy, err := policyOf(ctx, tx.Runner, lockPolicy, user)
+	if err != nil {
+		return policy, err
+	}
+	if err := change(&policy); err != nil {
+		return policy, err
+	}
+	policy.Version++
+	_, err = tx.Run(ctx, setPolicy, user, int64(policy.Version), int64(services.PackSources(policy.OutOfTotal)),
+		int64(services.PackSources(policy.AsDot)), policy.QuietFrom, policy.QuietTo, policy.OffsetEast)
+	return policy, err
+}
+
+// Policy is a user's display policy of badges; the default, with version 0, when the user never set one.
+func Policy(ctx context.Context, s *sql.DB, user services.UserID) (services.DisplayPolicy, error) {
+	return policyOf(ctx, s.Runner, onePolicy, user)
+}
+
+func policyOf(ctx context.Context, r sql.Runner, st sql.Statement, user services.UserID) (policy services.DisplayPolicy, err error) {
+	var out, dots int64
+	_, err = r.One(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
+	policy.OutOfTotal, policy.AsDot = services.UnpackSources(uint64(out)), services.UnpackSources(uint64(dots))
+	return policy, err
+}

@@ -1,0 +1,91 @@
+package projector
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+var errMine = errors.New("mine")
+
+func TestPolicies(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		users := b.MakeUsers("alice", "bob")
+		policy, err := Policy(b.Ctx, b.DB, users[0])
+		if err != nil {
+			b.T.Fatal(err)
+		}
+		sqltest.Equal(b.T, policy, services.DisplayPolicy{})
+		want := services.DisplayPolicy{
+			Version: 1, OutOfTotal: map[services.Source]bool{services.SourceHomeFeed: true},
+			AsDot: map[services.Source]bool{services.SourceConversations: true}, QuietFrom: 1320, QuietTo: 420, OffsetEast: -90,
+		}
+		b.MustWrite(func(tx *sql.Tx) error {
+			got, err := ChangePolicy(b.Ctx, tx, users[0], func(p *services.DisplayPolicy) error {
+				version := p.Version
+				*p = want
+				p.Version = version
+				return nil
+			})
+			sqltest.Equal(b.T, got, want)
+			return err
+		})
+		if policy, err = Policy(b.Ctx, b.DB, users[0]); err != nil {
+			b.T.Fatal(err)
+		}
+		sqltest.Equal(b.T, policy, want)
+		err = b.Write(b.Ctx, func(tx *sql.Tx) error {
+			_, err := ChangePolicy(b.Ctx, tx, users[0], func(p *services.DisplayPolicy) error {
+				p.OutOfTotal = nil
+				return errMine
+			})
+			return err
+		})
+		if err != errMine {
+			b.T.Errorf("a refused change: %v", err)
+		}
+		if policy, err = Policy(b.Ctx, b.DB, users[0]); err != nil {
+			b.T.Fatal(err)
+		}
+		sqltest.Equal(b.T, policy, want)
+		if policy, err = Policy(b.Ctx, b.DB, users[1]); err != nil {
+			b.T.Fatal(err)
+		}
+		sqltest.Equal(b.T, policy, services.DisplayPolicy{})
+	})
+}
+
+// Two devices that change different things at once: both changes stand, and the version counts them.
+func TestPoliciesAreChangedOneAfterTheOther(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		user := b.MakeUsers("alice")[0]
+		var together sync.WaitGroup
+		for _, source := range services.Sources {
+			together.Go(func() {
+				err := b.Write(b.Ctx, func(tx *sql.Tx) error {
+					_, err := ChangePolicy(b.Ctx, tx, user, func(p *services.DisplayPolicy) error {
+						if p.AsDot == nil {
+							p.AsDot = map[services.Source]bool{}
+						}
+						p.AsDot[source] = true
+						return nil
+					})
+					return err
+				})
+				if err != nil {
+					b.T.Error(err)
+				}
+			})
+		}
+		together.Wait()
+		policy, err := Policy(b.Ctx, b.DB, user)
+		if err != nil || policy.Version != uint64(len(services.Sources)) || len(policy.AsDot) != len(services.Sources) {
+			b.T.Errorf("%+v, %v", policy, err)
+		}
+	})
+}

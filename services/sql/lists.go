@@ -1,0 +1,64 @@
+package sql
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// MostHidden is how many rows that the viewer may not see a page of a list passes over: after as many it is short, and says that
+// more follows.
+const MostHidden = services.Retention
+
+// ReadLists reads pages of lists, as a viewer may see them, by one statement. It has the parameters pages, the greatest size and one
+// more, and the viewer, and selects the rows of each page in the order of its list. ask is the parameters of a page after its
+// index, and its size. read reads a row: the index of its page, the item with its position, and where the page ends if not at an
+// item. The zero position is a row without an item, the zero end that of the list.
+func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []K,
+	ask func(page K) (row []any, size int), read func(scan func(...any) error, i *int) (item T, position, end P, err error),
+) (map[K]services.List[P, T], error) {
+	asked, sizes, longest := make(Rows, len(pages)), make([]int, len(pages)), 0
+	for i, page := range pages {
+		row, size := ask(page)
+		asked[i], sizes[i], longest = append([]any{i}, row...), size, max(longest, size)
+	}
+	var none P
+	lists, ends := make([]services.List[P, T], len(pages)), make([]P, len(pages))
+	err := r.Each(ctx, st, []any{asked, longest + 1, viewer}, func(scan func(...any) error) error {
+		var i int
+		item, position, end, err := read(scan, &i)
+		if err != nil {
+			return err
+		}
+		if ends[i] = end; position != none {
+			if lists[i].Items = append(lists[i].Items, item); len(lists[i].Items) <= sizes[i] {
+				lists[i].Next = position
+			}
+		}
+		return nil
+	})
+	found := make(map[K]services.List[P, T], len(pages))
+	for i, page := range pages {
+		list := lists[i]
+		if list.More = len(list.Items) > sizes[i]; list.More {
+			list.Items = list.Items[:sizes[i]]
+		} else { // only rows that the viewer may not see follow, as far as the page looked
+			list.More, list.Next = ends[i] != none, ends[i]
+		}
+		found[page] = list
+	}
+	return found, err
+}
+
+// UserLists is ReadLists for lists that users have, the greatest position first. read reads an item after the columns that come
+// before it, and its position: 0 for none.
+func UserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPage,
+	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
+) (map[services.UserPage]services.UserList[T], error) {
+	return ReadLists(ctx, r, st, viewer, pages,
+		func(page services.UserPage) ([]any, int) { return []any{page.Owner, int64(page.Before)}, page.Size },
+		func(scan func(...any) error, i *int) (item T, position, end uint64, err error) {
+			item, position, err = read(scan, i, &end)
+			return item, position, end, err
+		})
+}

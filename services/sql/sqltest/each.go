@@ -1,0 +1,16 @@
+package sqltest
+
+import (
+	"testing"
+
+	"tidings/services/sql"
+)
+
+// Each runs a test on both engines, as the subtests sqlite and postgres, each time on a new database. Every call of
+// open opens that same database; SQLite's only after the last one opened was closed. The test's end closes it.
+func Each(t *testing.T, test func(t *testing.T, open func() *sql.DB)) {
+	t.Helper()
+	EachURL(t, func(t *testing.T, url string) {
+		test(t, func() *sql.DB { return Open(t, sql.Config{URL: url}) })
+	})
+}

@@ -1,0 +1,149 @@
+package sqltest_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+const childEnv = "SQLTEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) == "" {
+		goleak.VerifyTestMain(m)
+	}
+	os.Exit(m.Run())
+}
+
+func TestEachGivesEmptyDatabases(t *testing.T) {
+	var engines []string
+	for range 2 {
+		sqltest.EachURL(t, func(_ *testing.T, url string) {
+			engine, _, _ := strings.Cut(url, ":")
+			engines = append(engines, engine)
+		})
+		sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+			s := open()
+			err := s.Write(t.Context(), func(tx *sql.Tx) error {
+				users, err := tx.RaiseCounter(t.Context(), "users", 1)
+				if users != 1 {
+					t.Errorf("the database is not empty: it has %d users before", users-1)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if got := strings.Join(engines, " "); got != "sqlite postgres sqlite postgres" {
+		t.Errorf("the engines were %s", got)
+	}
+}
+
+// A test's database has the tables that the program would make, so that it makes none; a server's own has none yet.
+func TestTablesAreThereAlready(t *testing.T) {
+	for name, c := range map[string]struct {
+		url   string
+		makes bool
+	}{
+		"sqlite":      {sqltest.SQLite(t), false},
+		"sqlite, new": {"sqlite:" + filepath.Join(t.TempDir(), "new.db"), true},
+		"postgres":    {sqltest.Postgres(t), false},
+		"server":      {sqltest.NewServer(t).Database(t), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said strings.Builder
+			sqltest.Open(t, sql.Config{URL: c.url, Log: slog.New(slog.NewTextHandler(&said, nil))})
+			if made := strings.Contains(said.String(), "migrated"); made != c.makes {
+				t.Errorf("tables are made: %v, want %v: %s", made, c.makes, said.String())
+			}
+		})
+	}
+}
+
+func TestServerIsKilledAndStartsAgain(t *testing.T) {
+	server := sqltest.NewServer(t)
+	url := server.Database(t)
+	for _, end := range []func(){server.Kill, server.Stop} {
+		s, err := sql.Open(t.Context(), sql.Config{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		end()
+		_, err = sql.Open(t.Context(), sql.Config{URL: url})
+		if !services.IsUnavailable(err) {
+			t.Errorf("a server that was ended was opened: %v", err)
+		}
+		server.Start(t)
+	}
+	sqltest.Open(t, sql.Config{URL: url})
+}
+
+// A test binary that is killed leaves no server and no folder behind.
+func TestServerEndsWithItsTests(t *testing.T) {
+	if os.Getenv(childEnv) != "" { // this is the binary that is killed
+		fmt.Println("url " + sqltest.Postgres(t))
+		select {}
+	}
+	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	child.Env = append(os.Environ(), childEnv+"=1")
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := ""
+	said := make([]byte, 0, 1<<16)
+	for dir == "" {
+		n, err := out.Read(said[len(said):cap(said)])
+		said = said[:len(said)+n]
+		if _, url, found := strings.Cut(string(said), "host="); found && strings.Contains(url, "\n") {
+			line, _, _ := strings.Cut(url, "\n")
+			dir = strings.ReplaceAll(line, "%2F", "/")
+		}
+		if err != nil {
+			t.Fatalf("the child said %q: %v", said, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data", "postmaster.pid")); err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, out)
+	_ = child.Wait() // it was killed
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	check := time.NewTicker(10 * time.Millisecond)
+	defer check.Stop()
+	for {
+		if _, err := os.Stat(dir); os.IsNotExist(err) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the server's folder %s is still there", dir)
+		case <-check.C:
+		}
+	}
+}

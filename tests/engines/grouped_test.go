@@ -1,0 +1,71 @@
+package engines
+
+import (
+	"errors"
+	"testing"
+
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+// Jobs of one group that are committed together are one, without those of a part that failed.
+func TestGroupedJobsAreOne(t *testing.T) {
+	each(t, func(b *bundle) {
+		grouped := func(kind, group, name string) jobs.NewJob {
+			return jobs.NewJob{Kind: kind, Group: group, Payload: []byte(name)}
+		}
+		broken := errors.New("broken")
+		errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{
+			func(tx *sql.Tx) error {
+				return jobs.Enqueue(b.ctx, tx, grouped("a", "1", "one"), grouped("a", "2", "two"))
+			},
+			func(tx *sql.Tx) error {
+				if err := jobs.Enqueue(b.ctx, tx, grouped("a", "1", "never"), job("nor this", "")); err != nil {
+					return err
+				}
+				return broken
+			},
+			func(tx *sql.Tx) error {
+				return jobs.Enqueue(b.ctx, tx, job("by itself", ""), grouped("a", "1", "three"), grouped("b", "1", "four"), grouped("a", "1", "five"))
+			},
+		})
+		if errs[0] != nil || !errors.Is(errs[1], broken) || errs[2] != nil {
+			b.t.Errorf("the parts: %v", errs)
+		}
+		equal(b.t, names(b.claim(10, "a")), []string{"by itself", "one\nthree\nfive", "two"})
+		equal(b.t, names(b.claim(10, "b")), []string{"four"})
+		b.enqueue(grouped("a", "1", "alone"))
+		equal(b.t, names(b.claim(10, "a")), []string{"alone"})
+		if errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{func(tx *sql.Tx) error {
+			_ = jobs.Enqueue(b.ctx, tx, grouped("a", "1", "undone")) // it never fails: the job is added later
+			return broken
+		}}); !errors.Is(errs[0], broken) {
+			b.t.Errorf("a part alone: %v", errs)
+		}
+		equal(b.t, len(b.claim(10, "a")), 0)
+	})
+}
+
+// A fact whose job cannot be added is rolled back with all others of its commit, and every caller gets the error.
+func TestNoFactWithoutItsGroupedJob(t *testing.T) {
+	each(t, func(b *bundle) {
+		fact := func(key string) func(*sql.Tx) error {
+			return func(tx *sql.Tx) error {
+				if _, err := people.Ensure(b.ctx, tx, []string{key}); err != nil {
+					return err
+				}
+				return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "a", Group: "1", Payload: []byte(key)})
+			}
+		}
+		noQueue := func(tx *sql.Tx) error { return execute(b.ctx, tx, "ALTER TABLE jobs RENAME TO gone") }
+		for i, err := range b.WriteAll(b.ctx, []func(*sql.Tx) error{fact("alice"), noQueue, fact("bob")}) {
+			if err == nil {
+				b.t.Errorf("part %d stands without its job", i)
+			}
+		}
+		equal(b.t, len(must(people.IDs(b.ctx, b.Bundle.DB, []string{"alice", "bob"}))(b.t)), 0)
+		b.write(fact("alice"))
+		equal(b.t, names(b.claim(10, "a")), []string{"alice"})
+	})
+}

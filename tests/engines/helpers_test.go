@@ -1,0 +1,93 @@
+package engines
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// Short names of the helpers, for the tests of this package.
+
+type clock struct{ *sqltest.Clock }
+
+func newClock() *clock { return &clock{sqltest.NewClock()} }
+
+func (c *clock) advance(d time.Duration) { c.Advance(d) }
+
+// bundle is a peopletest.Bundle.
+type bundle struct {
+	*peopletest.Bundle
+	t     *testing.T
+	ctx   context.Context
+	clock *clock
+	url   string
+}
+
+// each runs a test on both engines, on a new database with a standing clock.
+func each(t *testing.T, test func(b *bundle)) {
+	t.Helper()
+	sqltest.EachURL(t, func(t *testing.T, url string) { test(newBundle(t, url)) })
+}
+
+func newBundle(t *testing.T, url string) *bundle {
+	t.Helper()
+	c := newClock()
+	return bundleOf(t, sqltest.Open(t, sql.Config{URL: url, Clock: c}), c, url)
+}
+
+// bundleOf is a bundle of an open database.
+func bundleOf(t *testing.T, s *sql.DB, c *clock, url string) *bundle {
+	return &bundle{&peopletest.Bundle{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
+}
+
+func (b *bundle) write(fn func(tx *sql.Tx) error) {
+	b.t.Helper()
+	b.MustWrite(fn)
+}
+
+func (b *bundle) users(keys ...string) []services.UserID {
+	b.t.Helper()
+	return b.MakeUsers(keys...)
+}
+
+func (b *bundle) follow(edges ...services.Edge) {
+	b.t.Helper()
+	b.MakeFollows(edges...)
+}
+
+type tester = sqltest.Tester
+
+func must[T any](value T, err error) func(t tester) T { return sqltest.Must(value, err) }
+
+func equal(t tester, got, want any) {
+	t.Helper()
+	sqltest.Equal(t, got, want)
+}
+
+func coded(t tester, err error, want services.Code) {
+	t.Helper()
+	sqltest.Coded(t, err, want)
+}
+
+// The tests of this package write posts as rows: they are about writing, and services/posts lies above.
+var insertPost = sql.AdHoc("insert a post", `INSERT INTO posts (id, author, kind, off_feed, pull, body, updated_at)
+	VALUES ($1, $2, 'POST', FALSE, FALSE, $3, $4) ON CONFLICT (id) DO NOTHING`)
+
+// putPost writes a post. CONFLICT if its id is taken.
+func putPost(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID, body string) error {
+	inserted, err := tx.Run(ctx, insertPost, id, author, body, tx.Now)
+	if err == nil && inserted == 0 {
+		err = services.Errorf(services.Conflict, "the post id %s is taken", id)
+	}
+	return err
+}
+
+// postsOf lists the posts of the first author, the newest first.
+func postsOf(ctx context.Context, s *sql.DB) ([]services.PostID, error) {
+	return sql.Column[services.PostID](ctx, s, sql.AdHoc("an author's posts", "SELECT id FROM posts WHERE author = 1 ORDER BY id DESC"))
+}

@@ -1,0 +1,380 @@
+package engines
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+const lease = 30 * time.Second
+
+func (b *bundle) enqueue(queued ...jobs.NewJob) {
+	b.t.Helper()
+	b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, queued...) })
+}
+
+func (b *bundle) claim(limit int, kinds ...string) []jobs.Job {
+	b.t.Helper()
+	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, lease))(b.t)
+}
+
+// names are the payloads of jobs.
+func names(queued []jobs.Job) (list []string) {
+	for _, job := range queued {
+		list = append(list, string(job.Payload))
+	}
+	return list
+}
+
+// job is a job of kind "a" whose payload is its name.
+func job(name, key string) jobs.NewJob {
+	return jobs.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
+}
+
+func (b *bundle) counts(waiting, dead int) {
+	b.t.Helper()
+	w, d, _, err := jobs.JobCounts(b.ctx, b.DB)
+	if err != nil || w != waiting || d != dead {
+		b.t.Fatalf("%d jobs wait and %d are dead (%v), want %d and %d", w, d, err, waiting, dead)
+	}
+}
+
+func TestJobs(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, len(b.claim(10, "a")), 0)
+		made := b.clock.Now()
+		b.enqueue(jobs.NewJob{Kind: "a", Key: "k", Payload: []byte{0, 255, 1}}, jobs.NewJob{Kind: "b"})
+		b.clock.advance(time.Second)
+		queued := b.claim(10, "a", "b", "c")
+		equal(b.t, len(queued), 2)
+		if queued[0].Token == "" || queued[0].ID == queued[1].ID {
+			b.t.Errorf("the jobs are %v", queued)
+		}
+		equal(b.t, queued[0], jobs.Job{ID: queued[0].ID, Kind: "a", Key: "k", Payload: []byte{0, 255, 1}, Token: queued[0].Token, CreatedAt: made})
+		equal(b.t, len(b.claim(10, "a", "b")), 0)
+		waiting, dead, oldest, err := jobs.JobCounts(b.ctx, b.DB)
+		equal(b.t, []any{waiting, dead, oldest, err}, []any{2, 0, made, error(nil)})
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 2)
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 0)
+		waiting, dead, oldest, err = jobs.JobCounts(b.ctx, b.DB)
+		equal(b.t, []any{waiting, dead, oldest, err}, []any{0, 0, time.Time{}, error(nil)})
+	})
+}
+
+func TestClaimTakesTheLongestDueOfItsKinds(t *testing.T) {
+	each(t, func(b *bundle) {
+		at := func(kind, name string, after time.Duration) {
+			b.enqueue(jobs.NewJob{Kind: kind, Payload: []byte(name), NotBefore: b.clock.Now().Add(after)})
+		}
+		at("a", "3", 3*time.Second)
+		at("b", "1", time.Second)
+		at("c", "other", 0)
+		at("a", "2", 2*time.Second)
+		at("b", "4", 4*time.Second)
+		at("b", "later", time.Hour)
+		equal(b.t, len(b.claim(10, "a", "b")), 0)
+		b.clock.advance(time.Minute)
+		equal(b.t, names(b.claim(3, "a", "b")), []string{"1", "2", "3"})
+		equal(b.t, names(b.claim(3, "a", "b")), []string{"4"})
+		equal(b.t, len(b.claim(0, "c")), 0)
+		equal(b.t, len(b.claim(3)), 0)
+	})
+}
+
+func TestAJobIsDueExactlyAtItsTime(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(jobs.NewJob{Kind: "a", NotBefore: b.clock.Now().Add(time.Second)})
+		b.clock.advance(time.Second - time.Microsecond)
+		equal(b.t, len(b.claim(1, "a")), 0)
+		b.clock.advance(time.Microsecond)
+		equal(b.t, len(b.claim(1, "a")), 1)
+	})
+}
+
+func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("held", "x"))
+		held := b.claim(1, "a")
+		b.enqueue(job("1", "x"), job("2", ""), job("3", "y"), job("4", "x"), job("5", ""), job("6", "x"))
+		b.enqueue(jobs.NewJob{Kind: "b", Key: "x", Payload: []byte("7")})
+		b.enqueue(jobs.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
+		queued := b.claim(10, "a", "b")
+		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // the last, in the place of the first
+		b.counts(7, 0)                                               // with the held one and the later one
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, held))(b.t), 1)
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 5)
+		b.clock.advance(time.Hour)
+		equal(b.t, names(b.claim(10, "a", "b")), []string{"later"})
+	})
+}
+
+func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("1", ""), job("2", ""))
+		late := b.claim(10, "a")
+		b.clock.advance(lease - time.Microsecond)
+		equal(b.t, len(b.claim(10, "a")), 0)
+		b.clock.advance(time.Microsecond)
+		now := b.claim(10, "a")
+		equal(b.t, names(now), []string{"1", "2"})
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, late))(b.t), 0)
+		if err := errors.Join(jobs.Release(b.ctx, b.DB, late, b.clock.Now()), jobs.Extend(b.ctx, b.DB, late, 10*time.Hour)); err != nil {
+			b.t.Fatal(err)
+		}
+		dead, err := jobs.Fail(b.ctx, b.DB, late[0], errMine, b.clock.Now(), 1)
+		equal(b.t, []any{dead, err}, []any{false, error(nil)})
+		equal(b.t, len(b.claim(10, "a")), 0)
+		b.counts(2, 0)
+		// A job that was never leased has no effect either.
+		for i := range late {
+			late[i].Token = ""
+		}
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, late))(b.t), 0)
+		if err := jobs.Release(b.ctx, b.DB, now, b.clock.Now()); err != nil {
+			b.t.Fatal(err)
+		}
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, late))(b.t), 0)
+		dead, err = jobs.Fail(b.ctx, b.DB, late[0], errMine, b.clock.Now(), 1)
+		equal(b.t, []any{dead, err}, []any{false, error(nil)})
+		b.counts(2, 0)
+	})
+}
+
+// SQLite serves one process: when it begins, every lease is of a dead one. On PostgreSQL it may be another node's.
+func TestLeasesOfADeadProcess(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		before := newBundle(t, url)
+		before.enqueue(job("1", ""))
+		held := before.claim(1, "a")
+		equal(t, len(held), 1)
+		if err := before.Close(); err != nil {
+			t.Fatal(err)
+		}
+		after := newBundle(t, url)
+		want := 0
+		if after.DialectName() == "sqlite" {
+			want = 1
+		}
+		for _, want := range []int{want, 0} {
+			freed, left, err := jobs.FreeOwnJobs(after.ctx, after.DB, 10)
+			equal(t, []any{freed, left, err}, []any{want, []jobs.Job(nil), error(nil)})
+			equal(t, len(after.claim(1, "a")), want) // what this process holds from then on stays its own
+		}
+		equal(t, must(jobs.FinishHeld(after.ctx, after.DB, held))(t), 1-want)
+	})
+}
+
+func TestExtendAndRelease(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("1", ""), job("2", ""))
+		queued := b.claim(10, "a")
+		b.clock.advance(lease / 2)
+		if err := jobs.Extend(b.ctx, b.DB, queued[:1], lease); err != nil {
+			b.t.Fatal(err)
+		}
+		b.clock.advance(lease / 2)
+		equal(b.t, names(b.claim(10, "a")), []string{"2"})
+		if err := jobs.Release(b.ctx, b.DB, queued[:1], b.clock.Now().Add(time.Second)); err != nil {
+			b.t.Fatal(err)
+		}
+		equal(b.t, len(b.claim(10, "a")), 0)
+		b.clock.advance(time.Second)
+		again := b.claim(10, "a")
+		equal(b.t, names(again), []string{"1"})
+		equal(b.t, again[0].Tries, 0)
+	})
+}
+
+func TestFailTriesAgainAndGivesUp(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("1", "k"))
+		for try := range 3 {
+			queued := b.claim(1, "a")
+			equal(b.t, queued[0].Tries, try)
+			dead, err := jobs.Fail(b.ctx, b.DB, queued[0], fmt.Errorf("try %d: %w", try, errMine), b.clock.Now().Add(time.Minute), 3)
+			equal(b.t, []any{dead, err}, []any{try == 2, error(nil)})
+			equal(b.t, len(b.claim(1, "a")), 0)
+			b.clock.advance(time.Minute)
+		}
+		b.counts(0, 1)
+		equal(b.t, len(b.claim(1, "a")), 0)
+		buried := must(b.Lines(b.ctx, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
+		equal(b.t, buried, []string{"a k 3 try 2: mine"})
+	})
+}
+
+var errLost = errors.New("a lease was lost")
+
+// A split replaces a job by its parts, or does nothing when the lease was lost.
+func TestSplitIsAtomic(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("whole", "k"))
+		split := func(queued []jobs.Job) error {
+			return b.Write(b.ctx, func(tx *sql.Tx) error {
+				if err := jobs.Enqueue(b.ctx, tx, job("part 1", ""), job("part 2", "")); err != nil {
+					return err
+				}
+				n, err := jobs.FinishInTx(b.ctx, tx, queued)
+				if err == nil && n < len(queued) {
+					err = errLost
+				}
+				return err
+			})
+		}
+		late := b.claim(1, "a")
+		b.clock.advance(lease)
+		now := b.claim(1, "a")
+		if err := split(late); !errors.Is(err, errLost) {
+			b.t.Errorf("a late split was answered with %v", err)
+		}
+		b.counts(1, 0)
+		if err := split(now); err != nil {
+			b.t.Error(err)
+		}
+		equal(b.t, names(b.claim(10, "a")), []string{"part 1", "part 2"})
+	})
+}
+
+func TestJobsOfAnUndoneWriteAreNot(t *testing.T) {
+	each(t, func(b *bundle) {
+		err := b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(jobs.Enqueue(b.ctx, tx, job("1", "")), errMine) })
+		if !errors.Is(err, errMine) {
+			b.t.Fatal(err)
+		}
+		b.counts(0, 0)
+	})
+}
+
+// Several claim at once until nothing is left: every job is had once.
+func TestClaimAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		const queued, workers = 300, 6
+		var want []string
+		for n := range queued {
+			name := fmt.Sprintf("%03d", n)
+			want = append(want, name)
+			b.enqueue(jobs.NewJob{Kind: []string{"a", "b"}[n%2], Payload: []byte(name)})
+		}
+		var mu sync.Mutex
+		var got []string
+		var all sync.WaitGroup
+		for range workers {
+			all.Go(func() {
+				for {
+					claimed, err := jobs.Claim(b.ctx, b.DB, []string{"a", "b"}, 7, lease)
+					if err != nil {
+						b.t.Error(err)
+						return
+					}
+					if len(claimed) > 0 {
+						n, err := jobs.FinishHeld(b.ctx, b.DB, claimed)
+						if err != nil || n != len(claimed) {
+							b.t.Errorf("%d of %d were finished: %v", n, len(claimed), err)
+						}
+					}
+					mu.Lock()
+					got = append(got, names(claimed)...)
+					done := len(got) >= queued
+					mu.Unlock()
+					if done {
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		slices.Sort(got)
+		equal(b.t, got, want)
+	})
+}
+
+func TestOneKeyIsServedFromManyWrites(t *testing.T) {
+	each(t, func(b *bundle) {
+		var all sync.WaitGroup
+		for n := range 50 {
+			all.Go(func() {
+				if err := b.Write(b.ctx, func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, job(fmt.Sprint(n), "k")) }); err != nil {
+					b.t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		last := must(b.Lines(b.ctx, "SELECT max(id) FROM jobs"))(b.t)
+		queued := b.claim(100, "a")
+		equal(b.t, len(queued), 1)
+		equal(b.t, fmt.Sprint(queued[0].ID), last[0])
+		b.counts(1, 0)
+	})
+}
+
+func TestWaitingKeys(t *testing.T) {
+	each(t, func(b *bundle) {
+		key := func(kind, key string) jobs.NewJob { return jobs.NewJob{Kind: kind, Key: key} }
+		b.enqueue(key("a", "2"), key("a", "3"), key("b", "other"))
+		b.clock.advance(time.Second)
+		made := b.clock.Now()
+		b.enqueue(key("a", "4"), key("a", "2"))
+		first := b.claim(1, "a")
+		b.clock.advance(time.Second)
+		b.enqueue(key("a", "young"))
+		list := func(limit int) []string { return must(jobs.WaitingKeys(b.ctx, b.DB, "a", made, limit))(b.t) }
+		equal(b.t, list(10), []string{"3", "4", "2", "2"}) // a leased job is due again at the end of its lease
+		equal(b.t, list(2), []string{"3", "4"})
+		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, first))(b.t), 1)
+		equal(b.t, list(10), []string{"3", "4", "2"})
+		equal(b.t, len(must(jobs.WaitingKeys(b.ctx, b.DB, "c", made, 10))(b.t)), 0)
+	})
+}
+
+// A planned job does not count as waiting until it is due.
+func TestPlannedJobsAreNotOld(t *testing.T) {
+	each(t, func(b *bundle) {
+		now := b.clock.Now().UTC().Truncate(time.Microsecond)
+		enqueue := func(due time.Time) {
+			b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "a", NotBefore: due}) })
+		}
+		oldest := func() time.Time {
+			b.t.Helper()
+			_, _, oldest, err := jobs.JobCounts(b.ctx, b.DB)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return oldest
+		}
+		enqueue(now.Add(time.Hour))
+		equal(b.t, oldest(), now.Add(time.Hour))
+		enqueue(now.Add(-time.Hour))
+		equal(b.t, oldest(), now)
+		_, oldestOf, err := jobs.JobCountsOf(b.ctx, b.DB, []string{"a"})
+		equal(b.t, []any{oldestOf, err}, []any{now, error(nil)})
+	})
+}
+
+func TestJobCountsOfSomeKinds(t *testing.T) {
+	each(t, func(b *bundle) {
+		waiting, oldest, err := jobs.JobCountsOf(b.ctx, b.DB, []string{"a", "b"})
+		if waiting != 0 || !oldest.IsZero() || err != nil {
+			b.t.Fatalf("%d wait, the oldest since %v, %v", waiting, oldest, err)
+		}
+		began := b.clock.Now()
+		for _, kind := range []string{"a", "b", "c", "a"} {
+			b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: kind}) })
+			b.clock.advance(time.Second)
+		}
+		waiting, oldest, err = jobs.JobCountsOf(b.ctx, b.DB, []string{"b", "a"})
+		if waiting != 3 || !oldest.Equal(began) || err != nil {
+			b.t.Errorf("%d wait, the oldest since %v, %v", waiting, oldest, err)
+		}
+		_, oldest, err = jobs.JobCountsOf(b.ctx, b.DB, []string{"c"})
+		if !oldest.Equal(began.Add(2*time.Second)) || err != nil {
+			b.t.Errorf("the oldest since %v, %v", oldest, err)
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package engines
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
+)
+
+func (b *bundle) appendLog(kind, key string) (version uint64) {
+	b.t.Helper()
+	b.write(func(tx *sql.Tx) (err error) {
+		version, err = changelog.AppendLog(b.ctx, tx, kind, key, []byte(key))
+		return err
+	})
+	return version
+}
+
+func (b *bundle) logHead(kind string) []uint64 {
+	b.t.Helper()
+	head, oldest, err := changelog.LogHead(b.ctx, b.DB, kind)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return []uint64{head, oldest}
+}
+
+func TestLog(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, b.logHead("mode"), []uint64{0, 0})
+		equal(b.t, b.appendLog("mode", "a"), uint64(1))
+		equal(b.t, b.appendLog("mode", "b"), uint64(2))
+		equal(b.t, b.appendLog("post", "c"), uint64(1))
+		err := b.Write(b.ctx, func(tx *sql.Tx) error {
+			_, err := changelog.AppendLog(b.ctx, tx, "mode", "undone", nil)
+			return errors.Join(err, errMine)
+		})
+		if !errors.Is(err, errMine) {
+			b.t.Fatal(err)
+		}
+		equal(b.t, b.appendLog("mode", "d"), uint64(3)) // no gap
+		entry := func(version uint64, key string) changelog.Entry {
+			return changelog.Entry{Kind: "mode", Version: version, At: b.clock.Now(), Key: key, Payload: []byte(key)}
+		}
+		equal(b.t, must(changelog.LogAfter(b.ctx, b.DB, "mode", 0, 10))(b.t), []changelog.Entry{entry(1, "a"), entry(2, "b"), entry(3, "d")})
+		equal(b.t, must(changelog.LogAfter(b.ctx, b.DB, "mode", 1, 1))(b.t), []changelog.Entry{entry(2, "b")})
+		equal(b.t, len(must(changelog.LogAfter(b.ctx, b.DB, "mode", 3, 10))(b.t)), 0)
+		equal(b.t, b.logHead("mode"), []uint64{3, 1})
+	})
+}
+
+// Each commit that appended to the log signals once, after the commit; other commits do not signal.
+func TestLogAppendsAreSignalled(t *testing.T) {
+	each(t, func(b *bundle) {
+		told := 0
+		b.OnSignal(func() {
+			head, _, err := changelog.LogHead(b.ctx, b.DB, "mode")
+			if err != nil || head == 0 {
+				b.t.Errorf("signalled before the commit: head %d, %v", head, err)
+			}
+			told++
+		})
+		b.appendLog("mode", "a")
+		equal(b.t, told, 1)
+		appendOne := func(tx *sql.Tx) error { _, err := changelog.AppendLog(b.ctx, tx, "mode", "b", nil); return err }
+		equal(b.t, errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{appendOne, func(*sql.Tx) error { return nil }, appendOne})...), nil)
+		equal(b.t, told, 2)
+		b.write(func(tx *sql.Tx) error { _, err := people.Ensure(b.ctx, tx, []string{"ann"}); return err })
+		equal(b.t, told, 2)
+		equal(b.t, must(changelog.LogHeads(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3})
+		b.appendLog("post", "c")
+		equal(b.t, must(changelog.LogHeads(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3, "post": 1})
+	})
+}
+
+func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
+	each(t, func(b *bundle) {
+		start := b.clock.Now()
+		for _, minutes := range []int{0, 10, 5, 20, 15, 30} { // the nodes' clocks differ
+			b.clock.Set(start.Add(time.Duration(minutes) * time.Minute))
+			b.appendLog("mode", fmt.Sprint(minutes))
+		}
+		b.clock.Set(start)
+		b.appendLog("post", "old")
+		b.appendLog("post", "newest")
+		trim := func(minutes int) int {
+			return must(changelog.TrimLog(b.ctx, b.DB, start.Add(time.Duration(minutes)*time.Minute)))(b.t)
+		}
+		equal(b.t, trim(0), 0)
+		equal(b.t, trim(6), 2) // "0" and, of the posts, "old"; "5" follows "10", which stays
+		equal(b.t, b.logHead("mode"), []uint64{6, 2})
+		equal(b.t, b.logHead("post"), []uint64{2, 2})
+		equal(b.t, trim(16), 2)
+		equal(b.t, b.logHead("mode"), []uint64{6, 4})
+		equal(b.t, trim(10000), 2)
+		equal(b.t, b.logHead("mode"), []uint64{6, 6})
+		equal(b.t, must(changelog.LogAfter(b.ctx, b.DB, "mode", 5, 10))(b.t)[0].Key, "30")
+		equal(b.t, b.appendLog("mode", "next"), uint64(7))
+	})
+}
+
+// Eight write at once, each holding its transaction for a while after it has its version, while one reads on from
+// the last that it has seen, as the nodes do. A version that appears after a greater one would be missed.
+func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
+	each(t, func(b *bundle) {
+		const writers, entries = 8, 25
+		var all sync.WaitGroup
+		for writer := range writers {
+			all.Go(func() {
+				for n := range entries {
+					err := b.Write(b.ctx, func(tx *sql.Tx) error {
+						_, err := changelog.AppendLog(b.ctx, tx, "mode", fmt.Sprint(writer, n), nil)
+						for range writer { // some take longer than others
+							_, err2 := people.CountFollowees(b.ctx, tx, 1, 1)
+							err = errors.Join(err, err2)
+						}
+						return err
+					})
+					if err != nil {
+						b.t.Error(err)
+					}
+				}
+			})
+		}
+		last := uint64(0)
+		eventually.Holds(b.t, "every entry is read", func() bool {
+			for _, entry := range must(changelog.LogAfter(b.ctx, b.DB, "mode", last, 1000))(b.t) {
+				if entry.Version != last+1 {
+					b.t.Fatalf("after version %d comes %d", last, entry.Version)
+				}
+				last = entry.Version
+			}
+			return last == writers*entries
+		})
+		all.Wait()
+	})
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	each(t, func(b *bundle) {
+		remember := func(scope, key string, hash []byte, ids ...string) error {
+			return b.Write(b.ctx, func(tx *sql.Tx) error { return jobs.Remember(b.ctx, tx, scope, key, hash, ids) })
+		}
+		recall := func(scope, key string) (hash []byte, ids []string, found bool) {
+			b.write(func(tx *sql.Tx) error {
+				had, known, err := jobs.Recall(b.ctx, tx, scope, key)
+				hash, ids, found = had.BodyHash, had.IDs, known
+				return err
+			})
+			return hash, ids, found
+		}
+		_, _, found := recall("alice", "k")
+		equal(b.t, found, false)
+		if err := errors.Join(remember("alice", "k", []byte{0, 1}, `post:"1"`, "post:2"), remember("bob", "k", nil)); err != nil {
+			b.t.Fatal(err)
+		}
+		hash, ids, found := recall("alice", "k")
+		equal(b.t, []any{hash, ids, found}, []any{[]byte{0, 1}, []string{`post:"1"`, "post:2"}, true})
+		hash, ids, found = recall("bob", "k")
+		equal(b.t, []any{bytes.Equal(hash, nil), len(ids), found}, []any{true, 0, true})
+
+		b.clock.advance(jobs.IdempotencyFor - time.Microsecond)
+		err := remember("alice", "k", []byte{2}, "post:3")
+		coded(b.t, err, services.Unavailable)
+		if !errors.Is(err, jobs.ErrRemembered) {
+			b.t.Errorf("the error is %v", err)
+		}
+		_, _, found = recall("alice", "k")
+		equal(b.t, found, true)
+
+		b.clock.advance(time.Microsecond)
+		_, _, found = recall("alice", "k")
+		equal(b.t, found, false)
+		if err := remember("alice", "k", []byte{2}, "post:3"); err != nil {
+			b.t.Fatal(err)
+		}
+		hash, ids, found = recall("alice", "k")
+		equal(b.t, []any{hash, ids, found}, []any{[]byte{2}, []string{"post:3"}, true})
+
+		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.DB, b.clock.Now()))(b.t), 1) // bob's
+		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.DB, b.clock.Now().Add(1)))(b.t), 0)
+		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.DB, b.clock.Now().Add(time.Second)))(b.t), 1)
+	})
+}
+
+// Requests with one key arrive together: one has its effect, the others wait for it and find the answer at once.
+func TestIdempotencyKeysAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		const requests = 8
+		var all sync.WaitGroup
+		answers := make([]string, requests)
+		for n := range requests {
+			all.Go(func() {
+				err := b.Write(b.ctx, func(tx *sql.Tx) error {
+					err := jobs.Remember(b.ctx, tx, "alice", "k", nil, nil)
+					if errors.Is(err, jobs.ErrRemembered) {
+						had, found, err := jobs.Recall(b.ctx, tx, "alice", "k")
+						answers[n] = fmt.Sprint(had.IDs, found)
+						return err
+					}
+					id := services.PostID(100 + n)
+					answers[n] = fmt.Sprint([]string{id.String()}, true)
+					return errors.Join(err, put(b.ctx, id)(tx), jobs.RememberMade(b.ctx, tx, "alice", "k", []string{id.String()}))
+				})
+				if err != nil {
+					b.t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		posts := b.published()
+		equal(b.t, len(posts), 1)
+		for _, answer := range answers {
+			equal(b.t, answer, "["+posts[0].String()+"] true")
+		}
+	})
+}
+
+// A transaction that has locked a log's head keeps others from appending until it ends, even to an empty log.
+func TestALockedLogWaits(t *testing.T) {
+	b := newBundle(t, sqltest.Postgres(t))
+	for range 2 { // the first time there is no head
+		locked, done := make(chan struct{}), make(chan uint64)
+		var first uint64
+		go func() {
+			<-locked
+			var version uint64
+			_ = b.Write(b.ctx, func(tx *sql.Tx) (err error) {
+				version, err = changelog.AppendLog(b.ctx, tx, "show", "second", nil)
+				return err
+			})
+			done <- version
+		}()
+		b.write(func(tx *sql.Tx) error {
+			head, err := changelog.LockLog(b.ctx, tx, "show")
+			if err != nil {
+				return err
+			}
+			close(locked)
+			select {
+			case <-done:
+				b.t.Error("somebody appended to a log that is locked")
+			case <-time.After(100 * time.Millisecond):
+			}
+			first, err = changelog.AppendLog(b.ctx, tx, "show", "first", nil)
+			equal(b.t, first, head+1)
+			return err
+		})
+		equal(b.t, <-done, first+1)
+	}
+}

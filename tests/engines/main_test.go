@@ -1,0 +1,111 @@
+package engines
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// childEnv makes this test binary another process of Tidings: one that writes until it is killed, or one that
+// only opens the database. Its value is the task and the database's URL.
+const childEnv = "ENGINES_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if task, url, isChild := strings.Cut(os.Getenv(childEnv), " "); isChild {
+		if err := child(task, url); err != nil {
+			fmt.Println(services.CodeOf(err), err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func child(task, url string) error {
+	s, err := sql.Open(context.Background(), sql.Config{URL: url})
+	if err != nil {
+		return err
+	}
+	if task == "open" {
+		return s.Close()
+	}
+	acks := make(chan services.PostID)
+	for writer := range services.PostID(8) {
+		go func() {
+			for n := services.PostID(1); ; n++ {
+				id := n*8 + writer
+				err := s.Write(context.Background(), func(tx *sql.Tx) error {
+					if err := putPost(context.Background(), tx, 1, id, "b"); err != nil {
+						return err
+					}
+					return jobs.Enqueue(context.Background(), tx, jobs.NewJob{Kind: "post", Key: id.String()})
+				})
+				if err != nil {
+					fmt.Println(err)
+					os.Exit(1)
+				}
+				acks <- id
+			}
+		}()
+	}
+	for id := range acks {
+		fmt.Println(id) // one write to the pipe: what the parent reads was answered
+	}
+	return nil
+}
+
+// startChild runs this binary as another process.
+func startChild(t *testing.T, task, url string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+task+" "+url)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended by itself
+		_ = cmd.Wait()
+	})
+	return cmd, bufio.NewReader(out)
+}
+
+// readAcks reads what the child says until it is killed, after some lines, and gives every whole line.
+func readAcks(t *testing.T, cmd *exec.Cmd, out *bufio.Reader, killAfter int) []services.PostID {
+	t.Helper()
+	var acks []services.PostID
+	for {
+		line, err := out.ReadString('\n')
+		if err == io.EOF {
+			return acks // a line that was cut off is no answer
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := services.ParsePostID(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatalf("the child says %q", line)
+		}
+		acks = append(acks, id)
+		if len(acks) == killAfter {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package engines
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// openNodes opens one PostgreSQL database by two names.
+func openNodes(t *testing.T) (a, b *sql.DB, bundleOfA *bundle) {
+	t.Helper()
+	url := sqltest.Postgres(t)
+	clock := newClock()
+	open := func(name string) *sql.DB {
+		return sqltest.Open(t, sql.Config{URL: url, Node: name, Clock: clock})
+	}
+	a, b = open("a"), open("b")
+	return a, b, bundleOf(t, a, clock, url)
+}
+
+// silence lets the last heartbeat of a node be so long ago, by the database's clock.
+func silence(b *bundle, node string, silent time.Duration) {
+	b.t.Helper()
+	b.write(func(tx *sql.Tx) error {
+		return execute(b.ctx, tx, `UPDATE nodes SET beat_at = {database clock} - $2 WHERE name = $1`, node, silent.Microseconds())
+	})
+}
+
+func TestHeartbeatsGoByTheClockOfTheDatabase(t *testing.T) {
+	a, b, of := openNodes(t)
+	of.clock.advance(-time.Hour)
+	must(jobs.Beat(of.ctx, a, false))(t)
+	of.clock.advance(24 * time.Hour)
+	nodes := must(jobs.Beat(of.ctx, b, false))(t)
+	equal(t, len(nodes), 2)
+	for _, node := range nodes {
+		if node.Silent < 0 || node.Silent > time.Minute {
+			t.Errorf("%s has been silent for %v", node.Name, node.Silent)
+		}
+	}
+	if apart := nodes[1].Ahead - nodes[0].Ahead; apart < 24*time.Hour-time.Minute || apart > 24*time.Hour+time.Minute {
+		t.Errorf("the clock of b is %v ahead of that of a, want a day", apart)
+	}
+	if err := jobs.Leave(of.ctx, a); err != nil {
+		t.Fatal(err)
+	}
+	nodes = must(jobs.Beat(of.ctx, b, false))(t)
+	equal(t, len(nodes), 1)
+	equal(t, nodes[0].Name, "b")
+}
+
+// What a silent node holds is freed, and what it does with it from then on has no effect.
+func TestJobsOfASilentNodeAreFreed(t *testing.T) {
+	a, b, of := openNodes(t)
+	for _, node := range []*sql.DB{a, b} {
+		must(jobs.Beat(of.ctx, node, false))(t)
+	}
+	of.enqueue(job("one", ""), job("two", ""))
+	claimed := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, lease))(t)
+	equal(t, names(claimed), []string{"one", "two"})
+	equal(t, must(jobs.HeldBy(of.ctx, b, []string{"b"}, 10))(t), []jobs.Job(nil))
+	equal(t, names(must(jobs.HeldBy(of.ctx, b, []string{"a", "b"}, 10))(t)), []string{"one", "two"})
+
+	silence(of, "a", time.Second)
+	equal(t, must(jobs.FreeJobsOf(of.ctx, b, []string{"a"}, 2*time.Second))(t), 0)
+	equal(t, len(must(jobs.Claim(of.ctx, b, []string{"a"}, 2, lease))(t)), 0)
+
+	silence(of, "a", 3*time.Second)
+	equal(t, must(jobs.FreeJobsOf(of.ctx, b, []string{"a"}, 2*time.Second))(t), 2)
+	taken := must(jobs.Claim(of.ctx, b, []string{"a"}, 2, lease))(t)
+	equal(t, names(taken), []string{"one", "two"})
+	equal(t, len(must(jobs.HeldBy(of.ctx, b, []string{"b"}, 10))(t)), 2)
+
+	equal(t, must(jobs.FinishHeld(of.ctx, a, claimed))(t), 0)
+	if err := jobs.Extend(of.ctx, a, claimed, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := jobs.Release(of.ctx, a, claimed, of.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if dead, err := jobs.Fail(of.ctx, a, claimed[0], context.DeadlineExceeded, of.clock.Now(), 1); dead || err != nil {
+		t.Errorf("the former holder buried a job: %t, %v", dead, err)
+	}
+	equal(t, len(must(jobs.HeldBy(of.ctx, b, []string{"b"}, 10))(t)), 2)
+	equal(t, len(must(jobs.Remaining(of.ctx, b, []int64{taken[0].ID, taken[1].ID}))(t)), 2)
+	equal(t, must(jobs.FinishHeld(of.ctx, b, taken))(t), 2)
+	equal(t, len(must(jobs.Remaining(of.ctx, b, []int64{taken[0].ID, taken[1].ID}))(t)), 0)
+}
+
+// A process frees what its name holds from before, however lately that was heard of, and nothing of another one. What a
+// transaction of the process before has locked is left until it ends.
+func TestARestartedNodeFreesItsJobs(t *testing.T) {
+	a, b, of := openNodes(t)
+	for _, node := range []*sql.DB{a, b} {
+		must(jobs.Beat(of.ctx, node, false))(t)
+	}
+	of.enqueue(job("one", ""), job("two", ""), job("three", ""), job("four", ""))
+	held := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, lease))(t)
+	must(jobs.Claim(of.ctx, b, []string{"a"}, 1, lease))(t)
+	after := sqltest.Open(t, sql.Config{URL: of.url, Node: "a", Clock: of.clock})
+	own := must(jobs.Claim(of.ctx, after, []string{"a"}, 1, lease))(t)
+	equal(t, names(own), []string{"four"})
+
+	free := func(want int, leaves ...string) {
+		t.Helper()
+		freed, left, err := jobs.FreeOwnJobs(of.ctx, after, 10)
+		equal(t, []any{freed, names(left), err}, []any{want, leaves, error(nil)})
+	}
+	of.write(func(tx *sql.Tx) error {
+		if _, err := jobs.FinishInTx(of.ctx, tx, held[:1]); err != nil {
+			return err
+		}
+		free(1, "one")
+		free(0, "one")
+		return nil
+	})
+	free(0)
+	equal(t, names(must(jobs.Claim(of.ctx, b, []string{"a"}, 3, lease))(t)), []string{"two"})
+	equal(t, must(jobs.FinishHeld(of.ctx, after, own))(t), 1)
+	equal(t, must(jobs.FinishHeld(of.ctx, a, held))(t), 0)
+}
+
+// The transactions of a process that is gone end with their statements, however long those would run.
+func TestAStatementEndsWithItsClient(t *testing.T) {
+	_, b, of := openNodes(t)
+	through, trips := sqltest.CountTrips(t, of.url)
+	gone := sqltest.Open(t, sql.Config{URL: through, Node: "gone", Clock: of.clock})
+	of.enqueue(job("one", ""))
+	claimed := must(jobs.Claim(of.ctx, b, []string{"a"}, 1, lease))(t)
+	ended, locked := make(chan error, 1), make(chan struct{})
+	go func() {
+		ended <- gone.Write(of.ctx, func(tx *sql.Tx) error {
+			if _, err := jobs.FinishInTx(of.ctx, tx, claimed); err != nil {
+				return err
+			}
+			close(locked)
+			return execute(of.ctx, tx, `SELECT pg_sleep(60)`)
+		})
+	}()
+	<-locked
+	trips.Cut()
+	if err := <-ended; err == nil {
+		t.Error("the transaction was committed")
+	}
+	ctx, cancel := context.WithTimeout(of.ctx, 20*time.Second)
+	defer cancel()
+	if finished, err := jobs.FinishHeld(ctx, b, claimed); finished != 1 || err != nil {
+		t.Errorf("%d jobs finished, %v: a statement holds its rows after its client has gone", finished, err)
+	}
+}
+
+// The list keeps nodes for a day after they were heard of, and a node that has no name is not on it.
+func TestNodesAreForgottenAfterADay(t *testing.T) {
+	a, b, of := openNodes(t)
+	for _, node := range []*sql.DB{a, b} {
+		must(jobs.Beat(of.ctx, node, false))(t)
+	}
+	silence(of, "a", 23*time.Hour)
+	equal(t, must(jobs.ForgetNodes(of.ctx, b))(t), 0)
+	silence(of, "a", 25*time.Hour)
+	equal(t, must(jobs.ForgetNodes(of.ctx, b))(t), 1)
+	each(t, func(b *bundle) {
+		equal(b.t, len(must(jobs.Beat(b.ctx, b.DB, false))(b.t)), 0)
+		freed, left, err := jobs.FreeOwnJobs(b.ctx, b.DB, 10)
+		equal(b.t, []any{freed, len(left), err}, []any{0, 0, error(nil)})
+		if err := jobs.Leave(b.ctx, b.DB); err != nil {
+			b.t.Fatal(err)
+		}
+	})
+}

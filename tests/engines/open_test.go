@@ -1,0 +1,322 @@
+package engines
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
+)
+
+func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
+	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+		first := open()
+		b := bundleOf(t, first, newClock(), "")
+		b.users("alice", "bob")
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Close(); err != nil {
+			t.Fatalf("closing again: %v", err)
+		}
+		numbers, err := people.IDs(t.Context(), open(), []string{"bob", "alice", "carol"})
+		equal(t, must(numbers, err)(t), map[string]services.UserID{"alice": 1, "bob": 2})
+	})
+}
+
+func TestDialectAndPing(t *testing.T) {
+	each(t, func(b *bundle) {
+		if !strings.HasSuffix(b.t.Name(), b.DialectName()) {
+			b.t.Errorf("the dialect is %s", b.DialectName())
+		}
+		if err := b.Ping(b.ctx); err != nil {
+			b.t.Error(err)
+		}
+	})
+}
+
+func TestAfterCloseEverythingIsUnavailable(t *testing.T) {
+	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+		s := open()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		coded(t, s.Ping(t.Context()), services.Unavailable)
+		coded(t, s.Write(t.Context(), func(*sql.Tx) error { return nil }), services.Unavailable)
+		_, err := people.ByID(t.Context(), s, []services.UserID{1})
+		coded(t, err, services.Unavailable)
+	})
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		name, url, says string
+		code            services.Code
+	}{
+		{"Empty", "", "no scheme", services.Invalid},
+		{"NoScheme", "tidings.db", "no scheme", services.Invalid},
+		{"WrongScheme", "mysql://root:sesame@localhost/db", `"mysql"`, services.Invalid},
+		{"NoFile", "sqlite:", "does not name a file", services.Invalid},
+		{"InMemory", "sqlite::memory:", "does not name a file", services.Invalid},
+		{"NoFolder", "sqlite:" + filepath.Join(dir, "nowhere", "tidings.db"), "nowhere", services.Unavailable},
+		{"AFolder", "sqlite:" + dir, dir, services.Unavailable},
+		{"NotADatabase", "sqlite:" + write("text.db", strings.Repeat("not a database\n", 1000)), "text.db", services.Invalid},
+		{"BadPort", "postgres://user:sesame@localhost:port/db", "not well formed", services.Invalid},
+		{"BadEscape", "postgres://user:ses%zzame@localhost/db", "not well formed", services.Invalid},
+		{"BadParameter", "postgres://localhost/db?password=sesame&sslmode=perhaps", "sslmode must be one of disable, allow, prefer", services.Invalid},
+		{"Refused", "postgres://user:sesame@" + refusingAddress(t) + "/tidings", "database tidings of user user at 127.0.0.1", services.Unavailable},
+		{"NoSuchDatabase", strings.Replace(sqltest.Postgres(t), "/test_", "/nothing_", 1), "does not exist (3D000)", services.Unavailable},
+		{"NoSuchCertificate", "postgres://user:sesame@localhost/db?sslmode=verify-ca&sslrootcert=/nowhere", "the file that sslrootcert names", services.Invalid},
+		{"NoSuchUser", withUser(sqltest.Postgres(t), "somebody:sesame"), `role "somebody" does not exist`, services.Unavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := sql.Open(t.Context(), sql.Config{URL: c.url})
+			if s != nil {
+				t.Error("there is a store with the error")
+			}
+			coded(t, err, c.code)
+			if !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the error does not say %q: %v", c.says, err)
+			}
+			if strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "zzame") {
+				t.Errorf("the error shows a password: %v", err)
+			}
+		})
+	}
+}
+
+// withUser is a URL with another user and password.
+func withUser(address, user string) string {
+	_, rest, _ := strings.Cut(address, "://")
+	if _, host, named := strings.Cut(rest, "@"); named {
+		rest = host
+	}
+	return "postgres://" + user + "@" + rest
+}
+
+// refusingAddress is an address without a listener.
+func refusingAddress(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func TestFailedOpenLeavesTheFileFree(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tidings.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("x", 8192)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + path})
+	coded(t, err, services.Invalid)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	sqltest.Open(t, sql.Config{URL: "sqlite:" + path})
+}
+
+func TestFileNamesAreUsedUnchanged(t *testing.T) {
+	for _, name := range []string{"a b.db", "50%.db", "what?.db", "a#b.db", "ü.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		sqltest.Open(t, sql.Config{URL: "sqlite:" + path})
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTablesOfANewerProgramAreLeftAlone(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		s := sqltest.Open(t, sql.Config{URL: url})
+		err := s.Write(t.Context(), func(tx *sql.Tx) error {
+			return execute(t.Context(), tx, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)")
+		})
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		_, err = sql.Open(t.Context(), sql.Config{URL: url})
+		coded(t, err, services.Conflict)
+		if !strings.Contains(err.Error(), "99999") {
+			t.Errorf("the error does not name the version: %v", err)
+		}
+	})
+}
+
+func TestSecondProcessIsRefused(t *testing.T) {
+	url := sqltest.SQLite(t)
+	sqltest.Open(t, sql.Config{URL: url})
+	for name, refused := range map[string]string{"InThisProcess": openHere(t, url), "InAnother": openElsewhere(t, url)} {
+		file := strings.TrimPrefix(url, "sqlite:")
+		if !strings.Contains(refused, string(services.Conflict)) || !strings.Contains(refused, file) || !strings.Contains(refused, "process") {
+			t.Errorf("%s: a second opening was answered with %q", name, refused)
+		}
+	}
+}
+
+func openHere(t *testing.T, url string) string {
+	_, err := sql.Open(t.Context(), sql.Config{URL: url})
+	return string(services.CodeOf(err)) + " " + err.Error()
+}
+
+func openElsewhere(t *testing.T, url string) string {
+	_, out := startChild(t, "open", url)
+	said, err := io.ReadAll(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(said)
+}
+
+func TestAnsweredWritesSurviveKill(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		sqltest.Open(t, sql.Config{URL: url}).Close() // the tables are made by a process that lives
+		cmd, out := startChild(t, "write", url)
+		acks := readAcks(t, cmd, out, 500)
+		surviving(t, sqltest.Open(t, sql.Config{URL: url}), acks)
+	})
+}
+
+func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
+	server := sqltest.NewServer(t)
+	url := server.Database(t)
+	sqltest.Open(t, sql.Config{URL: url}).Close()
+	_, out := startChild(t, "write", url)
+	var acks []services.PostID
+	for len(acks) < 300 {
+		line, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		acks = append(acks, must(services.ParsePostID(strings.TrimSpace(line)))(t))
+	}
+	server.Kill()
+	for { // what was answered before the server was gone
+		line, err := out.ReadString('\n')
+		id, notID := services.ParsePostID(strings.TrimSpace(line))
+		if err != nil || notID != nil {
+			break
+		}
+		acks = append(acks, id)
+	}
+	server.Start(t)
+	surviving(t, sqltest.Open(t, sql.Config{URL: url}), acks)
+}
+
+// surviving checks that every post that was answered is there with its job, and that no job stands without its post.
+func surviving(t *testing.T, s *sql.DB, acks []services.PostID) {
+	t.Helper()
+	all := must(postsOf(t.Context(), s))(t)
+	there := map[services.PostID]bool{}
+	for _, id := range all {
+		there[id] = true
+	}
+	for _, id := range acks {
+		if !there[id] {
+			t.Errorf("post %s was answered and is lost", id)
+		}
+	}
+	waiting, _, _, err := jobs.JobCounts(t.Context(), s)
+	if err != nil || waiting != len(all) {
+		t.Errorf("%d posts have %d jobs (%v)", len(all), waiting, err)
+	}
+	t.Logf("%d answered, %d there", len(acks), len(all))
+}
+
+func TestDatabaseAwayAndBack(t *testing.T) {
+	server := sqltest.NewServer(t)
+	b := newBundle(t, server.Database(t))
+	b.users("alice")
+	server.Stop()
+	err := b.Write(b.ctx, func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{1}) })
+	coded(t, err, services.Unavailable)
+	_, err = people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1})
+	coded(t, err, services.Unavailable)
+	_, err = jobs.Claim(b.ctx, b.DB, []string{"any"}, 1, 1)
+	coded(t, err, services.Unavailable)
+	coded(t, b.Ping(b.ctx), services.Unavailable)
+	server.Start(t)
+	eventually.Holds(t, "a write passes again", func() bool {
+		return b.Write(b.ctx, func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{1}) }) == nil
+	})
+	equal(t, len(must(people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1}))(t)), 1)
+}
+
+// A file that is something else is refused before anything is written beside it.
+func TestAFileThatIsNoDatabaseIsNotChanged(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "accounts")
+	if err := os.WriteFile(path, []byte("root:x:0:0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + path})
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), path) {
+		t.Errorf("opened, or refused with %v", err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("beside it there are %v, %v", entries, err)
+	}
+}
+
+// What the database holds is its owner's to read, also in a folder that everybody reads and in files from before.
+func TestDatabaseFilesArePrivate(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "tidings.db")
+	check := func() {
+		t.Helper()
+		for _, name := range []string{"", "-wal", "-shm", ".lock"} {
+			info, err := os.Stat(path + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode().Perm(); got != 0o600 {
+				t.Errorf("tidings.db%s has the mode %o", name, got)
+			}
+		}
+	}
+	open := func() *sql.DB {
+		t.Helper()
+		s, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	check()
+	for _, name := range []string{"", "-wal", "-shm"} { // as an older program left them when it was killed
+		if err := os.Chmod(path+name, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.Close(), os.WriteFile(path+"-wal", nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,220 @@
+package engines
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+
+	"tidings/services/sql"
+)
+
+// cells is a table of numbers, and a model of it.
+type cells map[int]int
+
+// cellOp is one step of a function: what it does depends on the number that the steps before it have read.
+type cellOp struct {
+	name      string
+	key, more int
+}
+
+func (o cellOp) String() string { return fmt.Sprint(o.name, " ", o.key, " ", o.more) }
+
+// The steps: some read, some only change rows, so that their counts are guessed, and some break or end the function.
+var cellOps = []string{"read", "read", "put", "put", "put", "add", "drop", "drop", "drop", "keep", "keep", "insert", "try insert", "fail if odd", "skip if even"}
+
+// cellTable does the steps: it is the database, or the model.
+type cellTable interface {
+	read(key int) (int, error)             // -1 where there is none
+	put(key, value int) (int, error)       // how many changed
+	add(key, value int) (int, error)       // the sum, -1 where there is none
+	drop(key int) (int, error)             // how many went
+	keep(key, value int) (int, error)      // adds it unless there is one, and returns how many were added
+	insert(key, value int) error           // an error where there is one
+	tryInsert(key, value int) (int, error) // 1 where there is one
+}
+
+// cellKeys is how many keys there are.
+const cellKeys = 3
+
+// runCells runs the steps of a function, and returns the number that it ends with.
+func runCells(table cellTable, ops []cellOp) (number int, err error) {
+	for i := 0; i < len(ops) && err == nil; i++ {
+		op := ops[i]
+		value, found := (number+op.more)%100+1, (number+op.more+1)%cellKeys
+		switch op.name {
+		case "read":
+			number, err = table.read(op.key)
+		case "put":
+			var changed int
+			changed, err = table.put(op.key, value)
+			number += changed
+		case "add":
+			number, err = table.add(op.key, op.more)
+		case "drop":
+			number, err = table.drop(found)
+		case "keep":
+			number, err = table.keep(op.key, value)
+		case "insert":
+			err = table.insert(op.key, value)
+		case "try insert":
+			number, err = table.tryInsert(op.key, value)
+		case "fail if odd":
+			if number%2 != 0 {
+				err = errMine
+			}
+		case "skip if even":
+			if number%2 == 0 {
+				i++
+			}
+		}
+	}
+	return number, err
+}
+
+func (c cells) read(key int) (int, error) {
+	if value, there := c[key]; there {
+		return value, nil
+	}
+	return -1, nil
+}
+
+func (c cells) put(key, value int) (int, error) {
+	if _, there := c[key]; !there {
+		return 0, nil
+	}
+	c[key] = value
+	return 1, nil
+}
+
+func (c cells) add(key, value int) (int, error) {
+	if _, there := c[key]; there {
+		c[key] += value
+	}
+	return c.read(key)
+}
+
+func (c cells) drop(key int) (int, error) {
+	before := len(c)
+	delete(c, key)
+	return before - len(c), nil
+}
+
+func (c cells) keep(key, value int) (int, error) {
+	before := len(c)
+	if _, there := c[key]; !there {
+		c[key] = value
+	}
+	return len(c) - before, nil
+}
+
+func (c cells) insert(key, value int) error {
+	if added, _ := c.keep(key, value); added == 0 {
+		return errMine
+	}
+	return nil
+}
+
+func (c cells) tryInsert(key, value int) (int, error) {
+	added, err := c.keep(key, value)
+	return 1 - added, err
+}
+
+// cellsOf are the cells of a database.
+type cellsOf struct {
+	ctx context.Context
+	tx  *sql.Tx
+}
+
+func (c cellsOf) number(text string, args ...any) (int, error) {
+	lines, err := c.tx.Lines(c.ctx, text, args...)
+	if err != nil || len(lines) == 0 {
+		return -1, err
+	}
+	return strconv.Atoi(lines[0])
+}
+
+func (c cellsOf) read(key int) (int, error) {
+	return c.number(`SELECT v FROM cells WHERE k = $1`, int64(key))
+}
+
+func (c cellsOf) put(key, value int) (int, error) {
+	return change(c.ctx, c.tx, `UPDATE cells SET v = $1 WHERE k = $2`, int64(value), int64(key))
+}
+
+func (c cellsOf) add(key, value int) (int, error) {
+	return c.number(`UPDATE cells SET v = v + $1 WHERE k = $2 RETURNING v`, int64(value), int64(key))
+}
+
+func (c cellsOf) drop(key int) (int, error) {
+	return change(c.ctx, c.tx, `DELETE FROM cells WHERE k = $1`, int64(key))
+}
+
+func (c cellsOf) keep(key, value int) (int, error) {
+	return change(c.ctx, c.tx, `INSERT INTO cells (k, v) VALUES ($1, $2) ON CONFLICT DO NOTHING`, int64(key), int64(value))
+}
+
+func (c cellsOf) insert(key, value int) error {
+	_, err := change(c.ctx, c.tx, `INSERT INTO cells (k, v) VALUES ($1, $2)`, int64(key), int64(value))
+	return err
+}
+
+func (c cellsOf) tryInsert(key, value int) (int, error) {
+	failed, err := c.tx.Attempt(c.ctx, func() error { return c.insert(key, value) })
+	if failed != nil {
+		return 1, err
+	}
+	return 0, err
+}
+
+// A batch has the same result as its functions run one by one, whatever each does with the data of those before it: answers,
+// rows and refusals equal those of a model.
+func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
+	const batches = 600
+	each(t, func(b *bundle) {
+		b.write(func(tx *sql.Tx) error {
+			return execute(b.ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
+		})
+		model := cells{}
+		random := rand.New(rand.NewPCG(7, 7))
+		for batch := range batches {
+			programs := make([][]cellOp, 2+random.IntN(7))
+			for i := range programs {
+				programs[i] = make([]cellOp, 1+random.IntN(5))
+				for k := range programs[i] {
+					programs[i][k] = cellOp{cellOps[random.IntN(len(cellOps))], random.IntN(cellKeys), random.IntN(10)}
+				}
+			}
+			var fns []func(*sql.Tx) error
+			numbers, want := make([]int, len(programs)), make([]int, len(programs))
+			refused := make([]bool, len(programs))
+			for i, program := range programs {
+				fns = append(fns, func(tx *sql.Tx) (err error) {
+					numbers[i], err = runCells(cellsOf{b.ctx, tx}, program)
+					return err
+				})
+				before := maps.Clone(model)
+				var err error
+				if want[i], err = runCells(model, program); err != nil {
+					refused[i], model = true, before
+				}
+			}
+			for i, err := range b.WriteAll(b.ctx, fns) {
+				if (err != nil) != refused[i] || numbers[i] != want[i] {
+					b.t.Fatalf("batch %d, function %d of\n%v\nanswers %d %v, want %d, refused %v", batch, i, programs, numbers[i], err, want[i], refused[i])
+				}
+			}
+			var lines []string
+			for _, key := range slices.Sorted(maps.Keys(model)) {
+				lines = append(lines, fmt.Sprint(key, " ", model[key]))
+			}
+			got := must(b.Lines(b.ctx, `SELECT k, v FROM cells ORDER BY k`))(b.t)
+			if !slices.Equal(got, lines) {
+				b.t.Fatalf("batch %d,\n%v\nleaves %q, want %q", batch, programs, got, lines)
+			}
+		}
+	})
+}

@@ -1,0 +1,36 @@
+package engines
+
+import (
+	"sync"
+	"testing"
+
+	"tidings/services/positions"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// The trace names each statement, reads and writes, so that tests can count what an operation costs.
+func TestTraceNamesEachStatement(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		var mu sync.Mutex
+		var told []string
+		s := sqltest.Open(t, sql.Config{URL: url, Trace: func(statement string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, statement)
+		}})
+		ctx := t.Context()
+		if _, err := positions.Of(ctx, s, 1, positions.HomePage, ""); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Write(ctx, func(tx *sql.Tx) error { _, err := positions.Raise(ctx, tx, 1, positions.HomePage, "", 1); return err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) < 2 || told[len(told)-2] != "a position" || told[len(told)-1] != "raise a position" {
+			t.Errorf("it was told %q", told)
+		}
+	})
+}

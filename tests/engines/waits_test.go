@@ -1,0 +1,43 @@
+package engines
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// What was there at a moment is waited for, also while it is leased; what came later or is planned is not.
+func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
+	each(t, func(b *bundle) {
+		waits := func(upTo int64) bool {
+			b.t.Helper()
+			return must(jobs.Waits(b.ctx, b.Bundle.DB, upTo, b.clock.Now().Add(time.Minute)))(b.t)
+		}
+		last := func() int64 { return must(jobs.Last(b.ctx, b.Bundle.DB))(b.t) }
+		if waits(last()) {
+			b.t.Error("of nothing something waits")
+		}
+		b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "k", Key: "1"}) })
+		before := last()
+		b.write(func(tx *sql.Tx) error {
+			return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "k", Key: "2", NotBefore: b.clock.Now().Add(time.Hour)})
+		})
+		if !waits(before) || !waits(last()) {
+			b.t.Error("a job that is due is not waited for")
+		}
+		queued := must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, 30*time.Second))(b.t)
+		if !waits(before) {
+			b.t.Error("a job that is leased is not waited for")
+		}
+		must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t)
+		if waits(before) || waits(last()) {
+			b.t.Error("it is done, and the other is for later")
+		}
+		b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "k", Key: "3"}) })
+		if waits(before) || !waits(last()) {
+			b.t.Error("a later job is taken for one of before")
+		}
+	})
+}

@@ -1,0 +1,326 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+var errMine = errors.New("mine")
+
+// put publishes a post with an id.
+func put(ctx context.Context, id services.PostID) func(tx *sql.Tx) error {
+	return func(tx *sql.Tx) error {
+		return putPost(ctx, tx, 1, id, "b")
+	}
+}
+
+// published lists the posts that stand, the newest first.
+func (b *bundle) published() []services.PostID {
+	b.t.Helper()
+	return must(postsOf(b.ctx, b.DB))(b.t)
+}
+
+func TestWrite(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.write(func(tx *sql.Tx) error {
+			if !tx.Now.Equal(b.clock.Now()) || tx.Now.Location().String() != "UTC" {
+				b.t.Errorf("the time is %s", tx.Now)
+			}
+			return put(b.ctx, 1)(tx)
+		})
+		equal(b.t, b.published(), []services.PostID{1})
+	})
+}
+
+func TestWriteErrorUndoesEverything(t *testing.T) {
+	each(t, func(b *bundle) {
+		err := b.Write(b.ctx, func(tx *sql.Tx) error {
+			if err := put(b.ctx, 1)(tx); err != nil {
+				return err
+			}
+			return fmt.Errorf("wrapped: %w", errMine)
+		})
+		if !errors.Is(err, errMine) {
+			b.t.Errorf("the error is %v", err)
+		}
+		b.write(put(b.ctx, 2))
+		equal(b.t, b.published(), []services.PostID{2})
+	})
+}
+
+func TestWritePanicUndoesEverything(t *testing.T) {
+	each(t, func(b *bundle) {
+		err := b.Write(b.ctx, func(tx *sql.Tx) error {
+			if err := put(b.ctx, 1)(tx); err != nil {
+				return err
+			}
+			panic("out of a clear sky")
+		})
+		coded(b.t, err, services.Internal)
+		if !strings.Contains(err.Error(), "out of a clear sky") {
+			b.t.Errorf("the cause is not for the log: %v", err)
+		}
+		b.write(put(b.ctx, 2))
+		equal(b.t, b.published(), []services.PostID{2})
+	})
+}
+
+// A statement that fails must not let a function that ignores it commit half of its work on PostgreSQL, where the
+// transaction is spoilt; SQLite undoes the one statement.
+func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
+	url := sqltest.Postgres(t)
+	b := newBundle(t, url)
+	err := b.Write(b.ctx, func(tx *sql.Tx) error {
+		_ = execute(b.ctx, tx, "SELECT no_such_column")
+		return nil
+	})
+	coded(t, err, services.Unavailable)
+}
+
+func TestWriteAll(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, b.WriteAll(b.ctx, nil), []error(nil))
+		times := map[int]int64{}
+		functions := 0
+		at := func(id services.PostID, and func() error) func(*sql.Tx) error {
+			place := functions
+			functions++
+			return func(tx *sql.Tx) error {
+				times[place] = tx.Now.UnixMicro()
+				if err := put(b.ctx, id)(tx); err != nil {
+					return err
+				}
+				return and()
+			}
+		}
+		fine := func() error { return nil }
+		errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{
+			at(1, fine),
+			at(2, func() error { return errMine }),
+			at(3, func() error { panic("here") }),
+			at(1, fine), // taken
+			at(5, func() error { b.clock.advance(1000); return nil }),
+			at(6, fine),
+		})
+		var codes []services.Code
+		for _, err := range errs {
+			codes = append(codes, services.CodeOf(err))
+		}
+		equal(b.t, codes, []services.Code{"", services.Internal, services.Internal, services.Conflict, "", ""})
+		if !errors.Is(errs[1], errMine) {
+			b.t.Errorf("the second error is %v", errs[1])
+		}
+		equal(b.t, b.published(), []services.PostID{6, 5, 1})
+		for place, us := range times {
+			equal(b.t, us, times[0]+int64(place))
+		}
+	})
+}
+
+func TestWriteWithAnEndedContextDoesNotRun(t *testing.T) {
+	each(t, func(b *bundle) {
+		ctx, cancel := context.WithCancel(b.ctx)
+		cancel()
+		ran := false
+		err := b.Write(ctx, func(*sql.Tx) error { ran = true; return nil })
+		coded(b.t, err, services.Unavailable)
+		if !errors.Is(err, context.Canceled) || ran {
+			b.t.Errorf("ran: %t, error: %v", ran, err)
+		}
+	})
+}
+
+// Two transactions take two locks in opposite orders: PostgreSQL ends one of them, and it runs again.
+func TestDeadlockIsTriedAgain(t *testing.T) {
+	b := newBundle(t, sqltest.Postgres(t))
+	b.users("alice", "bob")
+	name := "name"
+	var both sync.WaitGroup
+	both.Add(2)
+	var runs [2]int
+	take := func(me int, first, second services.UserID) error {
+		return b.Write(b.ctx, func(tx *sql.Tx) error {
+			runs[me]++
+			if _, err := people.SetProfile(b.ctx, tx, first, &name, nil); err != nil {
+				return err
+			}
+			if runs[me] == 1 {
+				both.Done()
+				both.Wait()
+			}
+			_, err := people.SetProfile(b.ctx, tx, second, &name, nil)
+			return err
+		})
+	}
+	other := make(chan error)
+	go func() { other <- take(1, 2, 1) }()
+	if err := errors.Join(take(0, 1, 2), <-other); err != nil {
+		t.Fatal(err)
+	}
+	if runs[0]+runs[1] < 3 {
+		t.Errorf("the transactions ran %v times: they never met", runs)
+	}
+}
+
+// In a shared transaction the whole is repeated, and what gives way to the end fails alone.
+func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
+	b := newBundle(t, sqltest.Postgres(t))
+	deadlock := sqltest.PostgresError("40P01", "deadlock detected")
+	runs := 0
+	err := b.Write(b.ctx, func(*sql.Tx) error { runs++; return deadlock })
+	if !errors.Is(err, deadlock) || runs != 6 {
+		t.Errorf("it ran %d times: %v", runs, err)
+	}
+	tries := map[time.Time]bool{} // each transaction has a time of its own; within it the function may run more than once
+	errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{
+		put(b.ctx, 1),
+		func(tx *sql.Tx) error { tries[tx.Now] = true; return errors.Join(put(b.ctx, 2)(tx), deadlock) },
+		put(b.ctx, 3),
+	})
+	if errs[0] != nil || errs[2] != nil || !errors.Is(errs[1], deadlock) || len(tries) != 6 {
+		t.Errorf("it ran %d times: %v", len(tries), errs)
+	}
+	equal(t, b.published(), []services.PostID{3, 1})
+}
+
+func TestManyWritersAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		const writers, posts = 32, 10
+		var all sync.WaitGroup
+		for writer := range writers {
+			all.Go(func() {
+				for n := range posts {
+					id := services.PostID(1 + writer*posts + n)
+					err := b.Write(b.ctx, func(tx *sql.Tx) error {
+						if err := put(b.ctx, id)(tx); err != nil {
+							return err
+						}
+						switch id % 10 {
+						case 3:
+							return errMine
+						case 7:
+							panic("seven")
+						}
+						return nil
+					})
+					if want := id%10 != 3 && id%10 != 7; (err == nil) != want {
+						b.t.Errorf("post %d: %v", id, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		var want []services.PostID
+		for id := services.PostID(writers * posts); id > 0; id-- {
+			if id%10 != 3 && id%10 != 7 {
+				want = append(want, id)
+			}
+		}
+		equal(b.t, b.published(), want)
+	})
+}
+
+func TestCodesOfErrors(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code services.Code
+	}{
+		{nil, ""},
+		{errMine, services.Internal},
+		{services.Errorf(services.NotFound, "no"), services.NotFound},
+		{context.Canceled, services.Unavailable},
+		{fmt.Errorf("late: %w", context.DeadlineExceeded), services.Unavailable},
+		{sqltest.PostgresError("53300", ""), services.Unavailable}, // too many connections
+		{sqltest.PostgresError("53100", ""), services.Unavailable}, // the disk is full
+		{sqltest.PostgresError("57P01", ""), services.Unavailable}, // an administrator shuts it down
+		{sqltest.PostgresError("57P03", ""), services.Unavailable}, // it is starting
+		{sqltest.PostgresError("08006", ""), services.Unavailable}, // the connection broke
+		{sqltest.PostgresError("25006", ""), services.Unavailable}, // read only
+		{sqltest.PostgresError("40001", ""), services.Unavailable}, // still after the retries
+		{sqltest.PostgresError("57014", ""), services.Unavailable}, // cancelled
+		{sqltest.PostgresError("23505", ""), services.Internal},    // a key is taken: our fault
+		{sqltest.PostgresError("42601", ""), services.Internal},    // no SQL: our fault
+		{sqltest.PostgresError("", ""), services.Internal},
+	} {
+		err := sql.Fault("test", c.err)
+		coded(t, err, c.code)
+		if c.err != nil && !errors.Is(err, c.err) {
+			t.Errorf("%v has lost its cause", err)
+		}
+	}
+}
+
+// What a function does to its goroutine must not stop the writer for everybody.
+func TestFunctionThatEndsItsGoroutine(t *testing.T) {
+	b := newBundle(t, sqltest.SQLite(t))
+	err := b.Write(b.ctx, func(tx *sql.Tx) error {
+		if err := put(b.ctx, 1)(tx); err != nil {
+			return err
+		}
+		runtime.Goexit()
+		return nil
+	})
+	coded(t, err, services.Internal)
+	b.write(put(b.ctx, 2))
+	equal(t, b.published(), []services.PostID{2})
+}
+
+// Each function of a batch has a later time than the one before, later batches are after earlier ones though the clock
+// stands, and a clock that is set back is believed.
+func TestTimesOfABatchRise(t *testing.T) {
+	each(t, func(b *bundle) {
+		var times []time.Time
+		batch := func(functions int) {
+			fns := make([]func(*sql.Tx) error, functions)
+			for i := range fns {
+				fns[i] = func(tx *sql.Tx) error {
+					if i == 0 {
+						times = times[:0]
+					}
+					times = append(times, tx.Now)
+					return nil
+				}
+			}
+			equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
+		}
+		batch(1)
+		last := times[0]
+		equal(b.t, last, b.clock.Now())
+		for _, functions := range []int{3, 500, 1} {
+			batch(functions)
+			for _, now := range times {
+				if !now.After(last) {
+					b.t.Fatalf("after %s comes %s", last, now)
+				}
+				last = now
+			}
+		}
+		b.clock.advance(-time.Hour)
+		batch(2)
+		equal(b.t, times, []time.Time{b.clock.Now(), b.clock.Now().Add(time.Microsecond)})
+	})
+}
+
+// The jobs of a batch are due at once, though its times are ahead of a clock that stands.
+func TestTheJobsOfABatchAreDueAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		fns := make([]func(*sql.Tx) error, 5)
+		for i := range fns {
+			fns[i] = func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "k"}) }
+		}
+		equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
+		equal(b.t, len(must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, time.Second))(b.t)), len(fns))
+	})
+}

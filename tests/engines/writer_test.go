@@ -1,0 +1,296 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
+)
+
+// hold stops in the middle of a write, and with it SQLite's writer, until the returned function lets it continue and returns
+// that write's error. Writes to SQLite queue up meanwhile and become one group.
+func (b *bundle) hold() (letGo func() error) {
+	b.t.Helper()
+	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	open := sync.OnceFunc(func() { close(gate) })
+	b.t.Cleanup(open) // before the store's own end, which would wait for ever
+	go func() {
+		done <- b.Write(b.ctx, func(*sql.Tx) error {
+			close(held)
+			<-gate
+			return nil
+		})
+	}()
+	<-held
+	return func() error {
+		open()
+		return <-done
+	}
+}
+
+// queue starts writes that all wait, in their order, and gives a function that waits for their errors.
+func (b *bundle) queue(fns ...func(tx *sql.Tx) error) (errs func() []error) {
+	b.t.Helper()
+	results := make([]chan error, len(fns))
+	for i, fn := range fns {
+		results[i] = make(chan error, 1)
+		before := b.Queued()
+		go func() { results[i] <- b.Write(b.ctx, fn) }()
+		eventually.Holds(b.t, "the write queues", func() bool { return b.Queued() > before })
+	}
+	return func() []error {
+		var errs []error
+		for _, result := range results {
+			errs = append(errs, <-result)
+		}
+		return errs
+	}
+}
+
+func TestGroupIsOneTransaction(t *testing.T) {
+	b := newBundle(t, sqltest.SQLite(t))
+	letGo := b.hold()
+	const writes = 20
+	var inside, outside []int
+	var fns []func(*sql.Tx) error
+	for id := range services.PostID(writes) {
+		fns = append(fns, func(tx *sql.Tx) error {
+			mine, err := tx.Lines(b.ctx, "SELECT id FROM posts")
+			others, err2 := b.Lines(b.ctx, "SELECT id FROM posts")
+			inside, outside = append(inside, len(mine)), append(outside, len(others))
+			return errors.Join(err, err2, put(b.ctx, id+1)(tx))
+		})
+	}
+	errs := b.queue(fns...)
+	if err := letGo(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(errs()...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range writes {
+		if inside[i] != i || outside[i] != 0 {
+			t.Fatalf("write %d saw %d posts of its group, and readers saw %d", i, inside[i], outside[i])
+		}
+	}
+	equal(t, len(b.published()), writes)
+}
+
+func TestGroupFailsOneByOne(t *testing.T) {
+	b := newBundle(t, sqltest.SQLite(t))
+	letGo := b.hold()
+	then := func(id services.PostID, and func() error) func(*sql.Tx) error {
+		return func(tx *sql.Tx) error { return errors.Join(put(b.ctx, id)(tx), and()) }
+	}
+	errs := b.queue(
+		put(b.ctx, 1),
+		then(2, func() error { return errMine }),
+		then(3, func() error { panic("three") }),
+		func(tx *sql.Tx) error { return execute(b.ctx, tx, "SELECT no_such_column") },
+		put(b.ctx, 1),
+		put(b.ctx, 6),
+	)
+	if err := letGo(); err != nil {
+		t.Fatal(err)
+	}
+	var codes []services.Code
+	for _, err := range errs() {
+		codes = append(codes, services.CodeOf(err))
+	}
+	equal(t, codes, []services.Code{"", services.Internal, services.Internal, services.Internal, services.Conflict, ""})
+	equal(t, b.published(), []services.PostID{6, 1})
+}
+
+func TestCallerGivesUpInTheQueue(t *testing.T) {
+	b := newBundle(t, sqltest.SQLite(t))
+	letGo := b.hold()
+	ctx, cancel := context.WithCancel(b.ctx)
+	ran := false
+	gaveUp := make(chan error)
+	go func() { gaveUp <- b.Write(ctx, func(*sql.Tx) error { ran = true; return nil }) }()
+	eventually.Holds(t, "the write queues", func() bool { return b.Queued() == 1 })
+	errs := b.queue(put(b.ctx, 1))
+	cancel()
+	err := <-gaveUp // while the writer is still held
+	coded(t, err, services.Unavailable)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	if err := errors.Join(letGo(), errors.Join(errs()...)); err != nil {
+		t.Fatal(err)
+	}
+	if ran {
+		t.Error("the write ran after its caller got the answer that it would not")
+	}
+	equal(t, b.published(), []services.PostID{1})
+}
+
+// Once a function runs, its statements and its commit do not end with its caller's context: breaking off one
+// statement would undo the whole group.
+func TestCallerGivesUpTooLate(t *testing.T) {
+	b := newBundle(t, sqltest.SQLite(t))
+	letGo := b.hold()
+	ctx, cancel := context.WithCancel(b.ctx)
+	result := make(chan error)
+	go func() {
+		result <- b.Write(ctx, func(tx *sql.Tx) error {
+			cancel()
+			return put(ctx, 1)(tx)
+		})
+	}()
+	eventually.Holds(t, "the write queues", func() bool { return b.Queued() == 1 })
+	errs := b.queue(put(b.ctx, 2))
+	if err := errors.Join(letGo(), <-result, errors.Join(errs()...)); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, b.published(), []services.PostID{2, 1})
+}
+
+// refused waits until the store takes no further writes, and lets others run for a while.
+func (b *bundle) refused() {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.ctx)
+	cancel() // one that still gets in does not run
+	for range 100 {
+		eventually.Holds(b.t, "a write is refused", func() bool {
+			return strings.Contains(b.Write(ctx, func(*sql.Tx) error { return nil }).Error(), "closed")
+		})
+		runtime.Gosched()
+	}
+}
+
+func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		b := newBundle(t, url)
+		letGo := b.hold()
+		closed := make(chan error, 1)
+		go func() { closed <- b.Close() }()
+		b.refused()
+		select {
+		case err := <-closed:
+			t.Fatalf("it closed before the write was done: %v", err)
+		default:
+		}
+		if err := errors.Join(letGo(), <-closed); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Of so many writes some are queued and some wait for room in the queue. Each is done, or was refused.
+func TestCloseWaitsForQueuedWrites(t *testing.T) {
+	url := sqltest.SQLite(t)
+	b := newBundle(t, url)
+	letGo := b.hold()
+	const writes = 300
+	errs := make(chan error, writes)
+	for id := range services.PostID(writes) {
+		go func() { errs <- b.Write(b.ctx, put(b.ctx, id+1)) }()
+	}
+	eventually.Holds(t, "the queue is full", func() bool { return b.Queued() == 256 })
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	b.refused()
+	if err := letGo(); err != nil {
+		t.Fatal(err)
+	}
+	done := 0
+	for range writes {
+		if err := <-errs; err == nil {
+			done++
+		} else {
+			coded(t, err, services.Unavailable)
+		}
+	}
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	if done < 256 {
+		t.Errorf("%d writes were done", done)
+	}
+	equal(t, len(newBundle(t, url).published()), done)
+}
+
+// A full disk makes SQLite drop the whole transaction of a group. Callers whose writes fit still succeed, no caller gets a
+// success for a write that does not stand, and the writer continues when there is space again.
+func TestFullDisk(t *testing.T) {
+	b := newBundle(t, sqltest.SQLite(t))
+	pages := must(b.Lines(b.ctx, "PRAGMA page_count"))(t)[0]
+	limit := func(pages string) {
+		b.write(func(tx *sql.Tx) error {
+			_, err := tx.Lines(b.ctx, "PRAGMA max_page_count = "+pages)
+			return err
+		})
+	}
+	big := func(id services.PostID) func(*sql.Tx) error {
+		return func(tx *sql.Tx) error {
+			return putPost(b.ctx, tx, 1, id, strings.Repeat("x", 1<<20))
+		}
+	}
+	limit(pages)
+	letGo := b.hold()
+	errs := b.queue(put(b.ctx, 1), big(2), put(b.ctx, 3),
+		func(tx *sql.Tx) error { _ = big(4)(tx); return nil }) // it ignores the error, and still must not succeed
+	if err := letGo(); err != nil {
+		t.Fatal(err)
+	}
+	var codes []services.Code
+	for _, err := range errs() {
+		codes = append(codes, services.CodeOf(err))
+	}
+	equal(t, codes, []services.Code{"", services.Unavailable, "", services.Unavailable})
+	equal(t, b.published(), []services.PostID{3, 1})
+	limit("1000000")
+	b.write(big(2))
+	equal(t, b.published(), []services.PostID{3, 2, 1})
+}
+
+// While another process has the file's write lock, a caller whose deadline passes gets its error, and does not hold up callers
+// that can wait.
+func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
+	url := sqltest.SQLite(t)
+	b := newBundle(t, url)
+	letGo := sqltest.LockFile(t, url)
+	timely := func(id services.PostID) {
+		ctx, cancel := context.WithTimeout(b.ctx, 20*time.Millisecond)
+		defer cancel()
+		err := b.Write(ctx, put(ctx, id))
+		coded(t, err, services.Unavailable)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "took too long") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	timely(1)
+	patient := make(chan error, 1)
+	go func() { patient <- b.Write(b.ctx, put(b.ctx, 2)) }()
+	timely(3)
+	letGo()
+	if err := <-patient; err != nil {
+		t.Error(err)
+	}
+	equal(t, b.published(), []services.PostID{2})
+}
+
+func TestReaderSeesNothingOfAnInFlightWrite(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.write(func(tx *sql.Tx) error {
+			if err := put(b.ctx, 1)(tx); err != nil {
+				return err
+			}
+			seen, err := postsOf(b.ctx, b.DB)
+			if len(seen) > 0 {
+				b.t.Errorf("a reader sees %v", seen)
+			}
+			return err
+		})
+		equal(b.t, b.published(), []services.PostID{1})
+	})
+}
