@@ -23,6 +23,17 @@ import (
 // patience bounds each step. It is long because a machine may be busy; a step that succeeds never waits for its end.
 const patience = 60 * time.Second
 
+// statePatience bounds the question what a page shows, which is put after a step has failed.
+const statePatience = 10 * time.Second
+
+// pageState is an expression for what has the focus and the first 4,000 characters of what the page shows.
+const pageState = `(() => {
+	const focused = document.activeElement;
+	const tag = focused ? focused.cloneNode(false).outerHTML.slice(0, 200) : 'nothing';
+	return 'address: ' + location.href + '\nfocus: ' + tag + (document.hasFocus() ? '' : ' (the window has no focus)') +
+		'\nthe page shows:\n' + (document.body?.innerText ?? '').slice(0, 4000);
+})()`
+
 // CHROMIUM names the environment variable that holds the path of the browser, where it is not found by itself.
 const CHROMIUM = "CHROMIUM"
 
@@ -115,7 +126,7 @@ func do(ctx context.Context, tb testing.TB, what string, steps ...chromedp.Actio
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(bounded, steps...); err != nil {
-		tb.Fatalf("%s: %v\nthe page complained: %q", what, err, Complaints(ctx))
+		tb.Fatalf("%s: %v\n%s", what, err, describe(ctx))
 	}
 }
 
@@ -126,7 +137,19 @@ func run[T any](ctx context.Context, tb testing.TB, what string, step chromedp.A
 	defer cancel()
 	result, err := chromedp.Run(bounded, step)
 	if err != nil {
-		tb.Fatalf("%s: %v\nthe page complained: %q", what, err, Complaints(ctx))
+		tb.Fatalf("%s: %v\n%s", what, err, describe(ctx))
 	}
 	return result
+}
+
+// describe says in what state a tab is, for the failure of a step: what its page complained about, what has the focus and what the
+// page shows, in its first characters.
+func describe(ctx context.Context) string {
+	bounded, cancel := context.WithTimeout(ctx, statePatience)
+	defer cancel()
+	shows, err := chromedp.Run(bounded, chromedp.Evaluate[string](pageState))
+	if err != nil {
+		shows = "the page does not say what it shows: " + err.Error()
+	}
+	return fmt.Sprintf("the page complained: %q\n%s", Complaints(ctx), shows)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -112,9 +113,10 @@ func pages(t *testing.T) (origin string) {
 		})
 	}
 	page("/quiet", `<script>fetch('/answer?n=1', {headers: {'X-Person': 'alice'}}).then((answer) => answer.text()).then(() => { document.title = 'done' })</script>`)
-	page("/noisy", `<script>
+	page("/noisy", `<p>all that is shown</p><input name="field"><script>
 		console.error('seen', 'twice');
 		console.log('not seen');
+		document.querySelector('input').focus();
 		setTimeout(() => { document.title = 'done' }, 0);
 		throw new Error('thrown');
 	</script>`)
@@ -270,18 +272,48 @@ func TestStepsFailTheTest(t *testing.T) {
 		}, "write the screenshot"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tb := &failing{TB: t}
-			func() {
-				defer func() {
-					if reason := recover(); reason != nil && reason != any(errFailed) {
-						panic(reason)
-					}
-				}()
-				test.step(tb)
-			}()
-			if !strings.Contains(tb.said, test.want) {
-				t.Errorf("it said %q, want %q", tb.said, test.want)
+			if said := saidBy(t, test.step); !strings.Contains(said, test.want) {
+				t.Errorf("it said %q, want %q", said, test.want)
 			}
 		})
+	}
+}
+
+// saidBy is what a step that fails says.
+func saidBy(t *testing.T, step func(tb testing.TB)) (said string) {
+	t.Helper()
+	tb := &failing{TB: t}
+	defer func() {
+		if reason := recover(); reason != nil && reason != any(errFailed) {
+			panic(reason)
+		}
+		said = tb.said
+	}()
+	step(tb)
+	return ""
+}
+
+// A step that fails, with a result or without, says where the tab is, what has the focus and what the page shows.
+func TestFailuresDescribeThePage(t *testing.T) {
+	origin := pages(t)
+	tab := New(t)
+	Navigate(tab, t, origin+"/noisy")
+	WaitFor(tab, t, "the page is done", `document.title === 'done'`)
+	for name, step := range map[string]func(tb testing.TB){
+		"without a result": func(tb testing.TB) {
+			do(tab, tb, "fail", chromedp.Func(func(context.Context, *chromedp.Target) error { return errFailed }))
+		},
+		"with a result": func(tb testing.TB) { Evaluate[int](tab, tb, "nobody") },
+	} {
+		said := saidBy(t, step)
+		for _, want := range []string{"address: " + origin + "/noisy\n", `focus: <input name="field">`, "the page shows:\nall that is shown", "Error: thrown"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s: it says %q, and not %q", name, said, want)
+			}
+		}
+	}
+	Navigate(tab, t, "about:blank")
+	if said := saidBy(t, func(tb testing.TB) { Evaluate[int](tab, tb, "nobody") }); !strings.Contains(said, "address: about:blank") {
+		t.Errorf("of an empty page it says %q", said)
 	}
 }

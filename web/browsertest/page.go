@@ -207,8 +207,7 @@ func WaitResponse(ctx context.Context, tb testing.TB, text string) string {
 		fmt.Sprintf(`((text) => text.includes(%s) && text)(%s.getValue())`, quote(text), responseEditor),
 		chromedp.WithPollingInterval(pollInterval), chromedp.WithPollingTimeout(0)))
 	if err != nil {
-		tb.Fatalf("the response pane never contained %q: %v\nit shows: %s\nthe page complained: %q",
-			text, err, Response(ctx, tb), Complaints(ctx))
+		tb.Fatalf("the response pane never contained %q: %v\n%s", text, err, describe(ctx))
 	}
 	return found
 }
