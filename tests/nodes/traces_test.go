@@ -1,0 +1,63 @@
+package nodes
+
+import (
+	"encoding/hex"
+	"testing"
+	"time"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// One trace leads from a mutation through one node, over its job, to the push of the other node. Each span in it has its parent
+// there, up to the client's.
+func TestATraceCrossesNodes(t *testing.T) {
+	c := world.StartCollector(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+	database, redis := sqltest.Postgres(t), redistest.Redis(t)
+	start := func(name string) *world.Process {
+		// Without reconciliation hints alone push: it would find a change now and then before the hint, and knows of no cause.
+		return world.StartProcess(t, "", "--node", name, "--database", database, "--redis", redis, "--data", t.TempDir(), "--sweep-interval", "1m")
+	}
+	a, b := start("a"), start("b")
+	for _, way := range []struct {
+		name           string
+		here, there    *world.Process
+		follow, notify string // the traces
+	}{
+		{"from a to b", a, b, "0af7651916cd43dd8448eb211c80319a", "4bf92f3577b34da6a3ce929d0e0e473a"},
+		{"from b to a", b, a, "0af7651916cd43dd8448eb211c80319b", "4bf92f3577b34da6a3ce929d0e0e473b"},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			here, there := way.name[5:6], way.name[len(way.name)-1:]
+			reader, author := here+"-reader", here+"-author"
+			if err := world.Ask(way.here.URL, author, `{viewer{user{key}}}`, nil, nil); err != nil { // from now on there is the author
+				t.Fatal(err)
+			}
+			world.AskIn(t, way.here.URL, reader, way.follow, `mutation { follow(input: {userId: "user:`+author+`"}) { changed } }`)
+			watch := world.OpenWatch(t, way.there.URL, reader)
+			watch.Shows(t, world.Convergence, 0, 0)
+			way.here.Idle(world.Convergence) // a push that the follow caused too would have a trace of its own
+			world.AskIn(t, way.here.URL, author, way.notify, `mutation Say { publishPost(input: {body: "body"}) { post { id } } }`)
+			watch.Shows(t, world.Convergence, 1, 0)
+			spans := c.Of(t, way.notify, here+": POST /graphql", here+": mutation Say", here+": sql transaction", "job ", there+": push")
+			known := map[string]bool{world.ClientSpan: true}
+			for _, span := range spans {
+				known[hex.EncodeToString(span.SpanId)] = true
+			}
+			for _, span := range spans {
+				if !known[hex.EncodeToString(span.ParentSpanId)] {
+					t.Errorf("%s of node %s has a parent %x that nobody sent", span.Name, span.Node, span.ParentSpanId)
+				}
+			}
+		})
+	}
+	for _, p := range []*world.Process{a, b} {
+		p.Terminate()
+		if code := p.Exits(15 * time.Second); code != 0 {
+			t.Errorf("exit code %d: %s", code, p.Output.String())
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package world
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// Collector takes the spans of processes, as a collector of OpenTelemetry does.
+type Collector struct {
+	*httptest.Server
+	mu    sync.Mutex
+	spans []Span
+}
+
+// Span is a span and the name of the node that sent it.
+type Span struct {
+	*otlp.Span
+	Node string
+}
+
+// StartCollector starts a collector. The test's end closes it.
+func StartCollector(t *testing.T) *Collector {
+	c := &Collector{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var data otlp.TracesData
+		if err == nil {
+			err = proto.Unmarshal(body, &data)
+		}
+		if err != nil {
+			t.Errorf("the collector got %q: %v", body, err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, of := range data.ResourceSpans {
+			node := ""
+			for _, attribute := range of.Resource.GetAttributes() {
+				if attribute.Key == "service.instance.id" {
+					node = attribute.Value.GetStringValue()
+				}
+			}
+			for _, scope := range of.ScopeSpans {
+				for _, span := range scope.Spans {
+					c.spans = append(c.spans, Span{span, node})
+				}
+			}
+		}
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Of waits until a trace has spans whose names begin with all of these, and returns the spans. A name that begins with "NODE: " is
+// that of a span of a node.
+func (c *Collector) Of(t *testing.T, trace string, names ...string) (spans []Span) {
+	t.Helper()
+	Converge(t, 20*time.Second, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		spans = nil
+		text := "\n"
+		for _, span := range c.spans {
+			if hex.EncodeToString(span.TraceId) == trace {
+				spans = append(spans, span)
+				text += span.Name + "\n" + span.Node + ": " + span.Name + "\n"
+			}
+		}
+		for _, name := range names {
+			if !strings.Contains(text, "\n"+name) {
+				return fmt.Errorf("the trace has no span %q, but%s", name, text)
+			}
+		}
+		return nil
+	})
+	return spans
+}
+
+// AskIn sends an operation as a user of the development mode within a trace, in the span ClientSpan.
+func AskIn(t *testing.T, url, as, trace, query string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":`+Quoted(query)+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer dev:" + as}, "Traceparent": {"00-" + trace + "-" + ClientSpan + "-01"}}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if text, err := io.ReadAll(response.Body); err != nil || strings.Contains(string(text), `"errors"`) {
+		t.Fatalf("%s, %v", text, err)
+	}
+}
+
+// ClientSpan is the span of the client in AskIn.
+const ClientSpan = "00f067aa0ba902b7"
