@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,15 +64,26 @@ type Watch struct {
 // not ready. The test's end closes it.
 func OpenWatch(tb testing.TB, url, person string) *Watch {
 	tb.Helper()
-	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
+	return OpenWatchFrom(tb, url, person, "dev:"+person, nil)
+}
+
+// OpenWatchFrom is OpenWatch with a token of the person, from an address of this machine; nil: from any.
+func OpenWatchFrom(tb testing.TB, url, person, token string, from net.Addr) *Watch {
+	tb.Helper()
+	network := net.Dialer{LocalAddr: from}
+	dialer := websocket.Dialer{NetDialContext: network.DialContext, Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
 	var conn *websocket.Conn
 	Eventually(tb, 30*time.Second, "the node takes sockets", func() bool {
 		opened, response, err := dialer.DialContext(tb.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql", http.Header{})
-		if response != nil && response.StatusCode == http.StatusServiceUnavailable {
+		if response != nil && slices.Contains([]int{http.StatusServiceUnavailable, http.StatusBadGateway}, response.StatusCode) {
 			return false
 		}
+		if err != nil && response != nil {
+			text, _ := io.ReadAll(response.Body) // the beginning of it, which the dialer keeps
+			tb.Fatalf("open a socket: %v: %s %s", err, response.Status, text)
+		}
 		if err != nil {
-			tb.Fatalf("open a socket: %v (%v)", err, response)
+			tb.Fatalf("open a socket: %v", err)
 		}
 		conn = opened
 		return true
@@ -80,7 +94,7 @@ func OpenWatch(tb testing.TB, url, person string) *Watch {
 			tb.Fatalf("write to a socket: %v", err)
 		}
 	}
-	write(`{"type":"connection_init","payload":{"authorization":"Bearer dev:` + person + `"}}`)
+	write(`{"type":"connection_init","payload":{"authorization":"Bearer ` + token + `"}}`)
 	if _, text, err := conn.ReadMessage(); err != nil || string(text) != `{"type":"connection_ack"}` {
 		tb.Fatalf("the acknowledgement is %s, %v", text, err)
 	}

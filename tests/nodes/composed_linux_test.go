@@ -1,0 +1,249 @@
+package nodes
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"tidings/tests/world"
+)
+
+// The deployment of deploy/compose serves requests, sockets and event streams through its proxy; it goes on when a node is killed,
+// and no request fails while a node drains.
+func TestTheComposedDeployment(t *testing.T) {
+	c := compose(t)
+	c.must("author", `mutation{setProfile(input:{name:"Author"}){user{name}}}`, nil)
+	c.must("reader", `mutation{follow(input:{userId:"user:author"}){changed}}`, nil)
+	posts := 0
+	publish := func() error {
+		_, err := c.ask("author", `mutation($b:String!){publishPost(input:{body:$b}){post{id}}}`, map[string]any{"b": fmt.Sprint("post ", posts)})
+		if err == nil {
+			posts++
+		}
+		return err
+	}
+	devices := make([]*world.Watch, 6)
+	open := func() {
+		for i := range devices {
+			devices[i] = c.watch("reader")
+		}
+	}
+	show := func() {
+		t.Helper()
+		for _, device := range devices {
+			device.Shows(t, world.Convergence, posts, 0)
+		}
+	}
+	open()
+	events := c.stream("reader")
+
+	t.Log("both nodes serve, by WebSocket and event stream")
+	for range 3 {
+		if err := publish(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show()
+	c.until(events, posts)
+	if first, second := c.sockets("node-1"), c.sockets("node-2"); first < 2 || second < 2 || first+second != len(devices)+1 {
+		t.Errorf("the nodes have %d and %d sockets", first, second)
+	}
+	c.countsAddresses()
+	c.reports()
+
+	t.Log("a node is killed")
+	c.nodes["node-1"].Kill()
+	for i := range 20 {
+		if err := publish(); err != nil {
+			t.Errorf("request %d after the end of a node: %v", i, err)
+		}
+	}
+	open() // what was on the node connects again, as the rest might
+	show()
+	c.start("node-1")
+	c.ready("node-1")
+	visitor := c.client()
+	world.Eventually(t, world.Convergence, "the proxy uses the node again", func() bool {
+		_, leave := c.upgrade(visitor)
+		leave()
+		return c.metric("node-1", "sockets_opened_total") > 0
+	})
+	show()
+	c.drains(devices, publish)
+	for _, device := range devices {
+		device.Shows(t, world.Convergence, posts, 0)
+	}
+}
+
+// countsAddresses: the nodes count each client's sockets by the client's own address, and not by the proxy's.
+func (c *composition) countsAddresses() {
+	c.t.Helper()
+	one, refused := c.client(), 0
+	for range 7 { // three are allowed on each node
+		if status, _ := c.upgrade(one); status == http.StatusTooManyRequests {
+			refused++
+		} else if status != http.StatusSwitchingProtocols {
+			c.t.Errorf("a socket got %d", status)
+		}
+	}
+	if refused == 0 {
+		c.t.Error("no socket of one address was refused")
+	}
+	if status, _ := c.upgrade(c.client()); status != http.StatusSwitchingProtocols {
+		c.t.Errorf("the socket of another client got %d", status)
+	}
+}
+
+// reports sends a report of nearly 1 MB, which is the limit of the node and of the proxy.
+func (c *composition) reports() {
+	c.t.Helper()
+	var events []map[string]any
+	for i := range 16 {
+		events = append(events, map[string]any{"as": "user:writer", "do": map[string]any{"publishPost": map[string]any{"body": fmt.Sprint(i, strings.Repeat("x", 4_000))}}})
+	}
+	for len(fmt.Sprint(events)) < 900_000 {
+		events = append(events, events[:16]...)
+	}
+	answer := c.must("writer", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": events})
+	if created := strings.Count(answer, `"post:`); created != len(events) {
+		c.t.Errorf("of %d events %d created a post: %.300s", len(events), created, answer)
+	}
+}
+
+// drains ends a node while people publish, read and connect. The devices on it are asked to connect again, find the other node at
+// once, and show what is so.
+func (c *composition) drains(devices []*world.Watch, publish func() error) {
+	t := c.t
+	t.Helper()
+	for i := range devices {
+		devices[i] = c.watch("reader")
+	}
+	if c.sockets("node-2") == 0 {
+		t.Fatal("no device is on the node that drains")
+	}
+	drained := c.nodes["node-2"]
+	drained.Terminate()
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	var failures []error
+	asked := 0
+	until := func(pause time.Duration, ask func() error) {
+		work.Go(func() {
+			turn := time.NewTicker(pause)
+			defer turn.Stop()
+			for {
+				err := ask()
+				mu.Lock()
+				asked++
+				if err != nil {
+					failures = append(failures, err)
+				}
+				mu.Unlock()
+				select {
+				case <-drained.Ended:
+					return
+				case <-turn.C:
+				}
+			}
+		})
+	}
+	until(50*time.Millisecond, publish)
+	for range 3 {
+		until(5*time.Millisecond, func() error {
+			_, err := c.ask("reader", `{viewer{badges{total{value}}homeFeed(first:1){nodes{body}}}}`, nil)
+			return err
+		})
+	}
+	until(200*time.Millisecond, func() error { // a socket that is refused is lost time for a person
+		status, leave := c.upgrade(c.client())
+		defer leave()
+		if status != http.StatusSwitchingProtocols {
+			return fmt.Errorf("a socket got %d", status)
+		}
+		return nil
+	})
+	for i, device := range devices {
+		work.Go(func() {
+			world.Eventually(t, 20*time.Second, "the device is asked to connect again, or its node stays", func() bool {
+				_, err := device.Shown()
+				select {
+				case <-drained.Ended:
+					return true
+				default:
+					return err != nil
+				}
+			})
+			if _, err := device.Shown(); err == nil {
+				return
+			}
+			if code := device.ClosedWith(t, time.Second); code != websocket.CloseServiceRestart {
+				t.Errorf("a device was closed with %d", code)
+			}
+			devices[i] = c.watch("reader")
+		})
+	}
+	work.Wait()
+	if code := drained.Exits(time.Second); code != 0 {
+		t.Errorf("exit code %d: %s", code, drained.Output.String())
+	}
+	t.Logf("%d requests during the drain", asked)
+	if len(failures) > 0 {
+		t.Errorf("%d of %d requests failed during the drain, the first: %v", len(failures), asked, slices.MinFunc(failures, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }))
+	}
+}
+
+// upgrade opens a socket from an address. It returns the status, and what closes the socket before the test's end does.
+func (c *composition) upgrade(from net.Addr) (status int, leave func()) {
+	c.t.Helper()
+	network := net.Dialer{LocalAddr: from}
+	dialer := websocket.Dialer{NetDialContext: network.DialContext, Subprotocols: []string{"graphql-transport-ws"}}
+	conn, response, err := dialer.DialContext(c.t.Context(), "ws"+strings.TrimPrefix(c.URL, "http")+"/graphql", nil)
+	if err == nil {
+		leave = func() { _ = conn.Close() }
+		c.t.Cleanup(leave)
+		return response.StatusCode, leave
+	}
+	if response == nil {
+		c.t.Errorf("open a socket: %v", err)
+		return 0, func() {}
+	}
+	return response.StatusCode, func() {}
+}
+
+// stream opens an event stream of a user's badges.
+func (c *composition) stream(user string) *bufio.Scanner {
+	c.t.Helper()
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(`{"query":"subscription{badgesChanged{homeFeed{value}}}"}`))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + c.token(user, "viewer")}}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = response.Body.Close() })
+	if response.StatusCode != http.StatusOK {
+		c.t.Fatalf("the event stream got %s", response.Status)
+	}
+	return bufio.NewScanner(response.Body)
+}
+
+// until reads events until one shows so many posts. It arrives while the stream is open: nothing buffers it.
+func (c *composition) until(events *bufio.Scanner, posts int) {
+	c.t.Helper()
+	for events.Scan() {
+		if strings.Contains(events.Text(), fmt.Sprintf(`"homeFeed":{"value":%d}`, posts)) {
+			return
+		}
+	}
+	c.t.Errorf("the event stream ended before it showed %d posts: %v", posts, events.Err())
+}

@@ -1,0 +1,335 @@
+package nodes
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// composition is what deploy/compose starts, outside of containers: the commands, environments and the proxy's configuration as
+// they stand in the files, with addresses of this machine in place of the names of services.
+type composition struct {
+	t        *testing.T
+	network  string // of the addresses: 127.A.B
+	services map[string]service
+	image    map[string]string // the environment of the image
+	database string
+	nodes    map[string]*world.Process
+	URL      string // of the proxy
+
+	mu   sync.Mutex
+	next int // the last part of the next client's address
+}
+
+// service is a service of the compose file.
+type service struct {
+	Environment map[string]string
+	Command     string
+}
+
+// hosts are the last parts of the addresses of services. Clients come after them.
+var hosts = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
+
+const firstClient = 100
+
+// compose starts all of it.
+func compose(t *testing.T) *composition {
+	t.Helper()
+	// Each test binary has a network of its own, so that the files' ports are free.
+	pid := os.Getpid()
+	c := &composition{t: t, network: fmt.Sprintf("127.%d.%d", 16+pid/250%200, 1+pid%250), nodes: map[string]*world.Process{}, next: firstClient}
+	var file struct{ Services map[string]service }
+	if err := yaml.Unmarshal([]byte(c.file("deploy/compose/compose.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	c.services = file.Services
+	c.image = map[string]string{}
+	for _, line := range regexp.MustCompile(`(?m)^ENV (.*)$`).FindAllStringSubmatch(c.file("deploy/Dockerfile"), -1) {
+		for _, setting := range strings.Fields(line[1]) {
+			name, value, _ := strings.Cut(setting, "=")
+			c.image[name] = value
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(hosts)) {
+		if strings.HasPrefix(name, "redis-") {
+			c.redis(name)
+		}
+	}
+	c.cluster()
+	c.database = sqltest.NewServer(t).Database(t)
+	for _, name := range []string{"node-1", "node-2"} { // both make the tables, at once
+		c.start(name)
+	}
+	for name := range c.nodes {
+		c.ready(name)
+	}
+	c.proxy()
+	return c
+}
+
+func (c *composition) file(path string) string {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join(world.Root(), path))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (c *composition) address(name string) string { return fmt.Sprint(c.network, ".", hosts[name]) }
+
+// addressed puts addresses in place of the names of nodes and of Redis' servers.
+func (c *composition) addressed(text string) string {
+	return regexp.MustCompile(`\b(node|redis)-\d\b`).ReplaceAllStringFunc(text, c.address)
+}
+
+// run starts a program that lives as long as the test, in a folder of its own.
+func (c *composition) run(folder, program string, arguments ...string) {
+	c.t.Helper()
+	var output bytes.Buffer
+	command := exec.Command(program, arguments...)
+	command.Dir, command.Stdout, command.Stderr = folder, &output, &output
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	unleash := world.Leash(c.t, -command.Process.Pid)
+	c.t.Cleanup(func() {
+		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // the whole group
+		_ = command.Wait()
+		unleash()
+		if c.t.Failed() {
+			c.t.Logf("%s %q said %s", program, arguments, output.String())
+		}
+	})
+}
+
+// redis starts a Redis of the cluster by its command of the file. Bound to one address, it also speaks from that address, as in
+// a container.
+func (c *composition) redis(name string) {
+	c.t.Helper()
+	here := c.address(name)
+	c.run(c.t.TempDir(), "/bin/sh", "-c", fmt.Sprintf("exec %s --bind %s --bind-source-addr %[2]s", c.services[name].Command, here))
+}
+
+// cluster makes the cluster by the command of the file, which the second time finds that it is there.
+func (c *composition) cluster() {
+	c.t.Helper()
+	for _, name := range []string{"redis-1", "redis-2", "redis-3"} {
+		world.Eventually(c.t, 20*time.Second, name+" answers", func() bool {
+			return exec.Command("redis-cli", "-h", c.address(name), "ping").Run() == nil
+		})
+	}
+	for _, want := range []string{"All 16384 slots covered", ""} {
+		said, err := exec.Command("/bin/sh", "-c", c.addressed(c.services["redis-cluster"].Command)).CombinedOutput()
+		if err != nil || !strings.Contains(string(said), want) || want == "" && len(said) > 0 {
+			c.t.Fatalf("the command of redis-cluster: %v: %s", err, said)
+		}
+		world.Eventually(c.t, 20*time.Second, "the cluster is whole", func() bool {
+			info, err := exec.Command("redis-cli", "-h", c.address("redis-1"), "cluster", "info").Output()
+			return err == nil && strings.Contains(string(info), "cluster_state:ok")
+		})
+	}
+}
+
+// start starts a node as its container does, without arguments.
+func (c *composition) start(name string) {
+	c.t.Helper()
+	environment := maps.Clone(c.image)
+	maps.Copy(environment, c.services[name].Environment)
+	var exports strings.Builder
+	for setting, value := range environment {
+		value = os.Expand(value, func(variable string) string {
+			if variable, _, _ = strings.Cut(variable, ":"); variable == "TIDINGS_JWT_SECRET" {
+				return world.TestSecret
+			}
+			return "a-password"
+		})
+		switch {
+		case setting == "DATABASE_URL":
+			if value != "postgres://tidings:a-password@postgres/tidings" {
+				c.t.Fatalf("the database of %s is %s", name, value)
+			}
+			value = c.database
+		case setting == "REDIS_URL":
+			value = c.addressed(value)
+		case setting == "TIDINGS_TRUSTED_PROXIES": // nginx speaks to all addresses of this machine from the first of them
+			value = "127.0.0.1/32"
+		case setting == "TIDINGS_DATA":
+			value = c.t.TempDir()
+		case strings.HasPrefix(value, ":"): // all addresses of the container
+			value = c.address(name) + value
+		}
+		fmt.Fprintf(&exports, " %s='%s'", setting, value)
+	}
+	// The one setting that is not in the file: a limit that a test can reach.
+	c.nodes[name] = world.Launch(c.t, "export TIDINGS_SOCKETS_PER_ADDRESS=3"+exports.String())
+}
+
+// ready waits until a node is ready.
+func (c *composition) ready(name string) {
+	c.t.Helper()
+	world.Eventually(c.t, 30*time.Second, name+" is ready", func() bool {
+		select {
+		case <-c.nodes[name].Ended:
+			c.t.Fatalf("%s ended: %s", name, c.nodes[name].Output.String())
+		default:
+		}
+		response, err := http.Get("http://" + c.address(name) + ":9090/readyz")
+		if err != nil {
+			return false
+		}
+		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	})
+}
+
+// metric is the sum of metrics of a node.
+func (c *composition) metric(node string, names ...string) (sum int) {
+	c.t.Helper()
+	response, err := http.Get("http://" + c.address(node) + ":9090/metrics")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, name := range names {
+		var value int
+		_, rest, found := strings.Cut(string(text), "\ntidings_"+name+" ")
+		if _, err := fmt.Sscan(rest, &value); err != nil || !found {
+			c.t.Fatalf("%s has no %s: %v", node, name, err)
+		}
+		sum += value
+	}
+	return sum
+}
+
+// sockets is how many sockets and event streams a node has open.
+func (c *composition) sockets(node string) int {
+	c.t.Helper()
+	return c.metric(node, "sockets_open", "event_streams_open")
+}
+
+// proxy starts nginx with the repository's configuration. Only its folders differ, so that it needs no rights.
+func (c *composition) proxy() {
+	c.t.Helper()
+	path, err := exec.LookPath("nginx")
+	if err != nil {
+		path = "/usr/sbin/nginx" // Debian keeps it out of the PATH of users
+	}
+	if _, err := os.Stat(path); err != nil {
+		c.t.Fatalf("nginx is missing, and the tests need it: apt-get install nginx")
+	}
+	text := c.addressed(c.file("deploy/compose/nginx.conf"))
+	text = strings.Replace(text, "listen 8080;", "listen "+c.address("proxy")+":8080;", 1)
+	folder := c.t.TempDir()
+	folders := "http {\n  access_log off;\n"
+	for _, one := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		folders += fmt.Sprintf("  %s_temp_path %s/%[1]s;\n", one, folder)
+	}
+	text = strings.Replace(text, "http {\n", folders, 1)
+	for _, one := range []string{folder, filepath.Dir(folder)} { // where root starts nginx, its worker is somebody else
+		if err := os.Chmod(one, 0o755); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	file := filepath.Join(folder, "nginx.conf")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	directives := fmt.Sprintf("daemon off; pid %s/pid; error_log stderr;", folder)
+	if said, err := exec.Command(path, "-e", "stderr", "-t", "-q", "-c", file, "-g", directives).CombinedOutput(); err != nil {
+		c.t.Fatalf("nginx refuses its configuration: %s", said)
+	}
+	c.run(folder, path, "-e", "stderr", "-c", file, "-g", directives)
+	c.URL = "http://" + c.address("proxy") + ":8080"
+	world.Eventually(c.t, 20*time.Second, "the proxy answers", func() bool {
+		response, err := http.Get(c.URL + "/healthz")
+		if err != nil {
+			return false
+		}
+		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	})
+}
+
+// token is a user's, or with a scope the application's.
+func (c *composition) token(user, scope string) string {
+	c.t.Helper()
+	claims := jwt.MapClaims{"sub": user, "scope": scope, "exp": time.Now().Add(time.Hour).Unix()}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(world.TestSecret))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return token
+}
+
+// client is an address that no other client has.
+func (c *composition) client() net.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next++; c.next > 254 {
+		c.t.Error("there are no more addresses for clients")
+	}
+	return &net.TCPAddr{IP: net.ParseIP(fmt.Sprint(c.network, ".", c.next))}
+}
+
+// watch opens a device of a user, by an address of its own.
+func (c *composition) watch(user string) *world.Watch {
+	c.t.Helper()
+	return world.OpenWatchFrom(c.t, c.URL, user, c.token(user, "viewer"), c.client())
+}
+
+// ask sends a request through the proxy, once.
+func (c *composition) ask(user, query string, variables map[string]any) (text string, err error) {
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		return "", err
+	}
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + c.token(user, "viewer ingest")}}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && (response.StatusCode != http.StatusOK || bytes.Contains(answer, []byte(`"errors"`))) {
+		err = fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	return string(answer), err
+}
+
+// must is ask, and wants no error.
+func (c *composition) must(user, query string, variables map[string]any) string {
+	c.t.Helper()
+	answer, err := c.ask(user, query, variables)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return answer
+}
