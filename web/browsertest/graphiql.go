@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // Before runs a script before every page that the tab loads from now on, as if the browser were made that way.
@@ -23,7 +25,30 @@ func Before(ctx context.Context, tb testing.TB, script string) {
 // kb. The modifiers are held meanwhile.
 func Press(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp.Modifier) {
 	tb.Helper()
-	do(ctx, tb, "press "+quote(key), chromedp.KeyEvent(key, chromedp.KeyModifiers(modifiers...)))
+	do(ctx, tb, "press "+quote(key), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		for _, r := range key {
+			for _, event := range pressed(r, modifiers) {
+				if _, err := cdp.Call(ctx, target, input.DispatchKeyEvent, event); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
+}
+
+// pressed are the events of one key. A character comes with the key's going down, as from a keyboard: what the page prevents there
+// writes nothing. chromedp sends it as an event of its own, which arrives even so, wherever the focus is by then.
+func pressed(r rune, modifiers []chromedp.Modifier) (events []input.DispatchKeyEventParams) {
+	for _, event := range kb.Encode(r) {
+		chromedp.KeyModifiers(modifiers...)(event)
+		if event.Type != kb.KeyChar {
+			events = append(events, *event)
+		} else if event.Modifiers&^int64(chromedp.ModifierShift) == 0 {
+			events[0].Text, events[0].UnmodifiedText = event.Text, event.UnmodifiedText
+		}
+	}
+	return events
 }
 
 // OpenOperation opens a ready-made operation by its name, as a person does with the keyboard: it opens the menu, searches and
