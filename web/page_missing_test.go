@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,12 @@ import (
 // behind is a proxy before a stub that does not pass on what ends in a text, until it is mended.
 func behind(t *testing.T, server *stub, suffix string) (origin string, mend func()) {
 	t.Helper()
+	return breaking(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
+}
+
+// breaking is a proxy before a stub that breaks what ends in one of some texts, until it is mended.
+func breaking(t *testing.T, server *stub, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
+	t.Helper()
 	target, err := url.Parse(server.origin)
 	if err != nil {
 		t.Fatal(err)
@@ -27,8 +34,9 @@ func behind(t *testing.T, server *stub, suffix string) (origin string, mend func
 	var mended atomic.Bool
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, suffix) && !mended.Load() {
-			http.Error(w, "gone", http.StatusGone)
+		broken := slices.ContainsFunc(suffixes, func(suffix string) bool { return strings.HasSuffix(r.URL.Path, suffix) })
+		if broken && !mended.Load() {
+			breaks(w)
 			return
 		}
 		proxy.ServeHTTP(w, r)
@@ -64,6 +72,31 @@ func TestPageNamesWhatIsMissing(t *testing.T) {
 			browsertest.Run(tab, t)
 			browsertest.WaitResponse(tab, t, `"what": "WhyMyBadge"`)
 		})
+	}
+}
+
+// The server goes while the page loads: the files of the page are there, and neither the ready-made operations nor an answer to
+// anything else. The page says so in words, and starts by itself.
+func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
+	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
+	hangUp := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+	for _, width := range []int64{1280, 390} {
+		origin, mend := breaking(t, server, hangUp, "/operations.json", "/readyz", "/graphql")
+		tab := browsertest.New(t)
+		browsertest.Size(tab, t, width, 844)
+		browsertest.Navigate(tab, t, origin+"/graphiql")
+		browsertest.WaitFor(tab, t, "the page says what it waits for", `document.querySelector('.loading')?.innerText.includes('The server does not answer. GraphiQL starts when it is back.')`)
+		browsertest.WaitNotice(tab, t, "gone", "does not answer, since")
+		if found := browsertest.Barriers(tab, t); len(found) > 0 {
+			t.Errorf("axe finds %s", strings.Join(found, "\n"))
+		}
+		mend()
+		browsertest.WaitNotice(tab, t, "gone", "")
+		browsertest.WaitSchema(tab, t)
+		browsertest.OpenOperation(tab, t, "WhyMyBadge")
+		browsertest.Run(tab, t)
+		browsertest.WaitResponse(tab, t, `"what": "WhyMyBadge"`)
+		quiet(t, tab, origin, "ERR_EMPTY_RESPONSE")
 	}
 }
 

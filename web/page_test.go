@@ -59,6 +59,9 @@ func TestPageInTheBrowser(t *testing.T) {
 				t.Fatal(err)
 			}
 			browsertest.OpenOperation(tab, t, name)
+			if got := browsertest.Query(tab, t); got != op.Query {
+				t.Errorf("%s is in the editor as %q", name, got)
+			}
 			browsertest.Run(tab, t)
 			if strings.Contains(op.Query, "\nsubscription ") {
 				browsertest.WaitEvent(tab, t, name, "as it is")
@@ -119,6 +122,35 @@ func wantArrived(t *testing.T, got request, name string) {
 		t.Errorf("ScheduleAShow arrived with a show at %v, not in a month", at("plannedAt"))
 	case name == "AddViewItem" && (at("at").After(now) || at("at").Before(now.Add(-time.Hour))):
 		t.Errorf("AddViewItem arrived with an item at %v, not a moment ago", at("at"))
+	}
+}
+
+// A ready-made operation works on whatever day it is run: its times are counted from the day of the browser.
+func TestOperationsOnOtherDays(t *testing.T) {
+	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
+	for today, want := range map[string]struct{ show, item string }{
+		"2028-01-31T23:59:30Z": {"2028-03-01T20:00:00Z", "2028-01-31T23:58"},
+		"2031-12-31T00:00:05Z": {"2032-01-30T20:00:00Z", "2031-12-30T23:59"},
+	} {
+		tab := browsertest.New(t)
+		browsertest.Before(tab, t, `{
+			const ahead = Date.parse('`+today+`') - Date.now(), Real = Date;
+			globalThis.Date = class extends Real {
+				constructor(...parts) { parts.length > 0 ? super(...parts) : super(Real.now() + ahead); }
+				static now() { return Real.now() + ahead; }
+			};
+		}`)
+		browsertest.Open(tab, t, server.origin, "alice")
+		for name, time := range map[string][2]string{"ScheduleAShow": {"plannedAt", want.show}, "AddViewItem": {"at", want.item}} {
+			browsertest.OpenOperation(tab, t, name)
+			browsertest.Run(tab, t)
+			browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
+			input, _ := server.last(t).variables["input"].(map[string]any)
+			if got, _ := input[time[0]].(string); !strings.HasPrefix(strings.Replace(got, ".000Z", "Z", 1), time[1]) {
+				t.Errorf("on %s %s arrived with %s %q, want %s", today, name, time[0], got, time[1])
+			}
+		}
+		quiet(t, tab, server.origin)
 	}
 }
 
