@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"tidings/tests/world"
 )
@@ -106,6 +107,8 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 	wantServed(t, operations, append(append(operational, everybodys...), profiles...), []string{"/debug/pprof/cmdline"}) // which holds the key
 	if _, body := answers(t, operations, "/metrics"); !strings.Contains(body, "tidings_sockets_open") {
 		t.Errorf("/metrics has no numbers of ours: %.200s", body)
+	} else if problems, err := promlint.New(strings.NewReader(body)).Lint(); err != nil || len(problems) > 0 { // as promtool check metrics
+		t.Errorf("the metrics are not as Prometheus wants them: %v, %v", problems, err)
 	}
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(world.TestSecret))
 	if err != nil {

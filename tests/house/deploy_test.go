@@ -15,8 +15,9 @@ import (
 )
 
 var (
-	metric = regexp.MustCompile(`\btidings_[a-z_]+\b`)
-	gauge  = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
+	metric   = regexp.MustCompile(`\btidings_[a-z_]+\b`)
+	variable = regexp.MustCompile(`\$(\w+)`)
+	gauge    = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
 )
 
 // deployed gives every file under deploy.
@@ -128,6 +129,67 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 			if rule.Alert == "" || rule.Expr == "" || rule.Annotations["summary"] == "" || rule.Annotations["action"] == "" ||
 				!slices.Contains([]string{"page", "warn"}, rule.Labels["severity"]) {
 				t.Errorf("the alert %q is incomplete: %+v", rule.Alert, rule)
+			}
+		}
+	}
+}
+
+// The dashboard has what Grafana needs to load it: panels that lie beside each other, each with an ID of its own, and with queries that
+// ask the data source that the reader chooses.
+func TestTheDashboardLoads(t *testing.T) {
+	type source struct{ Type, UID string }
+	var dashboard struct {
+		UID, Title    string
+		SchemaVersion int
+		Templating    struct {
+			List []struct{ Name, Type, Query string }
+		}
+		Panels []struct {
+			ID          int
+			Type, Title string
+			GridPos     struct{ X, Y, W, H int }
+			Datasource  source
+			Targets     []struct{ RefID, Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(deployed(t)["grafana/tidings.json"]), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	if dashboard.UID == "" || dashboard.Title == "" || dashboard.SchemaVersion < 30 || len(dashboard.Panels) < 10 {
+		t.Errorf("the dashboard %q %q has schema %d and %d panels", dashboard.UID, dashboard.Title, dashboard.SchemaVersion, len(dashboard.Panels))
+	}
+	variables := map[string]bool{"__range": true, "__rate_interval": true, "__interval": true}
+	for _, variable := range dashboard.Templating.List {
+		variables[variable.Name] = true
+	}
+	ids, taken := map[int]bool{}, map[[2]int]string{}
+	for _, panel := range dashboard.Panels {
+		at := panel.GridPos
+		if panel.Title == "" || panel.Type == "" || ids[panel.ID] || at.W < 1 || at.H < 1 || at.X+at.W > 24 {
+			t.Errorf("the panel %d %q is incomplete: %+v", panel.ID, panel.Title, panel)
+		}
+		ids[panel.ID] = true
+		for x := at.X; x < at.X+at.W; x++ {
+			for y := at.Y; y < at.Y+at.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" {
+					t.Errorf("%q lies on %q", panel.Title, other)
+				}
+				taken[[2]int{x, y}] = panel.Title
+			}
+		}
+		if (panel.Datasource != source{"prometheus", "${datasource}"}) || len(panel.Targets) == 0 {
+			t.Errorf("%q asks %+v for %d rows", panel.Title, panel.Datasource, len(panel.Targets))
+		}
+		rows := map[string]bool{}
+		for _, target := range panel.Targets {
+			if target.RefID == "" || rows[target.RefID] || strings.Count(target.Expr, "(") != strings.Count(target.Expr, ")") {
+				t.Errorf("%q: the query %q %q", panel.Title, target.RefID, target.Expr)
+			}
+			rows[target.RefID] = true
+			for _, variable := range variable.FindAllStringSubmatch(target.Expr, -1) {
+				if !variables[variable[1]] {
+					t.Errorf("%q: there is no variable %s", panel.Title, variable[0])
+				}
 			}
 		}
 	}
