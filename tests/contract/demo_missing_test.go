@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp/kb"
 	"github.com/golang-jwt/jwt/v5"
 
 	"tidings/tests/world"
@@ -33,9 +34,15 @@ func answerOf(t *testing.T, request *http.Request) string {
 
 // The server is killed while the page is open and restarts: the page is right again without a reload.
 func TestTheDemoPageOutlivesItsServer(t *testing.T) {
+	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) { outlivesItsServer(t, size[0], size[1]) })
+	}
+}
+
+func outlivesItsServer(t *testing.T, width, height int64) {
 	folder := filepath.Join(t.TempDir(), "world")
 	server := startDemo(t, "--data", folder)
-	p := openDemo(t, server.URL, 1280, 720)
+	p := openDemo(t, server.URL, width, height)
 	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 	before := p.value("home")
 	server.Kill()
@@ -64,6 +71,48 @@ func TestTheDemoPageOutlivesItsServer(t *testing.T) {
 	if len(complaints) > 0 {
 		t.Errorf("the browser complained: %q", complaints)
 	}
+}
+
+// The page is used by the keys alone: a lever, the pill, the tabs of a phone, the rows behind a number, the forms of the drawer.
+func TestTheDemoPageByTheKeysAlone(t *testing.T) {
+	server := startDemo(t)
+	p := openDemo(t, server.URL, 1280, 720)
+	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+	focused := func(selector string) string {
+		return `Boolean(document.activeElement?.matches(` + "`" + selector + "`" + `))`
+	}
+	reach := func(selector string) {
+		t.Helper()
+		for range 300 {
+			if browsertest.Evaluate[bool](p.tab, t, focused(selector)) {
+				return
+			}
+			browsertest.Press(p.tab, t, kb.Tab)
+		}
+		t.Fatalf("the Tab key never reaches %s", selector)
+	}
+	before := p.value("home")
+	reach("[data-lever=post]")
+	browsertest.Press(p.tab, t, kb.Enter)
+	p.shows("home", fmt.Sprint(before+1))
+	reach(".left .pill")
+	browsertest.Press(p.tab, t, kb.Enter)
+	p.shows("home", "")
+	reach("#left-home-tab")
+	for range 2 {
+		browsertest.Press(p.tab, t, kb.ArrowRight)
+	}
+	p.wait("the arrows walk through the tabs", focused("#left-bell-tab"))
+	browsertest.Press(p.tab, t, kb.Enter)
+	p.wait("the tab is open", `!document.querySelector('#left-bell').hidden && document.querySelector('#left-bell-tab').ariaSelected === 'true'`)
+	browsertest.Press(p.tab, t, "?")
+	p.wait("the rows behind the number have the focus", `document.querySelector('.left .why')?.contains(document.activeElement)`)
+	browsertest.Press(p.tab, t, kb.Escape)
+	p.wait("Escape closes them", `!document.querySelector('.left .why')`)
+	reach(".drawer .forms button:nth-of-type(2)")
+	browsertest.Press(p.tab, t, " ")
+	p.wait("the form changes", `document.querySelector('.drawer pre').dataset.form === document.querySelector('.drawer .forms button:nth-of-type(2)').textContent`)
+	p.clean("by the keys")
 }
 
 // Without the demo world the page makes the first post, and cannot empty Redis.

@@ -1,0 +1,110 @@
+package contract
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+var (
+	tourStep      = regexp.MustCompile(`(?m)^\d+\. .*(?:\n   .*)*`)
+	tourOperation = regexp.MustCompile(`\*([A-Z]\w+)\*`)
+)
+
+// tourAct is an operation that a step of the tour runs in the third tab.
+type tourAct struct {
+	person, operation, answers string
+}
+
+// tour is docs/tour.md: what each step runs, and what a phone then shows, as an expression of its badges.
+var tour = []struct {
+	acts       []tourAct
+	alice, bob string
+}{
+	{[]tourAct{{"alice", "FollowSomebody", `"user:bob"`}}, "", `badges.notifications.total.value === 1 && badges.total.display === '1'`},
+	{[]tourAct{{"bob", "Publish", `"post:`}}, `badges.homeFeed.value === 1 && badges.total.display === '1'`, ""},
+	{[]tourAct{{"alice", "MyHomeFeed", "Hello from Tidings"}, {"alice", "Like", `"viewerHasLiked": true`}}, "", `badges.total.display === '2'`},
+	{[]tourAct{{"alice", "MarkSeen", `"value": 0`}}, `badges.total.display === '0'`, ""},
+	{[]tourAct{{"host:ingest", "Ingest", `"results"`}}, `badges.homeFeed.value === 1`, ""},
+	{
+		[]tourAct{{"host:ingest", "PublishAnnouncement", `"announcement:`}, {"host:ingest", "RaiseDot", `"shop"`}},
+		`badges.announcements.value === 1 && badges.dots.some(({name, lit}) => name === 'shop' && lit)`,
+		`badges.announcements.value === 1 && badges.dots.some(({name, lit}) => name === 'shop' && lit)`,
+	},
+	{[]tourAct{{"alice", "StartAConversation", `"conversation:`}, {"alice", "SaySomething", `"message:`}}, "", `badges.conversations.total.value === 1`},
+	{[]tourAct{{"bob", "ReadAConversation", `"value": 0`}}, "", `badges.conversations.total.value === 0`},
+	{[]tourAct{{"alice", "WhyMyBadge", `mutation { markHomeFeedSeen`}}, "", ""},
+	{[]tourAct{{"bob", "ScheduleAShow", `"UPCOMING"`}, {"bob", "StartAShow", `"LIVE"`}}, `badges.liveBoard.value === 1`, ""},
+	{[]tourAct{{"alice", "MyLiveBoard", `"LIVE"`}}, "", ""},
+	{[]tourAct{{"alice", "MuteSomebody", `"user:bob"`}}, `badges.homeFeed.value === 0 && badges.liveBoard.value === 0`, ""},
+	{[]tourAct{{"alice", "UnmuteSomebody", `"user:bob"`}}, `badges.homeFeed.value === 1 && badges.liveBoard.value === 1`, ""},
+}
+
+// The tour is followed to the letter, in three tabs of a browser, with the values as they stand in the ready-made operations.
+func TestTheTourDoesWhatItSays(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(world.Root(), "docs/tour.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written, done []string
+	for _, step := range tourStep.FindAllString(string(page), -1) {
+		for _, operation := range tourOperation.FindAllStringSubmatch(step, -1) {
+			written = append(written, operation[1])
+		}
+	}
+	for _, step := range tour {
+		for _, act := range step.acts {
+			done = append(done, act.operation)
+		}
+	}
+	if !slices.Equal(written, done) {
+		t.Fatalf("the page runs %q, this test %q", written, done)
+	}
+
+	server := world.StartProcess(t, "", "--data", t.TempDir())
+	waitReady(t, server.URL)
+	third := browsertest.New(t)
+	browsertest.Open(third, t, server.URL, "")
+	browsertest.WaitSchema(third, t)
+	phone := func(person string) context.Context {
+		tab := browsertest.NewTab(third, t)
+		browsertest.Open(tab, t, server.URL, "")
+		browsertest.Be(tab, t, person)
+		browsertest.SelectTab(tab, t, "WatchMyBadges")
+		browsertest.Run(tab, t)
+		shows(t, tab, person, `badges.total.display === '0'`)
+		return tab
+	}
+	phones := map[string]context.Context{"alice": phone("alice"), "bob": phone("bob")}
+	for _, step := range tour {
+		for _, act := range step.acts {
+			browsertest.Be(third, t, act.person)
+			browsertest.OpenOperation(third, t, act.operation)
+			browsertest.Run(third, t)
+			browsertest.WaitResponse(third, t, act.answers)
+		}
+		for person, expression := range map[string]string{"alice": step.alice, "bob": step.bob} {
+			if expression != "" {
+				shows(t, phones[person], person, expression)
+			}
+		}
+	}
+	for person, tab := range phones {
+		accessible(t, tab, person+"'s phone")
+		quietPage(t, tab, server.URL)
+	}
+	picture(t, third, "tour")
+	quietPage(t, third, server.URL)
+}
+
+// shows waits until the newest event on a phone of the tour satisfies an expression of the badges.
+func shows(t *testing.T, phone context.Context, person, expression string) {
+	t.Helper()
+	browsertest.WaitFor(phone, t, person+"'s phone shows "+expression, `((text) => text && ((badges) => `+expression+`)(JSON.parse(text).data.badgesChanged))(document.querySelector('[data-watch=WatchMyBadges] li details pre')?.textContent)`)
+}
