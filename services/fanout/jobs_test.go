@@ -48,7 +48,7 @@ func steps() []fanouttest.Step {
 				if _, err := people.SetProfile(ctx, tx, users[0], &name, nil); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx, projector.ProfileJob(users[0]))
+				return jobs.Enqueue(ctx, tx, people.ProfileJob(users[0]))
 			})
 		}},
 		{Name: "an author becomes huge", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {

@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/people"
 )
 
 func (e *engines) ActivityThresholds(context.Context) (thresholds services.ActivityThresholds, set bool, err error) {
@@ -27,7 +28,7 @@ func TestActivityThresholdsFollowTheLog(t *testing.T) {
 	}
 	set := func(idle time.Duration) {
 		e.activity = services.ActivityThresholds{IdleAfter: idle, DormantAfter: 2 * idle}
-		e.log = append(e.log, changelog.Entry{Kind: LogActivity, Version: uint64(len(e.log) + 1), Payload: []byte("{}")})
+		e.log = append(e.log, changelog.Entry{Kind: people.LogActivity, Version: uint64(len(e.log) + 1), Payload: []byte("{}")})
 	}
 	for _, idle := range []time.Duration{time.Hour, 3 * time.Hour} {
 		set(idle)

@@ -1,5 +1,5 @@
-// Package mirror is this node's cache of small shared data, kept current by the changelog: recently read posts and people,
-// pulled posts, fan-outs in flight, the activity thresholds.
+// Package mirror is this node's cache of small shared data, kept current by the changelog: recently read posts, pulled
+// posts, fan-outs in flight, and the readers that need posts and people together. The cache of people is in services/people.
 //
 // Each cache is a type of its own with its own facts, independent of the others. It registers the kinds of log entries that it
 // follows with changelog, and its answers are at most as old as this node is behind the log. A copy that was read before a
@@ -12,19 +12,20 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/people"
 	"tidings/services/rdb"
 )
 
-// keptByDefault is how many posts, and how many people, a node caches.
+// keptByDefault is how many posts a node caches.
 const keptByDefault = 100_000
 
 // Facts is the union of the caches' facts: SQL.
 type Facts interface {
 	changelog.Log
-	PeopleFacts
+	people.MemoryFacts
 	InFlightFacts // which includes the facts of posts
 	PulledFacts
-	ActivityFacts
+	people.ActivityFacts
 }
 
 var _ Copies = (*rdb.Projections)(nil)
@@ -41,12 +42,12 @@ type Config struct {
 // Memories are the caches of one node. Take only the cache that you use.
 type Memories struct {
 	Log      *changelog.Follower
-	People   *People
+	People   *people.Memory
 	Posts    *Posts
 	Reader   *Reader
 	Pulled   *Pulled
 	InFlight *InFlight
-	Activity *Activity
+	Activity *people.Activity
 }
 
 // New makes the caches of a node, all empty.
@@ -54,11 +55,11 @@ func New(cfg Config) *Memories {
 	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, Poll: cfg.Poll})
 	m := &Memories{
 		Log:      log,
-		People:   NewPeople(log, cfg.Facts, 0),
+		People:   people.NewMemory(log, cfg.Facts, 0),
 		Posts:    NewPosts(log, cfg.Facts, 0),
 		Pulled:   NewPulled(log, cfg.Facts),
 		InFlight: NewInFlight(log, cfg.Facts),
-		Activity: NewActivity(log, cfg.Facts),
+		Activity: people.NewActivity(log, cfg.Facts),
 	}
 	m.Reader = NewReader(log, m.Posts, m.People, cfg.Redis)
 	return m

@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/people"
 	"tidings/services/posts"
 )
 
@@ -235,7 +236,7 @@ func TestProfilesFollowTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "new", UpdatedAt: at(2)}
-	e.log = append(e.log, changelog.Entry{Kind: LogProfile, Version: 1, At: at(2), Key: services.UserIDText(7)})
+	e.log = append(e.log, changelog.Entry{Kind: people.LogProfile, Version: 1, At: at(2), Key: services.UserIDText(7)})
 	if _, err := m.Log.RunOnce(t.Context()); err != nil || name() != "new" {
 		t.Errorf("the name is %q, %v", name(), err)
 	}

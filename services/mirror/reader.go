@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/people"
 )
 
 // Copies stores copies of facts for all nodes: Redis.
@@ -19,7 +20,7 @@ type Copies interface {
 // Reader reads posts and people together, so that one round trip to Redis serves both. It is safe for concurrent use.
 type Reader struct {
 	posts  *Posts
-	people *People
+	people *people.Memory
 	copies Copies
 	copy   copying
 	log    *slog.Logger
@@ -27,7 +28,7 @@ type Reader struct {
 
 // NewReader makes a reader. What it reads from SQL because Redis has no copy is copied to Redis in the background, beside the
 // log's turns.
-func NewReader(log *changelog.Follower, posts *Posts, people *People, copies Copies) *Reader {
+func NewReader(log *changelog.Follower, posts *Posts, people *people.Memory, copies Copies) *Reader {
 	r := &Reader{posts: posts, people: people, copies: copies, copy: newCopying(), log: log.Logger()}
 	log.RegisterTurn(changelog.Turn{Name: "copies", When: changelog.AfterLog, Run: r.copyAtTurn})
 	log.RegisterLoop(r.runCopying)

@@ -76,13 +76,13 @@ ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN
 	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: inserted by a node of the version before
 )
 
-// inbox is one (recipient, category).
-type inbox struct {
+// counter names one count of notifications: a recipient's in one category.
+type counter struct {
 	recipient services.UserID
 	category  services.Category
 }
 
-func (a inbox) compare(b inbox) int {
+func (a counter) compare(b counter) int {
 	return cmp.Or(cmp.Compare(a.recipient, b.recipient), cmp.Compare(a.category, b.category))
 }
 
@@ -94,23 +94,23 @@ type head struct {
 	changed   bool
 }
 
-// mark is the row of an inbox, and whether this transaction changes it.
+// mark is the row of a counter, and whether this transaction changes it.
 type mark struct {
 	head, seen services.PostID
 	changed    bool
 }
 
-// boxes are the locked inboxes of a transaction.
-type boxes struct {
+// lockedCounters are the locked counters of a transaction.
+type lockedCounters struct {
 	tx    *sql.Tx
-	order []inbox
+	order []counter
 	heads map[services.UserID]*head
-	marks map[inbox]*mark
+	marks map[counter]*mark
 }
 
 // group is one line of a list.
 type group struct {
-	inbox
+	counter
 	subject services.PostID
 	bucket  int64
 }
@@ -118,18 +118,18 @@ type group struct {
 // applyCauses brings the notifications that the causes name in line with the present facts, whatever happened before and
 // however often it is called. For example, a like counts while it and its post exist. A new cause gets the next position of
 // its recipient. One that returns gets its old position and group, so that what was seen stays seen. One that is hidden from
-// its recipient gets its position and does not count: until it is shown, nothing reveals it. The version of an inbox rises
+// its recipient gets its position and does not count: until it is shown, nothing reveals it. The version of a counter rises
 // by one if anything shown in it changed. It returns the state of every (recipient, category) named, changed or not, in
 // their order.
 func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
 	causes = slices.Clone(causes)
 	slices.SortFunc(causes, Cause.compare)
 	causes = slices.Compact(causes)
-	named := make([]inbox, len(causes))
+	named := make([]counter, len(causes))
 	for i, cause := range causes {
-		named[i] = inbox{cause.Recipient, cause.Category}
+		named[i] = counter{cause.Recipient, cause.Category}
 	}
-	b, err := lockBoxes(ctx, tx, named)
+	b, err := lockCounters(ctx, tx, named)
 	if err != nil {
 		return nil, err
 	}
@@ -170,21 +170,21 @@ func applyCausesOf(ctx context.Context, tx *sql.Tx, recipient, actor services.Us
 	return states, causes[len(causes)-1], len(causes) == limit, err
 }
 
-// lockBoxes locks the recipients, always in the same order: two transactions that share some recipients wait for each other but
+// lockCounters locks the recipients, always in the same order: two transactions that share some recipients wait for each other but
 // never deadlock.
-func lockBoxes(ctx context.Context, tx *sql.Tx, named []inbox) (*boxes, error) {
+func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCounters, error) {
 	named = slices.Clone(named)
-	slices.SortFunc(named, inbox.compare)
-	b := &boxes{tx: tx, order: slices.Compact(named), heads: map[services.UserID]*head{}, marks: map[inbox]*mark{}}
+	slices.SortFunc(named, counter.compare)
+	b := &lockedCounters{tx: tx, order: slices.Compact(named), heads: map[services.UserID]*head{}, marks: map[counter]*mark{}}
 	if len(b.order) == 0 {
 		return b, nil
 	}
-	var recipients, inboxes sql.Rows
-	for i, box := range b.order {
-		if i == 0 || b.order[i-1].recipient != box.recipient {
-			recipients = append(recipients, []any{i, box.recipient})
+	var recipients, counters sql.Rows
+	for i, key := range b.order {
+		if i == 0 || b.order[i-1].recipient != key.recipient {
+			recipients = append(recipients, []any{i, key.recipient})
 		}
-		inboxes = append(inboxes, []any{i, box.recipient, box.category})
+		counters = append(counters, []any{i, key.recipient, key.category})
 	}
 	err := tx.Each(ctx, lockHeads, []any{recipients}, func(scan func(...any) error) error {
 		var recipient services.UserID
@@ -196,11 +196,11 @@ func lockBoxes(ctx context.Context, tx *sql.Tx, named []inbox) (*boxes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b, tx.Each(ctx, ensureStates, []any{inboxes}, func(scan func(...any) error) error {
-		var box inbox
+	return b, tx.Each(ctx, ensureStates, []any{counters}, func(scan func(...any) error) error {
+		var key counter
 		var m mark
-		err := scan(&box.recipient, &box.category, &m.head, &m.seen)
-		b.marks[box] = &m
+		err := scan(&key.recipient, &key.category, &m.head, &m.seen)
+		b.marks[key] = &m
 		return err
 	})
 }
@@ -222,17 +222,17 @@ type moves struct {
 
 // compare withdraws the counted causes that the facts no longer support, and restores the withdrawn ones that they support
 // again.
-func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held) error {
+func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held) error {
 	moved := map[group]*moves{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
-		box := inbox{c.Recipient, c.Category}
-		if m := b.marks[box]; by != 0 { // a hidden cause changes nothing visible, not even the version or the newest position
+		key := counter{c.Recipient, c.Category}
+		if m := b.marks[key]; by != 0 { // a hidden cause changes nothing visible, not even the version or the newest position
 			m.changed = true
 			if by > 0 {
 				m.head = max(m.head, place)
 			}
 		}
-		g := group{box, c.Subject, bucket}
+		g := group{key, c.Subject, bucket}
 		if moved[g] == nil {
 			moved[g] = &moves{first: place}
 		}
@@ -281,7 +281,7 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 }
 
 // place assigns positions to new causes, in the order of their times.
-func (b *boxes) place(missing []raised) {
+func (b *lockedCounters) place(missing []raised) {
 	slices.SortFunc(missing, func(x, y raised) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
 	})
@@ -293,7 +293,7 @@ func (b *boxes) place(missing []raised) {
 	}
 }
 
-func (b *boxes) insert(ctx context.Context, placed []raised) error {
+func (b *lockedCounters) insert(ctx context.Context, placed []raised) error {
 	fresh := make([][]any, len(placed))
 	for i, r := range placed {
 		fresh[i] = []any{r.Recipient, r.Category, r.Subject, r.Actor, r.Object, r.place, bucketOf(r.at), r.at, r.standing}
@@ -302,7 +302,7 @@ func (b *boxes) insert(ctx context.Context, placed []raised) error {
 	return err
 }
 
-func (b *boxes) moveGroups(ctx context.Context, moved map[group]*moves) error {
+func (b *lockedCounters) moveGroups(ctx context.Context, moved map[group]*moves) error {
 	if len(moved) == 0 {
 		return nil
 	}
@@ -314,17 +314,17 @@ func (b *boxes) moveGroups(ctx context.Context, moved map[group]*moves) error {
 	return err
 }
 
-// save writes the changes of the inboxes and reads their states.
-func (b *boxes) save(ctx context.Context) ([]State, error) {
+// save writes the changes of the counters and reads their states.
+func (b *lockedCounters) save(ctx context.Context) ([]State, error) {
 	var heads, marks sql.Rows
 	for recipient, h := range b.heads {
 		if h.changed {
 			heads = append(heads, []any{recipient, h.place, h.gen, h.undo, h.undoAt})
 		}
 	}
-	for _, box := range b.order {
-		if m := b.marks[box]; m.changed {
-			marks = append(marks, []any{box.recipient, box.category, m.head, m.seen})
+	for _, key := range b.order {
+		if m := b.marks[key]; m.changed {
+			marks = append(marks, []any{key.recipient, key.category, m.head, m.seen})
 		}
 	}
 	for _, change := range []struct {

@@ -60,13 +60,13 @@ FROM `+groupRows+` WHERE `+ofGroup+` RETURNING notification_groups.category`)
 UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHERE recipient = $1 AND undo = $2 RETURNING category`)
 )
 
-// lockAll locks all inboxes of one recipient.
-func lockAll(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category) (*boxes, *head, error) {
-	named := make([]inbox, len(categories))
+// lockAll locks all counters of one recipient.
+func lockAll(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category) (*lockedCounters, *head, error) {
+	named := make([]counter, len(categories))
 	for i, category := range categories {
-		named[i] = inbox{user, category}
+		named[i] = counter{user, category}
 	}
-	b, err := lockBoxes(ctx, tx, named)
+	b, err := lockCounters(ctx, tx, named)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,13 +75,13 @@ func lockAll(ctx context.Context, tx *sql.Tx, user services.UserID, categories [
 
 // change runs a statement that returns the categories of the rows that it changed, and records that their versions must
 // rise.
-func (b *boxes) change(ctx context.Context, user services.UserID, st sql.Statement, args ...any) (changed int, err error) {
+func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sql.Statement, args ...any) (changed int, err error) {
 	err = b.tx.Each(ctx, st, args, func(scan func(...any) error) error {
-		box := inbox{recipient: user}
-		if err := scan(&box.category); err != nil {
+		key := counter{recipient: user}
+		if err := scan(&key.category); err != nil {
 			return err
 		}
-		b.marks[box].changed = true
+		b.marks[key].changed = true
 		changed++
 		return nil
 	})
@@ -127,7 +127,7 @@ type placed struct {
 func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, places []services.PostID) (map[services.PostID]placed, error) {
 	found := make(map[services.PostID]placed, len(places))
 	err := r.Each(ctx, groupsAt, []any{user, places}, func(scan func(...any) error) error {
-		p := placed{group: group{inbox: inbox{recipient: user}}}
+		p := placed{group: group{counter: counter{recipient: user}}}
 		var place services.PostID
 		err := scan(&p.category, &p.subject, &p.bucket, &place, &p.first, &p.newest)
 		p.first = cmp.Or(p.first, p.newest)
@@ -183,7 +183,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 }
 
 // named are the groups that a mark names, each with the position up to which it is read.
-func (b *boxes) named(ctx context.Context, user services.UserID, h *head, read readMark) (sql.Rows, error) {
+func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *head, read readMark) (sql.Rows, error) {
 	places, err := readGroupsAt(ctx, b.tx.Runner, user, slices.Concat(read.IDs, read.Shown))
 	if err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func notYours(field string, id services.PostID) error {
 	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }
 
-func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read readMark, undo uint64) (changed int, err error) {
+func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *head, read readMark, undo uint64) (changed int, err error) {
 	upTo, err := checkPlace(ctx, b.tx, user, h, read.UpTo)
 	if err != nil {
 		return 0, err

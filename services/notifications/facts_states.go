@@ -26,27 +26,27 @@ func (s State) counts() services.CategoryCounts {
 	return services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.Head, Older: s.Older, Day: s.Day, Days: s.Days}
 }
 
-// countUnseen reads the states of some inboxes, each followed by its unseen groups counted by half day; a state's own row has
+// countUnseen reads the states of some counters, each followed by its unseen groups counted by half day; a state's own row has
 // bucket -1. It reads only the unseen groups, from notification_groups_unread: the cost grows with the groups, not with the
 // likes in them.
 const countUnseen = `, unseen AS MATERIALIZED (
-	SELECT g.recipient, g.category, g.bucket FROM boxes b CROSS JOIN notification_groups g
+	SELECT g.recipient, g.category, g.bucket FROM counters b CROSS JOIN notification_groups g
 	WHERE g.recipient = b.recipient AND g.category = b.category AND g.newest > b.seen AND g.newest > g.read_to
 )
-SELECT recipient, category, ver, head, seen, -1 AS bucket, 0 AS groups FROM boxes
+SELECT recipient, category, ver, head, seen, -1 AS bucket, 0 AS groups FROM counters
 UNION ALL
 SELECT recipient, category, 0, 0, 0, bucket, count(*) FROM unseen GROUP BY recipient, category, bucket
 ORDER BY recipient, category, bucket`
 
 var (
 	statesByInbox = sql.NewStatement("notification states", `
-WITH boxes AS MATERIALIZED (
+WITH counters AS MATERIALIZED (
 	SELECT s.* FROM {rows $1 recipient BIGINT, category TEXT} AS c
 	JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 )`+countUnseen)
 
 	statesByUser = sql.NewStatement("notification states of a user", `
-WITH boxes AS MATERIALIZED (
+WITH counters AS MATERIALIZED (
 	SELECT * FROM notification_state WHERE recipient = $1
 )`+countUnseen)
 )
@@ -57,10 +57,10 @@ func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]Stat
 	return readStates(ctx, db.Runner, statesByUser, user, db.Now())
 }
 
-func statesOf(ctx context.Context, tx *sql.Tx, boxes []inbox) ([]State, error) {
-	list := make(sql.Rows, len(boxes))
-	for i, box := range boxes {
-		list[i] = []any{box.recipient, box.category}
+func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]State, error) {
+	list := make(sql.Rows, len(counters))
+	for i, key := range counters {
+		list[i] = []any{key.recipient, key.category}
 	}
 	return readStates(ctx, tx.Runner, statesByInbox, list, tx.Now)
 }

@@ -1,5 +1,5 @@
-// Package people holds the facts of users in SQL: profiles, visits, follows, restrictions, and what follows from them for what one
-// user may see of another.
+// Package people holds what there is of users: the facts in SQL (profiles, visits, follows, restrictions, and what one user may see
+// of another), the node cache of profiles and IDs, and the projection of profiles. The commands are in services/social.
 //
 // A user exists once the host application names them or their own token first asks; nothing else creates users. Whether a follow
 // shows posts is a column of the follow, kept right under the lock of the follower's row.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/mirror"
 	"tidings/services/people"
 	"tidings/services/rdb"
 	"tidings/services/sql"
@@ -51,7 +50,7 @@ func (p *Projector) putActivity(ctx context.Context, next services.ActivityThres
 		if err := people.SetActivityThresholds(ctx, tx, held.Then(next, tx.Now), byAdmin); err != nil {
 			return err
 		}
-		return mirror.AppendActivityChange(ctx, tx)
+		return people.AppendActivityChange(ctx, tx)
 	})
 	p.activityMemory.Wake()
 	return err

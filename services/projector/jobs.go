@@ -7,21 +7,16 @@ import (
 
 // The kinds of its jobs.
 const (
-	jobProfile = "profile" // key: user. Their profile changed
-	jobPolicy  = "policy"  // key: user. Their display policy of badges changed
-	jobRefill  = "refill"  // key: user. Their inbox has room for older posts
+	jobPolicy = "policy" // key: user. Their display policy of badges changed
+	jobRefill = "refill" // key: user. Their inbox has room for older posts
 )
 
 func (p *Projector) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobProfile, Class: jobs.Short, Each: jobs.OfUser(p.ProjectProfile), Changes: jobs.NoCounts()},
 		{Name: jobPolicy, Class: jobs.Short, Each: jobs.OfUser(p.ProjectPolicy), Changes: jobs.CountsOf(jobs.FirstUser, services.Sources...)},
 		{Name: jobRefill, Class: jobs.Short, Each: jobs.OfUser(p.Refill), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)},
 	}
 }
-
-// ProfileJob projects a user's profile into its copy.
-func ProfileJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobProfile, user) }
 
 // PolicyJob projects a user's display policy into their document.
 func PolicyJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobPolicy, user) }

@@ -16,7 +16,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/people"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql"
@@ -27,7 +27,7 @@ type Config struct {
 	Jobs     *jobs.Engine // New registers the kinds of its jobs in it
 	Store    *sql.DB
 	Redis    *rdb.Projections
-	Activity *mirror.Activity
+	Activity *people.Activity
 	Clock    services.Clock
 	IDs      *services.IDClock
 	Log      *slog.Logger
@@ -41,9 +41,11 @@ type Config struct {
 
 // Projector is the projector of one node. It is safe for concurrent use.
 type Projector struct {
+	Profiles *people.Profiles
+
 	store          *sql.DB
 	redis          *rdb.Projections
-	activityMemory *mirror.Activity
+	activityMemory *people.Activity
 	clock          services.Clock
 	ids            *services.IDClock
 	log            *slog.Logger
@@ -78,6 +80,7 @@ func New(cfg Config) *Projector {
 		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
 		slots: make(chan struct{}, cfg.Rebuilds),
 	}
+	p.Profiles = people.NewProfiles(cfg.Jobs, cfg.Store, cfg.Redis)
 	cfg.Jobs.Register(p.kinds()...)
 	p.RegisterRegisters("display policy", p.policyRegisters, p.auditPolicy)
 	p.RegisterAuditPart("home feed", p.auditFeed)

@@ -1,4 +1,5 @@
-// Package social is people: follows, mutes, blocks, hidden authors and hosts, and profiles.
+// Package social is the commands of people: follows, mutes, blocks, hidden authors and hosts, profiles. The facts are in
+// services/people.
 //
 // A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the
 // job. The host application is the authority on users: what it names exists from then on, and so does the user of a token.
@@ -16,18 +17,16 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
 	"tidings/services/notifications"
 	"tidings/services/people"
 	"tidings/services/posts"
-	"tidings/services/projector"
 	"tidings/services/sql"
 )
 
 // Config is what the service needs.
 type Config struct {
 	Store         *sql.DB
-	People        *mirror.People
+	People        *people.Memory
 	Fanout        *fanout.Fanout
 	Notifications *notifications.Service // a block and its end recount by it
 	IDs           *services.IDClock
@@ -47,7 +46,7 @@ type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.U
 // Service knows people. It is safe for concurrent use.
 type Service struct {
 	store         *sql.DB
-	people        *mirror.People
+	people        *people.Memory
 	fanout        *fanout.Fanout
 	notifications *notifications.Service
 	ids           *services.IDClock
@@ -249,14 +248,14 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			if changedAt, err = people.SetProfile(ctx, tx, user, name, avatarURL); err != nil {
 				return nil, err
 			}
-			if _, err := changelog.AppendChange(ctx, tx, mirror.LogProfile, services.UserIDText(user), changedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), changedAt); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx, projector.ProfileJob(user))
+			return nil, jobs.Enqueue(ctx, tx, people.ProfileJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error {
 			s.people.Changed(user, changedAt)
-			return s.fanout.Projector.ProjectProfile(ctx, user)
+			return s.fanout.Projector.Profiles.Project(ctx, user)
 		},
 	}, nil
 }

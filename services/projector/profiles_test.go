@@ -7,7 +7,6 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/people"
-	"tidings/services/projector"
 	"tidings/services/sql"
 )
 
@@ -19,7 +18,7 @@ func TestAProfileReachesItsCopy(t *testing.T) {
 		if _, err := people.SetProfile(ctx, tx, user, &name, nil); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, projector.ProfileJob(user))
+		return jobs.Enqueue(ctx, tx, people.ProfileJob(user))
 	})
 	w.Quiet(w.Fanout)
 	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserID{user})

@@ -1,0 +1,37 @@
+package people
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+)
+
+const jobProfile = "profile" // key: user. Their profile changed
+
+// Profiles projects users' profiles into their copies in Redis. It is safe for concurrent use.
+type Profiles struct {
+	db    *sql.DB
+	redis *rdb.Projections
+}
+
+// NewProfiles makes it, and registers its kind of jobs.
+func NewProfiles(engine *jobs.Engine, db *sql.DB, redis *rdb.Projections) *Profiles {
+	p := &Profiles{db, redis}
+	engine.Register(jobs.Kind{Name: jobProfile, Class: jobs.Short, Each: jobs.OfUser(p.Project), Changes: jobs.NoCounts()})
+	return p
+}
+
+// Project projects a user's profile into its copy.
+func (p *Profiles) Project(ctx context.Context, user services.UserID) error {
+	users, err := ByID(ctx, p.db, []services.UserID{user})
+	if err != nil {
+		return err
+	}
+	return p.redis.PutCopies(ctx, nil, []services.User{users[user]})
+}
+
+// ProfileJob projects a user's profile into its copy.
+func ProfileJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobProfile, user) }
