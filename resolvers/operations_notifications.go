@@ -15,7 +15,7 @@ var likePost = &operation[graph.LikePostInput]{
 	name: "likePost",
 	command: func(_ context.Context, c *call, in *graph.LikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
-		return c.r.Notifications.Like(c.actor, id), err
+		return c.r.Feed.Like(c.actor, id), err
 	},
 }
 
@@ -23,7 +23,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 	name: "unlikePost",
 	command: func(_ context.Context, c *call, in *graph.UnlikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
-		return c.r.Notifications.Unlike(c.actor, id), err
+		return c.r.Feed.Unlike(c.actor, id), err
 	},
 }
 

@@ -27,7 +27,7 @@ func (a *api) relation(key, user string) string {
 
 // Users are told what they have set, and who follows them. Nothing tells that another mutes, blocks or hides from them: a user who
 // blocks is told apart from a stranger by nothing.
-func TestRelationsAreToldToTheirOwnerAlone(t *testing.T) {
+func TestOnlyTheViewerSeesTheirOwnRelations(t *testing.T) {
 	a := newAPI(t)
 	a.Named("stranger", "carol")
 	want := func(when, key, user, relation string) {

@@ -192,7 +192,7 @@ func TestThresholdsAreSetWhileItRuns(t *testing.T) {
 }
 
 // After an import one job finds every author with enough followers.
-func TestAnImportIsLookedAtByOneJob(t *testing.T) {
+func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
 	w := world(t, lowThresholds)
 	users := w.Users(9)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {

@@ -167,7 +167,7 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 
 // A Redis that does not answer is not the fault of a job: jobs are given back, and however often that happens they do not
 // die.
-func TestAnEngineThatIsAwayIsNoTry(t *testing.T) {
+func TestAnUnavailableEngineDoesNotCountAsATry(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(3)
 	w.Follow(users[0], users[1:]...)

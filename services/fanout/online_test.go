@@ -200,7 +200,7 @@ func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 }
 
 // A post with several chunks is known to be in flight from its split to the end of its last chunk, once each.
-func TestAPostIsKnownToBeOnItsWay(t *testing.T) {
+func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)
 		w.Follow(users[0], users[1:]...)

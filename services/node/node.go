@@ -250,7 +250,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
 	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
-	notified := notifications.New(notifications.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Log: s.Log, Expiry: expiry})
+	notified := notifications.New(notifications.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, Log: s.Log, Expiry: expiry})
 	s.Live = live.New(live.Config{
 		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Log: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Limits:   live.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},

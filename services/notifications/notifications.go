@@ -15,7 +15,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
@@ -26,16 +25,14 @@ type Config struct {
 	DB        *sql.DB
 	Jobs      *jobs.Engine         // New registers its kinds of jobs
 	Projector *projector.Projector // New registers its versioned fields
-	IDs       *services.IDClock
 	Log       *slog.Logger
 	Expiry    Expiry // of each category; nil means the default
 }
 
-// Service is the service of likes, and of the list of notifications and its marks. It is safe for concurrent use.
+// Service is the service of the list of notifications and its marks. It is safe for concurrent use.
 type Service struct {
 	db        *sql.DB
 	projector *projector.Projector
-	ids       *services.IDClock
 	log       *slog.Logger
 	expiry    Expiry
 
@@ -44,7 +41,7 @@ type Service struct {
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
 func New(cfg Config) *Service {
-	s := &Service{db: cfg.DB, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry, causesAtOnce: causesPerPage}
+	s := &Service{db: cfg.DB, projector: cfg.Projector, log: cfg.Log, expiry: cfg.Expiry, causesAtOnce: causesPerPage}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Projector.RegisterRegisters("notifications", s.registers, s.audit)
 	return s
@@ -78,55 +75,6 @@ func (s *Service) project(ctx context.Context, states []State) error {
 		fields.Add(state.Recipient, rdb.CategoryRegisters(state.counts())...)
 	}
 	return s.projector.Put(ctx, fields.All)
-}
-
-// Like is the command by which a user likes a post. NOT_FOUND if it does not exist, is deleted, or is hidden from them. Liking
-// again changes nothing.
-func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
-	return s.command("likePost", user, post, func(ctx context.Context, tx *sql.Tx) error {
-		// One clock makes the IDs of all causes, so that lists have one order.
-		created, err := posts.InsertLike(ctx, tx, post, user, tx.NewID(s.ids).Moment())
-		if err == nil && !created {
-			err = jobs.ErrUnchanged
-		}
-		return err
-	})
-}
-
-// Unlike is the command by which a user takes their like back. NOT_FOUND as for Like. Without a like it changes nothing.
-func (s *Service) Unlike(user services.UserID, post services.PostID) *jobs.Command {
-	return s.command("unlikePost", user, post, func(ctx context.Context, tx *sql.Tx) error {
-		deleted, err := posts.DeleteLike(ctx, tx, post, user)
-		if err == nil && !deleted {
-			err = jobs.ErrUnchanged
-		}
-		return err
-	})
-}
-
-// command changes the like and queues the job that updates the author's notifications.
-func (s *Service) command(name string, user services.UserID, id services.PostID, change func(ctx context.Context, tx *sql.Tx) error) *jobs.Command {
-	return &jobs.Command{
-		Name: name, Actor: user,
-		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			post, err := posts.Visible(ctx, tx, user, "postId", id)
-			if err != nil {
-				return nil, err
-			}
-			if err := change(ctx, tx); err != nil {
-				return nil, err
-			}
-			if post.Author == user {
-				return nil, nil // a like does not change the liker's own badges
-			}
-			cause := Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user}
-			job, err := Job(cause)
-			if err != nil {
-				return nil, err
-			}
-			return nil, jobs.Enqueue(ctx, tx, job)
-		},
-	}
 }
 
 // Query asks for a page of a user's list.

@@ -39,13 +39,13 @@ func (n node) listed(user services.UserID, size int) (list []Notification) {
 func (n node) likeHeldBack(liker services.UserID, posts []services.PostID) {
 	n.TB.Helper()
 	n.Quiet(n.Fanout)
-	n.Must(n.do(n.service.Like(liker, posts[0])))
+	n.Must(n.do(n.like(liker, posts[0])))
 	held, err := jobs.Claim(n.TB.Context(), n.Store, []string{"notify"}, 1, time.Minute)
 	if n.Must(err); len(held) != 1 {
 		n.TB.Fatalf("%d jobs were held back, want 1", len(held))
 	}
 	for _, post := range posts[1:] {
-		n.Must(n.do(n.service.Like(liker, post)))
+		n.Must(n.do(n.like(liker, post)))
 	}
 	n.Work(n.Fanout)
 }
@@ -75,9 +75,9 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 		author := users[0]
 		posts := n.Posts(author, 2)
 		n.likeHeldBack(users[1], posts[:1])
-		n.must(n.service.Like(users[2], posts[0]))
+		n.must(n.like(users[2], posts[0]))
 		at := n.listed(author, 1)[0].At
-		n.must(n.service.Like(users[3], posts[1]))
+		n.must(n.like(users[3], posts[1]))
 		n.Quiet(n.Fanout)
 		list := n.listed(author, 10)
 		if got := subjects(list); !slices.Equal(got, []services.PostID{posts[1], posts[0]}) {

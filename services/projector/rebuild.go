@@ -31,7 +31,7 @@ func (p *Projector) Rebuild(ctx context.Context, user services.UserID) error {
 }
 
 // RebuildDocument is Rebuild, and returns the document as it is after it. It is not Ready for callers who shared the rebuild
-// of another: a document that was read before they came may lack what they know of.
+// of another: a document that was read before those callers came may lack the changes that they wait for.
 func (p *Projector) RebuildDocument(ctx context.Context, user services.UserID) (rdb.Document, error) {
 	return p.rebuildOnce(ctx, user, false)
 }

@@ -96,7 +96,7 @@ func (t *terminal) run(scratch, text string) (string, error) {
 	return string(printed), nil
 }
 
-// openTerminal does a block that goes on, as a server does.
+// openTerminal starts the commands of a block that keeps running, such as a server, and returns its terminal.
 func openTerminal(tb testing.TB, folder, scratch string, environment []string, name, text string) (*terminal, error) {
 	output, err := os.CreateTemp(scratch, name+"-*.out")
 	if err != nil {

@@ -1,0 +1,54 @@
+package feed
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/notifications"
+	"tidings/services/posts"
+	"tidings/services/sql"
+)
+
+// Like is the command by which a user likes a post. NOT_FOUND if it does not exist, is deleted, or is hidden from them. Liking
+// again changes nothing.
+func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
+	return changeLike("likePost", user, post, func(ctx context.Context, tx *sql.Tx) (changed bool, err error) {
+		// One clock makes the IDs of all causes, so that lists have one order.
+		return posts.InsertLike(ctx, tx, post, user, tx.NewID(s.ids).Moment())
+	})
+}
+
+// Unlike is the command by which a user takes their like back. NOT_FOUND as for Like. Without a like it changes nothing.
+func (s *Service) Unlike(user services.UserID, post services.PostID) *jobs.Command {
+	return changeLike("unlikePost", user, post, func(ctx context.Context, tx *sql.Tx) (changed bool, err error) {
+		return posts.DeleteLike(ctx, tx, post, user)
+	})
+}
+
+// changeLike makes the command that changes the like, and queues the job that updates the author's notifications.
+func changeLike(name string, user services.UserID, id services.PostID, change func(ctx context.Context, tx *sql.Tx) (bool, error)) *jobs.Command {
+	return &jobs.Command{
+		Name: name, Actor: user,
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			post, err := posts.Visible(ctx, tx, user, "postId", id)
+			if err != nil {
+				return nil, err
+			}
+			changed, err := change(ctx, tx)
+			switch {
+			case err != nil:
+				return nil, err
+			case !changed:
+				return nil, jobs.ErrUnchanged
+			case post.Author == user:
+				return nil, nil // a like does not change the liker's own badges
+			}
+			job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user})
+			if err != nil {
+				return nil, err
+			}
+			return nil, jobs.Enqueue(ctx, tx, job)
+		},
+	}
+}
