@@ -74,7 +74,7 @@ clients: ## build @tidings/client and prove it with Apollo, urql, Relay and Reac
 release: ## build the archives for all systems, with checksums, into dist (VERSION=v1.2.3 stamps another version)
 	go run ./deploy/release -version "$(VERSION)" -out dist
 
-bench: ## measure against the peers and write bench/RESULTS.md and its charts (needs redis-server, node and npm)
+bench: ## measure against the peers and write bench/RESULTS.md and its charts (needs redis-server, node and npm; npm fetches Bun)
 	go run ./bench
 
 install: ## install what the tests need (as root on Debian), or say what is missing

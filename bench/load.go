@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,7 @@ func (t target) load(ctx context.Context, connections int, length time.Duration)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	before, cpuErr := processorTime(t.pid)
+	ownBefore, ownErr := processorTime(os.Getpid())
 	start := time.Now()
 	latencies, errs := make([][]time.Duration, connections), make([]error, connections)
 	var group sync.WaitGroup
@@ -60,6 +62,8 @@ func (t target) load(ctx context.Context, connections int, length time.Duration)
 	took := time.Since(start)
 	after, err := processorTime(t.pid)
 	cpuErr = errors.Join(cpuErr, err)
+	own, err := processorTime(os.Getpid())
+	ownErr = errors.Join(ownErr, err)
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return sample{}, err
@@ -76,6 +80,9 @@ func (t target) load(ctx context.Context, connections int, length time.Duration)
 	result := newSample(all, took)
 	if cpuErr == nil {
 		result.cpu = (after - before) / time.Duration(len(all))
+	}
+	if ownErr == nil {
+		result.client = (own - ownBefore) / time.Duration(len(all))
 	}
 	return result, nil
 }

@@ -56,7 +56,7 @@ func TestInvalidOptions(t *testing.T) {
 
 func TestNotesNameTheTerms(t *testing.T) {
 	text := strings.Join(notes(options{mercuriusProcesses: 2}), "\n")
-	for _, want := range []string{"share the processors", "2 process(es)", "equal, field by field", "in its memory"} {
+	for _, want := range []string{"share the processors", "checks no token", "2 process(es)", "equal, field by field", "in its memory"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the notes do not say %q", want)
 		}

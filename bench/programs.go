@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	bunFolder       = "bench/peers/bun"
 	mercuriusFolder = "bench/peers/mercurius"
 	binFolder       = "bench/bin"
 	node            = "bench" // the server's name among the nodes
@@ -148,7 +149,7 @@ func (b *bench) startMercurius(ctx context.Context, processes int) (*program, er
 	}, listens)
 }
 
-// errNoNode means that the Node peer cannot run here.
+// errNoNode means that a peer in JavaScript cannot run here.
 var errNoNode = errors.New("node and npm are not installed")
 
 func installMercurius(ctx context.Context, say func(string, ...any)) error {
@@ -161,8 +162,55 @@ func installMercurius(ctx context.Context, say func(string, ...any)) error {
 		return nil
 	}
 	say("fetching the packages of the Mercurius peer (npm ci)")
-	_, err := runOnce(ctx, mercuriusFolder, "npm", "ci", "--no-audit", "--no-fund")
+	_, err := runOnce(ctx, mercuriusFolder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	return err
+}
+
+// startBun starts the Bun peer. Its packages are fetched when they are not there.
+func (b *bench) startBun(ctx context.Context) (*program, error) {
+	path, err := installBun(ctx, b.say)
+	if err != nil {
+		return nil, err
+	}
+	return startProgram(ctx, b.folder, "bun", bunFolder, path, func(port string) []string {
+		return []string{"server.mjs", port, b.redisURL, b.usersFile}
+	}, listens)
+}
+
+// installBun returns the path of Bun. npm fetches it for this machine without running any script of a package: the program is in
+// a package of its own for each platform.
+func installBun(ctx context.Context, say func(string, ...any)) (path string, err error) {
+	if path = bunProgram(bunFolder); path == "" {
+		if _, err := exec.LookPath("npm"); err != nil {
+			return "", errNoNode
+		}
+		say("fetching the packages of the Bun peer (npm ci)")
+		if _, err := runOnce(ctx, bunFolder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
+			return "", err
+		}
+		if path = bunProgram(bunFolder); path == "" {
+			return "", fmt.Errorf("%w: npm has no Bun for this machine", errNoNode)
+		}
+	}
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := runOnce(ctx, bunFolder, path, "--version"); err != nil { // it needs AVX2 on x64
+		return "", fmt.Errorf("%w: Bun does not run on this machine: %w", errNoNode, err)
+	}
+	return path, nil
+}
+
+// bunProgram finds the program in the packages that npm has fetched; "" if there is none.
+func bunProgram(folder string) string {
+	for _, name := range []string{"bun", "bun.exe"} {
+		found, _ := filepath.Glob(filepath.Join(folder, "node_modules", "@oven", "bun-*", "bin", name)) // the pattern is valid
+		if len(found) > 0 {
+			return found[0]
+		}
+	}
+	return ""
 }
 
 // startGqlgen starts the stock gqlgen peer.

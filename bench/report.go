@@ -93,6 +93,8 @@ type report struct {
 	everyone []string
 	// scripts has the duration of the slowest call of each Lua script.
 	scripts []string
+	// clients has the processor time of this program for one answer, for each program that it asked.
+	clients []string
 	notes   []string
 }
 
@@ -107,7 +109,7 @@ func (r *report) print(out io.Writer) error {
 	for _, l := range r.lines {
 		rows = append(rows, l.cells())
 	}
-	_, err := io.WriteString(out, aligned(rows)+strings.Join(append(slices.Concat(r.everyone, r.scripts), ""), "\n"))
+	_, err := io.WriteString(out, aligned(rows)+strings.Join(append(slices.Concat(r.everyone, r.scripts, r.clients), ""), "\n"))
 	return err
 }
 
@@ -139,6 +141,7 @@ func (r *report) markdown(out io.Writer) error {
 	section(&text, "Everyone", "A real follow graph is imported, some publish, and every person's badge and feed, read through the API, is held "+
 		"against a count straight from the rows of the file.", r.everyone)
 	section(&text, "Scripts", "The slowest call of each Lua script, by Redis' own clock, over all that this run did.", r.scripts)
+	section(&text, "Client", "The processor time of the bench itself for one answer, beside that of the servers above: it takes its part of the processors from the faster program most.", r.clients)
 	section(&text, "To be known", "", r.notes)
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +69,8 @@ func newReport() *report {
 			}},
 			{what: "sockets", who: "ours", values: series{{rate: nan, cpu: -1, bytesPerEntry: 9 * 1024}}},
 		},
-		notes: []string{"Everything shares the processors."},
+		clients: []string{"badge query, ours: 9.00 us"},
+		notes:   []string{"Everything shares the processors."},
 	}
 }
 
@@ -103,6 +107,12 @@ Medians of the rounds. "Server CPU each" is the processor time of the server's p
 | badge query | ours | 3,000 | 1.00 ms | 5.00 ms | 100 us |  | 1 % | 2 |
 | sockets | ours |  |  |  |  | 9.00 KB |  | 1 |
 
+## Client
+
+The processor time of the bench itself for one answer, beside that of the servers above: it takes its part of the processors from the faster program most.
+
+- badge query, ours: 9.00 us
+
 ## To be known
 
 - Everything shares the processors.
@@ -121,6 +131,52 @@ func TestMarkdownMarksAQuickRun(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "Its figures say nothing.") {
 		t.Errorf("no warning in\n%s", out.String())
+	}
+}
+
+func TestRateAndCPU(t *testing.T) {
+	known := series{{rate: 1000, cpu: 20 * time.Microsecond}, {rate: 3000, cpu: 40 * time.Microsecond}}
+	if got := rateAndCPU(known); got != "2,000/s, 30.0 us" {
+		t.Errorf("got %q", got)
+	}
+	if got := rateAndCPU(series{{rate: 1000, cpu: -1}}); got != "1,000/s" {
+		t.Errorf("without the processor time: %q", got)
+	}
+	var l line
+	l.compareCPU(&contender{values: known}, &contender{values: series{{rate: 500, cpu: 60 * time.Microsecond}}})
+	if l.value != 0.5 || l.theirs != "500/s, 60.0 us" {
+		t.Errorf("got %+v", l)
+	}
+}
+
+func TestPeerThatIsNotThere(t *testing.T) {
+	b := &bench{}
+	absent, err := b.startPeer(t.Context(), func(context.Context) (*program, error) { return nil, errNoNode })
+	if err != nil || absent.program != nil || absent.absent != errNoNode.Error() {
+		t.Errorf("got %+v, %v", absent, err)
+	}
+	absent.stop()
+	broken := errors.New("broken")
+	if _, err := b.startPeer(t.Context(), func(context.Context) (*program, error) { return nil, broken }); !errors.Is(err, broken) {
+		t.Errorf("any other error ends the run: %v", err)
+	}
+	bun, mercurius, all := b.against(badgeQuery, absent, absent, &contender{})
+	if bun != nil || mercurius != nil || len(all) != 1 {
+		t.Errorf("got %v, %v, %v", bun, mercurius, all)
+	}
+}
+
+func TestBunIsFoundAmongThePackages(t *testing.T) {
+	folder := t.TempDir()
+	if got := bunProgram(folder); got != "" {
+		t.Errorf("nothing is installed: %q", got)
+	}
+	want := filepath.Join(folder, "node_modules", "@oven", "bun-linux-x64", "bin", "bun")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(want), 0o700), os.WriteFile(want, nil, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if got := bunProgram(folder); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -147,7 +203,7 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := strings.Split(out.String(), "\n")
-	if len(rows) != 5 || !strings.HasPrefix(rows[0], "what ") || !strings.HasSuffix(rows[1], "yes") || !strings.HasSuffix(rows[2], "no") {
+	if len(rows) != 6 || !strings.HasPrefix(rows[4], "badge query, ours: 9.00 us") || !strings.HasPrefix(rows[0], "what ") || !strings.HasSuffix(rows[1], "yes") || !strings.HasSuffix(rows[2], "no") {
 		t.Errorf("got\n%s", out.String())
 	}
 	if !strings.Contains(rows[3], "not measured: no board") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -55,41 +56,62 @@ func (b *bench) measureQueries(ctx context.Context) error {
 		return err
 	}
 	defer server.stop()
-	mercurius, err := b.startMercurius(ctx, b.mercuriusProcesses)
-	absent := ""
-	switch {
-	case errors.Is(err, errNoNode):
-		absent = err.Error()
-	case err != nil:
+	bun, err := b.startPeer(ctx, b.startBun)
+	if err != nil {
 		return err
-	default:
-		defer mercurius.stop()
 	}
+	defer bun.stop()
+	mercurius, err := b.startPeer(ctx, func(ctx context.Context) (*program, error) { return b.startMercurius(ctx, b.mercuriusProcesses) })
+	if err != nil {
+		return err
+	}
+	defer mercurius.stop()
 	gqlgen, err := b.startGqlgen(ctx)
 	if err != nil {
 		return err
 	}
 	defer gqlgen.stop()
-	for _, peer := range []*program{mercurius, gqlgen} {
+	for _, other := range []*program{bun.program, mercurius.program, gqlgen} {
 		for _, query := range []string{badgeQuery, feedQuery} {
-			if peer == nil {
+			if other == nil {
 				continue
 			}
-			if err := sameAnswers(ctx, server.api, peer.api, query, allReaders(b.readers)); err != nil {
+			if err := sameAnswers(ctx, server.api, other.api, query, allReaders(b.readers)); err != nil {
 				return err
 			}
 		}
 	}
 	b.say("the peers give the same answers")
 	if b.wants("badge") {
-		if err := b.measureBadges(ctx, server, mercurius, absent); err != nil {
+		if err := b.measureBadges(ctx, server, bun, mercurius); err != nil {
 			return err
 		}
 	}
 	if b.wants("feed") {
-		return b.measureFeeds(ctx, server, mercurius, gqlgen, absent)
+		return b.measureFeeds(ctx, server, bun, mercurius, gqlgen)
 	}
 	return nil
+}
+
+// peer is a program of other makers, or the reason why it is not measured.
+type peer struct {
+	*program
+	absent string
+}
+
+func (p peer) stop() {
+	if p.program != nil {
+		p.program.stop()
+	}
+}
+
+// startPeer starts a peer. If what it needs is not installed, the rows with it say so.
+func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*program, error)) (peer, error) {
+	p, err := start(ctx)
+	if errors.Is(err, errNoNode) {
+		return peer{absent: err.Error()}, nil
+	}
+	return peer{program: p}, err
 }
 
 // contender is one program in a row of queries.
@@ -130,73 +152,103 @@ func (b *bench) compete(ctx context.Context, what string, contenders ...*contend
 	}
 	for _, c := range contenders {
 		b.report.details = append(b.report.details, detail{what: what, who: c.who, values: c.values})
+		b.report.clients = append(b.report.clients, fmt.Sprintf("%s, %s: %s us", what, c.who, figure(c.values.client())))
 	}
 	return nil
 }
 
 const (
+	whoBun       = "Bun + graphql-jit + Bun's Redis client"
 	whoMercurius = "Mercurius + ioredis, auto-pipelining"
 	whoGqlgen    = "stock gqlgen, one Redis call a command"
 	whoStatic    = "our own static {__typename}"
 )
 
-func (b *bench) measureBadges(ctx context.Context, server, mercurius *program, absent string) error {
+// against adds the peers that are there to the contenders.
+func (b *bench) against(query string, bun, mercurius peer, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
+	all = contenders
+	if bun.program != nil {
+		fromBun = b.contender(whoBun, bun.program, query, 200)
+		all = append(all, fromBun)
+	}
+	if mercurius.program != nil {
+		fromMercurius = b.contender(whoMercurius, mercurius.program, query, 200)
+		all = append(all, fromMercurius)
+	}
+	return fromBun, fromMercurius, all
+}
+
+func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercurius peer) error {
 	const what = "badge query over HTTP"
 	ours := b.contender("Tidings, 200 followed", server, badgeQuery, 200)
 	few := b.contender("Tidings, 10 followed", server, badgeQuery, 10)
 	many := b.contender("Tidings, 2,000 followed", server, badgeQuery, 2000)
 	static := b.contender(whoStatic, server, staticQuery, 200)
-	contenders := []*contender{ours, static, few, many}
-	var peer *contender
-	if mercurius != nil {
-		peer = b.contender(whoMercurius, mercurius, badgeQuery, 200)
-		contenders = []*contender{ours, peer, static, few, many}
-	}
-	if err := b.compete(ctx, what, contenders...); err != nil {
+	fromBun, fromMercurius, all := b.against(badgeQuery, bun, mercurius, ours)
+	if err := b.compete(ctx, what, append(all, static, few, many)...); err != nil {
 		return err
 	}
-	first := line{what: what + ", 200 followed", limit: "(a) " + whoMercurius, goal: atLeast(1.5, ">= 1.5 x"), unit: "x", absent: absent}
-	if peer != nil {
-		first.compare(ours, peer)
+	first := line{what: what + ", 200 followed", limit: "(a) " + whoBun, goal: atLeast(1.5, ">= 1.5 x"), unit: "x", absent: bun.absent}
+	cpu := line{what: what + ", server CPU each", limit: whoBun, goal: atMost(0.75, "<= 0.75 x"), unit: "x the CPU", absent: bun.absent}
+	if fromBun != nil {
+		first.compare(ours, fromBun)
+		cpu.compareCPU(ours, fromBun)
 	}
-	second := line{what: what + ", 200 followed", limit: "(b) " + whoStatic, goal: atLeast(0.6, ">= 0.6 x"), unit: "x"}
-	second.compare(ours, static)
+	second := line{what: what + ", 200 followed", limit: "(b) " + whoMercurius, goal: atLeast(3, ">= 3 x"), unit: "x", absent: mercurius.absent}
+	if fromMercurius != nil {
+		second.compare(ours, fromMercurius)
+	}
+	third := line{what: what + ", 200 followed", limit: "(c) " + whoStatic, goal: atLeast(0.6, ">= 0.6 x"), unit: "x"}
+	third.compare(ours, static)
 	// In a closed loop the time of a query is the inverse of the rate.
-	third := line{
+	fourth := line{
 		what: "the same, 2,000 followed instead of 10", limit: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
-		ours: rate(many.values), theirs: rate(few.values), value: ratio(few.values.rate(), many.values.rate()),
+		ours: rateAndCPU(many.values), theirs: rateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
 	}
-	b.report.lines = append(b.report.lines, first, second, third)
+	b.report.lines = append(b.report.lines, first, cpu, second, third, fourth)
 	return nil
 }
 
 // compare fills a line with the ratio of two rates.
 func (l *line) compare(ours, theirs *contender) {
-	l.ours, l.theirs, l.value = rate(ours.values), rate(theirs.values), ratio(ours.values.rate(), theirs.values.rate())
+	l.ours, l.theirs, l.value = rateAndCPU(ours.values), rateAndCPU(theirs.values), ratio(ours.values.rate(), theirs.values.rate())
+}
+
+// compareCPU fills a line with the ratio of the servers' processor times for one answer.
+func (l *line) compareCPU(ours, theirs *contender) {
+	l.compare(ours, theirs)
+	l.value = ratio(ours.values.cpu(), theirs.values.cpu())
 }
 
 func rate(values series) string { return figure(values.rate()) + "/s" }
 
-func (b *bench) measureFeeds(ctx context.Context, server, mercurius, gqlgen *program, absent string) error {
+// rateAndCPU is the rate and, if it is known, the server's processor time for one answer.
+func rateAndCPU(values series) string {
+	if cpu := values.cpu(); !math.IsNaN(cpu) {
+		return rate(values) + ", " + figure(cpu) + " us"
+	}
+	return rate(values)
+}
+
+func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercurius peer, gqlgen *program) error {
 	const what = "home feed page of 20"
 	ours := b.contender("Tidings", server, feedQuery, 200)
 	stock := b.contender(whoGqlgen, gqlgen, feedQuery, 200)
-	contenders := []*contender{ours, stock}
-	first := line{what: what, limit: "(a) " + whoMercurius, goal: atLeast(3, ">= 3 x"), unit: "x", absent: absent}
-	var peer *contender
-	if mercurius != nil {
-		peer = b.contender(whoMercurius, mercurius, feedQuery, 200)
-		contenders = []*contender{ours, peer, stock}
-	}
-	if err := b.compete(ctx, what, contenders...); err != nil {
+	fromBun, fromMercurius, all := b.against(feedQuery, bun, mercurius, ours)
+	if err := b.compete(ctx, what, append(all, stock)...); err != nil {
 		return err
 	}
-	if peer != nil {
-		first.compare(ours, peer)
+	first := line{what: what, limit: "(a) " + whoBun, goal: atLeast(2, ">= 2 x"), unit: "x", absent: bun.absent}
+	if fromBun != nil {
+		first.compare(ours, fromBun)
 	}
-	second := line{what: what, limit: "(b) " + whoGqlgen, goal: atLeast(3, ">= 3 x"), unit: "x"}
-	second.compare(ours, stock)
-	b.report.lines = append(b.report.lines, first, second)
+	second := line{what: what, limit: "(b) " + whoMercurius, goal: atLeast(3, ">= 3 x"), unit: "x", absent: mercurius.absent}
+	if fromMercurius != nil {
+		second.compare(ours, fromMercurius)
+	}
+	third := line{what: what, limit: "(c) " + whoGqlgen, goal: atLeast(3, ">= 3 x"), unit: "x"}
+	third.compare(ours, stock)
+	b.report.lines = append(b.report.lines, first, second, third)
 	return nil
 }
 

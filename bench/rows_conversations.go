@@ -58,7 +58,7 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 	least := contenders[0]
 	for _, more := range contenders[1:] {
 		b.report.lines = append(b.report.lines, line{
-			what: what + ", half counted when read: " + more.who, limit: "itself, " + least.who, ours: rate(more.values), theirs: rate(least.values),
+			what: what + ", half counted when read: " + more.who, limit: "itself, " + least.who, ours: rateAndCPU(more.values), theirs: rateAndCPU(least.values),
 			value: ratio(least.values.rate(), more.values.rate()), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 		})
 	}

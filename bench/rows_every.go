@@ -59,7 +59,8 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	few := b.contender("Tidings, 10 followed", server, everyQuery, 10)
 	many := b.contender("Tidings, 2,000 followed", server, everyQuery, 2000)
 	static := b.contender(whoStatic, server, staticQuery, 200)
-	if err := b.compete(ctx, what, ours, static, few, many); err != nil {
+	some := b.contender("the badge query of three sources", server, badgeQuery, 200)
+	if err := b.compete(ctx, what, ours, some, static, few, many); err != nil {
 		return err
 	}
 	asked, err := b.askedOfRedis(ctx, server.api)
@@ -68,10 +69,12 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	}
 	first := line{what: what + ", 200 followed", limit: whoStatic, goal: atLeast(0.6, ">= 0.6 x"), unit: "x"}
 	first.compare(ours, static)
-	b.report.lines = append(b.report.lines, first,
+	second := line{what: what + ", server CPU each", limit: "the badge query of three sources", goal: atMost(1.25, "<= 1.25 x"), unit: "x the CPU"}
+	second.compareCPU(ours, some)
+	b.report.lines = append(b.report.lines, first, second,
 		line{
 			what: what + ", 2,000 followed instead of 10", limit: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
-			ours: rate(many.values), theirs: rate(few.values), value: ratio(few.values.rate(), many.values.rate()),
+			ours: rateAndCPU(many.values), theirs: rateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
 		},
 		line{what: what + ": commands to Redis", limit: "-", value: asked, unit: "a query", goal: atMost(1.05, "1: one round trip")})
 	return nil

@@ -54,7 +54,7 @@ func (b *bench) raceHuge(ctx context.Context, server *program) error {
 		}
 		first, last := contenders[0], contenders[len(contenders)-1]
 		b.report.lines = append(b.report.lines, line{
-			what: query.what + ", " + last.who, limit: first.who, ours: rate(last.values), theirs: rate(first.values),
+			what: query.what + ", " + last.who, limit: first.who, ours: rateAndCPU(last.values), theirs: rateAndCPU(first.values),
 			value: ratio(first.values.rate(), last.values.rate()), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 		})
 	}

@@ -181,7 +181,7 @@ func (b *bench) reportSockets(r *socketResults) {
 			value: ratio(p99(r.ours), p99(r.bare)), unit: "x", goal: atMost(2, "<= 2 x"),
 		},
 		line{
-			what: atOnce + ": events", limit: stock, ours: rate(r.ours), theirs: rate(r.stock),
+			what: atOnce + ": events", limit: stock, ours: rateAndCPU(r.ours), theirs: rateAndCPU(r.stock),
 			value: ratio(r.ours.rate(), r.stock.rate()), unit: "x", goal: atLeast(1, ">= 1 x"),
 		},
 		line{

@@ -41,6 +41,7 @@ type sample struct {
 	rate          float64       // answers or events a second
 	p50, p99      time.Duration // latency
 	cpu           time.Duration // of the server, for one answer or event; negative when not known
+	client        time.Duration // processor time of this program for one answer; 0 when not known
 	bytesPerEntry float64       // memory for one socket; NaN when not measured
 }
 
@@ -75,6 +76,11 @@ func (s series) cpu() float64 {
 		}
 		return float64(one.cpu) / float64(time.Microsecond)
 	})
+}
+
+// client is the median processor time of this program for one, in microseconds.
+func (s series) client() float64 {
+	return s.of(func(one sample) float64 { return float64(one.client) / float64(time.Microsecond) })
 }
 
 func (s series) memory() float64 { return s.of(func(one sample) float64 { return one.bytesPerEntry }) }

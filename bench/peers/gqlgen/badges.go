@@ -13,6 +13,7 @@ const (
 	expireAfterDays = 7
 	displayCap      = 99
 	noPlace         = "0000000000000"
+	sharedBase      = 2_000_000_000_000_000 // of the version's second half: the day is added to it
 )
 
 // readBadges reads and renders a badge document: one HMGET.
@@ -48,7 +49,7 @@ func render(n uint64, feedCount, likes, newest string, now time.Time) (*Badges, 
 		return nil, err
 	}
 	badges := &Badges{
-		Version:       fmt.Sprintf("%016d.%016d", n, today.UnixMicro()),
+		Version:       fmt.Sprintf("%016d.%016d", n, sharedBase+today.Unix()/int64(day/time.Second)),
 		HomeFeed:      newCount(value, more),
 		Notifications: &NotificationBadges{Total: newCount(like, false), Like: newCount(like, false)},
 	}

@@ -4,6 +4,7 @@ const expireAfterDays = 7
 const displayCap = 99
 const fields = ['st', 'n', 'd', 'T', 'fc', 'NL', 'HL']
 const noPlace = '0000000000000'
+const sharedBase = 2_000_000_000_000_000 // of the version's second half: the day is added to it
 
 export async function readBadges(redis, user) {
   const [st, n, , , fc, likes, newest] = await redis.hmget(`{u${user}}:b`, fields)
@@ -18,7 +19,7 @@ export function render(n, fc, likes, newest, nowMs) {
   const like = count(unexpired(likes, today), 'EXACT')
   const notifications = { newest: newest === noPlace ? null : `notificationUpTo:${newest}`, total: sum(like), like }
   return {
-    version: `${n.padStart(16, '0')}.${String(today * dayMs * 1000).padStart(16, '0')}`,
+    version: `${n.padStart(16, '0')}.${sharedBase + today}`,
     total: sum(homeFeed, notifications.total),
     homeFeed,
     notifications

@@ -9,7 +9,7 @@ const version = '0001763697600000'
 
 test('counts, display and precision', () => {
   const badges = render('5', '300+', '3;9;100;2,1,0,0,0,0,0,1', '01DHJFY1G0003', 100 * dayMs)
-  assert.equal(badges.version, '0000000000000005.0008640000000000')
+  assert.equal(badges.version, '0000000000000005.2000000000000100')
   assert.deepEqual(badges.homeFeed, { value: 300, display: '99+', inTotal: true, precision: 'AT_LEAST', asOf: null })
   assert.deepEqual(badges.total, { value: 304, display: '99+', inTotal: true, precision: 'AT_LEAST', asOf: null })
   assert.equal(badges.notifications.newest, 'notificationUpTo:01DHJFY1G0003')
