@@ -49,9 +49,9 @@ type Service struct {
 	Config
 	Sequences *Sequences // the last sequences, in this node's cache
 
-	expiry    services.SourceExpiry
-	throttles throttles
-	aged      agedMessages
+	expiry   services.SourceExpiry
+	throttle jobs.Throttle[services.ConversationID] // of passes over a conversation
+	aged     agedMessages
 }
 
 const (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"tidings/services"
@@ -54,52 +53,10 @@ func (s *Service) usersOf(ctx context.Context, job jobs.Job) (users []services.U
 	return users, len(users) > membersPerPage, err
 }
 
-// throttles remembers when the passes over conversations began, so that the next job waits its turn and merges with the
-// other waiting jobs.
-type throttles struct {
-	mu    sync.Mutex
-	began map[services.ConversationID]*throttle
-}
-
-type throttle struct {
-	at    time.Time
-	awake bool // a wake-up for the next due pass is scheduled
-}
-
-func (p *throttles) begin(id services.ConversationID, now time.Time) {
-	const many = 10_000
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.began == nil || len(p.began) > many { // after this, one pass may run early
-		p.began = map[services.ConversationID]*throttle{}
-	}
-	p.began[id] = &throttle{at: now}
-}
-
-// next is when the next pass is due, or the zero time when it is due already. first is true for the first caller, who then
-// schedules the wake-up of the workers.
-func (p *throttles) next(id services.ConversationID, now time.Time) (due time.Time, first bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last, known := p.began[id]
-	if !known || !last.at.Add(projectGap).After(now) {
-		return time.Time{}, false
-	}
-	first, last.awake = !last.awake, true
-	return last.at.Add(projectGap), first
-}
-
 // projectJob projects a conversation's last sequence to its members, at most ten times a second. Jobs that wait together
 // become one.
 func (s *Service) projectJob(id services.ConversationID) jobs.NewJob {
-	job := jobs.Keyed(jobProject, id.String())
-	now := s.Clock.Now()
-	due, first := s.throttles.next(id, now)
-	if first { // otherwise the last of many messages would wait for the workers' next poll of the queue
-		time.AfterFunc(due.Sub(now), s.Jobs.Wake)
-	}
-	job.NotBefore = due
-	return job
+	return s.throttle.Turn(id, s.Clock.Now(), jobs.Keyed(jobProject, id.String()), s.Jobs.Wake)
 }
 
 // passJob projects every member's state, and ends a change to counting on read.
@@ -146,7 +103,7 @@ func ofMember(do func(ctx context.Context, id services.ConversationID, user serv
 // projectHead projects a conversation that is counted on write. In one that is counted on read, the nodes of its members
 // keep the last sequence by themselves.
 func (s *Service) projectHead(ctx context.Context, id services.ConversationID) error {
-	s.throttles.begin(id, s.Clock.Now())
+	s.throttle.Begin(id, s.Clock.Now(), projectGap)
 	head, found, err := s.readHead(ctx, id)
 	if err != nil || !found || head.Way == OnRead {
 		return err

@@ -1,0 +1,56 @@
+package jobs
+
+import (
+	"sync"
+	"time"
+)
+
+// Throttle keeps the passes over one thing apart, so that the jobs that ask for a pass wait for its turn and merge. It knows the
+// passes of this process. Its zero value is ready, and it is safe for concurrent use.
+type Throttle[K comparable] struct {
+	mu   sync.Mutex
+	next map[K]*turn
+}
+
+type turn struct {
+	due   time.Time
+	awake bool // a wake-up is scheduled for it
+}
+
+// Begin records that a pass begins, and that the next one waits for a gap.
+func (t *Throttle[K]) Begin(key K, now time.Time, gap time.Duration) {
+	const many = 10_000
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.next == nil || len(t.next) > many { // after this, one pass may run early
+		t.next = map[K]*turn{}
+	}
+	t.next[key] = &turn{due: now.Add(gap)}
+}
+
+// Due is when the next pass is due, or the zero time if it is due already.
+func (t *Throttle[K]) Due(key K, now time.Time) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if next, known := t.next[key]; known && next.due.After(now) {
+		return next.due
+	}
+	return time.Time{}
+}
+
+// Turn makes a job wait until the next pass is due. The workers are woken for it then: without that, the last of many jobs would
+// wait until they next look at the queue.
+func (t *Throttle[K]) Turn(key K, now time.Time, job NewJob, wake func()) NewJob {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next, known := t.next[key]
+	if !known || !next.due.After(now) {
+		return job
+	}
+	if !next.awake {
+		next.awake = true
+		time.AfterFunc(next.due.Sub(now), wake)
+	}
+	job.NotBefore = next.due
+	return job
+}
