@@ -52,18 +52,19 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 	}), nil
 }
 
-// ClearDot is the command by which a user dismisses a dot in its present state. NOT_FOUND if it was never raised.
+// ClearDot is the command by which a user dismisses a dot in its present state; repeated, it changes nothing. NOT_FOUND if it was
+// never raised.
 func (s *Service) ClearDot(user services.UserID, name string) (*jobs.Command, error) {
 	if err := checkName("name", name); err != nil {
 		return nil, err
 	}
 	return s.own("clearDot", user, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := clearDot(ctx, tx, user, name)
-		return err
+		_, changed, err := clearDot(ctx, tx, user, name)
+		return orUnchanged(changed, err)
 	}), nil
 }
 
-// SetSegments is the command by which the host application sets a user's segments, replacing all earlier ones. CONFLICT if
+// SetSegments is the command by which the host application sets a user's segments, replacing all earlier ones; repeated, it changes nothing. CONFLICT if
 // there are too many.
 func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Command, error) {
 	if err := checkSegments(segments); err != nil {
@@ -75,7 +76,14 @@ func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Co
 		if err != nil {
 			return err
 		}
-		_, err = setSegments(ctx, tx, user, bits)
-		return err
+		_, changed, err := setSegments(ctx, tx, user, bits)
+		return orUnchanged(changed, err)
 	}), nil
+}
+
+func orUnchanged(changed bool, err error) error {
+	if err == nil && !changed {
+		return jobs.ErrUnchanged
+	}
+	return err
 }

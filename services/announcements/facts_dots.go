@@ -25,9 +25,16 @@ var (
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
 		RETURNING seen`)
 
+	// lastRaise is null for a dot that was never raised.
+	lastRaise = sql.NewStatement("the last raise of a dot, and the user's last clear", `SELECT max(r.raised_at),
+		COALESCE((SELECT seen FROM user_dots WHERE user_number = $1 AND dot = $2), 0),
+		COALESCE((SELECT dots_from FROM user_notices WHERE user_number = $1), 0) FROM dot_raises r WHERE r.dot = $2`)
+
 	segmentBits = sql.NewStatement("segments", `SELECT name, bit FROM segments WHERE {in name $1 TEXT}`)
 
 	insertSegments = sql.NewInsertion("insert segments", "segments", "name TEXT, bit BIGINT", "ON CONFLICT DO NOTHING")
+
+	lockSegments = sql.NewStatement("lock a user's segments", `SELECT segments FROM user_segments WHERE user_number = $1 {for update}`)
 
 	upsertSegments = sql.NewStatement("set a user's segments", `INSERT INTO user_segments AS s (user_number, ver, segments) VALUES ($1, $2, $3)
 		ON CONFLICT (user_number) DO UPDATE SET segments = excluded.segments, ver = CASE WHEN s.segments = excluded.segments THEN s.ver
@@ -64,14 +71,19 @@ func targetOf(segment int64) Segments {
 	return 1 << segment
 }
 
-// clearDot records that a user has seen a dot as it is now, and returns the stamp up to which it is cleared. NOT_FOUND if the
-// dot was never raised.
-func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string) (seen uint64, err error) {
-	found, err := tx.One(ctx, clearRaised, []any{user, name}, &seen)
-	if err == nil && !found {
-		err = services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
+// clearDot records that a user has seen a dot as it is now, and returns the stamp up to which it is cleared, and whether it was
+// raised since the user cleared it before, or since their first visit. NOT_FOUND if the dot was never raised.
+func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string) (seen uint64, changed bool, err error) {
+	var raised sql.NullInt64
+	var cleared, from int64
+	if _, err := tx.One(ctx, lastRaise, []any{user, name}, &raised, &cleared, &from); err != nil {
+		return 0, false, err
 	}
-	return seen, err
+	if !raised.Valid {
+		return 0, false, services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
+	}
+	_, err = tx.One(ctx, clearRaised, []any{user, name}, &seen)
+	return seen, raised.Int64 > max(cleared, from), err
 }
 
 // ensureSegments returns the bits of segments by name. A segment that is new gets the next bit. CONFLICT, with the segment's
@@ -135,8 +147,13 @@ func union(known map[string]Segments) (all Segments) {
 	return all
 }
 
-// setSegments sets the segments of a user, replacing all former ones, and returns the version of the set.
-func setSegments(ctx context.Context, tx *sql.Tx, user services.UserID, segments Segments) (version uint64, err error) {
+// setSegments sets the segments of a user, replacing all former ones, and returns the version of the set and whether it is
+// another one than before.
+func setSegments(ctx context.Context, tx *sql.Tx, user services.UserID, segments Segments) (version uint64, changed bool, err error) {
+	var had int64
+	if _, err := tx.One(ctx, lockSegments, []any{user}, &had); err != nil {
+		return 0, false, err
+	}
 	_, err = tx.One(ctx, upsertSegments, []any{user, tx.Now, int64(segments)}, &version)
-	return version, err
+	return version, had != int64(segments), err
 }

@@ -27,7 +27,7 @@ func (b *bundle) raise(name string, target Segments) (stamp uint64) {
 
 func (b *bundle) clear(user services.UserID, name string) (seen uint64) {
 	b.T.Helper()
-	b.write(func(tx *sql.Tx) (err error) { seen, err = clearDot(b.Ctx, tx, user, name); return err })
+	b.write(func(tx *sql.Tx) (err error) { seen, _, err = clearDot(b.Ctx, tx, user, name); return err })
 	return seen
 }
 
@@ -58,8 +58,30 @@ func TestDotsAreRaisedAndCleared(t *testing.T) {
 		again := b.raise("shop", 1)
 		sqltest.Equal(b.T, b.clear(7, "shop"), again)
 		sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T).Dots, map[string]uint64{"shop": again})
-		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := clearDot(b.Ctx, tx, 7, "nope"); return err })
+		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, _, err := clearDot(b.Ctx, tx, 7, "nope"); return err })
 		sqltest.Coded(b.T, err, services.NotFound)
+	})
+}
+
+// A clear changes something if the dot was raised after the last clear and after the user's first visit.
+func TestAClearOfADarkDotChangesNothing(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		cleared := func(user services.UserID) (changed bool) {
+			b.write(func(tx *sql.Tx) (err error) { _, changed, err = clearDot(b.Ctx, tx, user, "shop"); return err })
+			return changed
+		}
+		b.raise("shop", 0)
+		sqltest.Equal(b.T, cleared(7), true)
+		sqltest.Equal(b.T, cleared(7), false)
+		b.raise("other", 0)
+		sqltest.Equal(b.T, cleared(7), false)
+		b.raise("shop", 1<<5) // for a segment that the user may enter
+		sqltest.Equal(b.T, cleared(7), true)
+		sqltest.Equal(b.T, cleared(7), false)
+		b.enter(8)
+		sqltest.Equal(b.T, cleared(8), false)
+		b.raise("shop", 0)
+		sqltest.Equal(b.T, cleared(8), true)
 	})
 }
 
@@ -123,14 +145,18 @@ func TestSegmentsNamedAtOnceGetABitEach(t *testing.T) {
 
 func TestTheVersionOfSegmentsRisesWithTheirChange(t *testing.T) {
 	eachStore(t, func(b *bundle) {
+		var changed bool
 		set := func(bits Segments) (version uint64) {
-			b.write(func(tx *sql.Tx) (err error) { version, err = setSegments(b.Ctx, tx, 7, bits); return err })
+			b.write(func(tx *sql.Tx) (err error) { version, changed, err = setSegments(b.Ctx, tx, 7, bits); return err })
 			sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T), UserState{Segments: services.SegmentState{Version: version, Bits: uint64(bits)}, Dots: map[string]uint64{}})
 			return version
 		}
 		first := set(1<<63 | 1)
+		sqltest.Equal(b.T, changed, true)
 		sqltest.Equal(b.T, set(1<<63|1), first)
+		sqltest.Equal(b.T, changed, false)
 		sqltest.Equal(b.T, set(0), first+1) // the clock is stopped
+		sqltest.Equal(b.T, changed, true)
 		b.Clock.Advance(-time.Hour)
 		sqltest.Equal(b.T, set(2), first+2)
 	})

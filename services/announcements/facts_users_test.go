@@ -67,7 +67,7 @@ func TestNewUsersStartAtTheEnd(t *testing.T) {
 		b.raise("shop", 0)
 		sqltest.Equal(b.T, b.enter(user), want) // again changes nothing
 		sqltest.Equal(b.T, b.standing(user), want)
-		b.write(func(tx *sql.Tx) error { _, err := setSegments(b.Ctx, tx, user, 6); return err })
+		b.write(func(tx *sql.Tx) error { _, _, err := setSegments(b.Ctx, tx, user, 6); return err })
 		cleared := b.clear(user, "shop")
 		want.Segments, want.Dots["shop"] = services.SegmentState{Version: version, Bits: 6}, cleared
 		sqltest.Equal(b.T, b.enter(user), want)
@@ -96,7 +96,7 @@ func TestDormantPositionsAreDropped(t *testing.T) {
 			b.raise("shop", 0)
 			b.enter(away)
 			b.clear(away, "shop")
-			b.write(func(tx *sql.Tx) error { _, err := setSegments(b.Ctx, tx, away, 1); return err })
+			b.write(func(tx *sql.Tx) error { _, _, err := setSegments(b.Ctx, tx, away, 1); return err })
 			old := b.enter(away)
 			b.enter(here)
 			b.Clock.Advance(dormancy - time.Hour)
