@@ -26,17 +26,11 @@ func (s *selector) tooMany(kind *ast.Definition, field *ast.FieldDefinition, abo
 // ofUsers are the statements that read what is asked of users, wherever they are shown.
 var ofUsers = map[string]bool{"relations of a user": true}
 
-// ofNotifications are the statements that read the notifications both of the counts and of the objects behind them.
-var ofNotifications = map[string]bool{"count the actors of notifications": true, "sample the actors of notifications": true}
-
 // levels is how often a query may run a statement: once for the users of a list, and once for those who liked the posts of the
 // list, who are known when the likes have been read.
 func levels(query, statement string) int {
 	if ofUsers[statement] && strings.Contains(query, "likes") {
 		return 2
-	}
-	if ofNotifications[statement] {
-		return readings(query)
 	}
 	return 1
 }

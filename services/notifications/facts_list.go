@@ -29,6 +29,7 @@ type listQuery struct {
 	before     Position // only entries after it; the zero position: from the top
 	limit      int
 	each       bool // limit applies to each category, not to all together
+	bare       bool // without the actors, and with a group whose last cause was undone meanwhile
 	expiry     Expiry
 }
 
@@ -173,7 +174,11 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 		end := groups[len(groups)-1]
 		page.Next = Position{At: sql.FromMicros(end.at), Category: end.category, Subject: end.subject}
 	}
-	page.Notifications, err = describe(ctx, db, q.user, groups, q.expiry)
+	if q.bare {
+		page.Notifications = bare(db, groups, q.expiry)
+	} else {
+		page.Notifications, err = describe(ctx, db, q.user, groups, q.expiry)
+	}
 	if q.before.At.IsZero() && len(page.Notifications) > 0 {
 		for _, n := range page.Notifications {
 			if !n.Read {
@@ -214,22 +219,29 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 	return found, err
 }
 
-// describe adds the actors of each group. A group whose last cause was undone meanwhile is omitted.
-func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listed, expiry Expiry) ([]Notification, error) {
-	var all, commented sql.Rows
-	list := make([]Notification, len(groups))
-	today := services.DayOf(db.Now())
+// bare are groups without their actors.
+func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
+	list, today := make([]Notification, len(groups)), services.DayOf(db.Now())
 	for i, g := range groups {
-		row := []any{i, g.category, g.subject, g.bucket}
-		all = append(all, row)
-		if g.category == services.CategoryComment {
-			commented = append(commented, row)
-		}
 		unseen := g.newest > g.seen && g.newest > g.readTo
 		older := unseen && g.bucket/bucketsPerDay < expiry.oldestDay(g.category, today)
 		list[i] = Notification{
 			First: g.first, Place: g.newest, Category: g.category, Subject: g.subject, At: sql.FromMicros(g.at), Actors: g.causes,
 			Seen: !unseen, Read: g.newest <= g.readTo, Older: older,
+		}
+	}
+	return list
+}
+
+// describe adds the actors of each group. A group whose last cause was undone meanwhile is omitted.
+func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listed, expiry Expiry) ([]Notification, error) {
+	var all, commented sql.Rows
+	list := bare(db, groups, expiry)
+	for i, g := range groups {
+		row := []any{i, g.category, g.subject, g.bucket}
+		all = append(all, row)
+		if g.category == services.CategoryComment {
+			commented = append(commented, row)
 		}
 	}
 	if len(groups) == 0 {

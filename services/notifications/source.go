@@ -83,7 +83,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 func (s Source) Explain(ctx context.Context, of source.Explained) (list []services.Explanation, err error) {
 	page, err := readPage(ctx, s.db, listQuery{
 		user: of.User, categories: services.Categories, only: onlyUnseen,
-		limit: source.MostExplained, each: true, expiry: s.expiry,
+		limit: source.MostExplained, each: true, bare: true, expiry: s.expiry,
 	})
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (list []servic
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	first := services.PostIDAt(since)
 	page, err := readPage(ctx, s.db, listQuery{
-		user: user, categories: services.Categories, limit: source.MostExplained, each: true, expiry: s.expiry,
+		user: user, categories: services.Categories, limit: source.MostExplained, each: true, bare: true, expiry: s.expiry,
 	})
 	if err != nil {
 		return err
