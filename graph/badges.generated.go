@@ -417,6 +417,38 @@ func (ec *executionContext) fieldContext_Badges_liveBoard(_ context.Context, fie
 	return fc, nil
 }
 
+func (ec *executionContext) _Badges_views(ctx context.Context, field graphql.CollectedField, obj *services.Badges) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Badges_views(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Views, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.Count) graphql.Marshaler {
+			return ec.marshalNBadgeCount2tidingsᚋservicesᚐCount(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Badges_views(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Badges",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BadgeCount(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Badges_dots(ctx context.Context, field graphql.CollectedField, obj *services.Badges) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1307,6 +1339,11 @@ func (ec *executionContext) _Badges(ctx context.Context, sel ast.SelectionSet, o
 			}
 		case "liveBoard":
 			out.Values[i] = ec._Badges_liveBoard(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "views":
+			out.Values[i] = ec._Badges_views(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

@@ -221,6 +221,8 @@ type ClearDotInput struct {
 
 // The payload of clearDot. A field that could not be read after the change is null; the change is kept.
 type ClearDotPayload struct {
+	// Whether the mutation changed anything; false if the state was already as requested.
+	Changed bool `json:"changed"`
 	// The dot as it is now.
 	Dot *services.Dot `json:"dot,omitempty"`
 	// The viewer's badges after the change.
@@ -1545,6 +1547,8 @@ type SetSegmentsInput struct {
 
 // The payload of setSegments. A field that could not be read after the change is null; the change is kept.
 type SetSegmentsPayload struct {
+	// Whether the mutation changed anything; false if the state was already as requested.
+	Changed bool `json:"changed"`
 	// The user.
 	User *User `json:"user,omitempty"`
 }
@@ -1631,7 +1635,7 @@ func (SiteMessageReport) IsNode() {}
 type SourcePolicy struct {
 	// The source.
 	Source services.Source `json:"source"`
-	// Whether the count is part of the total.
+	// Whether the count is part of the total. By default, all are except VIEWS.
 	InTotal bool `json:"inTotal"`
 	// A number or a dot.
 	Style BadgeStyle `json:"style"`
@@ -1685,7 +1689,7 @@ type TouchViewInput struct {
 type TouchViewPayload struct {
 	// The view after the change.
 	View *View `json:"view,omitempty"`
-	// The viewer's badges. Views do not change them.
+	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
 	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
@@ -1833,7 +1837,7 @@ type UserEdge struct {
 }
 
 // A general view: a list of the host application in which new items appear, such as the news of a community or a topic. Each view
-// has a count of its own, which is not in the badges and is not pushed.
+// has a count of its own. The sum over the views that the viewer touched last is `views` of the badges, and is pushed.
 type View struct {
 	// The global ID, view:CODE/KEY. The view is the viewer's own state of it: one that the viewer never touched is null.
 	ID string `json:"id"`

@@ -341,6 +341,29 @@ func (ec *executionContext) fieldContext_AnnouncementEdge_node(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _ClearDotPayload_changed(ctx context.Context, field graphql.CollectedField, obj *ClearDotPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClearDotPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ClearDotPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ClearDotPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _ClearDotPayload_dot(ctx context.Context, field graphql.CollectedField, obj *ClearDotPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -618,6 +641,29 @@ func (ec *executionContext) _RaiseDotPayload_name(ctx context.Context, field gra
 }
 func (ec *executionContext) fieldContext_RaiseDotPayload_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("RaiseDotPayload", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _SetSegmentsPayload_changed(ctx context.Context, field graphql.CollectedField, obj *SetSegmentsPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetSegmentsPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetSegmentsPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SetSegmentsPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _SetSegmentsPayload_user(ctx context.Context, field graphql.CollectedField, obj *SetSegmentsPayload) (ret graphql.Marshaler) {
@@ -1265,6 +1311,11 @@ func (ec *executionContext) _ClearDotPayload(ctx context.Context, sel ast.Select
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("ClearDotPayload")
+		case "changed":
+			out.Values[i] = ec._ClearDotPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "dot":
 			out.Values[i] = ec._ClearDotPayload_dot(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -1475,6 +1526,11 @@ func (ec *executionContext) _SetSegmentsPayload(ctx context.Context, sel ast.Sel
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("SetSegmentsPayload")
+		case "changed":
+			out.Values[i] = ec._SetSegmentsPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "user":
 			out.Values[i] = ec._SetSegmentsPayload_user(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {

@@ -150,6 +150,7 @@ type ComplexityRoot struct {
 		SiteMessages  func(childComplexity int) int
 		Total         func(childComplexity int) int
 		Version       func(childComplexity int) int
+		Views         func(childComplexity int) int
 	}
 
 	BlockPayload struct {
@@ -199,9 +200,10 @@ type ComplexityRoot struct {
 	}
 
 	ClearDotPayload struct {
-		Badges func(childComplexity int) int
-		Dot    func(childComplexity int) int
-		Viewer func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Dot     func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	CommentConnection struct {
@@ -808,7 +810,8 @@ type ComplexityRoot struct {
 	}
 
 	SetSegmentsPayload struct {
-		User func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
 	}
 
 	Show struct {
@@ -1382,6 +1385,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Badges.Version(childComplexity), true
+	case "Badges.views":
+		if e.ComplexityRoot.Badges.Views == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Views(childComplexity), true
 
 	case "BlockPayload.badges":
 		if e.ComplexityRoot.BlockPayload.Badges == nil {
@@ -1546,6 +1555,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ClearDotPayload.Badges(childComplexity), true
+	case "ClearDotPayload.changed":
+		if e.ComplexityRoot.ClearDotPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClearDotPayload.Changed(childComplexity), true
 	case "ClearDotPayload.dot":
 		if e.ComplexityRoot.ClearDotPayload.Dot == nil {
 			break
@@ -4151,6 +4166,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SetReplayPayload.Viewer(childComplexity), true
 
+	case "SetSegmentsPayload.changed":
+		if e.ComplexityRoot.SetSegmentsPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetSegmentsPayload.Changed(childComplexity), true
 	case "SetSegmentsPayload.user":
 		if e.ComplexityRoot.SetSegmentsPayload.User == nil {
 			break
@@ -5442,6 +5463,8 @@ func (ec *executionContext) childFields_Badges(ctx context.Context, field graphq
 		return ec.fieldContext_Badges_conversations(ctx, field)
 	case "liveBoard":
 		return ec.fieldContext_Badges_liveBoard(ctx, field)
+	case "views":
+		return ec.fieldContext_Badges_views(ctx, field)
 	case "dots":
 		return ec.fieldContext_Badges_dots(ctx, field)
 	case "quiet":
@@ -5544,6 +5567,8 @@ func (ec *executionContext) childFields_CleanerFreed(ctx context.Context, field 
 
 func (ec *executionContext) childFields_ClearDotPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_ClearDotPayload_changed(ctx, field)
 	case "dot":
 		return ec.fieldContext_ClearDotPayload_dot(ctx, field)
 	case "badges":
@@ -6614,6 +6639,8 @@ func (ec *executionContext) childFields_SetReplayPayload(ctx context.Context, fi
 
 func (ec *executionContext) childFields_SetSegmentsPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_SetSegmentsPayload_changed(ctx, field)
 	case "user":
 		return ec.fieldContext_SetSegmentsPayload_user(ctx, field)
 	}

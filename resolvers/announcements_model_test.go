@@ -20,6 +20,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/views"
 	"tidings/tests/histories"
 )
 
@@ -37,9 +38,10 @@ func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
 	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
+	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log})
 	return announcementsNode{World: w, announced: announced, badge: badge.New(badge.Config{
 		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log,
-		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source()},
+		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source(), lists.Source()},
 	})}
 }
 

@@ -42,9 +42,12 @@ func TestItemsOfTheBadgesAreNodes(t *testing.T) {
 	a.ingest(event{"sendSiteMessage": event{"title": "hello", "to": []string{"user:bob"}}}, event{"publishAnnouncement": event{"title": "news"}})
 	group := a.must("alice", `mutation { createConversation(input: {kind: DIRECT, memberIds: ["user:bob"]}) { conversation { id } } }`, nil).at("createConversation", "conversation", "id")
 	a.must("alice", `mutation($id: ID!) { sendMessage(input: {conversationId: $id, body: "hi"}) { message { id } } }`, map[string]any{"id": group})
+	a.must("bob", `mutation { touchView(input: {code: "news", key: "town"}) { view { id } } }`, nil)
+	a.ingest(event{"addViewItem": event{"code": "news", "view": "town", "item": "a", "at": a.Clock.Now()}})
 	a.Quiet(a.Fanout)
 	const query = `{ viewer { badgeExplained { source items { nodeId node { __typename id
 		... on Post { body author { key } } ... on Notification { category causes { __typename } } ... on SiteMessage { title } ... on Announcement { unread }
+		... on View { key newItems: unread { value } }
 		... on Conversation { messages { nodes { body } } members { totalCount nodes { key } } lastMessage { body } } } } } } }`
 	got := a.must("bob", query, nil)
 	types := map[any]int{}
@@ -59,12 +62,15 @@ func TestItemsOfTheBadgesAreNodes(t *testing.T) {
 			if types[item("node", "__typename")]++; item("node", "id") != item("nodeId") || again.at("node", "__typename") != item("node", "__typename") {
 				t.Errorf("%v is about %v, read again it is %v", item("nodeId"), item("node"), again.at("node"))
 			}
+			if item("node", "__typename") == "View" && (item("node", "key") != "town" || item("node", "newItems", "value") != 1.0) {
+				t.Errorf("the view is %v", item("node"))
+			}
 			if item("node", "__typename") == "Conversation" && (item("node", "messages", "nodes", 0, "body") != "hi" || item("node", "members", "totalCount") != 2.0) {
 				t.Errorf("the conversation is %v", item("node"))
 			}
 		}
 	}
-	if want := map[any]int{"Post": 2, "Notification": 1, "SiteMessage": 1, "Announcement": 1, "Conversation": 1}; !maps.Equal(types, want) {
+	if want := map[any]int{"Post": 2, "Notification": 1, "SiteMessage": 1, "Announcement": 1, "Conversation": 1, "View": 1}; !maps.Equal(types, want) {
 		t.Errorf("the items are about %v, want %v: %v", types, want, got.Data)
 	}
 }

@@ -56,7 +56,7 @@ func (r *mutationResolver) ClearDot(ctx context.Context, input graph.ClearDotInp
 	if err != nil {
 		return nil, err
 	}
-	payload := &graph.ClearDotPayload{Badges: done.badges, Viewer: done.viewerAfter()}
+	payload := &graph.ClearDotPayload{Changed: done.changed, Badges: done.badges, Viewer: done.viewerAfter()}
 	if done.badges != nil {
 		for _, dot := range done.badges.Dots {
 			if dot.Name == input.Name {
@@ -72,7 +72,7 @@ func (r *mutationResolver) SetSegments(ctx context.Context, input graph.SetSegme
 	if err != nil {
 		return nil, err
 	}
-	return &graph.SetSegmentsPayload{User: ifRead[graph.User](r.Resolver)(r.user(ctx, done.call.user))}, nil
+	return &graph.SetSegmentsPayload{Changed: done.changed, User: ifRead[graph.User](r.Resolver)(r.user(ctx, done.call.user))}, nil
 }
 
 func (r *viewerResolver) Announcements(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.AnnouncementConnection, error) {

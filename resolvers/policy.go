@@ -9,7 +9,7 @@ import (
 func graphPolicy(policy services.DisplayPolicy) *graph.DisplayPolicy {
 	shown := &graph.DisplayPolicy{Sources: make([]graph.SourcePolicy, len(services.Sources))}
 	for i, source := range services.Sources {
-		shown.Sources[i] = graph.SourcePolicy{Source: source, InTotal: !policy.OutOfTotal[source], Style: graph.BadgeStyleNumber}
+		shown.Sources[i] = graph.SourcePolicy{Source: source, InTotal: policy.InTotal(source), Style: graph.BadgeStyleNumber}
 		if policy.AsDot[source] {
 			shown.Sources[i].Style = graph.BadgeStyleDot
 		}

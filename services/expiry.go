@@ -19,6 +19,11 @@ const (
 	MaxExpiryDays = 7
 )
 
+// expiring are the sources that a SourceExpiry can name.
+var expiring = slices.DeleteFunc(slices.Clone(Sources), func(source Source) bool {
+	return source == SourceNotifications || source == SourceViews
+})
+
 // ParseSourceExpiry parses SOURCE=DAYS items, or returns the reason why they are invalid.
 func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 	expiry = SourceExpiry{}
@@ -28,8 +33,11 @@ func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 		if source == SourceNotifications {
 			return nil, "NOTIFICATIONS have a setting of their own, --notification-expiry, by category"
 		}
+		if source == SourceViews {
+			return nil, "VIEWS do not expire: the application removes old items with removeViewItem"
+		}
 		if !slices.Contains(Sources, source) {
-			return nil, fmt.Sprintf("%s is not a source: expected one of %v, then = and the days", Quote(item), Sources)
+			return nil, fmt.Sprintf("%s is not a source: expected one of %v, then = and the days", Quote(item), expiring)
 		}
 		days, reason := ParseExpiryDays(item, text)
 		if reason != "" {

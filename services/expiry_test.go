@@ -15,7 +15,7 @@ func TestSourceExpiryIsParsed(t *testing.T) {
 	}
 	for item, want := range map[string]string{
 		"SONG=2": `"SONG=2" is not a source`, "CONVERSATIONS=8": "1 to 7 or never", "CONVERSATIONS=0": "1 to 7 or never", "CONVERSATIONS": "1 to 7 or never",
-		"NOTIFICATIONS=2": "--notification-expiry", "HOME_FEED=1,HOME_FEED=2": "HOME_FEED is named twice",
+		"NOTIFICATIONS=2": "--notification-expiry", "VIEWS=2": "VIEWS do not expire", "HOME_FEED=1,HOME_FEED=2": "HOME_FEED is named twice",
 	} {
 		if _, reason := ParseSourceExpiry(strings.Split(item, ",")); !strings.Contains(reason, want) {
 			t.Errorf("%s: %q, want %q", item, reason, want)

@@ -14,7 +14,7 @@ type Explanation struct {
 type Item struct {
 	ID        string // its global ID
 	At        time.Time
-	Count     int    // its share of the count: 1, except for a conversation
+	Count     int    // its share of the count: 1, except for a conversation and a view
 	ClearedBy string // the mutation that removes it from the count
 }
 

@@ -16,11 +16,16 @@ const (
 	SourceAnnouncements Source = "ANNOUNCEMENTS"
 	SourceConversations Source = "CONVERSATIONS"
 	SourceLiveBoard     Source = "LIVE_BOARD"
+	SourceViews         Source = "VIEWS"
 )
 
 // Sources lists every source, in the order in which the badges show them. Display policies are stored by these positions: a new
 // source must come last.
-var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard}
+var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard, SourceViews}
+
+// InTotal reports whether a source is in the total of a user who has not set that. Views are not: they came after the others, and an
+// upgrade must not raise the number on anyone's icon.
+func (s Source) InTotal() bool { return s != SourceViews }
 
 // CountField is a field of the badges that is the one count of a source.
 type CountField struct {
@@ -35,6 +40,7 @@ var CountFields = []CountField{
 	{SourceHomeFeed, "homeFeed", func(b *Badges) *Count { return &b.HomeFeed }},
 	{SourceAnnouncements, "announcements", func(b *Badges) *Count { return &b.Announcements }},
 	{SourceLiveBoard, "liveBoard", func(b *Badges) *Count { return &b.LiveBoard }},
+	{SourceViews, "views", func(b *Badges) *Count { return &b.Views }},
 }
 
 // PackSources packs a set of sources into a number, by their positions in Sources.
@@ -71,6 +77,7 @@ type Badges struct {
 	Announcements Count
 	Conversations ConversationCounts
 	LiveBoard     Count
+	Views         Count
 	LiveSequence  uint64    // the version of LiveBoard's input: see LiveCount; not shown
 	Dots          []Dot     // every existing dot, by name
 	Quiet         bool      // the user's quiet hours: show no number
@@ -137,6 +144,13 @@ type AnnouncementState struct {
 	DotsFrom uint64 // dots raised up to then (us) count as dismissed: the user's first visit
 }
 
+// ViewsState is the count of new items in a user's views, as the facts have it.
+type ViewsState struct {
+	Version uint64 // rises with every change; 0 is before the user's first touch of a view
+	Unread  int
+	More    bool // the true count is Unread or more: of one view no more than DisplayCap + 1 are counted
+}
+
 // SegmentState is the segments of a user.
 type SegmentState struct {
 	Version uint64
@@ -165,16 +179,19 @@ type ReadSidePlace struct {
 	Base         int64
 }
 
-// DisplayPolicy is how a user wants their badges shown, on every device. The zero value is the default: every source is in the
-// total, as a number, at every hour.
+// DisplayPolicy is how a user wants their badges shown, on every device. The zero value is the default: each source is in the
+// total as Source.InTotal says, and is shown as a number, at every hour.
 type DisplayPolicy struct {
 	Version    uint64          // rises with every change; 0 is before the first
-	OutOfTotal map[Source]bool // sources that do not enter the total
+	Turned     map[Source]bool // sources that are in the total although by default they are not, or the other way round
 	AsDot      map[Source]bool // sources that show a dot instead of their count
 	QuietFrom  int             // minute of the user's day at which quiet hours begin
 	QuietTo    int             // and end; equal to QuietFrom: there are none. They may run over midnight
 	OffsetEast int             // minutes by which the user's clock is ahead of UTC
 }
+
+// InTotal reports whether a source enters the total.
+func (p DisplayPolicy) InTotal(source Source) bool { return source.InTotal() != p.Turned[source] }
 
 // MinutesPerDay bounds the moments of quiet hours.
 const MinutesPerDay = 24 * 60

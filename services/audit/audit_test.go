@@ -23,6 +23,7 @@ import (
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/sql"
+	"tidings/services/views"
 	"tidings/tests/eventually"
 )
 
@@ -61,6 +62,10 @@ func litUser(w node) (user, author services.UserID) {
 	w.do(w.announced.SetSegments(user, []string{"a", "c"}))
 	w.do(w.announced.RaiseDot("shop", nil))
 	w.do(w.announced.ClearDot(user, "shop"))
+	news := views.View{Code: "news", ID: "town"}
+	w.do(w.views.Touch(user, news, nil))
+	w.do(w.views.Add(news, "a", w.Clock.Now()))
+	w.do(w.views.Add(news, "b", w.Clock.Now()))
 	w.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
 		if _, err = positions.Raise(ctx, tx, user, positions.HomePage, "", first); err != nil {
 			return err
@@ -112,6 +117,7 @@ func corruptions(fields map[string]string) map[string][]string {
 		"P": {"0", later(fields["P"]), strings.TrimSuffix(fields["P"], ";0") + ";60"}, "A": {"0", later(fields["A"]), fields["A"] + "0"},
 		"G": {"0", later(fields["G"]), fields["G"] + "0"}, "Sgeneral": {"0", later(fields["Sgeneral"]), fields["Sgeneral"] + "0"}, "Dshop": {later(fields["Dshop"]), fields["Dshop"] + "0"},
 		"Dtoy": {"9000000000000000;9000000000000000"},
+		"V":    {"0", later(fields["V"]), strings.TrimSuffix(fields["V"], "0") + "1", strings.Replace(fields["V"], ";2;", ";3;", 1)},
 	}
 	for _, category := range services.Categories {
 		counts, head := "N"+string(category[:1]), "H"+string(category[:1])

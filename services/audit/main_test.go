@@ -20,6 +20,7 @@ import (
 	"tidings/services/notifications/notificationstest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
+	"tidings/services/views"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,17 +30,21 @@ type node struct {
 	*fanouttest.World
 	announced *announcements.Service
 	chat      *chat.Service
+	views     *views.Service
 }
 
 func newNode(w *fanouttest.World) node {
 	notificationstest.New(w)
 	messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
 	livetest.New(w, live.ShowLimits{})
+	lists := views.New(views.Config{
+		DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
+	})
 	return node{w, announcements.New(announcements.Config{
 		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 	}), chat.New(chat.Config{
 		Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxWriteMembers: 2,
-	})}
+	}), lists}
 }
 
 // do commits a command that must succeed, and returns the ids that it made.

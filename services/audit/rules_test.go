@@ -21,6 +21,7 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 		"display policy":         rdb.PolicyRegister(services.DisplayPolicy{Version: 1 << 51, QuietTo: 9}),
 		"announcements and dots": rdb.AnnouncementRegister(services.AnnouncementState{Version: 1 << 51, Position: 9}),
 		"live board":             rdb.LiveSeenRegister(1 << 51),
+		"views":                  rdb.ViewsRegister(services.ViewsState{Version: 1 << 51, Unread: 9}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, nil)

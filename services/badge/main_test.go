@@ -23,6 +23,7 @@ import (
 	"tidings/services/positions"
 	"tidings/services/rdb"
 	"tidings/services/sql"
+	"tidings/services/views"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,6 +39,7 @@ type node struct {
 	chat      *chat.Service
 	live      *live.Service
 	notified  *notifications.Service
+	views     *views.Service
 }
 
 func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, live.ShowLimits{}) }
@@ -55,6 +57,9 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 			Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
 		}),
 		live: livetest.New(w, limits),
+		views: views.New(views.Config{
+			DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
+		}),
 	}
 	n.Service = New(n.config())
 	return n
@@ -64,7 +69,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 func (n node) config() Config {
 	return Config{
 		Store: n.Store, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Memory.Pulled,
-		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source(), n.chat.Source(), n.live.Source(), n.notified.Source()},
+		Clock: n.Clock, Log: n.Log, Sources: []Source{n.letters.Source(), n.announced.Source(), n.chat.Source(), n.live.Source(), n.notified.Source(), n.views.Source()},
 	}
 }
 
@@ -195,5 +200,5 @@ var shownSources = (&Service{}).newSources(sourcesOfFeatures()...)
 
 // sourcesOfFeatures are the sources that have a package of their own.
 func sourcesOfFeatures() []Source {
-	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}, live.Source{}, notifications.Source{}}
+	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}, live.Source{}, notifications.Source{}, views.Source{}}
 }

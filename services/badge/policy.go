@@ -54,7 +54,7 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 	}
 	apply := func(policy *services.DisplayPolicy) error {
 		for source, inTotal := range change.InTotal {
-			policy.OutOfTotal = with(policy.OutOfTotal, source, !inTotal)
+			policy.Turned = with(policy.Turned, source, inTotal != source.InTotal())
 		}
 		for source, asDot := range change.AsDot {
 			policy.AsDot = with(policy.AsDot, source, asDot)

@@ -34,7 +34,7 @@ func TestAPolicyAppliesToEveryDevice(t *testing.T) {
 		policy, err := n.Policy(t.Context(), reader)
 		n.Must(err)
 		want := services.DisplayPolicy{
-			Version: 2, OutOfTotal: map[services.Source]bool{services.SourceHomeFeed: true}, AsDot: map[services.Source]bool{services.SourceHomeFeed: true},
+			Version: 2, Turned: map[services.Source]bool{services.SourceHomeFeed: true}, AsDot: map[services.Source]bool{services.SourceHomeFeed: true},
 			QuietFrom: 23 * 60, QuietTo: 6*60 + 30, OffsetEast: 60,
 		}
 		if difference := cmp.Diff(want, policy); difference != "" {

@@ -44,7 +44,7 @@ func (v *view) sum(badges *services.Badges) {
 
 // show writes a count's display text, and whether it enters the total.
 func (v *view) show(badges *services.Badges, key services.Source, count *services.Count) {
-	count.InTotal = !v.Document.Policy.OutOfTotal[key]
+	count.InTotal = v.Document.Policy.InTotal(key)
 	count.Display = v.display(badges, key, *count)
 }
 
@@ -56,7 +56,7 @@ func (v *view) display(badges *services.Badges, key services.Source, count servi
 		return ""
 	case v.Document.Policy.AsDot[key]:
 		return strings.Repeat(services.DisplayDot, min(count.Value, 1))
-	case count.Precision == services.AtLeast && count.Value >= services.MessagesCounted:
+	case count.Precision == services.AtLeast && (count.Value >= services.MessagesCounted || key == services.SourceViews):
 		limit = min(limit, count.Value) // the count may be a lower bound below the cap
 		return services.Display(limit+1, limit)
 	}

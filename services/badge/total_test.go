@@ -26,7 +26,7 @@ func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
 	if got := render(document, noon).Total; got.Value != 2+3+5+5 {
 		t.Errorf("all of it: %+v", got)
 	}
-	document.Policy.OutOfTotal = map[services.Source]bool{services.SourceHomeFeed: true, services.SourceSiteMessages: true}
+	document.Policy.Turned = map[services.Source]bool{services.SourceHomeFeed: true, services.SourceSiteMessages: true}
 	badges := render(document, noon)
 	if badges.Total.Value != 3+5 || badges.HomeFeed.Value != 2 || badges.SiteMessages.Total.Value != 5 {
 		t.Errorf("without feed and messages: %+v", badges)
@@ -142,7 +142,7 @@ func TestTotalsAndVersionsUnderEveryPolicy(t *testing.T) {
 		document := lit(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))
 		minute := rapid.IntRange(0, services.MinutesPerDay-1)
 		document.Policy = services.DisplayPolicy{
-			OutOfTotal: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "dots")),
+			Turned: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "dots")),
 			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(leastOffset, greatestOffset).Draw(t, "offset"),
 		}
 		now := noon.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "minutes")) * time.Minute)

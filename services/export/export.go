@@ -62,15 +62,25 @@ var forms = map[string]func(value int64, text string) any{
 		return services.GlobalID(services.ConversationType, fmt.Sprint(value))
 	},
 	"sources": func(value int64, _ string) any {
-		names := []services.Source{}
-		for source, has := range services.UnpackSources(uint64(value)) {
-			if has {
-				names = append(names, source)
-			}
-		}
-		slices.Sort(names)
-		return names
+		shown := services.UnpackSources(uint64(value))
+		return sourcesThat(func(source services.Source) bool { return shown[source] })
 	},
+	"outOfTotal": func(value int64, _ string) any {
+		policy := services.DisplayPolicy{Turned: services.UnpackSources(uint64(value))}
+		return sourcesThat(func(source services.Source) bool { return !policy.InTotal(source) })
+	},
+}
+
+// sourcesThat are the sources that meet a condition, by name.
+func sourcesThat(meets func(services.Source) bool) []services.Source {
+	names := []services.Source{}
+	for _, source := range services.Sources {
+		if meets(source) {
+			names = append(names, source)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func placeForm(kind string) func(int64, string) any {

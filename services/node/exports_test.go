@@ -82,7 +82,7 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"dot","name":"shop","clearedAt":"1970-01-01T00:00:01Z"}
 {"type":"segment","name":"staff"}
 {"type":"segment","name":"last"}
-{"type":"displayPolicy","outOfTotal":["HOME_FEED","NOTIFICATIONS"],"asDot":[],"quietFrom":60,"quietTo":120,"offsetEast":-30}
+{"type":"displayPolicy","outOfTotal":["HOME_FEED","NOTIFICATIONS","VIEWS"],"asDot":[],"quietFrom":60,"quietTo":120,"offsetEast":-30}
 {"type":"groupPolicy","policy":"NOBODY"}
 {"type":"conversation","id":"conversation:5","kind":"GROUP","title":"us","joinedAt":"1970-01-01T00:00:01Z","leftAt":null,"muted":true,"readUpTo":1,"mentions":1}
 {"type":"message","conversation":"conversation:5","number":1,"body":"mine","sentAt":"1970-01-01T00:00:01Z","recalledAt":null}
@@ -164,6 +164,7 @@ var notExported = map[string]string{
 	"dead_jobs": "work", "dot_raises": "everybody's", "fanout_thresholds": "the program's", "fanouts": "work", "goose_db_version": "the program's",
 	"idempotency": "hashes of requests, for a day", "imports": "the program's", "jobs": "work", "log": "everybody's, for an hour", "log_heads": "the program's",
 	"activity_thresholds": "the program's", "nodes": "the program's", "post_counts": "counts of likes and posts", "notification_heads": "sums of the causes", "site_message_gens": "versions", "site_message_state": "versions", "sqlite_sequence": "the engine's", "view_items": "everybody's",
+	"view_changes": "versions", "view_readers": "versions",
 }
 
 // Every table is either exported or listed as not exported, so that each new table needs a decision.

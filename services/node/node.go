@@ -251,6 +251,9 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
 	notified := notifications.New(notifications.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, Log: s.Log, Expiry: expiry})
+	lists := views.New(views.Config{
+		DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
+	})
 	s.Live = live.New(live.Config{
 		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Log: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
 		Limits:   live.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
@@ -258,7 +261,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.Badge = badge.New(badge.Config{
 		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
-		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source()},
+		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source(), lists.Source()},
 	})
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
@@ -281,7 +284,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 			Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 		}),
 		Messages: letters,
-		Views:    views.New(views.Config{DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, IDs: ids, Log: s.Log}),
+		Views:    lists,
 		Chat:     conversations, Announcements: announced,
 		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Projector: s.Projector, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}

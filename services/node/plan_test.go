@@ -45,7 +45,9 @@ func fill(b *peopletest.Bundle, notified bool) {
 			upTo + "INSERT INTO site_message_recipients (user_number, message, type, read_at) SELECT n % 499, n % 500, 'general', CASE WHEN n % 10 > 0 THEN n END FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO site_message_state SELECT n, 'general', 1 FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO view_items SELECT 'topic', CAST(n % 50 AS TEXT), CAST(n AS TEXT), n, n % 10 > 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
-			upTo + "INSERT INTO user_access_log SELECT n % 500, 'topic', CAST(n % 499 AS TEXT), n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO view_changes SELECT 'topic', CAST(n AS TEXT), n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO view_readers SELECT n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO user_access_log SELECT n % 500, 'topic', CAST(n % 499 AS TEXT), n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO conversations SELECT n, 'ROOM', NULL, '', n, 20, n, 20, 'WRITE', 0, 0, 0, 0, 0 FROM s WHERE n <= 1000 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO group_policies SELECT n, 'WHO_I_FOLLOW' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO conversation_members SELECT n % 1000 + 1, n % 499, n % 20, 0, 1, 0, 0, FALSE, FALSE, n, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
@@ -75,7 +77,7 @@ func fill(b *peopletest.Bundle, notified bool) {
 }
 
 // walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
-var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_items|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
 // wholeTables are the statements that may read a table from its beginning: once at a start, for a metric, in an export, or a
 // table of what is under way.

@@ -7,6 +7,7 @@ import (
 	"tidings/services/sql"
 )
 
+// The column out_of_total is older than its meaning: it has the sources that are turned, see services.DisplayPolicy.
 const policyColumns = `SELECT ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE user_number = $1`
 
 var (
@@ -36,7 +37,7 @@ func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change 
 		return policy, err
 	}
 	policy.Version++
-	_, err = tx.Run(ctx, setPolicy, user, int64(policy.Version), int64(services.PackSources(policy.OutOfTotal)),
+	_, err = tx.Run(ctx, setPolicy, user, int64(policy.Version), int64(services.PackSources(policy.Turned)),
 		int64(services.PackSources(policy.AsDot)), policy.QuietFrom, policy.QuietTo, policy.OffsetEast)
 	return policy, err
 }
@@ -49,6 +50,6 @@ func Policy(ctx context.Context, s *sql.DB, user services.UserID) (services.Disp
 func policyOf(ctx context.Context, r sql.Runner, st sql.Statement, user services.UserID) (policy services.DisplayPolicy, err error) {
 	var out, dots int64
 	_, err = r.One(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
-	policy.OutOfTotal, policy.AsDot = services.UnpackSources(uint64(out)), services.UnpackSources(uint64(dots))
+	policy.Turned, policy.AsDot = services.UnpackSources(uint64(out)), services.UnpackSources(uint64(dots))
 	return policy, err
 }

@@ -22,7 +22,7 @@ func TestPolicies(t *testing.T) {
 		}
 		sqltest.Equal(b.T, policy, services.DisplayPolicy{})
 		want := services.DisplayPolicy{
-			Version: 1, OutOfTotal: map[services.Source]bool{services.SourceHomeFeed: true},
+			Version: 1, Turned: map[services.Source]bool{services.SourceHomeFeed: true},
 			AsDot: map[services.Source]bool{services.SourceConversations: true}, QuietFrom: 1320, QuietTo: 420, OffsetEast: -90,
 		}
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -41,7 +41,7 @@ func TestPolicies(t *testing.T) {
 		sqltest.Equal(b.T, policy, want)
 		err = b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := ChangePolicy(b.Ctx, tx, users[0], func(p *services.DisplayPolicy) error {
-				p.OutOfTotal = nil
+				p.Turned = nil
 				return errMine
 			})
 			return err

@@ -19,7 +19,7 @@ var pulledAuthors = []services.FollowedAuthor{{Author: 300, Since: 7}, {Author: 
 // goodValues are Redis' answers for a valid document.
 func goodValues() []any {
 	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", namedText(pulledAuthors...), namedText(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00", "1700000000000000",
-		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;"}
+		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;", "7;140;1"}
 	for range services.Categories {
 		values = append(values, "12;3;19999;1,2,3,4,5,6,7,8", "12;0000000000009")
 	}
@@ -32,7 +32,7 @@ var standard = newLayout([]string{services.DefaultMessageType}, nil, nil)
 func TestADocumentIsReadWhole(t *testing.T) {
 	d := standard.parse(goodValues(), "1234567890")
 	want := Document{Ready: true, N: 1_700_000_000_000_001, Day: 20_000, Seen: 4, FeedCount: 299, FeedMore: true, Pulled: pulledAuthors, Hosts: pulledAuthors[1:]}
-	want.LiveSeen = 6
+	want.LiveSeen, want.Views = 6, services.ViewsState{Version: 7, Unread: 140, More: true}
 	if len(d.Notifications) != len(services.Categories) {
 		t.Fatalf("%+v has not every category", d)
 	}
@@ -44,7 +44,7 @@ func TestADocumentIsReadWhole(t *testing.T) {
 	want.Conversations = services.ConversationSums{Unread: 7, Mentions: 2, ReadSide: []services.ReadSidePlace{{Conversation: 9, Base: 1 << 24}}, Version: 1_700_000_000_000_000}
 	want.Announcements = services.AnnouncementState{Version: 3, Position: 17, DotsFrom: 1_700_000_000_000_000}
 	want.Segments = services.SegmentState{Version: 4, Bits: math.MaxUint64}
-	want.Policy = services.DisplayPolicy{Version: 5, OutOfTotal: map[services.Source]bool{services.SourceHomeFeed: true, services.SourceNotifications: true},
+	want.Policy = services.DisplayPolicy{Version: 5, Turned: map[services.Source]bool{services.SourceHomeFeed: true, services.SourceNotifications: true},
 		AsDot: map[services.Source]bool{services.SourceConversations: true}, QuietFrom: 1320, QuietTo: 420, OffsetEast: -90}
 	want.Messages = []services.MessageTypeState{{Type: services.DefaultMessageType, Version: 8, Unread: 21}}
 	want.Notifications = d.Notifications
@@ -67,6 +67,8 @@ func TestABrokenFieldNeverReadsAsZero(t *testing.T) {
 			return isText && len(text)%8 == 0
 		case announcementField:
 			return value == "1;2;3"
+		case viewsField:
+			return value == nil
 		}
 		return false
 	}

@@ -17,13 +17,17 @@ type layout struct {
 	expiry      services.SourceExpiry
 	plain       int // of fields: those before the versioned fields
 	fields      []string
-	births      []any  // triples for rebuild_begin: field, value at birth ("": none), pattern of a valid value
+	births      []any  // triples for rebuild_begin: field, value at birth ("": none; mayLack), pattern of a valid value
 	late        []bool // of fields: whether it exists exactly if the field before it does
+	mayLack     []bool // of fields: whether it may be absent
 }
 
 // unborn is a versioned field before its first version. It is short, so that the document of a user without any items stays
 // small.
 const unborn = "0"
+
+// mayLack is the value at birth of a field that may be absent.
+const mayLack = "?"
 
 // The fields before the versioned fields, in the order of layout.fields.
 var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R", "Cv"}
@@ -35,11 +39,11 @@ const (
 )
 
 func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
-	l := &layout{types: types, dots: dots, expiry: expiry, fields: slices.Clone(plainFields), late: make([]bool, len(plainFields))}
+	l := &layout{types: types, dots: dots, expiry: expiry, fields: slices.Clone(plainFields), late: make([]bool, len(plainFields)), mayLack: make([]bool, len(plainFields))}
 	register := func(field, value, pattern string) {
 		l.fields = append(l.fields, field)
 		l.births = append(l.births, field, value, pattern)
-		l.late = append(l.late, value == "")
+		l.late, l.mayLack = append(l.late, value == ""), append(l.mayLack, value == mayLack)
 	}
 	if expiry.Expires(services.SourceHomeFeed) {
 		register(feedAgedField, unborn, `^[0-7]`+strings.Repeat("[0-9A-HJKMNP-TV-Z]", services.PostIDLetters-1)+`$`)
@@ -49,7 +53,11 @@ func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
 	}
 	l.plain = len(l.fields)
 	for _, fixed := range fixedRegisters {
-		register(fixed.field, unborn, fixed.pattern)
+		birth := unborn
+		if fixed.mayLack {
+			birth = mayLack
+		}
+		register(fixed.field, birth, fixed.pattern)
 	}
 	for _, category := range services.Categories {
 		register(countsField(category), unborn, countsPattern)
@@ -151,7 +159,7 @@ func (l *layout) parse(values []any, epoch string) Document {
 	texts := make([]string, fixed)
 	for i, value := range values[:fixed] {
 		text, ok := value.(string)
-		if !ok && l.late[i] && texts[i-1] == unborn {
+		if !ok && (l.late[i] && texts[i-1] == unborn || l.mayLack[i] && value == nil) {
 			text, ok = unborn, true
 		}
 		if !ok {

@@ -18,7 +18,8 @@ import (
 //	G                        segments: "ver;bits"
 //	D<dot>                   "ver;raise (us) that the user dismissed"; absent until then
 //	B                        live board: "ver;", the version of the changelog up to which shows were seen
-//	P                        display policy: "ver;out of total;as dot;quiet from;to;offset"
+//	V                        views: "ver;new items;1 if there may be more"; absent before the first touch
+//	P                        display policy: "ver;turned in or out of the total;as dot;quiet from;to;offset"
 type Register struct {
 	Field string
 	Value string
@@ -35,21 +36,27 @@ const (
 	segmentField      = "G"
 	policyField       = "P"
 	liveField         = "B"
+	viewsField        = "V"
 
 	// These two are not versioned fields.
 	feedAgedField = "fx"
 	leavesOnField = "Cx"
 )
 
-// fixedRegister is a versioned field that every document has, whatever is configured, with the pattern of a whole value.
-type fixedRegister struct{ field, pattern string }
+// fixedRegister is a versioned field of every document, whatever is configured, with the pattern of a whole value. One that few users
+// have may be absent until its first version, as a dot is: each byte counts in the document of an idle user.
+type fixedRegister struct {
+	field, pattern string
+	mayLack        bool
+}
 
 // fixedRegisters lists them.
 var fixedRegisters = []fixedRegister{
-	{announcementField, `^%d+;%d+;%d+$`},
-	{segmentField, `^%d+;%d+$`},
-	{policyField, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`},
-	{liveField, `^%d+;$`},
+	{announcementField, `^%d+;%d+;%d+$`, false},
+	{segmentField, `^%d+;%d+$`, false},
+	{policyField, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`, false},
+	{liveField, `^%d+;$`, false},
+	{viewsField, `^%d+;%d+;[01]$`, true},
 }
 
 // Registered holds the values of the fixed registers.
@@ -58,6 +65,7 @@ type Registered struct {
 	Segments      services.SegmentState
 	Policy        services.DisplayPolicy
 	LiveSeen      uint64 // live board: shows that went live up to this version of the changelog were seen
+	Views         services.ViewsState
 }
 
 // registered reads the fixed registers, in the order of fixedRegisters. It calls the parsers directly: calls through a table
@@ -67,6 +75,7 @@ func (p *parser) registered(r *Registered) {
 	r.Segments = p.segments()
 	r.Policy = p.policy()
 	r.LiveSeen = p.liveSeen()
+	r.Views = p.views()
 }
 
 // countsField and newestField contain a letter for the category: every document has them.
@@ -147,12 +156,21 @@ func DotRegister(name string, seen uint64) Register {
 
 // PolicyRegister is the versioned field of a display policy.
 func PolicyRegister(policy services.DisplayPolicy) Register {
-	return Register{policyField, registerValue(policy.Version, redis.Digits(services.PackSources(policy.OutOfTotal)), redis.Digits(services.PackSources(policy.AsDot)),
+	return Register{policyField, registerValue(policy.Version, redis.Digits(services.PackSources(policy.Turned)), redis.Digits(services.PackSources(policy.AsDot)),
 		redis.Digits(policy.QuietFrom), redis.Digits(policy.QuietTo), redis.Digits(policy.OffsetEast))}
 }
 
 // LiveSeenRegister is the versioned field with the changelog version up to which the live board was seen.
 func LiveSeenRegister(version uint64) Register { return Register{liveField, registerValue(version)} }
+
+// ViewsRegister is the versioned field of the new items in a user's views.
+func ViewsRegister(state services.ViewsState) Register {
+	more := "0"
+	if state.More {
+		more = "1"
+	}
+	return Register{viewsField, registerValue(state.Version, redis.Digits(state.Unread), more)}
+}
 
 func (p *parser) announcements() services.AnnouncementState {
 	var version, position, from string
@@ -178,10 +196,17 @@ func (p *parser) liveSeen() (version uint64) {
 	return p.numberOf(text)
 }
 
+func (p *parser) views() services.ViewsState {
+	var version, unread, more string
+	p.parts(&version, &unread, &more)
+	p.failed = p.failed || more != "0" && more != "1"
+	return services.ViewsState{Version: p.numberOf(version), Unread: int(p.numberOf(unread)), More: more == "1"}
+}
+
 func (p *parser) policy() (policy services.DisplayPolicy) {
 	var version, out, dot, from, to, offset string
 	p.parts(&version, &out, &dot, &from, &to, &offset)
-	policy.Version, policy.OutOfTotal, policy.AsDot = p.numberOf(version), services.UnpackSources(p.numberOf(out)), services.UnpackSources(p.numberOf(dot))
+	policy.Version, policy.Turned, policy.AsDot = p.numberOf(version), services.UnpackSources(p.numberOf(out)), services.UnpackSources(p.numberOf(dot))
 	policy.QuietFrom, policy.QuietTo, policy.OffsetEast = int(p.numberOf(from)), int(p.numberOf(to)), int(p.signed(offset))
 	return policy
 }

@@ -99,7 +99,7 @@ func TestAPolicyIsReadAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		minute := rapid.IntRange(0, 1439)
 		policy := services.DisplayPolicy{
-			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), OutOfTotal: sources.Draw(t, "out"), AsDot: sources.Draw(t, "dots"),
+			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), Turned: sources.Draw(t, "out"), AsDot: sources.Draw(t, "dots"),
 			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(-720, 840).Draw(t, "offset"),
 		}
 		register := PolicyRegister(policy)
@@ -109,6 +109,23 @@ func TestAPolicyIsReadAsItWasWritten(t *testing.T) {
 		}
 		if len(register.Value) > 64 {
 			t.Fatalf("%q is longer than a compact document allows", register.Value)
+		}
+	})
+}
+
+func TestACountOfViewsIsReadAsItWasWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		state := services.ViewsState{
+			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), Unread: rapid.IntRange(0, 20_000).Draw(t, "unread"), More: rapid.Bool().Draw(t, "more"),
+		}
+		register := ViewsRegister(state)
+		p := &parser{texts: []string{register.Value}}
+		if got := p.views(); p.failed || got != state {
+			t.Fatalf("%+v is %q and read as %+v", state, register.Value, got)
+		}
+		p = &parser{texts: []string{register.Value[:len(register.Value)-1] + "2"}}
+		if got := p.views(); !p.failed {
+			t.Fatalf("a broken value is read as %+v", got)
 		}
 	})
 }
@@ -124,6 +141,35 @@ func FuzzRegisterParts(f *testing.F) {
 		p.parts(&a, &b, &c)
 		if !p.failed && text != unborn && text != fmt.Sprintf("%s;%s;%s", a, b, c) {
 			t.Errorf("%q was split into %q, %q and %q", text, a, b, c)
+		}
+	})
+}
+
+// The count of views may be absent: its user touched none. A broken one is not read as nothing: the document is rebuilt, and the count
+// comes from the facts.
+func TestACountOfViewsMayBeAbsent(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		if d := v.document(); !d.Ready || d.Views != (services.ViewsState{}) {
+			v.Errorf("without views: %+v", d)
+		}
+		state := services.ViewsState{Version: 3, Unread: 12}
+		v.register(ViewsRegister(state))
+		if d := v.document(); !d.Ready || d.Views != state {
+			v.Errorf("with views: %+v", d)
+		}
+		v.set(viewsField, "3;12")
+		if d := v.document(); d.Ready {
+			v.Errorf("broken, it is read as %+v", d.Views)
+		}
+		stamp := v.begin(false)
+		if d := v.document(); d.Ready {
+			v.Errorf("between the steps of its rebuild it is read as %+v", d.Views)
+		}
+		v.register(ViewsRegister(state))
+		v.build(FeedFacts{Stamp: stamp})
+		if d := v.document(); !d.Ready || d.Views != state {
+			v.Errorf("rebuilt it is read as %+v", d)
 		}
 	})
 }

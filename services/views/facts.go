@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/positions"
 	"tidings/services/sql"
 )
 
@@ -58,12 +57,18 @@ WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3
 // later at than it had, so that a late or repeated report does not bring it back. false when nothing changed.
 func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed bool, err error) {
 	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)
+	if err == nil && n > 0 {
+		_, err = tx.Run(ctx, raiseChanges, view.Code, view.ID)
+	}
 	return n > 0, err
 }
 
 // removeItem removes an item from a view; repeated, it changes nothing. NOT_FOUND when it never was in the view.
 func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (changed bool, err error) {
 	n, err := tx.Run(ctx, lowerItem, view.Code, view.ID, item)
+	if n > 0 && err == nil {
+		_, err = tx.Run(ctx, raiseChanges, view.Code, view.ID)
+	}
 	if n > 0 || err != nil {
 		return n > 0, err
 	}
@@ -77,9 +82,14 @@ func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (change
 
 // touch records that a user looked at a view, up to a time, the zero time for the newest item in it. The newest item is
 // used and not the clock, since a clock's time would hide items that are reported later with an earlier time. The position
-// never goes back; the current one is returned. INVALID for a time that is both after latest, the greatest time that a clock
+// never goes back; the current one is returned. The view counts in the user's badges from now on. INVALID for a time that is both after latest, the greatest time that a clock
 // can have by now, and after the newest item.
 func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time) (Access, error) {
+	return touchOf(ctx, tx, user, view, upTo, latest, counted)
+}
+
+// touchOf is touch where so many views count.
+func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) (Access, error) {
 	var newest int64
 	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {
 		return Access{}, err
@@ -90,7 +100,14 @@ func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upT
 	if upTo.IsZero() {
 		upTo = sql.FromMicros(newest)
 	}
-	stands, err := positions.Raise(ctx, tx, user, view.Code, view.ID, sql.Micros(upTo))
+	number, counts, err := raiseReads(ctx, tx, user, view)
+	if err != nil {
+		return Access{}, err
+	}
+	var stands int64
+	if _, err = tx.One(ctx, putTouch, []any{user, view.Code, view.ID, sql.Micros(upTo), tx.Now, number}, &stands); err == nil && !counts {
+		err = dropView(ctx, tx, user, most)
+	}
 	return Access{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.Now}, err
 }
 

@@ -14,9 +14,9 @@ import (
 const jobItem = "view.item"
 
 func (s *Service) kinds() []jobs.Kind {
-	return []jobs.Kind{
+	return append([]jobs.Kind{
 		{Name: jobItem, Class: jobs.Short, Each: s.runItem, Changes: jobs.NoCounts()},
-	}
+	}, s.countKinds()...)
 }
 
 // itemJob brings an item of a view in line with the facts at the time when it runs.

@@ -45,7 +45,7 @@ type Access struct {
 // Unread is how many items of a view are unread, counted to one more than services.DisplayCap.
 type Unread struct {
 	Access
-	Count services.Count // not in the total
+	Count services.Count
 }
 
 // reservedCodes are codes of user_access_log with another meaning.

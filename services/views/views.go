@@ -4,6 +4,10 @@
 // what is new is counted from the newest items of the view, which Redis keeps once for all users, so that reporting an
 // item costs the same whoever looks. A page of views is one query and one round trip, whatever their number. A view that
 // is not in Redis is rebuilt by its next reader, whose counts come from SQL; when Redis does not answer, SQL counts, to the same bound.
+//
+// The new items in the views that a user touched last are a source of their badges: one number, counted by SQL for each of the
+// readers who are not dormant when an item comes or goes, and projected as a versioned field. Its version is a sum of numbers
+// that only rise, and is read together with the count, so that late and repeated projections change nothing.
 package views
 
 import (
@@ -13,31 +17,41 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/redis"
 	"tidings/services/sql"
 )
 
 // Config configures views.
 type Config struct {
-	DB    *sql.DB
-	Redis *redis.Client
-	Jobs  *jobs.Engine // New registers the kinds of jobs of views in it
-	IDs   *services.IDClock
-	Log   *slog.Logger
+	DB        *sql.DB
+	Redis     *redis.Client
+	Jobs      *jobs.Engine         // New registers the kinds of jobs of views in it
+	Projector *projector.Projector // New registers the versioned field in it
+	IDs       *services.IDClock
+	Clock     services.Clock
+	Log       *slog.Logger
 }
 
 // Service implements views. It is safe for concurrent use.
 type Service struct {
-	db    *sql.DB
-	redis projection
-	ids   *services.IDClock
-	log   *slog.Logger
+	db        *sql.DB
+	redis     projection
+	jobs      *jobs.Engine
+	projector *projector.Projector
+	ids       *services.IDClock
+	clock     services.Clock
+	log       *slog.Logger
+	throttle  jobs.Throttle[View] // of passes over the readers of a view
 }
 
-// New makes the service, and registers the kinds of its jobs.
+// New makes the service, and registers the kinds of its jobs and its versioned field.
 func New(cfg Config) *Service {
-	s := &Service{db: cfg.DB, redis: projection{cfg.Redis}, ids: cfg.IDs, log: cfg.Log}
+	s := &Service{
+		db: cfg.DB, redis: projection{cfg.Redis}, jobs: cfg.Jobs, projector: cfg.Projector, ids: cfg.IDs, clock: cfg.Clock, log: cfg.Log,
+	}
 	cfg.Jobs.Register(s.kinds()...)
+	cfg.Projector.RegisterRegisters("views", s.registers, s.audit)
 	return s
 }
 
@@ -82,7 +96,7 @@ func check(view View, item string) error {
 	return checkItem(item)
 }
 
-// onItem changes an item and leaves the job that brings the view in line.
+// onItem changes an item and leaves the jobs that bring the view in line, and the badges of its readers.
 func (s *Service) onItem(name string, view View, item string, change func(context.Context, *sql.Tx) (changed bool, err error)) (*jobs.Command, error) {
 	job, err := itemJob(view, item)
 	if err != nil {
@@ -98,7 +112,7 @@ func (s *Service) onItem(name string, view View, item string, change func(contex
 			if err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx, job)
+			return nil, jobs.Enqueue(ctx, tx, job, s.readersJob(view))
 		},
 	}, nil
 }
@@ -119,9 +133,13 @@ func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs
 	return &jobs.Command{
 		Name: "touchView", Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			_, err := touch(ctx, tx, user, view, until, tx.Moment(s.ids.Now))
-			return nil, err
+			if _, err := touch(ctx, tx, user, view, until, tx.Moment(s.ids.Now)); err != nil {
+				return nil, err
+			}
+			return nil, jobs.Enqueue(ctx, tx, countsJob(user))
 		},
+		AfterCommit: func(ctx context.Context) error { return s.projectCounts(ctx, user) },
+		CoalesceKey: "views",
 	}, nil
 }
 
@@ -164,24 +182,28 @@ func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Un
 	return one, nil
 }
 
-// ByID reads some views as a user has them; a view that they never looked at is absent.
+// ByID reads some views as a user has them; a view that they never looked at is absent. SQL counts: objects of other kinds are read
+// beside these, and a round trip to Redis would be one more.
 func (s *Service) ByID(ctx context.Context, user services.UserID, views []View) (map[View]Unread, error) {
 	if len(views) == 0 {
 		return nil, nil
 	}
 	accesses, err := readSome(ctx, s.db, user, views)
-	if err != nil {
+	if err != nil || len(accesses) == 0 {
 		return nil, err
 	}
-	list, err := s.unread(ctx, accesses)
-	found := make(map[View]Unread, len(list))
-	for _, one := range list {
-		found[one.View] = one
+	counts := make([]viewCount, len(accesses))
+	if err := s.countFacts(ctx, accesses, counts); err != nil {
+		return nil, err
 	}
-	return found, err
+	found := make(map[View]Unread, len(accesses))
+	for i, access := range accesses {
+		found[access.View] = counts[i].of(access)
+	}
+	return found, nil
 }
 
-// unread counts what is new for each access: in one round trip where Redis has the views. Otherwise it takes three: to find
+// unread counts what is new for each access of a page: in one round trip where Redis has the views. Otherwise it takes three: to find
 // that some are missing, to mark them as being built before their facts are read, and to write them.
 func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, error) {
 	if len(accesses) == 0 {
@@ -201,15 +223,20 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 	}
 	list := make([]Unread, len(accesses))
 	for i, access := range accesses {
-		precision := services.Exact
-		if counts[i].more {
-			precision = services.AtLeast
-		}
-		count := services.NewCount(counts[i].count, precision, time.Time{})
-		count.InTotal = false
-		list[i] = Unread{Access: access, Count: count}
+		list[i] = counts[i].of(access)
 	}
 	return list, nil
+}
+
+// of is the count of an access.
+func (c viewCount) of(access Access) Unread {
+	precision := services.Exact
+	if c.more {
+		precision = services.AtLeast
+	}
+	count := services.NewCount(c.count, precision, time.Time{})
+	count.InTotal = false
+	return Unread{Access: access, Count: count}
 }
 
 // missing are the places of the counts that are not ready.

@@ -26,7 +26,9 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, IDs: w.IDs, Log: w.Log})}
+	return node{w, New(Config{
+		DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
+	})}
 }
 
 func each(t *testing.T, test func(t *testing.T, n node)) {

@@ -56,7 +56,7 @@ func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
 		},
 		"the engine of Redis imports a feature in a test": {
 			map[string]string{"services/redis/r_test.go": file("redis", "tidings/services/views", "")},
-			"services/redis (line 13) imports services/views (line 3): not downwards",
+			"services/redis (line 13) imports services/views (line 4): not downwards",
 		},
 		"the projections import the library": {
 			map[string]string{"services/rdb/r.go": file("rdb", "github.com/redis/go-redis/v9", "")},

@@ -23,6 +23,7 @@ type everything struct {
 	cleared       map[string]map[string]int // person -> dot -> the raise up to which they have cleared it
 	outOfTotal    map[string]map[string]bool
 	raises        int
+	lists         listings
 	lose          func() // deletes one key from Redis; nil if that is not possible
 }
 
@@ -44,6 +45,7 @@ func newEverything(n *world.Node, flush, lose func()) *everything {
 		e.cleared[person], e.outOfTotal[person] = map[string]int{}, map[string]bool{}
 	}
 	e.startTalk()
+	e.startListings()
 	return e
 }
 
@@ -136,7 +138,7 @@ func (e *everything) readNotifications(t *rapid.T) {
 
 // choose includes a source in the total, or excludes it.
 func (e *everything) choose(t *rapid.T) {
-	person, source := e.Person(t, "person"), rapid.SampledFrom([]string{"HOME_FEED", "NOTIFICATIONS", "ANNOUNCEMENTS"}).Draw(t, "source")
+	person, source := e.Person(t, "person"), rapid.SampledFrom([]string{"HOME_FEED", "NOTIFICATIONS", "ANNOUNCEMENTS", "VIEWS"}).Draw(t, "source")
 	out := rapid.Bool().Draw(t, "out")
 	e.N.Must(person, fmt.Sprintf(`mutation{setDisplayPolicy(input:{sources:[{source:%s,inTotal:%v}]}){badges{version}}}`, source, !out), nil, nil)
 	e.outOfTotal[person][source] = out
@@ -150,13 +152,16 @@ func (e *everything) compareAll(t *rapid.T) {
 		if want := e.unreadAnnouncements(person); got.Announcements.Value != want {
 			t.Fatalf("%s: announcements %+v, want %d", person, got.Announcements, want)
 		}
+		if want := e.unseenItems(person); got.Views.Value != want || got.Views.Precision != "EXACT" {
+			t.Fatalf("%s: views %+v, want %d", person, got.Views, want)
+		}
 		for _, dot := range got.Dots {
 			if want := e.raised[dot.Name] > e.cleared[person][dot.Name]; dot.Lit != want {
 				t.Fatalf("%s: the dot %s is lit %v, want %v", person, dot.Name, dot.Lit, want)
 			}
 		}
-		for source, count := range map[string]world.Count{"HOME_FEED": got.HomeFeed, "NOTIFICATIONS": got.Notifications.Total, "ANNOUNCEMENTS": got.Announcements} {
-			if count.InTotal == e.outOfTotal[person][source] {
+		for source, count := range map[string]world.Count{"HOME_FEED": got.HomeFeed, "NOTIFICATIONS": got.Notifications.Total, "ANNOUNCEMENTS": got.Announcements, "VIEWS": got.Views} {
+			if count.InTotal == e.isOut(person, source) {
 				t.Fatalf("%s: %s is in the total %v", person, source, count.InTotal)
 			}
 		}
@@ -205,6 +210,7 @@ func (e *everything) actions() map[string]func(*rapid.T) {
 		"announce": e.announce, "withdraw": e.withdraw, "read announcements": e.markAnnouncements, "raise": e.raise, "clear": e.clear,
 		"choose": e.choose, "comment": e.comment, "read notifications": e.readNotifications, "compare": e.compareAll,
 		"say": e.say, "say again": e.say, "recall": e.recall, "read talk": e.readTalk, "mute": e.mute, "send": e.send, "mark message": e.markMessage,
+		"list": e.list, "list again": e.list, "unlist": e.unlist, "touch": e.touch,
 	} {
 		actions[name] = action
 	}

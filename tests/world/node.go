@@ -228,7 +228,8 @@ const BadgeFields = `version quiet total{value display precision inTotal} homeFe
 	notifications{newest total{value precision inTotal} like{value precision inTotal} comment{value precision inTotal}
 		mention{value precision inTotal} follow{value precision inTotal}}
 	siteMessages{total{value precision inTotal} types{type count{value precision inTotal}}}
-	announcements{value precision inTotal} conversations{total{value precision inTotal} mentions{value precision inTotal}} dots{name lit}`
+	announcements{value precision inTotal} conversations{total{value precision inTotal} mentions{value precision inTotal}}
+	views{value precision inTotal} dots{name lit}`
 
 // Badges is the document as a client sees it.
 type Badges struct {
@@ -248,6 +249,7 @@ type Badges struct {
 	}
 	Announcements Count
 	Conversations struct{ Total, Mentions Count }
+	Views         Count
 	Dots          []struct {
 		Name string
 		Lit  bool
@@ -276,7 +278,7 @@ func (b Badges) check() error {
 	}{
 		{"notifications", b.Notifications.Total, notifications},
 		{"site messages", b.SiteMessages.Total, messages},
-		{"everything", b.Total, append(append(notifications, messages...), b.HomeFeed, b.Announcements, b.Conversations.Total)},
+		{"everything", b.Total, append(append(notifications, messages...), b.HomeFeed, b.Announcements, b.Conversations.Total, b.Views)},
 	} {
 		value := 0
 		for _, part := range sum.parts {

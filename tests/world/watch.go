@@ -29,7 +29,7 @@ func (b Badges) Holds() error {
 		return fmt.Errorf("a part is not in the total: %+v", b)
 	}
 	worst := 0
-	for _, part := range []Count{feed, b.Notifications.Total, b.SiteMessages.Total, b.Announcements, b.Conversations.Total} {
+	for _, part := range []Count{feed, b.Notifications.Total, b.SiteMessages.Total, b.Announcements, b.Conversations.Total, b.Views} {
 		if part.InTotal {
 			worst = max(worst, precisions[part.Precision])
 		}

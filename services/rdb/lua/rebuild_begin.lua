@@ -1,7 +1,7 @@
 -- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4...] registered lists
 -- ARGV[1] 1 = refill: open the inbox below its floor again, and leave the lists  ARGV[2] epoch
--- ARGV[3...] triples: field, value at birth ('': there is none, it is born with the field before it), pattern of a whole value
+-- ARGV[3...] triples: field, value at birth, pattern of a whole value ('': it is born with the field before it; '?': it may be absent)
 -- What is born again takes back what a build has written: a new rm, or an empty bp, refuses the end of that build.
 -- Returns the stamp (us) to read SQL under
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
@@ -28,7 +28,9 @@ local born -- whether the versioned field before this one exists
 for k = 3, #ARGV, 3 do
   local value, birth = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 1]
   local known = value and value:match(ARGV[k + 2])
-  if birth ~= '' then
+  if birth == '?' then
+    if value and not known and redis.call('HSET', KEYS[1], 'st', '0', 'bp', '') then redis.call('HDEL', KEYS[1], ARGV[k]) end
+  elseif birth ~= '' then
     if not known and value ~= birth then redis.call('HSET', KEYS[1], 'st', '0', 'bp', '', ARGV[k], birth) end
     born = known
   elseif born and not known or value and not born then -- one without the other: neither is known

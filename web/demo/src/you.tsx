@@ -79,7 +79,7 @@ export function You({ connection, shown, tell }: View) {
               <tr><td /><th scope="col">{words.inTotal}</th><th scope="col">{words.asDot}</th></tr>
             </thead>
             <tbody>
-              {policy?.sources.filter(({ source }) => source !== 'SITE_MESSAGES').map(({ source, inTotal, style }) => (
+              {policy?.sources.filter(({ source }) => source !== 'SITE_MESSAGES' && source !== 'VIEWS').map(({ source, inTotal, style }) => (
                 <tr key={source}>
                   <th scope="row">{words.sources[source] ?? source}</th>
                   <td><input type="checkbox" checked={inTotal} aria-label={`${words.sources[source]}: ${words.inTotal}`} onChange={() => void mutate(setPolicy, { sources: [{ source, inTotal: !inTotal }] })} /></td>

@@ -1,0 +1,164 @@
+package badge
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/views"
+)
+
+var (
+	town  = views.View{Code: "news", ID: "town"}
+	music = views.View{Code: "topic", ID: `mu"sic`}
+)
+
+// list reports items into a view, and does the jobs.
+func (n node) list(view views.View, items ...string) {
+	n.TB.Helper()
+	for _, item := range items {
+		n.must(n.views.Add(view, item, n.Clock.Now()))
+		n.Clock.Advance(time.Second)
+	}
+	n.Quiet(n.World.Fanout)
+}
+
+// Items that come, go and are seen move the count of each reader's views. It is out of the total until the reader's policy lets it
+// in, and the next policy change leaves it there.
+func TestViewsAreCounted(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		users := n.Users(3)
+		reader, other, stranger := users[0], users[1], users[2]
+		counts := func(want ...int) {
+			t.Helper()
+			for i, user := range users {
+				facts, err := n.ReadFacts(t.Context(), user)
+				n.Must(err)
+				if got := n.read(user).Views; got.Value != want[i] || got.Precision != services.Exact || facts.Views.Value != want[i] {
+					t.Errorf("user %d has %+v and from SQL %+v, want %d", i, got, facts.Views, want[i])
+				}
+			}
+		}
+		n.list(town, "a")
+		counts(0, 0, 0)
+		n.must(n.views.Touch(reader, town, nil))
+		n.must(n.views.Touch(other, music, nil))
+		before := n.read(reader).Version
+		n.list(town, "b", "c")
+		n.list(music, "x")
+		counts(2, 1, 0)
+		got := n.read(reader)
+		if got.Views.InTotal || got.Total.Value != 0 || got.Version <= before {
+			t.Errorf("by default: %+v in a total of %+v", got.Views, got.Total)
+		}
+		n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceViews: true}})
+		n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
+		if got := n.read(reader); !got.Views.InTotal || got.Total.Value != 2 || got.HomeFeed.InTotal {
+			t.Errorf("once the policy lets it in: %+v in a total of %+v", got.Views, got.Total)
+		}
+		n.must(n.views.Touch(reader, music, nil))
+		n.must(n.views.Remove(town, "c"))
+		n.Quiet(n.World.Fanout)
+		counts(1, 1, 0)
+		n.must(n.views.Touch(reader, town, nil)) // its reader sees it at once, before any job
+		if got := n.read(reader); got.Views.Value != 0 || got.Total.Value != 0 {
+			t.Errorf("after a look: %+v in a total of %+v", got.Views, got.Total)
+		}
+		n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceViews: false}})
+		n.list(music, "y")
+		counts(1, 2, 0)
+		if got := n.read(reader).Total.Value; got != 0 {
+			t.Errorf("out of the total again, which is %d", got)
+		}
+		n.read(stranger)
+		n.Agree(users...)
+	})
+}
+
+// More items than are counted are AT_LEAST, and are displayed with a "+" whatever the cap.
+func TestACountOfViewsMayBeALowerBound(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	user := n.Users(1)[0]
+	n.must(n.views.Touch(user, town, nil))
+	for i := range 101 {
+		n.must(n.views.Add(town, fmt.Sprint(i), n.Clock.Now()))
+	}
+	n.Clock.Advance(time.Second)
+	n.Quiet(n.World.Fanout)
+	if got := n.read(user).Views; got.Value != 100 || got.Precision != services.AtLeast || got.Display != "99+" {
+		t.Errorf("101 items: %+v", got)
+	}
+	wide := n.with(func(cfg *Config) { cfg.Caps = map[services.Source]int{services.SourceViews: 999} })
+	if got, err := wide.Read(t.Context(), user); err != nil || got.Views.Display != "100+" {
+		t.Errorf("with a cap of 999: %+v, %v", got.Views, err)
+	}
+}
+
+// Without Redis and after it lost its data the count is the same; who was away for long has it as well.
+func TestViewsSurviveRedisAndAbsence(t *testing.T) {
+	n := served(t)
+	user := n.Users(1)[0]
+	n.must(n.views.Touch(user, town, nil))
+	n.list(town, "a", "b")
+	expect := func(when string, want int, precision services.Precision) {
+		t.Helper()
+		if got := n.read(user).Views; got.Value != want || got.Precision != precision {
+			t.Errorf("%s: %+v, want %d %s", when, got, want, precision)
+		}
+	}
+	expect("at first", 2, services.Exact)
+	n.Server.Flush()
+	expect("after a flush", 2, services.Exact)
+	n.World.Clock.Advance(40 * day)
+	n.list(town, "c") // nothing is projected to a dormant user
+	if got := n.Document(user).Views.Unread; got == 3 {
+		t.Error("a dormant user's document was written")
+	}
+	expect("after a month away", 3, services.Exact)
+	n.Server.Kill()
+	n.must(n.views.Add(town, "d", n.Clock.Now()))
+	expect("without Redis", 4, services.Stale)
+	n.must(n.views.Touch(user, town, nil))
+	expect("seen without Redis", 0, services.Stale)
+	n.Server.Start()
+	n.Clock.Advance(time.Minute)
+	n.Quiet(n.World.Fanout)
+	n.list(town, "e")
+	if got := n.read(user).Views.Value; got != 1 {
+		t.Errorf("with Redis again: %d, want 1", got)
+	}
+}
+
+// A count is explained by the views behind it, with a mutation that clears each, and the digest has what came.
+func TestViewsAreExplained(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		user := n.Users(1)[0]
+		n.list(town, "old")
+		n.Clock.Advance(time.Hour)
+		since := n.Clock.Now()
+		n.must(n.views.Touch(user, town, nil))
+		n.must(n.views.Touch(user, music, nil))
+		n.list(town, "a", "b")
+		n.list(music, "x")
+		items := n.explained(user)["VIEWS"]
+		if len(items) != 2 || items[0].ID != music.GlobalID() || items[0].Count != 1 || items[1].ID != town.GlobalID() || items[1].Count != 2 {
+			t.Fatalf("it is explained by %+v", items)
+		}
+		if want := `mutation { touchView(input: {code: "topic", key: "mu\"sic"}) { badges { version total { value display } } } }`; items[0].ClearedBy != want {
+			t.Errorf("it is cleared by %s, want %s", items[0].ClearedBy, want)
+		}
+		n.must(n.views.Touch(user, music, nil))
+		if items := n.explained(user)["VIEWS"]; len(items) != 1 || items[0].ID != town.GlobalID() {
+			t.Errorf("after a look it is explained by %+v", items)
+		}
+		digest, err := n.Digest(t.Context(), user, since)
+		n.Must(err)
+		if got := brought(digest)["VIEWS"]; got != 3 {
+			t.Errorf("the digest has %d items, want 3, seen or not", got)
+		}
+	})
+}

@@ -1,0 +1,207 @@
+package views
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+const (
+	// counted is how many views count in the badges of a user: those that they touched last.
+	counted = 200
+	// countedItems is how many new items of one view count.
+	countedItems = services.DisplayCap + 1
+)
+
+var (
+	raiseTouches = sql.NewStatement("count a touch", `INSERT INTO view_readers AS r (user_number, ver) VALUES ($1, 1)
+ON CONFLICT (user_number) DO UPDATE SET ver = r.ver + 1 RETURNING ver`)
+
+	raiseReader = sql.NewStatement("raise a reader's version", `UPDATE view_readers SET ver = ver + $2 WHERE user_number = $1`)
+
+	oneTouch = sql.NewStatement("the last touch of a view", `
+SELECT touched FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
+
+	putTouch = sql.NewStatement("touch a view", `
+INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at, touched) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET last_access_at = excluded.last_access_at, touched = excluded.touched,
+	position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
+RETURNING position`)
+
+	// dropOldest takes the view out that was touched before the others that count.
+	dropOldest = sql.NewStatement("the view that no longer counts", `UPDATE user_access_log SET touched = 0
+WHERE user_number = $1 AND (view_code, view_id) = (SELECT l.view_code, l.view_id FROM user_access_log l
+	WHERE l.user_number = $1 AND l.touched > 0 ORDER BY l.touched DESC LIMIT 1 OFFSET $2)
+RETURNING view_code, view_id`)
+
+	// lockChanges writes the row, because a lock on a row that is not there would not hold back the first change.
+	lockChanges = sql.NewStatement("lock the changes of a view", `INSERT INTO view_changes AS c (view_code, view_id, seq) VALUES ($1, $2, 0)
+ON CONFLICT (view_code, view_id) DO UPDATE SET seq = c.seq RETURNING seq`)
+
+	raiseChanges = sql.NewStatement("count a change of a view", `INSERT INTO view_changes AS c (view_code, view_id, seq) VALUES ($1, $2, 1)
+ON CONFLICT (view_code, view_id) DO UPDATE SET seq = c.seq + 1`)
+
+	// The version and the count are read from one snapshot.
+	countsOf = sql.NewStatement("new items in the views of users", `
+WITH views AS MATERIALIZED (
+	SELECT r.user_number, r.ver, COALESCE(c.seq, 0) AS seq, (SELECT count(*) FROM (SELECT 1 FROM view_items i
+		WHERE i.view_code = l.view_code AND i.view_id = l.view_id AND i.standing AND i.at > l.position LIMIT $2) AS newer) AS items
+	FROM view_readers r JOIN user_access_log l ON l.user_number = r.user_number AND l.touched > 0
+	LEFT JOIN view_changes c ON c.view_code = l.view_code AND c.view_id = l.view_id
+	WHERE {in r.user_number $1 BIGINT}
+)
+SELECT user_number, CAST(max(ver) + sum(seq) AS BIGINT), CAST(sum(CASE WHEN items < $2 THEN items ELSE $2 - 1 END) AS BIGINT), max(items)
+FROM views GROUP BY user_number`)
+
+	// newInViews counts the items after a time, or, if it is negative, after what the user has seen.
+	newInViews = sql.NewStatement("new items in each view of a user", `
+WITH views AS MATERIALIZED (
+	SELECT l.view_code, l.view_id, CASE WHEN CAST($2 AS BIGINT) < 0 THEN l.position ELSE CAST($2 AS BIGINT) END AS bound
+	FROM user_access_log l WHERE l.user_number = $1 AND l.touched > 0
+)
+SELECT v.view_code, v.view_id, (SELECT count(*) FROM (SELECT 1 FROM view_items i
+		WHERE i.view_code = v.view_code AND i.view_id = v.view_id AND i.standing AND i.at > v.bound LIMIT $3) AS newer),
+	COALESCE((SELECT i.at FROM view_items i
+		WHERE i.view_code = v.view_code AND i.view_id = v.view_id AND i.standing ORDER BY i.at DESC LIMIT 1), 0)
+FROM views v`)
+
+	auditedViews = sql.NewStatement("audit the views of a user", `
+SELECT r.ver, l.view_code, l.view_id, l.position, c.seq FROM view_readers r
+CROSS JOIN user_access_log l LEFT JOIN view_changes c ON c.view_code = l.view_code AND c.view_id = l.view_id
+WHERE r.user_number = $1 AND l.user_number = $1 AND l.touched > 0`)
+
+	readersOf = sql.NewStatement("readers of a view", `
+SELECT l.user_number FROM user_access_log l JOIN users u ON u.number = l.user_number
+WHERE l.view_code = $1 AND l.view_id = $2 AND l.touched > 0 AND l.user_number > $3 AND u.seen_at >= $4
+ORDER BY l.user_number LIMIT $5`)
+)
+
+// raiseReads records that a view is the one that a user touched last, in the transaction of the touch, and returns the number of
+// the touch. The caller writes it into the view's row, and then calls dropView.
+func raiseReads(ctx context.Context, tx *sql.Tx, user services.UserID, view View) (touch int64, counts bool, err error) {
+	if _, err = tx.One(ctx, raiseTouches, []any{user}, &touch); err != nil {
+		return 0, false, err
+	}
+	var last int64
+	_, err = tx.One(ctx, oneTouch, []any{user, view.Code, view.ID}, &last)
+	return touch, last > 0, err
+}
+
+// dropView takes the view out of a user's count that is one more than most, if there is one. The changes of that view no longer enter
+// the sum that is the version, and go into the reader's part of it: a version must not fall. Its row is locked for that, so that no
+// change is shown with a version that is given up here.
+func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) error {
+	var view View
+	dropped, err := tx.One(ctx, dropOldest, []any{user, most}, &view.Code, &view.ID)
+	if err != nil || !dropped {
+		return err
+	}
+	var changes int64
+	if _, err := tx.One(ctx, lockChanges, []any{view.Code, view.ID}, &changes); err != nil || changes == 0 {
+		return err
+	}
+	_, err = tx.Run(ctx, raiseReader, user, changes)
+	return err
+}
+
+// readCounts counts the new items in the views of users, those of one view up to countedItems. A user who never touched a view is
+// absent. The version rises with every touch of the user and with every change of a view that counts.
+func readCounts(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]services.ViewsState, error) {
+	states := make(map[services.UserID]services.ViewsState, len(users))
+	err := db.Each(ctx, countsOf, []any{users, countedItems + 1}, func(scan func(...any) error) error {
+		var user services.UserID
+		var state services.ViewsState
+		var most int
+		err := scan(&user, &state.Version, &state.Unread, &most)
+		state.More = most > countedItems
+		states[user] = state
+		return err
+	})
+	return states, err
+}
+
+// newItemsOf are the new items of one view of a user.
+type newItemsOf struct {
+	View
+	items  int  // up to countedItems
+	more   bool // there are more
+	newest time.Time
+}
+
+// readNewItems reads how many items of each view that counts are newer than the user's position there, or, with a time, how many
+// came since.
+func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since time.Time) (list []newItemsOf, err error) {
+	after := int64(-1)
+	if !since.IsZero() {
+		after = max(0, sql.Micros(since)-1)
+	}
+	err = db.Each(ctx, newInViews, []any{user, after, countedItems + 1}, func(scan func(...any) error) error {
+		var of newItemsOf
+		var newest int64
+		err := scan(&of.Code, &of.ID, &of.items, &newest)
+		of.items, of.more, of.newest = min(of.items, countedItems), of.items > countedItems, sql.FromMicros(newest)
+		if of.items > 0 {
+			list = append(list, of)
+		}
+		return err
+	})
+	return list, err
+}
+
+// readReaders lists the users after one in whose badges a view counts, and who were seen since a time, at most limit.
+func readReaders(ctx context.Context, db *sql.DB, view View, after services.UserID, since time.Time, limit int) ([]services.UserID, error) {
+	return sql.Column[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)
+}
+
+// auditCounts is readCounts of one user, from the items themselves: readCounts and this one share no statement. What changes
+// between its reads makes it read again, a few times.
+func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state services.ViewsState, found bool, err error) {
+	const tries = 3
+	accesses, version, err := auditViews(ctx, db, user)
+	for range tries {
+		if err != nil || len(accesses) == 0 {
+			return state, false, err
+		}
+		state = services.ViewsState{Version: version}
+		views := make([]View, len(accesses))
+		for i, access := range accesses {
+			views[i] = access.View
+		}
+		newest, err := readNewest(ctx, db, views, countedItems+1)
+		if err != nil {
+			return state, false, err
+		}
+		for i, access := range accesses {
+			items := 0
+			for _, item := range newest[i].items {
+				if item.At.After(access.UpTo) {
+					items++
+				}
+			}
+			state.Unread += min(items, countedItems)
+			state.More = state.More || items > countedItems
+		}
+		if accesses, version, err = auditViews(ctx, db, user); err != nil || version == state.Version {
+			return state, err == nil, err
+		}
+	}
+	return state, true, nil // the audit compares again what changes all the time
+}
+
+// auditViews reads the views that count in a user's badges, and the version of the count.
+func auditViews(ctx context.Context, db *sql.DB, user services.UserID) (accesses []Access, version uint64, err error) {
+	var own, changes uint64
+	err = db.Each(ctx, auditedViews, []any{user}, func(scan func(...any) error) error {
+		var access Access
+		var position int64
+		var changed sql.NullInt64
+		err := scan(&own, &access.Code, &access.ID, &position, &changed)
+		access.UpTo = sql.FromMicros(position)
+		changes += uint64(changed.Int64)
+		accesses = append(accesses, access)
+		return err
+	})
+	return accesses, own + changes, err
+}

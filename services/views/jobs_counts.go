@@ -1,0 +1,205 @@
+package views
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/rdb"
+)
+
+// The kinds of jobs of the badges' counts. Their names are in the database. A job counts when it runs, so the newest job does the
+// work of all before it.
+const (
+	jobReaders = "view.readers" // key: the JSON of [code, id]. Its items changed: to the badges of its readers
+	jobChunk   = "view.chunk"   // payload: chunk. The same for some of the readers
+	jobCounts  = "views"        // key: user. They touched a view
+)
+
+const (
+	// readersPerPage is how many counts a pass reads in one statement and writes in one round trip.
+	readersPerPage = 500
+	// passGap is the least time between the starts of two passes over the readers of a view.
+	passGap = 100 * time.Millisecond
+	// readersPerSecond bounds how many readers of one view are counted again in a second: the next pass over a view with more
+	// of them waits, so that items that come one by one do not leave one pass each.
+	readersPerSecond = 5000
+)
+
+// chunk is the readers of a view with IDs above After, up to To.
+type chunk struct {
+	Code  string          `json:"code"`
+	ID    string          `json:"id"`
+	After services.UserID `json:"after"`
+	To    services.UserID `json:"to"`
+}
+
+func (c chunk) view() View { return View{Code: c.Code, ID: c.ID} }
+
+func (s *Service) countKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobReaders, Class: jobs.Short, Each: s.runReaders, Changes: jobs.CountsOf(s.usersOfReaders, services.SourceViews)},
+		{Name: jobChunk, Class: jobs.Bulk, Each: s.runChunk, Changes: jobs.CountsOf(s.usersOfChunk, services.SourceViews)},
+		{Name: jobCounts, Class: jobs.Short, Each: jobs.OfUser(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceViews)},
+	}
+}
+
+// readersJob projects the counts of the readers of a view. Jobs that wait together become one.
+func (s *Service) readersJob(view View) jobs.NewJob {
+	return s.throttle.Turn(view, s.clock.Now(), newReadersJob(view), s.jobs.Wake)
+}
+
+func newReadersJob(view View) jobs.NewJob {
+	key, _ := json.Marshal([2]string{view.Code, view.ID}) // strings always have a JSON form
+	return jobs.Keyed(jobReaders, string(key))
+}
+
+func viewOf(job jobs.Job) (View, error) {
+	var parts [2]string
+	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
+		return View{}, fmt.Errorf("key of %s: %w", job.Kind, err)
+	}
+	return View{Code: parts[0], ID: parts[1]}, nil
+}
+
+// countsJob projects the count of one user.
+func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
+
+// runReaders counts again for the readers of a view: at once if they are one page, otherwise by a job for each page. While an
+// earlier pass has its time, the job waits: another node, which does not know of that pass, may have left it.
+func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
+	view, err := viewOf(job)
+	if err != nil {
+		return err
+	}
+	now := s.clock.Now()
+	if due := s.throttle.Due(view, now); !due.IsZero() {
+		return s.jobs.Replace(ctx, job, []jobs.NewJob{s.throttle.Turn(view, now, newReadersJob(view), s.jobs.Wake)})
+	}
+	s.throttle.Begin(view, now, passGap)
+	since := s.projector.ActiveSince()
+	first, err := readReaders(ctx, s.db, view, 0, since, readersPerPage)
+	if err != nil {
+		return err
+	}
+	if len(first) < readersPerPage {
+		return s.project(ctx, first)
+	}
+	chunks, err := s.chunksOf(ctx, view, first, since)
+	if err != nil {
+		return err
+	}
+	s.throttle.Begin(view, now, time.Duration(len(chunks))*readersPerPage*time.Second/readersPerSecond)
+	made, err := jobs.Chunked(jobChunk, chunks)
+	if err != nil {
+		return err
+	}
+	return s.jobs.Replace(ctx, job, made)
+}
+
+// chunksOf splits the readers of a view into chunks of a page; first is the first page, and the last chunk has no upper end.
+func (s *Service) chunksOf(ctx context.Context, view View, first []services.UserID, since time.Time) (chunks []chunk, err error) {
+	for page, after := first, services.UserID(0); ; {
+		part := chunk{Code: view.Code, ID: view.ID, After: after, To: ^services.UserID(0)}
+		if len(page) < readersPerPage {
+			return append(chunks, part), nil
+		}
+		part.To = page[len(page)-1]
+		chunks, after = append(chunks, part), part.To
+		if page, err = readReaders(ctx, s.db, view, after, since, readersPerPage); err != nil || len(page) == 0 {
+			return chunks, err
+		}
+	}
+}
+
+// runChunk counts again for one chunk of readers, as SQL has them when it runs.
+func (s *Service) runChunk(ctx context.Context, job jobs.Job) error {
+	users, _, err := s.usersOfChunk(ctx, job)
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(users, readersPerPage) {
+		if err := s.project(ctx, page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usersOfChunk are the readers of a chunk now: by the time it runs they may be more than a page.
+func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
+	var part chunk
+	if err := jobs.ReadPayload(job, &part); err != nil {
+		return nil, false, err
+	}
+	for after := part.After; ; {
+		page, err := readReaders(ctx, s.db, part.view(), after, s.projector.ActiveSince(), readersPerPage)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, user := range page {
+			if user > part.To {
+				return users, false, nil
+			}
+			users = append(users, user)
+		}
+		if len(page) < readersPerPage {
+			return users, false, nil
+		}
+		after = page[len(page)-1]
+	}
+}
+
+// usersOfReaders is the UsersOf of a view's readers; those of a view with more than a page of them may be any users.
+func (s *Service) usersOfReaders(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
+	view, err := viewOf(job)
+	if err != nil {
+		return nil, false, err
+	}
+	users, err = readReaders(ctx, s.db, view, 0, s.projector.ActiveSince(), readersPerPage+1)
+	return users, len(users) > readersPerPage, err
+}
+
+// project counts the new items of users again and writes the counts into their documents.
+func (s *Service) project(ctx context.Context, users []services.UserID) error {
+	if len(users) == 0 {
+		return nil
+	}
+	states, err := readCounts(ctx, s.db, users)
+	if err != nil {
+		return err
+	}
+	registers := make([]rdb.Registers, 0, len(states))
+	for _, user := range users {
+		if state, touched := states[user]; touched {
+			registers = append(registers, rdb.Registers{User: user, Fields: []rdb.Register{rdb.ViewsRegister(state)}})
+		}
+	}
+	return s.projector.Put(ctx, registers)
+}
+
+func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
+	return s.project(ctx, []services.UserID{user})
+}
+
+// registers are a user's count according to the facts.
+func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	states, err := readCounts(ctx, s.db, []services.UserID{user})
+	if state, touched := states[user]; touched && err == nil {
+		return []rdb.Register{rdb.ViewsRegister(state)}, nil
+	}
+	return nil, err
+}
+
+// audit is registers in another way: see auditCounts.
+func (s *Service) audit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	state, found, err := auditCounts(ctx, s.db, user)
+	if err != nil || !found {
+		return nil, err
+	}
+	return []rdb.Register{rdb.ViewsRegister(state)}, nil
+}

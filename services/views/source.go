@@ -1,0 +1,91 @@
+package views
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/badge/source"
+	"tidings/services/rdb"
+)
+
+// Source is the badge source of the new items in the views that a user touched last. It implements badge.Source.
+type Source struct {
+	source.Plain
+	s *Service
+}
+
+// Source is the service's badge source.
+func (s *Service) Source() Source { return Source{s: s} }
+
+// Name is the source's name in logs.
+func (Source) Name() string { return "views" }
+
+// Key is VIEWS.
+func (Source) Key() services.Source { return services.SourceViews }
+
+// Part is the number of new items.
+func (Source) Part(badges *services.Badges, i int) *services.Count {
+	return source.Single(&badges.Views, i)
+}
+
+// Facts counts the new items in SQL.
+func (v Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
+	states, err := readCounts(ctx, v.s.db, []services.UserID{user})
+	document.Views = states[user]
+	return err
+}
+
+// Render shows the count of the document. Views do not expire.
+func (Source) Render(v *source.View, badges *services.Badges) {
+	state := v.Document.Views
+	badges.Views = source.Exact(state.Unread)
+	if state.More {
+		badges.Views = services.NewCount(state.Unread, services.AtLeast, time.Time{})
+	}
+}
+
+// Explain lists the views with new items, those with the newest item first; touching one clears its share.
+func (v Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
+	views, err := readNewItems(ctx, v.s.db, of.User, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(views, func(a, b newItemsOf) int {
+		return cmp.Or(b.newest.Compare(a.newest), cmp.Compare(a.Code, b.Code), cmp.Compare(a.ID, b.ID))
+	})
+	explanation := services.Explanation{Source: services.SourceViews, Count: of.Badges.Views}
+	for _, view := range views {
+		explanation.Items = append(explanation.Items, services.Item{
+			ID: view.GlobalID(), At: view.newest, Count: view.items, ClearedBy: source.Clearing("touchView", view.input()),
+		})
+	}
+	return []services.Explanation{explanation}, nil
+}
+
+// input is the view as the fields of a GraphQL input. JSON quotes any key as GraphQL does, which Go's %q does not.
+func (v View) input() string {
+	code, _ := json.Marshal(v.Code) // a string always has a JSON form
+	key, _ := json.Marshal(v.ID)
+	return "code: " + string(code) + ", key: " + string(key)
+}
+
+// Digest counts the items that came into the user's views since a moment, seen or not.
+func (v Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
+	views, err := readNewItems(ctx, v.s.db, user, since)
+	if err != nil {
+		return err
+	}
+	items, bound := 0, counted*countedItems+1
+	for _, view := range views {
+		items += view.items
+		if view.more {
+			bound = 0
+		}
+	}
+	source.Brings(digest, services.SourceViews, "", items, bound)
+	return nil
+}
