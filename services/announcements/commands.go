@@ -54,7 +54,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		if err := insert(ctx, tx, a); err != nil {
 			return "", "", err
 		}
-		return a.GlobalID(), a.GlobalID(), trim(ctx, tx, MaxListed)
+		return a.GlobalID(), a.GlobalID(), trim(ctx, tx, maxListed)
 	}), nil
 }
 
@@ -97,7 +97,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 		if err := update(ctx, tx, a); err != nil {
 			return "", "", err
 		}
-		return a.GlobalID(), a.GlobalID(), trim(ctx, tx, MaxListed)
+		return a.GlobalID(), a.GlobalID(), trim(ctx, tx, maxListed)
 	}), nil
 }
 
@@ -166,17 +166,17 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 
 func checkTexts(title, content *string) error {
 	if title != nil {
-		if err := services.CheckFilled("title", *title, MaxTitle); err != nil {
+		if err := services.CheckFilled("title", *title, maxTitle); err != nil {
 			return err
 		}
 	}
 	if content == nil {
 		return nil
 	}
-	if len(*content) > MaxContent {
-		return services.Errorf(services.Invalid, "content: up to %d bytes are allowed, got %d", MaxContent, len(*content))
+	if len(*content) > maxContent {
+		return services.Errorf(services.Invalid, "content: up to %d bytes are allowed, got %d", maxContent, len(*content))
 	}
-	return services.CheckText("content", *content, 0, MaxContent)
+	return services.CheckText("content", *content, 0, maxContent)
 }
 
 // checkTimes checks that an end is after its start; both may be left out.

@@ -42,15 +42,15 @@ var (
 		RETURNING ver`)
 )
 
-// raiseDot records that a dot was raised at a stamp for a target. The first raise creates the dot; CONFLICT if MaxDots others
+// raiseDot records that a dot was raised at a stamp for a target. The first raise creates the dot; CONFLICT if maxDots others
 // exist. The caller holds the announcements' clock.
 func raiseDot(ctx context.Context, tx *sql.Tx, name string, target Segments, stamp uint64) error {
 	var dots, known int
 	if _, err := tx.One(ctx, countDots, []any{name}, &dots, &known); err != nil {
 		return err
 	}
-	if known == 0 && dots >= MaxDots {
-		return services.Errorf(services.Conflict, "name: %s would be dot %d, up to %d are allowed", services.Quote(name), dots+1, MaxDots)
+	if known == 0 && dots >= maxDots {
+		return services.Errorf(services.Conflict, "name: %s would be dot %d, up to %d are allowed", services.Quote(name), dots+1, maxDots)
 	}
 	var raised sql.Rows
 	for rest := uint64(target); rest != 0; rest &= rest - 1 {
@@ -87,7 +87,7 @@ func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string
 }
 
 // ensureSegments returns the bits of segments by name. A segment that is new gets the next bit. CONFLICT, with the segment's
-// name, when there would be more than MaxSegments.
+// name, when there would be more than maxSegments.
 func ensureSegments(ctx context.Context, tx *sql.Tx, names []string) (Segments, error) {
 	known, err := readSegmentBits(ctx, tx.Runner, names)
 	if err != nil || len(known) == len(names) {
@@ -113,9 +113,9 @@ func ensureSegments(ctx context.Context, tx *sql.Tx, names []string) (Segments, 
 	given -= int64(len(lacking))
 	var fresh [][]any
 	for _, name := range lacking {
-		if given >= MaxSegments {
+		if given >= maxSegments {
 			return 0, services.Errorf(services.Conflict, "segments: %s would be segment %d, up to %d are allowed",
-				services.Quote(name), given+1, MaxSegments)
+				services.Quote(name), given+1, maxSegments)
 		}
 		fresh = append(fresh, []any{name, given})
 		known[name] = 1 << given

@@ -87,7 +87,7 @@ func TestAClearOfADarkDotChangesNothing(t *testing.T) {
 
 func TestDotsAreBounded(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		for n := range MaxDots {
+		for n := range maxDots {
 			b.raise(fmt.Sprint("dot", n), 3)
 		}
 		b.raise("dot7", 0) // an existing dot may be raised
@@ -96,7 +96,7 @@ func TestDotsAreBounded(t *testing.T) {
 			return errors.Join(err, raiseDot(b.Ctx, tx, "another", 0, stamp))
 		})
 		sqltest.Coded(b.T, err, services.Conflict)
-		sqltest.Equal(b.T, len(b.shared().Dots), MaxDots)
+		sqltest.Equal(b.T, len(b.shared().Dots), maxDots)
 	})
 }
 
@@ -105,7 +105,7 @@ func TestSegmentsGetABitEach(t *testing.T) {
 		sqltest.Equal(b.T, b.segments(), Segments(0))
 		sqltest.Equal(b.T, b.segments("beta"), Segments(1))
 		sqltest.Equal(b.T, b.segments("beta", "staff", "beta"), Segments(3))
-		for n := 2; n < MaxSegments; n++ {
+		for n := 2; n < maxSegments; n++ {
 			sqltest.Equal(b.T, b.segments(fmt.Sprint("s", n)), Segments(1)<<n)
 		}
 		sqltest.Equal(b.T, b.segments("beta", "s63"), Segments(1|1<<63))

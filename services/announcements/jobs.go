@@ -74,7 +74,7 @@ func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, e
 	if err := update(ctx, tx, a); err != nil {
 		return false, err
 	}
-	if err := trim(ctx, tx, MaxListed); err != nil {
+	if err := trim(ctx, tx, maxListed); err != nil {
 		return false, err
 	}
 	return true, logChange(ctx, tx, a.GlobalID())

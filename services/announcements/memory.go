@@ -55,7 +55,7 @@ func newMemory(log *changelog.Follower, from reader, setDots func(names []string
 		reader: from, log: log, setDots: setDots,
 		// Twice as many as can run at once: texts of announcements that do not run are read too, and the cache also holds
 		// changes of texts that nobody has read.
-		texts: changelog.NewCache[services.PostID](2*MaxListed, func(a Announcement) time.Time { return a.UpdatedAt }),
+		texts: changelog.NewCache[services.PostID](2*maxListed, func(a Announcement) time.Time { return a.UpdatedAt }),
 	}
 	log.Register(changelog.Kind{Name: LogKind, Load: m.load, Shared: true})
 	log.RegisterStream(changelog.Stream{Learned: m.learned})

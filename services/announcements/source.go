@@ -97,12 +97,12 @@ func (b Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	count := 0
-	for _, announcement := range shared.Visible(Segments(own.Segments.Bits), math.MaxUint64, MaxListed) {
+	for _, announcement := range shared.Visible(Segments(own.Segments.Bits), math.MaxUint64, maxListed) {
 		if announcement.Position >= uint64(since.UnixMicro()) {
 			count++
 		}
 	}
-	source.Brings(digest, services.SourceAnnouncements, "", count, MaxListed)
+	source.Brings(digest, services.SourceAnnouncements, "", count, maxListed)
 	return nil
 }
 

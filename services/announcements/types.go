@@ -15,11 +15,11 @@ func (target Segments) Reaches(user Segments) bool { return target == 0 || targe
 
 // The bounds of announcements and dots.
 const (
-	MaxSegments = 64       // segments of an installation
-	MaxTitle    = 255      // characters
-	MaxContent  = 64 << 10 // bytes
-	MaxListed   = 1000     // announcements in the list: when one more starts, the oldest is dropped
-	MaxDots     = 100      // dots of an installation
+	maxSegments = 64       // segments of an installation
+	maxTitle    = 255      // characters
+	maxContent  = 64 << 10 // bytes
+	maxListed   = 1000     // announcements in the list: when one more starts, the oldest is dropped
+	maxDots     = 100      // dots of an installation
 	maxName     = 64
 )
 

@@ -91,7 +91,7 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	}
 	if errors.Is(failed, ErrUnchanged) {
 		c.unchanged = true
-		return RememberUnchanged(ctx, tx, scope, c.Key, c.ids)
+		return rememberUnchanged(ctx, tx, scope, c.Key, c.ids)
 	}
 	if failed != nil {
 		c.ids = nil

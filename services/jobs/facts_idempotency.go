@@ -62,9 +62,9 @@ func RememberRefused(ctx context.Context, tx *sql.Tx, scope, key string, refusal
 // unchangedCode stands in the column of a refusal's code when the state was already as requested. It is not a services.Code.
 const unchangedCode = "UNCHANGED"
 
-// RememberUnchanged stores, under a key that this transaction has claimed, that its request changed nothing, and the ids that
+// rememberUnchanged stores, under a key that this transaction has claimed, that its request changed nothing, and the ids that
 // it returned.
-func RememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
+func rememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
 	if len(ids) > 0 {
 		if err := RememberMade(ctx, tx, scope, key, ids); err != nil {
 			return err

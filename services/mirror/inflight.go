@@ -70,8 +70,8 @@ type waiting struct {
 	carried bool
 }
 
-// NewInFlight makes an empty cache that follows the log, and reads the waiting jobs at each turn.
-func NewInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
+// newInFlight makes an empty cache that follows the log, and reads the waiting jobs at each turn.
+func newInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
 	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]posts.InFlightFanout{}}
 	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.Each(p.apply)})
 	// This turn runs before the log's: a post whose fan-out begins in between is then found by one of the two.

@@ -56,11 +56,11 @@ func New(cfg Config) *Memories {
 	m := &Memories{
 		Log:      log,
 		People:   people.NewMemory(log, cfg.Facts, 0),
-		Posts:    NewPosts(log, cfg.Facts, 0),
-		Pulled:   NewPulled(log, cfg.Facts),
-		InFlight: NewInFlight(log, cfg.Facts),
+		Posts:    newPosts(log, cfg.Facts, 0),
+		Pulled:   newPulled(log, cfg.Facts),
+		InFlight: newInFlight(log, cfg.Facts),
 		Activity: people.NewActivity(log, cfg.Facts),
 	}
-	m.Reader = NewReader(log, m.Posts, m.People, cfg.Redis)
+	m.Reader = newReader(log, m.Posts, m.People, cfg.Redis)
 	return m
 }

@@ -22,8 +22,8 @@ type Posts struct {
 	facts PostFacts
 }
 
-// NewPosts makes an empty cache for so many posts, 0 for 100,000, which follows the log.
-func NewPosts(log *changelog.Follower, facts PostFacts, capacity int) *Posts {
+// newPosts makes an empty cache for so many posts, 0 for 100,000, which follows the log.
+func newPosts(log *changelog.Follower, facts PostFacts, capacity int) *Posts {
 	if capacity == 0 {
 		capacity = keptByDefault
 	}

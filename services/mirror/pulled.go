@@ -52,8 +52,8 @@ type PulledPosts struct {
 	Floor services.PostID // the newest that is older than these, 0 when there is none
 }
 
-// NewPulled makes an empty cache that follows the log.
-func NewPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
+// newPulled makes an empty cache that follows the log.
+func newPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
 	p := &Pulled{
 		facts: facts, log: log.Logger(),
 		authors: map[services.UserID]*pulledAuthor{}, early: map[uint64]PullChange{},

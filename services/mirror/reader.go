@@ -26,9 +26,9 @@ type Reader struct {
 	log    *slog.Logger
 }
 
-// NewReader makes a reader. What it reads from SQL because Redis has no copy is copied to Redis in the background, beside the
+// newReader makes a reader. What it reads from SQL because Redis has no copy is copied to Redis in the background, beside the
 // log's turns.
-func NewReader(log *changelog.Follower, posts *Posts, people *people.Memory, copies Copies) *Reader {
+func newReader(log *changelog.Follower, posts *Posts, people *people.Memory, copies Copies) *Reader {
 	r := &Reader{posts: posts, people: people, copies: copies, copy: newCopying(), log: log.Logger()}
 	log.RegisterTurn(changelog.Turn{Name: "copies", When: changelog.AfterLog, Run: r.copyAtTurn})
 	log.RegisterLoop(r.runCopying)

@@ -199,7 +199,7 @@ func TestDropUsers(t *testing.T) {
 			v.Error("an unknown user was not dropped")
 		}
 		whole()
-		v.must(v.c.Commands().HSet(v.Context(), OnlineKey(reader), "dead", time.Now().Add(-time.Minute).UnixMilli()).Err())
+		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "dead", time.Now().Add(-time.Minute).UnixMilli()).Err())
 		if v.dropUser(20_000) != 3 {
 			v.Error("a lease that is over has kept a user")
 		}
@@ -278,9 +278,9 @@ func TestAWalkFindsAllLeftovers(t *testing.T) {
 		// From here on: keys that are to be dropped.
 		const gone = services.UserID(1000)
 		v.must(rds.ZAdd(ctx, inboxKey(gone), redis.Z{Member: "!0000000000000"}).Err())
-		v.must(rds.HSet(ctx, ConversationsKey(gone), "1", "1,0,0,1,0,0,").Err())
+		v.must(rds.HSet(ctx, conversationsKey(gone), "1", "1,0,0,1,0,0,").Err())
 		v.must(rds.Set(ctx, redis.UserKey(gone, ":zz"), "of another version", 0).Err())
-		v.must(rds.HSet(ctx, OnlineKey(gone), "dead", 1).Err())
+		v.must(rds.HSet(ctx, onlineKey(gone), "dead", 1).Err())
 		v.must(rds.Set(ctx, profileKey(gone), "0000000000000001x{}", 0).Err())
 		v.must(rds.Set(ctx, postKey(78), "0000000000000001x{}", 0).Err())
 		v.must(rds.ZAdd(ctx, "v:town/y", redis.Z{Score: -5, Member: "!r"}).Err())
@@ -329,10 +329,10 @@ func TestAKeyThatIsNoLongerALeftoverStays(t *testing.T) {
 		ctx, rds := v.Context(), v.c.Commands()
 		post := services.Post{ID: 78, Author: 1, Kind: services.PostKindPost, Body: "new", UpdatedAt: time.Now()}
 		v.must(rds.ZAdd(ctx, inboxKey(reader), redis.Z{Member: "!0000000000000"}).Err())
-		v.must(rds.HSet(ctx, ConversationsKey(reader), "1", "1,0,0,1,0,0,").Err())
+		v.must(rds.HSet(ctx, conversationsKey(reader), "1", "1,0,0,1,0,0,").Err())
 		v.must(rds.Set(ctx, postKey(post.ID), "0000000000000001x{}", 0).Err())
 		v.must(rds.ZAdd(ctx, "v:town/y", redis.Z{Score: -5, Member: "!r"}).Err())
-		v.must(rds.HSet(ctx, OnlineKey(reader), "dead", 1).Err())
+		v.must(rds.HSet(ctx, onlineKey(reader), "dead", 1).Err())
 		var found []Leftover
 		v.walk(20, func(f Findings) { found = append(found, f.Leftover...) })
 		if len(found) != 5 {

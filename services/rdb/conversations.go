@@ -41,7 +41,7 @@ func membershipCalls(states []services.Membership) (calls []redis.Call, places [
 		last := len(calls) - 1
 		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) > 2*statesPerCall {
 			calls = append(calls, redis.Call{
-				Keys: []string{DocumentKey(state.User), ConversationsKey(state.User), OnlineKey(state.User)}, Args: []any{redis.NoStep},
+				Keys: []string{DocumentKey(state.User), conversationsKey(state.User), onlineKey(state.User)}, Args: []any{redis.NoStep},
 			})
 			last++
 		}
@@ -67,7 +67,7 @@ var conversationsAged = loadConversationScript("conversations_aged")
 func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: []string{DocumentKey(user), ConversationsKey(user)}}
+		calls[i] = redis.Call{Keys: []string{DocumentKey(user), conversationsKey(user)}}
 	}
 	_, err := c.Results(ctx, conversationsAged, calls)
 	return err

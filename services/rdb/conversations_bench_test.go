@@ -33,7 +33,7 @@ func BenchmarkMemberships(b *testing.B) {
 		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Lifetime: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.Commands().HSet(b.Context(), OnlineKey(user), "node", "9000000000000").Err(); err != nil {
+		if err := c.Commands().HSet(b.Context(), onlineKey(user), "node", "9000000000000").Err(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -215,9 +215,9 @@ func (w *talks) lose(user services.UserID) error {
 	case 0:
 		return w.c.Commands().Del(w.ctx, DocumentKey(user)).Err()
 	case 1:
-		return w.c.Commands().Del(w.ctx, ConversationsKey(user)).Err()
+		return w.c.Commands().Del(w.ctx, conversationsKey(user)).Err()
 	}
-	return w.c.Commands().HDel(w.ctx, ConversationsKey(user), "1").Err()
+	return w.c.Commands().HDel(w.ctx, conversationsKey(user), "1").Err()
 }
 
 // work delivers one pending state, and now and then keeps it pending for another delivery.
@@ -273,7 +273,7 @@ func (w *talks) consistent() error {
 	}
 	beside, err := w.c.Pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.people {
-			p.HGetAll(w.ctx, ConversationsKey(user))
+			p.HGetAll(w.ctx, conversationsKey(user))
 			p.HMGet(w.ctx, DocumentKey(user), "Ck")
 		}
 	})

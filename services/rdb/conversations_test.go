@@ -52,7 +52,7 @@ func TestANegativeCountIsReportedAndShownAsZero(t *testing.T) {
 			"fewer mentions than none":             {Head: 5, Base: 5, Mentions: -1},
 			"a head before the first":              {Head: -4},
 		} {
-			v.lose(inboxKey(reader), DocumentKey(reader), ConversationsKey(reader))
+			v.lose(inboxKey(reader), DocumentKey(reader), conversationsKey(reader))
 			v.build(FeedFacts{})
 			state.Conversation, state.User, state.Version = 1, reader, 1
 			_, clamped, err := v.c.PutMemberships(v.Context(), []services.Membership{state})

@@ -134,7 +134,7 @@ func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, sho
 func (c *Projections) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: []string{DocumentKey(user), OnlineKey(user)}, Args: []any{passed[i]}}
+		calls[i] = redis.Call{Keys: []string{DocumentKey(user), onlineKey(user)}, Args: []any{passed[i]}}
 	}
 	return c.Results(ctx, versionRaise, calls)
 }

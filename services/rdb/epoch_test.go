@@ -138,7 +138,7 @@ func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted), Seen: 5})
 		_, err := v.c.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: 3})}}})
 		v.must(err)
-		v.must(v.c.Commands().HSet(v.Context(), ConversationsKey(reader), "17", "1;2").Err())
+		v.must(v.c.Commands().HSet(v.Context(), conversationsKey(reader), "17", "1;2").Err())
 		v.set("Cu", "4")
 		v.set("n", uint64(9_000_000_000_000_000))
 		v.set("e", "4711")
@@ -150,7 +150,7 @@ func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 		if d.N <= 9_000_000_000_000_000 || d.FeedCount != 2 || d.Seen != 0 || d.Segments.Version != 0 || d.Conversations.Unread != 0 {
 			v.Errorf("taken over: %+v", d)
 		}
-		if n, err := v.c.Commands().Exists(v.Context(), ConversationsKey(reader)).Result(); n != 0 || err != nil {
+		if n, err := v.c.Commands().Exists(v.Context(), conversationsKey(reader)).Result(); n != 0 || err != nil {
 			v.Errorf("the conversations are still there: %v", err)
 		}
 		v.want("the feed", v.build(FeedFacts{}), redis.Applied, "2", counted(20), counted(21))

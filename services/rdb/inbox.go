@@ -22,11 +22,11 @@ var (
 
 // viewKeys are the keys of a user's view in the order of the scripts that build it.
 func viewKeys(user services.UserID) []string {
-	return append([]string{DocumentKey(user), inboxKey(user), ConversationsKey(user)}, listKeys(user)...)
+	return append([]string{DocumentKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
 
 func inboxKeys(user services.UserID) []string {
-	return []string{DocumentKey(user), inboxKey(user), OnlineKey(user)}
+	return []string{DocumentKey(user), inboxKey(user), onlineKey(user)}
 }
 
 // Now takes a stamp that is valid for any user. Take it before the SQL read that an add is based on. On a cluster the stamp is

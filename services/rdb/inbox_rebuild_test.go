@@ -273,7 +273,7 @@ func TestMemoryOfAnIdleUserInTwoConversations(t *testing.T) {
 	v.states(services.Membership{Conversation: 100_000, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20},
 		services.Membership{Conversation: 100_001, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20})
 	size := int64(0)
-	for _, key := range []string{DocumentKey(reader), ConversationsKey(reader)} {
+	for _, key := range []string{DocumentKey(reader), conversationsKey(reader)} {
 		size += server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64)
 	}
 	if results[0].Status != redis.Applied || size > 400 {

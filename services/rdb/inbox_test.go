@@ -318,7 +318,7 @@ func TestOnlyLiveLeasesAreNotified(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted)})
 		now := time.Now().UnixMilli()
-		v.must(v.c.Commands().HSet(v.Context(), OnlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
+		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
 		for name, result := range map[string]redis.Result{
 			"add": v.add(v.stamp(), counted(20)), "merge": v.merge(v.stamp(), false, counted(21)), "delete": v.delete(1), "see": v.see(3),
 			"drop": v.drop(author), "end": v.build(FeedFacts{}),

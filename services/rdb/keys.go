@@ -18,15 +18,15 @@ func DocumentKey(user services.UserID) string { return redis.UserKey(user, ":b")
 // Retention + 32 members of 19 bytes, see entryText.
 func inboxKey(user services.UserID) string { return redis.UserKey(user, ":i") }
 
-// ConversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field for each
+// conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field for each
 // conversation that they are in or have lately left. The badge document has the number of fields.
-func ConversationsKey(user services.UserID) string { return redis.UserKey(user, ":c") }
+func conversationsKey(user services.UserID) string { return redis.UserKey(user, ":c") }
 
 // mergeKey exists only while the script that ends a rebuild runs: SET, the entries that are merged into the inbox.
 func mergeKey(user services.UserID) string { return redis.UserKey(user, ":m") }
 
-// OnlineKey is the nodes on which the user has open subscriptions: HASH, node -> end of its lease in ms, one field per node.
-func OnlineKey(user services.UserID) string { return redis.UserKey(user, ":on") }
+// onlineKey is the nodes on which the user has open subscriptions: HASH, node -> end of its lease in ms, one field per node.
+func onlineKey(user services.UserID) string { return redis.UserKey(user, ":on") }
 
 // onlineSetKey is one shard of all users with an open subscription on any node: ZSET, user ID -> end of their latest lease in
 // ms. An ended member stays until the next user enters, and the whole key for a lease.

@@ -22,7 +22,7 @@ func TestKeyNamesAndTypes(t *testing.T) {
 		DocumentKey(0):              "{u0}:b",
 		DocumentKey(17):             "{u17}:b",
 		inboxKey(17):                "{u17}:i",
-		OnlineKey(17):               "{u17}:on",
+		onlineKey(17):               "{u17}:on",
 		profileKey(17):              "{u17}:p",
 		DocumentKey(4_294_967_295):  "{u4294967295}:b",
 		postKey(1):                  "p:0000000000001",
@@ -37,7 +37,7 @@ func TestKeyNamesAndTypes(t *testing.T) {
 
 func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 	of := func(user services.UserID) []string {
-		return []string{DocumentKey(user), inboxKey(user), OnlineKey(user), ConversationsKey(user), profileKey(user)}
+		return []string{DocumentKey(user), inboxKey(user), onlineKey(user), conversationsKey(user), profileKey(user)}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := services.UserID(rapid.Uint32().Draw(t, "a")), services.UserID(rapid.Uint32().Draw(t, "b"))
@@ -54,7 +54,7 @@ func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 				t.Fatalf("%d and %d share %q", a, b, key)
 			}
 		}
-		if keys := inboxKeys(a); keys[0] != DocumentKey(a) || keys[1] != inboxKey(a) || keys[2] != OnlineKey(a) {
+		if keys := inboxKeys(a); keys[0] != DocumentKey(a) || keys[1] != inboxKey(a) || keys[2] != onlineKey(a) {
 			t.Fatalf("the scripts' keys are %q", keys)
 		}
 	})
@@ -63,7 +63,7 @@ func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 func TestParseKeyRecognizesOurKeys(t *testing.T) {
 	post := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
 	for name, part := range map[string]string{
-		DocumentKey(7): documentPart, inboxKey(7): inboxPart, ConversationsKey(7): "c", OnlineKey(7): leasePart, profileKey(7): copyPart,
+		DocumentKey(7): documentPart, inboxKey(7): inboxPart, conversationsKey(7): "c", onlineKey(7): leasePart, profileKey(7): copyPart,
 		postKey(post): copyPart, "v:town/a/b": familyPart, "{u4294967295}:zz": "zz",
 	} {
 		key, ours := parseKey(name)

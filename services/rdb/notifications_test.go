@@ -115,7 +115,7 @@ func TestCountsNotifyTheNodesOfSubscribers(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		now := time.Now().UnixMilli()
-		v.must(v.c.Commands().HSet(v.Context(), OnlineKey(reader), "here", now+60_000, "gone", now-1).Err())
+		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "gone", now-1).Err())
 		if result := v.put(likes(1)); !slices.Equal(result.Nodes, []string{"here"}) {
 			v.Errorf("%q are notified, want here", result.Nodes)
 		}
@@ -189,7 +189,7 @@ func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 			"a broken place, none before": func() { v.set("HL", "9;nowhere") },
 			"a place of a former version": func() { v.set("HL", Unborn) },
 		} {
-			v.lose(inboxKey(reader), DocumentKey(reader), ConversationsKey(reader))
+			v.lose(inboxKey(reader), DocumentKey(reader), conversationsKey(reader))
 			v.build(FeedFacts{})
 			spoil()
 			stamp := v.begin(false)

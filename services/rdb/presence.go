@@ -27,8 +27,8 @@ func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease 
 	}
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
-			p.HSet(ctx, OnlineKey(user), c.Node(), until)
-			p.Expire(ctx, OnlineKey(user), lease)
+			p.HSet(ctx, onlineKey(user), c.Node(), until)
+			p.Expire(ctx, onlineKey(user), lease)
 		}
 		for shard, entering := range byShard {
 			p.ZAdd(ctx, onlineSetKey(shard), entering...)
@@ -114,7 +114,7 @@ func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (on
 func (c *Projections) Leave(ctx context.Context, users []services.UserID) error {
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
-			p.HDel(ctx, OnlineKey(user), c.Node())
+			p.HDel(ctx, onlineKey(user), c.Node())
 		}
 	})
 }

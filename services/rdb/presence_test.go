@@ -54,7 +54,7 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 		there.must(there.c.Leave(t.Context(), users))
 		here.must(here.c.Leave(t.Context(), users))
 		told("all have left")
-		if n, err := here.c.Commands().Exists(t.Context(), OnlineKey(reader)).Result(); err != nil || n != 0 {
+		if n, err := here.c.Commands().Exists(t.Context(), onlineKey(reader)).Result(); err != nil || n != 0 {
 			t.Errorf("the presence of nobody is kept: %d, %v", n, err)
 		}
 	}
@@ -77,17 +77,17 @@ func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 			t.Errorf("300 users entered in %d round trips, want 1", trips.Count())
 		}
 		for _, user := range []services.UserID{0, 150, 299} {
-			until, err := v.c.Commands().HGet(t.Context(), OnlineKey(user), "here").Result()
+			until, err := v.c.Commands().HGet(t.Context(), onlineKey(user), "here").Result()
 			if want := strconv.Itoa(1_700_000_090_123); err != nil || until != want {
 				t.Errorf("user %d: the lease ends at %q, %v: want %s", user, until, err, want)
 			}
-			if left, err := v.c.Commands().TTL(t.Context(), OnlineKey(user)).Result(); err != nil || left <= 80*time.Second || left > 90*time.Second {
+			if left, err := v.c.Commands().TTL(t.Context(), onlineKey(user)).Result(); err != nil || left <= 80*time.Second || left > 90*time.Second {
 				t.Errorf("user %d: the key lives for %s, %v", user, left, err)
 			}
 		}
 		ctx, trips = redis.WithRoundTrips(t.Context())
 		v.must(v.c.Leave(ctx, users))
-		if n, err := v.c.Commands().Exists(t.Context(), OnlineKey(150)).Result(); err != nil || n != 0 || trips.Count() != 1 {
+		if n, err := v.c.Commands().Exists(t.Context(), onlineKey(150)).Result(); err != nil || n != 0 || trips.Count() != 1 {
 			t.Errorf("after all have left: %d keys, %v, %d round trips", n, err, trips.Count())
 		}
 		v.must(v.c.Enter(t.Context(), nil, time.Minute))

@@ -102,7 +102,7 @@ func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
 		args = append(args, entryText(entry))
 	}
 	return append(steps, redis.Step{Script: rebuildMerge, Call: redis.Call{
-		Keys: slices.Concat(inboxKeys(facts.Reader), []string{ConversationsKey(facts.Reader), mergeKey(facts.Reader)}, listKeys(facts.Reader)), Args: args,
+		Keys: slices.Concat(inboxKeys(facts.Reader), []string{conversationsKey(facts.Reader), mergeKey(facts.Reader)}, listKeys(facts.Reader)), Args: args,
 	}})
 }
 

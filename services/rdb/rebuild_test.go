@@ -91,7 +91,7 @@ func TestARebuildWithoutAllStepsIsRefused(t *testing.T) {
 		v := view{t, b.c}
 		for _, how := range []string{"fails", "is lost"} {
 			for lost := 0; ; lost++ {
-				v.lose(DocumentKey(b.user), inboxKey(b.user), ConversationsKey(b.user))
+				v.lose(DocumentKey(b.user), inboxKey(b.user), conversationsKey(b.user))
 				steps, err := b.begin()
 				v.must(err)
 				if lost == len(steps)-1 {
@@ -154,7 +154,7 @@ func (b *builder) crossing(steps int) error {
 		what := b.random.IntN(24)
 		switch {
 		case what == 0:
-			key := []string{DocumentKey(b.user), inboxKey(b.user), ConversationsKey(b.user)}[b.random.IntN(3)]
+			key := []string{DocumentKey(b.user), inboxKey(b.user), conversationsKey(b.user)}[b.random.IntN(3)]
 			b.said = append(b.said, "lose "+key)
 			err = b.c.Commands().Del(b.ctx, key).Err()
 		case what == 1:

@@ -104,7 +104,7 @@ func registersCall(user Registers) redis.Call {
 	for _, register := range user.Fields {
 		args = append(args, register.Field, register.Value)
 	}
-	return redis.Call{Keys: []string{DocumentKey(user.User), OnlineKey(user.User)}, Args: args}
+	return redis.Call{Keys: []string{DocumentKey(user.User), onlineKey(user.User)}, Args: args}
 }
 
 // RegisterParts are the parts of a user's rebuild that write versioned fields.

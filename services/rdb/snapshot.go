@@ -57,8 +57,8 @@ func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([
 			for _, user := range part {
 				p.HGetAll(ctx, DocumentKey(user))
 				p.ZRange(ctx, inboxKey(user), 0, -1)
-				p.HGetAll(ctx, ConversationsKey(user))
-				p.HLen(ctx, OnlineKey(user))
+				p.HGetAll(ctx, conversationsKey(user))
+				p.HLen(ctx, onlineKey(user))
 				for _, list := range lists {
 					p.ZRange(ctx, list.Key(user), 0, -1)
 				}
@@ -217,7 +217,6 @@ const (
 	AnnouncementField = announcementField // announcements and dots
 	DotPrefix         = "D"               // before the name of a dot
 	CountsPrefix      = "N"               // before a category: the counts of notifications, see ParseCounts
-	MessagesPrefix    = "S"               // before a type: the counts of site messages, kept by days if they expire: see ParseCounts
 )
 
 // ParseCounts reads the versioned field of a category's counts; the category and its newest notification are stored elsewhere.

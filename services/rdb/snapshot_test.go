@@ -81,13 +81,13 @@ func TestASnapshotReportsABrokenView(t *testing.T) {
 			"a state broken":     {func() { v.state("1", "1,2,3") }, WrongType},
 			"a state of letters": {func() { v.state("1", "1,2,3,4,5,6,x") }, WrongType},
 			"a state of nobody":  {func() { v.state("x", "1,2,3,4,5,6,") }, WrongType},
-			"states of text":     {func() { v.retype(ConversationsKey(reader)) }, WrongType},
+			"states of text":     {func() { v.retype(conversationsKey(reader)) }, WrongType},
 			"the document lost":  {func() { v.lose(DocumentKey(reader)) }, Absent},
 			"a document of text": {func() { v.retype(DocumentKey(reader)) }, WrongType},
 			"an inbox of text":   {func() { v.retype(inboxKey(reader)) }, WrongType},
-			"a presence of text": {func() { v.retype(OnlineKey(reader)) }, WrongType},
+			"a presence of text": {func() { v.retype(onlineKey(reader)) }, WrongType},
 		} {
-			v.lose(inboxKey(reader), DocumentKey(reader), OnlineKey(reader), ConversationsKey(reader))
+			v.lose(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			c.spoil()
 			if got := v.snapshot(); got.Wholeness != c.want {
@@ -104,7 +104,7 @@ func TestASnapshotReportsABrokenView(t *testing.T) {
 
 func (v view) state(conversation, text string) {
 	v.Helper()
-	v.must(v.c.Commands().HSet(v.Context(), ConversationsKey(reader), conversation, text).Err())
+	v.must(v.c.Commands().HSet(v.Context(), conversationsKey(reader), conversation, text).Err())
 	v.set("Ck", "1")
 }
 

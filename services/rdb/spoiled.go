@@ -59,7 +59,7 @@ const resetLifetime = time.Hour
 
 // allKeys are the keys of a user's view in the order of the scripts that delete it.
 func allKeys(user services.UserID) []string {
-	return append([]string{DocumentKey(user), OnlineKey(user), inboxKey(user), ConversationsKey(user)}, listKeys(user)...)
+	return append([]string{DocumentKey(user), onlineKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
 
 func resetCall(user services.UserID) redis.Call {

@@ -50,8 +50,8 @@ func (v view) acts() map[string]func(context.Context) error {
 func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, act := range v.acts() {
-			for _, key := range []string{DocumentKey(reader), inboxKey(reader), ConversationsKey(reader), OnlineKey(reader)} {
-				v.lose(inboxKey(reader), DocumentKey(reader), OnlineKey(reader), ConversationsKey(reader))
+			for _, key := range []string{DocumentKey(reader), inboxKey(reader), conversationsKey(reader), onlineKey(reader)} {
+				v.lose(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
 				v.build(FeedFacts{Entries: posts(1, 3, counted)})
 				shown := v.document().N
 				v.retype(key)
@@ -72,7 +72,7 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, act := range map[string]func(context.Context) error{
-			inboxKey(reader): v.acts()["pushes"], ConversationsKey(reader): v.acts()["a state"], DocumentKey(reader): v.acts()["versions"],
+			inboxKey(reader): v.acts()["pushes"], conversationsKey(reader): v.acts()["a state"], DocumentKey(reader): v.acts()["versions"],
 		} {
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			v.retype(name)
@@ -92,9 +92,9 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 			"a state's number": func() { v.state("3", "1,2,3,x,5,6,") },
 			"the version":      func() { v.set("n", "x") },
 			"a sum":            func() { v.set("Cu", "x") },
-			"a lease":          func() { v.must(v.c.Commands().HSet(v.Context(), OnlineKey(reader), "elsewhere", "x").Err()) },
+			"a lease":          func() { v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },
 		} {
-			v.lose(inboxKey(reader), DocumentKey(reader), OnlineKey(reader), ConversationsKey(reader))
+			v.lose(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			spoil()
 			for _, name := range []string{"a state", "a register", "a rebuild"} {
@@ -164,7 +164,7 @@ func TestAKeyThatCannotBeEmptied(t *testing.T) {
 
 func TestViewOfReturnsTheKeysUser(t *testing.T) {
 	for key, want := range map[string]services.UserID{
-		DocumentKey(reader): reader, inboxKey(1 << 31): 1 << 31, ConversationsKey(other): other, OnlineKey(1): 1,
+		DocumentKey(reader): reader, inboxKey(1 << 31): 1 << 31, conversationsKey(other): other, onlineKey(1): 1,
 		profileKey(reader): 0, postKey(7): 0, "v:{u7}:b/x": 0, "{u7": 0, "{ux}:b": 0, "{u99999999999}:b": 0, "": 0,
 	} {
 		if got, ok := viewOf(key); ok != (want != 0) || ok && got != want {
