@@ -179,8 +179,11 @@ func (p *demoPage) marksWithinASecond() {
 		browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(() => {
 			window.markTook = undefined;
 			const began = performance.now();
-			const look = () => { if (%s === '') window.markTook ??= performance.now() - began; };
-			const seen = new MutationObserver(look);
+			const seen = new MutationObserver(() => {
+				if (%s !== '') return;
+				window.markTook = performance.now() - began;
+				seen.disconnect();
+			});
 			seen.observe(document.querySelector('.device.right'), {subtree: true, childList: true, attributes: true, characterData: true});
 			document.querySelector('.left .pill').click();
 			return true;
