@@ -17,7 +17,7 @@ const entries = ['index', 'apollo', 'urql', 'relay', 'react'];
 
 test('npm pack packs these files and no others', () => {
   const [packed] = JSON.parse(execFileSync('npm', ['pack', '--dry-run', '--ignore-scripts', '--json'], { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }));
-  const modules = ['clear', 'list', 'schema', 'socket', 'tidings', 'token', 'version', ...entries];
+  const modules = ['clear', 'ids', 'list', 'schema', 'socket', 'tidings', 'token', 'version', ...entries];
   const expected = ['LICENSE', 'README.md', 'badges.graphql', 'package.json', ...modules.flatMap((name) => [`dist/${name}.d.ts`, `dist/${name}.js`])];
   assert.deepEqual(packed.files.map(({ path }: { path: string }) => path).sort(), expected.sort());
 });
