@@ -39,11 +39,25 @@ func Inaccessible(ctx context.Context, tb testing.TB) []string {
 	if !Evaluate[bool](ctx, tb, `Boolean(window.axe)`) {
 		Evaluate[bool](ctx, tb, `(() => { `+axeSource()+`; return true; })()`)
 	}
-	// Half-way through an animation a text can be too faint to read: what counts is how it ends.
-	Evaluate[bool](ctx, tb, `(document.getAnimations().forEach((one) => { if (one.effect.getTiming().iterations !== Infinity) one.finish(); }), true)`)
-	Evaluate[bool](ctx, tb, `(window.axeFound = undefined, axe.run(document, {resultTypes: ['violations']}).then((found) => {
-		window.axeFound = found.violations.map(({id, impact, nodes}) => id + ' (' + impact + '): ' + nodes.slice(0, 4).map(({html, any}) => html.slice(0, 160) + ' ' + (any[0]?.message ?? '')).join(' | '));
-	}, (error) => { window.axeFound = [String(error)]; }), true)`)
+	// Half-way through an animation a text can be too faint to read: what counts is how it ends. Where one began meanwhile, axe
+	// looks again.
+	Evaluate[bool](ctx, tb, `(() => {
+		const look = (again) => {
+			let moved = false;
+			const note = () => { moved = true; };
+			const began = ['animationstart', 'transitionrun'];
+			began.forEach((event) => addEventListener(event, note, true));
+			document.getAnimations().forEach((one) => { if (one.effect.getTiming().iterations !== Infinity) one.finish(); });
+			return axe.run(document, {resultTypes: ['violations']})
+				.finally(() => began.forEach((event) => removeEventListener(event, note, true)))
+				.then((found) => (moved && found.violations.length > 0 && again > 0 ? look(again - 1) : found));
+		};
+		window.axeFound = undefined;
+		look(10).then((found) => {
+			window.axeFound = found.violations.map(({id, impact, nodes}) => id + ' (' + impact + '): ' + nodes.slice(0, 4).map(({html, any}) => html.slice(0, 160) + ' ' + (any[0]?.message ?? '')).join(' | '));
+		}, (error) => { window.axeFound = [String(error)]; });
+		return true;
+	})()`)
 	WaitFor(ctx, tb, "axe is done", `window.axeFound`)
 	return Evaluate[[]string](ctx, tb, `window.axeFound`)
 }
