@@ -15,7 +15,7 @@ var kinds = []string{
 	"chat.member", "chat.pass", "counts", "feed.seen", "follow", "host.chunk", "host.name", "host.names",
 	"host.replays", "live.seen", "message.deliver", "messages", "mute.end", "notices", "notify", "policy",
 	"post.copy", "post.drop", "post.fanout", "post.online", "post.push", "post.remove", "profile", "refill",
-	"show.close", "show.end", "show.remind", "show.replay", "view.item",
+	"show.close", "show.end", "show.remind", "show.replay", "view.chunk", "view.item", "view.readers", "views",
 }
 
 func TestANodeKnowsEveryKindOfJob(t *testing.T) {
