@@ -133,10 +133,17 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
 	s.withMemory(ctx, users, documents, watched, at.Today())
 	var group errgroup.Group
-	group.SetLimit(cap(s.fallback))
+	limited := false
+	aside := func(read func() error) { // most reads need nothing aside
+		if !limited {
+			group.SetLimit(cap(s.fallback))
+			limited = true
+		}
+		group.Go(read)
+	}
 	for i, user := range users {
 		if stale[user] || unaged[user] {
-			group.Go(func() error {
+			aside(func() error {
 				badges[i], errs[i] = s.ReadFacts(ctx, user)
 				return nil
 			})
@@ -147,7 +154,7 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 			s.visits.note(user, documents[i].Day)
 			continue
 		}
-		group.Go(func() error {
+		aside(func() error {
 			badges[i], errs[i] = s.readMissing(ctx, user, watched, err)
 			return nil
 		})

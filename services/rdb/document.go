@@ -58,9 +58,10 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	}
 	layout := c.layout.Load()
 	if len(users) == 1 {
-		values, err := c.Shared().HMGet(ctx, DocumentKey(users[0]), layout.fields...).Result()
+		var room [48]string // most documents have no more fields
+		texts, err := c.ReadFields(ctx, DocumentKey(users[0]), layout.read, room[:0])
 		if err == nil {
-			return []Document{layout.parse(values, c.Epoch())}, nil
+			return []Document{layout.parseTexts(texts, c.Epoch())}, nil
 		}
 		if !redis.IsWrongType(err) {
 			return nil, redis.Unavailable(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // layout is the fields of a document, in the order of reading. It depends on the configured types of site messages and on the
@@ -17,9 +18,10 @@ type layout struct {
 	expiry      services.SourceExpiry
 	plain       int // of fields: those before the versioned fields
 	fields      []string
-	births      []any  // triples for rebuild_begin: field, value at birth ("": none; mayLack), pattern of a valid value
-	late        []bool // of fields: whether it exists exactly if the field before it does
-	mayLack     []bool // of fields: whether it may be absent
+	read        *redis.Fields // the same, to read them
+	births      []any         // triples for rebuild_begin: field, value at birth ("": none; mayLack), pattern of a valid value
+	late        []bool        // of fields: whether it exists exactly if the field before it does
+	mayLack     []bool        // of fields: whether it may be absent
 }
 
 // unborn is a versioned field before its first version. It is short, so that the document of a user without any items stays
@@ -73,6 +75,7 @@ func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
 	for _, dot := range dots {
 		l.fields = append(l.fields, dotField(dot))
 	}
+	l.read = redis.NewFields(l.fields)
 	return l
 }
 
@@ -150,24 +153,39 @@ func (p *parser) parts(into ...*string) {
 	}
 }
 
-// parse reads the fields. A missing or broken field, or another epoch, makes the document not ready; it never reads as 0.
+// parse is parseTexts for values as go-redis gives them.
 func (l *layout) parse(values []any, epoch string) Document {
-	if len(values) != len(l.fields) || values[0] != "1" || values[1] != epoch {
-		return Document{}
-	}
-	fixed := len(values) - len(l.dots)
-	texts := make([]string, fixed)
-	for i, value := range values[:fixed] {
-		text, ok := value.(string)
-		if !ok && (l.late[i] && texts[i-1] == unborn || l.mayLack[i] && value == nil) {
-			text, ok = unborn, true
-		}
-		if !ok {
+	texts := make([]string, len(values))
+	for i, value := range values {
+		switch text := value.(type) {
+		case string:
+			texts[i] = text
+		case nil:
+			texts[i] = redis.Absent
+		default: // no field has such a value
 			return Document{}
 		}
-		texts[i] = text
 	}
-	p := &parser{texts: texts[2:]}
+	return l.parseTexts(texts, epoch)
+}
+
+// parseTexts reads the fields; it may change texts. A missing or broken field, or another epoch, makes the document not ready; it
+// never reads as 0.
+func (l *layout) parseTexts(texts []string, epoch string) Document {
+	if len(texts) != len(l.fields) || texts[0] != "1" || texts[1] != epoch {
+		return Document{}
+	}
+	fixed := len(texts) - len(l.dots)
+	for i, text := range texts[:fixed] {
+		if text != redis.Absent {
+			continue
+		}
+		if lacks := l.late[i] && texts[i-1] == unborn || l.mayLack[i]; !lacks {
+			return Document{}
+		}
+		texts[i] = unborn
+	}
+	p := &parser{texts: texts[2:fixed]}
 	d := Document{Ready: true}
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
 	count, more := strings.CutSuffix(p.next(), "+")
@@ -185,7 +203,7 @@ func (l *layout) parse(values []any, epoch string) Document {
 	}
 	p.registers(l, &d)
 	for i, dot := range l.dots {
-		if text, ok := values[fixed+i].(string); ok {
+		if text := texts[fixed+i]; text != redis.Absent {
 			_, seen, found := strings.Cut(text, ";")
 			p.failed = p.failed || !found
 			if d.DotsSeen == nil {

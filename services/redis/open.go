@@ -26,6 +26,7 @@ const (
 type Client struct {
 	redis    redis.UniversalClient
 	shared   *redis.Client // the client of Shared
+	fields   *fieldReads   // of ReadFields; nil on a cluster
 	readers  *guard        // of the one server; nil if each node has its own, or none can hang
 	mode     string
 	id       string // this node's
@@ -174,6 +175,9 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	}
 	c.redis.AddHook(roundTripHook{})
 	c.redis.AddHook(refusalsHook{c})
+	if at.mode != modeCluster {
+		c.fields = newFieldReads(c.redis, c.readers, within)
+	}
 	c.shared, err = newShared(c.redis, c.readers, within)
 	return err
 }

@@ -1,0 +1,176 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+	"tidings/services/redis/redistest"
+)
+
+func TestFieldReadsAnswerEachItsOwn(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode, url string) {
+		c := connect(t, Options{URL: url})
+		fields := NewFields([]string{"a", "none", "b"})
+		const keys = 50
+		for i := range keys {
+			if err := c.Commands().HSet(t.Context(), fmt.Sprintf("{u%d}:h", i), "a", i, "b", "").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var readers sync.WaitGroup
+		for reader := range 40 {
+			readers.Go(func() {
+				for i := range 100 {
+					i = (i + reader) % (keys + 1)
+					want := []string{fmt.Sprint(i), Absent, ""}
+					if i == keys { // there is no such key
+						want = []string{Absent, Absent, Absent}
+					}
+					if got, err := c.ReadFields(t.Context(), fmt.Sprintf("{u%d}:h", i), fields, nil); err != nil || !slices.Equal(got, want) {
+						t.Errorf("key %d: %q, %v, want %q", i, got, err, want)
+						return
+					}
+				}
+			})
+		}
+		readers.Wait()
+	})
+}
+
+func TestFieldReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, url string) {
+		c, fields := connect(t, Options{URL: url}), NewFields([]string{"a"})
+		if err := c.Commands().Set(t.Context(), "text", "a", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.ReadFields(t.Context(), "text", fields, nil)
+		if !redis.HasErrorPrefix(err, "WRONGTYPE") || !IsWrongType(err) || services.IsUnavailable(Unavailable(err)) {
+			t.Errorf("a wrong type: %v", err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		ctx, trips := WithRoundTrips(ended)
+		if _, err := c.ReadFields(ctx, "text", fields, nil); !errors.Is(err, context.Canceled) || trips.Count() != 0 {
+			t.Errorf("a caller who has gone: %v, %d round trips", err, trips.Count())
+		}
+		hurried, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // less than two round trips may take
+		defer cancel()
+		ctx, trips = WithRoundTrips(hurried)
+		if got, err := c.ReadFields(ctx, "none", fields, nil); err != nil || got[0] != Absent || trips.Count() != 1 {
+			t.Errorf("a caller in a hurry: %q, %v, %d round trips", got, err, trips.Count())
+		}
+	})
+}
+
+func TestFieldReadsAreFewerWrites(t *testing.T) {
+	server := redistest.NewServer(t)
+	c, fields := connect(t, Options{URL: server.URL()}), NewFields([]string{"a"})
+	sent := &pieces{}
+	c.redis.AddHook(sent)
+	const readers, reads = 64, 50
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() {
+			for range reads {
+				if _, err := c.ReadFields(t.Context(), "k", fields, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := sent.count(); n >= readers*reads/2 {
+		t.Errorf("%d reads took %d writes: they do not share", readers*reads, n)
+	}
+	if c.fields.leading != 0 || len(c.fields.waiting) != 0 {
+		t.Errorf("afterwards %d batches are under way and %d reads wait", c.fields.leading, len(c.fields.waiting))
+	}
+}
+
+func TestFieldReadsEndWithoutADeadlineToo(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
+	c, fields := connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond}), NewFields([]string{"a"})
+	proxy.BlackHole(true)
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() {
+			if _, err := c.ReadFields(t.Context(), "k", fields, nil); !services.IsUnavailable(Unavailable(err)) {
+				t.Errorf("in a black hole: %v, want UNAVAILABLE", err)
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { readers.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the reads hang")
+	}
+}
+
+// A batch that panics must not take the turn with it.
+func TestFieldReadsOutliveAPanic(t *testing.T) {
+	c, fields := connect(t, Options{URL: redistest.NewServer(t).URL()}), NewFields([]string{"a"})
+	broken := &panicking{}
+	c.redis.AddHook(broken)
+	for range 3 * fieldBatches {
+		broken.on = true
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the batch did not panic")
+				}
+			}()
+			_, _ = c.ReadFields(t.Context(), "k", fields, nil)
+		}()
+		broken.on = false
+		if _, err := c.ReadFields(t.Context(), "k", fields, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+type panicking struct{ on bool }
+
+func (*panicking) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (p *panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if p.on {
+			panic("in a batch")
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func TestRepliesThatAreNotTexts(t *testing.T) {
+	good := "*3\r\n$1\r\na\r\n$-1\r\n$0\r\n\r\n"
+	if got, err := parseTexts(nil, []byte(good), 3); err != nil || !slices.Equal(got, []string{"a", Absent, ""}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := parseTexts([]string{"before"}, []byte("*1\r\n$-1\r\n"), 1); err != nil || !slices.Equal(got, []string{"before", Absent}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	for end := range len(good) {
+		if got, err := parseTexts(nil, []byte(good[:end]), 3); err == nil {
+			t.Errorf("%q is read as %q", good[:end], got)
+		}
+	}
+	for _, reply := range []string{good + "x", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", ":3\r\n", "*3\r\n:1\r\n:2\r\n:3\r\n", strings.Replace(good, "$1", "$x", 1), strings.Replace(good, "$1", "$9", 1)} {
+		if got, err := parseTexts(nil, []byte(reply), 3); err == nil {
+			t.Errorf("%q is read as %q", reply, got)
+		}
+	}
+	if _, err := parseTexts(nil, []byte("-LOADING Redis is loading\r\n"), 3); !services.IsUnavailable(Unavailable(err)) || err.Error() != "LOADING Redis is loading" {
+		t.Errorf("a refusal: %v", err)
+	}
+}
