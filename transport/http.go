@@ -62,7 +62,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		return
 	}
 	address := q.addresses.of(r)
-	if err := q.cfg.Limits.Address(address); err != nil {
+	if err := q.chargeAddress(r.Context(), address); err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
@@ -179,9 +179,11 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 		refuseMutation(w)
 		return
 	}
-	if err := q.cfg.Limits.Operation(who.ctx, who.address, operation, price); err != nil {
-		writeFault(w, statusOf(err), err)
-		return
+	if !chargedOperation(who.ctx) {
+		if err := q.cfg.Limits.Operation(who.ctx, who.address, operation, price); err != nil {
+			writeFault(w, statusOf(err), err)
+			return
+		}
 	}
 	if kind == ast.Subscription {
 		q.subscribe(w, r, exec, who, operation)
@@ -234,11 +236,8 @@ func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (req
 
 // readBody reads a POST.
 func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*params, error) {
-	media, details, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if charset := details["charset"]; err != nil || media != typeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		// A foreign page can send some content types without a preflight request, but never JSON. So this check also prevents
-		// forged requests.
-		return nil, &httpError{http.StatusUnsupportedMediaType, "Content-Type: only application/json in UTF-8 is allowed", 0}
+	if err := checkMedia(r); err != nil {
+		return nil, err
 	}
 	var body bytes.Buffer
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {

@@ -52,6 +52,7 @@ type Identity struct {
 	development bool
 	keys        keySource
 	parser      *jwt.Parser
+	clock       services.Clock
 }
 
 // keySource finds the key that a token must have been signed with.
@@ -84,7 +85,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 		return nil, fmt.Errorf("identity: exactly one of Development, HMACSecret, PublicKeyFile and JWKS must be set, got %d: %s",
 			len(given), cmp.Or(strings.Join(given, ", "), "none"))
 	}
-	identity := &Identity{development: cfg.Development}
+	identity := &Identity{development: cfg.Development, clock: cfg.Clock}
 	var err error
 	switch {
 	case cfg.Development:
@@ -140,6 +141,19 @@ func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (vie
 	}
 	viewer.Device = device
 	return viewer, expires, nil
+}
+
+// keysNow is what tokens are checked with now: another value after the keys were read again.
+func (i *Identity) keysNow() any {
+	if set, ok := i.keys.(*jwks); ok {
+		return set.keys.Load()
+	}
+	return nil
+}
+
+// holds reports whether a token that was good is so still: the keys are the same, and it has not expired.
+func (i *Identity) holds(one *frontCaller) bool {
+	return one.keys == i.keysNow() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
 }
 
 // verify checks a JWT and reads its claims.

@@ -159,13 +159,17 @@ func isRequestError(response *graphql.Response) bool {
 }
 
 func write(w http.ResponseWriter, status int, media string, body []byte) {
-	header := w.Header()
-	header.Set("Content-Type", media+"; charset=utf-8")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	header.Set("Cache-Control", "no-store") // every answer belongs to one viewer
-	header.Set("X-Content-Type-Options", "nosniff")
+	describe(w.Header(), media)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // nothing can be sent to a client that is gone
+}
+
+// describe sets the headers of every answer in a media type.
+func describe(header http.Header, media string) {
+	header.Set("Content-Type", media+"; charset=utf-8")
+	header.Set("Cache-Control", "no-store") // every answer belongs to one viewer
+	header.Set("X-Content-Type-Options", "nosniff")
 }
 
 // appendResponse writes a response as JSON. The common case, data without errors, is a copy. gqlgen's own encoding would check

@@ -25,6 +25,9 @@ func (roots) Validate(graphql.ExecutableSchema) error { return nil }
 // MutateOperationContext checks the root fields, including those of fragments.
 func (r roots) MutateOperationContext(_ context.Context, operation *graphql.OperationContext) *gqlerror.Error {
 	kind := operation.Operation.Operation
+	if kind != ast.Subscription && (r.introspection || plainRoots(operation.Operation.SelectionSet)) {
+		return nil
+	}
 	satisfies := map[ast.Operation]string{ast.Query: "Query", ast.Mutation: "Mutation", ast.Subscription: "Subscription"}[kind]
 	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{satisfies})
 	for _, field := range fields {
@@ -36,4 +39,15 @@ func (r roots) MutateOperationContext(_ context.Context, operation *graphql.Oper
 		return faultError(services.Errorf(services.Invalid, "operation: a subscription has exactly 1 root field, got %d", len(fields)))
 	}
 	return nil
+}
+
+// plainRoots reports whether a selection has no fragments and asks for no introspection.
+func plainRoots(selected ast.SelectionSet) bool {
+	for _, selection := range selected {
+		field, ok := selection.(*ast.Field)
+		if !ok || field.Name == "__schema" || field.Name == "__type" {
+			return false
+		}
+	}
+	return true
 }

@@ -20,6 +20,7 @@ type testSchema struct {
 	hub    *testHub
 	schema *ast.Schema
 	gate   chan struct{} // lingers ends when it is closed
+	hello  string        // the value of the field
 }
 
 const testSDL = `
@@ -54,7 +55,7 @@ type Subscription {
 var testWaking = []string{"ticks", "refused", "stuck", "panics", "hangs"}
 
 func newTestSchema() *testSchema {
-	return &testSchema{hub: &testHub{}, schema: gqlparser.MustLoadSchema(&ast.Source{Input: testSDL})}
+	return &testSchema{hub: &testHub{}, hello: "world", schema: gqlparser.MustLoadSchema(&ast.Source{Input: testSDL})}
 }
 
 func (s *testSchema) Schema() *ast.Schema { return s.schema }
@@ -102,7 +103,7 @@ func (s *testSchema) field(ctx context.Context, operation *graphql.OperationCont
 		arguments := field.ArgumentMap(operation.Variables)
 		switch field.Name {
 		case "hello":
-			return "world", nil
+			return s.hello, nil
 		case "who":
 			viewer, err := services.ViewerFrom(ctx)
 			return viewer.Key + "@" + viewer.Device, err

@@ -121,8 +121,15 @@ func Handler(cfg Config) http.Handler {
 	if cfg.Sockets != nil {
 		answers = &cfg.Sockets.backlog
 	}
-	server.AddTransport(&queries{cfg: cfg, backlog: answers, documents: documents, origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies}, sockets: cfg.Sockets})
-	return server
+	served := &queries{cfg: cfg, backlog: answers, documents: documents, origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies}, sockets: cfg.Sockets}
+	server.AddTransport(served)
+	return &endpoint{server, served}
+}
+
+// endpoint is what Handler makes; a Front looks into it.
+type endpoint struct {
+	*handler.Server
+	queries *queries
 }
 
 // WakeFunc adds a callback to a context. The hub calls it after it has put an event into a channel that was requested with this

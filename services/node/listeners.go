@@ -110,7 +110,7 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 // address, so they get through when their address has used up its limit on the public listener.
 func (s *Server) serveAt(at Listeners) (failed <-chan error) {
 	ended := make(chan error, 2)
-	go func() { ended <- s.HTTP.Serve(s.Connections.Bound(at.Public)) }()
+	go func() { ended <- s.Front.Serve(s.Connections.Bound(at.Public)) }()
 	if at.operations != nil {
 		go func() { ended <- s.operations.Serve(at.operations) }()
 	}
@@ -121,5 +121,5 @@ func (s *Server) serveAt(at Listeners) (failed <-chan error) {
 func (s *Server) shutdown(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.operations.Shutdown(ctx) }()
-	return errors.Join(s.HTTP.Shutdown(ctx), <-ended)
+	return errors.Join(s.Front.Shutdown(ctx), <-ended)
 }

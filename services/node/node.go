@@ -65,7 +65,8 @@ type Server struct {
 	Hub       *push.Hub
 	Limiter   *ratelimit.Limiter
 	sockets   *transport.Sockets
-	HTTP      *http.Server // for everybody
+	HTTP      *http.Server     // for everybody
+	Front     *transport.Front // in front of HTTP
 
 	operations  *http.Server // for operators; not started without a listener
 	Connections *transport.Connections
@@ -203,6 +204,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	}
 	s.Connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
 	s.HTTP = s.httpServer(s.routes(graphql, cfg.Development(), cfg.Pprof && cfg.Development() && cfg.Operations == ""))
+	s.Front = transport.NewFront(graphql, s.HTTP, cfg.Development())
 	s.operations = s.httpServer(s.routes(graphql, true, cfg.Pprof))
 	return s, nil
 }

@@ -96,9 +96,9 @@ func (n *Node) serveFor(ctx context.Context, manual bool, listener net.Listener)
 	}
 	go func() {
 		<-ctx.Done()
-		_ = n.HTTP.Close()
+		_ = n.Front.Close()
 	}()
-	err := n.HTTP.Serve(listener)
+	err := n.Front.Serve(listener)
 	if closed := n.Store.Close(); closed != nil {
 		return closed
 	}

@@ -1,0 +1,257 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// Quick appends the data of the answer to one operation without variables. It returns to and false if it cannot: the executor
+// then answers, with every error. The context has the viewer.
+type Quick = func(ctx context.Context, to []byte) ([]byte, bool)
+
+// QuickSchema is a schema that answers some operations without the executor.
+type QuickSchema interface {
+	// Quick returns nil for an operation that needs the executor.
+	Quick(operation *ast.OperationDefinition) Quick
+}
+
+// Front serves a listener. It answers the most frequent requests itself, which are plain in every respect: POST /graphql by
+// HTTP/1.1 with headers that mean nothing special, a short body, a good token, and an operation of a QuickSchema. Any other
+// connection it hands to the HTTP server, with all that was read from it: whatever is unusual, malformed, slow or refused is
+// answered there. Such a connection stays there. Both apply the same checks and limits, and send the same headers.
+type Front struct {
+	next     *http.Server
+	queries  *queries
+	handler  http.Handler
+	quick    QuickSchema
+	loopback bool
+	heads    *textMemory[*head]
+	requests *textMemory[*knownRequest]
+	pause    time.Duration // the longest wait for the rest of a request
+
+	mu      sync.Mutex
+	conns   map[*frontConn]struct{}
+	closing atomic.Bool
+	empty   chan struct{} // closed when no connection is left after closing; nil until then
+}
+
+const (
+	headsBytes    = 16 << 20 // of remembered heads with their viewers
+	requestsBytes = 256 << 10
+	frontPath     = "/graphql"
+)
+
+// NewFront makes the front of a server. handler is what Handler has made, next serves it at /graphql. loopback applies what
+// LoopbackOnly checks. Without a QuickSchema, or with a handler around it, all connections are handed on.
+func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
+	f := &Front{
+		next: next, handler: handler, loopback: loopback, conns: map[*frontConn]struct{}{},
+		heads: newTextMemory[*head](headsBytes), requests: newTextMemory[*knownRequest](requestsBytes), pause: next.ReadHeaderTimeout / 10,
+	}
+	if endpoint, ok := handler.(*endpoint); ok {
+		f.queries = endpoint.queries
+		f.quick, _ = endpoint.queries.cfg.Schema.(QuickSchema)
+	}
+	next.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if handed, ok := conn.(*handedConn); ok && handed.paid {
+			return context.WithValue(ctx, paymentKey{}, new(payment))
+		}
+		return ctx
+	}
+	return f
+}
+
+// Serve serves the connections of a listener until it is closed. The error is that of the HTTP server.
+func (f *Front) Serve(listener net.Listener) error {
+	if f.quick == nil {
+		return f.next.Serve(listener)
+	}
+	handed := &frontListener{Listener: listener, conns: make(chan net.Conn), failed: make(chan error, 1), done: make(chan struct{})}
+	go f.accept(handed)
+	return f.next.Serve(handed)
+}
+
+// accept takes connections until the listener fails or is closed.
+func (f *Front) accept(from *frontListener) {
+	const longest = time.Second
+	wait := time.Duration(0)
+	for {
+		conn, err := from.Listener.Accept()
+		if temporary, ok := err.(interface{ Temporary() bool }); ok && temporary.Temporary() { // as the HTTP server does: no file is free
+			wait = min(max(2*wait, 5*time.Millisecond), longest)
+			select {
+			case <-time.After(wait):
+				continue
+			case <-from.done:
+				return
+			}
+		}
+		if err != nil {
+			from.failed <- err
+			return
+		}
+		wait = 0
+		one := &frontConn{front: f, conn: conn, to: from}
+		if !f.enter(one) {
+			_ = conn.Close() // the server has ended
+			continue
+		}
+		go one.serve()
+	}
+}
+
+func (f *Front) enter(one *frontConn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closing.Load() {
+		return false
+	}
+	f.conns[one] = struct{}{}
+	return true
+}
+
+func (f *Front) leave(one *frontConn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, one)
+	if f.empty != nil && len(f.conns) == 0 {
+		close(f.empty)
+		f.empty = nil
+	}
+}
+
+// Shutdown closes the listener and idle connections, and waits until the requests have been answered or ctx has ended, also
+// those of the HTTP server.
+func (f *Front) Shutdown(ctx context.Context) error {
+	left := f.close((*frontConn).closeIdle)
+	err := f.next.Shutdown(ctx)
+	select {
+	case <-left:
+	case <-ctx.Done():
+		f.close((*frontConn).cut)
+		err = errors.Join(err, ctx.Err())
+	}
+	return err
+}
+
+// Close ends all connections at once, also those of the HTTP server.
+func (f *Front) Close() error {
+	f.close((*frontConn).cut)
+	return f.next.Close()
+}
+
+// close refuses new connections and calls end for the present ones. The channel is closed when none is left.
+func (f *Front) close(end func(*frontConn)) (left <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closing.Store(true)
+	waiting := f.empty
+	if waiting == nil {
+		waiting = make(chan struct{})
+		if len(f.conns) == 0 {
+			close(waiting)
+		} else {
+			f.empty = waiting
+		}
+	}
+	for one := range f.conns {
+		end(one)
+	}
+	return waiting
+}
+
+// frontListener is the listener that the HTTP server sees.
+type frontListener struct {
+	net.Listener
+	conns  chan net.Conn
+	failed chan error
+	done   chan struct{}
+	once   sync.Once
+}
+
+// Accept waits for a connection that the front does not serve.
+func (l *frontListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case err := <-l.failed:
+		return nil, err
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close closes the listener itself too.
+func (l *frontListener) Close() error {
+	err := net.ErrClosed
+	l.once.Do(func() {
+		close(l.done)
+		err = l.Listener.Close()
+	})
+	return err
+}
+
+// give hands a connection on, or closes it if the server has ended.
+func (l *frontListener) give(conn net.Conn) {
+	select {
+	case l.conns <- conn:
+	case <-l.done:
+		_ = conn.Close()
+	}
+}
+
+// handedConn is a connection of which something was read already.
+type handedConn struct {
+	net.Conn
+	before []byte // what was read; only the one reader of a connection uses it
+	paid   bool   // its first request was charged to its address
+}
+
+// Read returns first what was read before.
+func (c *handedConn) Read(to []byte) (int, error) {
+	if len(c.before) == 0 {
+		return c.Conn.Read(to)
+	}
+	n := copy(to, c.before)
+	if c.before = c.before[n:]; len(c.before) == 0 {
+		c.before = nil
+	}
+	return n, nil
+}
+
+// CloseWrite closes the sending side, as the HTTP server does before it closes a connection that it has not read to the end.
+func (c *handedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// payment says what the front has already charged for a request.
+type payment struct {
+	address   atomic.Bool // false: still to be taken into account, once
+	operation bool
+}
+
+type paymentKey struct{}
+
+// chargeAddress charges a request to its address, unless the front has done so.
+func (q *queries) chargeAddress(ctx context.Context, address string) error {
+	if paid, ok := ctx.Value(paymentKey{}).(*payment); ok && !paid.address.Swap(true) {
+		return nil
+	}
+	return q.cfg.Limits.Address(address)
+}
+
+// chargedOperation reports whether the front has charged the operation.
+func chargedOperation(ctx context.Context) bool {
+	paid, ok := ctx.Value(paymentKey{}).(*payment)
+	return ok && paid.operation
+}

@@ -1,0 +1,326 @@
+package transport
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
+)
+
+// knownRequest is a request that was read before, by its bytes.
+type knownRequest struct {
+	quick     Quick // nil: the HTTP server answers it
+	operation *graphql.OperationContext
+	price     int
+}
+
+// requestOf returns what the bytes of a body ask for.
+func (f *Front) requestOf(body []byte) *knownRequest {
+	if known, ok := f.requests.get(body); ok {
+		return known
+	}
+	known := f.readRequest(body)
+	if known.quick != nil {
+		f.requests.put(body, known, 0)
+	}
+	return known
+}
+
+// readRequest reads a body as the HTTP server does. Whatever it would refuse, and whatever depends on more than these bytes, is
+// left to it.
+func (f *Front) readRequest(body []byte) *knownRequest {
+	left := &knownRequest{}
+	if services.CheckUnicode("body", body) != nil {
+		return left
+	}
+	request, err := parseParams(body, "body", f.queries.cfg.BodyLimit)
+	if err != nil || len(request.Variables)+len(request.Extensions) > 0 {
+		return left
+	}
+	if keep, err := f.queries.documents.persisted.resolve(request); err != nil || keep != nil {
+		return left
+	}
+	doc, faults := f.queries.documents.prepare(request.Query)
+	if len(faults) > 0 {
+		return left
+	}
+	operation := doc.Operations.ForName(request.OperationName)
+	if operation == nil || operation.Operation != ast.Query || len(operation.VariableDefinitions) > 0 {
+		return left
+	}
+	price := doc.costOf(operation, nil)
+	if price > f.queries.documents.dear {
+		return left
+	}
+	return &knownRequest{
+		quick: f.quick.Quick(operation), price: price,
+		operation: &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName, Doc: doc.QueryDocument, Operation: operation},
+	}
+}
+
+// frontRequest is one request that the front answers.
+type frontRequest struct {
+	frontContext
+	requestID
+}
+
+// answer answers one request, or leaves it to the HTTP server. It applies the checks in that one's order.
+func (c *frontConn) answer(h *head, body []byte) frontOutcome {
+	f, q := c.front, c.front.queries
+	address := c.addressOf(h)
+	if err := q.cfg.Limits.Address(address); err != nil {
+		return c.refuse(h, err)
+	}
+	one := &frontRequest{}
+	one.id = h.id
+	if h = f.identified(h, one); h == nil {
+		return frontPaid
+	}
+	known := f.requestOf(body)
+	if known.quick == nil {
+		return frontPaid
+	}
+	one.begin(services.WithRequest(h.caller.ctx, one), q.cfg.OperationTimeout)
+	defer one.end()
+	if err := q.cfg.Limits.Operation(one, address, known.operation, known.price); err != nil {
+		return c.refuse(h, err)
+	}
+	out := answerBuffers.Get().(*[]byte)
+	defer answerBuffers.Put(out)
+	text, ok := tried(known.quick, one, append((*out)[:answerHead], `{"data":`...))
+	if cap(text) <= answerKept {
+		*out = text[:0]
+	}
+	if !ok || len(text)-answerHead > q.cfg.AnswerLimit {
+		return c.execute(h, body)
+	}
+	text = append(text, '}')
+	if h.gzip && len(text)-answerHead >= compressFrom {
+		short := compressed(text[answerHead:])
+		text = append(text[:answerHead], short...)
+		return c.outcome(c.send(framed(h, text, "Content-Encoding: gzip\r\n", c.front.closing.Load())))
+	}
+	return c.outcome(c.send(framed(h, text, "", c.front.closing.Load())))
+}
+
+// tried calls quick. A panic is for the executor, which meets it again and presents it.
+func tried(quick Quick, ctx context.Context, to []byte) (text []byte, ok bool) {
+	defer func() {
+		if recover() != nil {
+			text, ok = to, false
+		}
+	}()
+	return quick(ctx, to)
+}
+
+func (c *frontConn) outcome(err error) frontOutcome {
+	if err != nil {
+		return frontEnds
+	}
+	return frontMore
+}
+
+// addressOf is the address that a request is counted under.
+func (c *frontConn) addressOf(h *head) string {
+	if h.forwarded {
+		return c.front.queries.addresses.of(&http.Request{RemoteAddr: c.conn.RemoteAddr().String(), Header: h.request.Header})
+	}
+	if c.address == "" {
+		c.address = c.front.queries.addresses.of(&http.Request{RemoteAddr: c.conn.RemoteAddr().String()})
+	}
+	return c.address
+}
+
+const (
+	answerHead = 768      // bytes of room for the head in front of an answer; a longer head is written apart
+	answerKept = 64 << 10 // bytes of a buffer that is kept
+)
+
+// answerBuffers are reused. Answers are rendered behind the room for their head.
+var answerBuffers = sync.Pool{New: func() any {
+	text := make([]byte, 0, 4<<10)
+	return &text
+}}
+
+// framed is the whole answer: text has the body behind room for the head.
+func framed(h *head, text []byte, more string, last bool) []byte {
+	var room [answerHead]byte
+	top := append(append(room[:0], h.answer...), more...)
+	if last {
+		top = append(top, "Connection: close\r\n"...)
+	}
+	top = append(top, "Content-Length: "...)
+	top = strconv.AppendInt(top, int64(len(text)-answerHead), 10)
+	top = append(append(append(top, "\r\nDate: "...), dateNow()...), "\r\n\r\n"...)
+	if len(top) > answerHead {
+		return append(top, text[answerHead:]...)
+	}
+	start := answerHead - len(top)
+	copy(text[start:], top)
+	return text[start:]
+}
+
+// refuse answers with an error that ends nothing but the request.
+func (c *frontConn) refuse(h *head, err error) frontOutcome {
+	return c.record(h, func(w http.ResponseWriter, r *http.Request) {
+		c.front.queries.origins.grant(w, r)
+		writeFault(newRequest(w, r), statusOf(err), err)
+	})
+}
+
+// execute lets the executor answer a request that was already charged.
+func (c *frontConn) execute(h *head, body []byte) frontOutcome {
+	return c.record(h, func(w http.ResponseWriter, r *http.Request) {
+		paid := &payment{operation: true}
+		r = r.WithContext(context.WithValue(r.Context(), paymentKey{}, paid))
+		r.RemoteAddr, r.Body = c.conn.RemoteAddr().String(), io.NopCloser(bytes.NewReader(body))
+		c.front.handler.ServeHTTP(w, r)
+	})
+}
+
+// record writes what a handler answers.
+func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.Request)) frontOutcome {
+	w := &recorder{header: http.Header{}}
+	r := h.request.WithContext(context.Background())
+	r.Header = maps.Clone(r.Header)
+	handle(w, r)
+	status := cmp.Or(w.status, http.StatusOK)
+	text := strconv.AppendInt([]byte("HTTP/1.1 "), int64(status), 10)
+	text = append(append(append(text, ' '), http.StatusText(status)...), "\r\n"...)
+	text = append(append(append(appendHeader(text, w.header), "Date: "...), dateNow()...), "\r\n\r\n"...)
+	return c.outcome(c.send(append(text, w.body...)))
+}
+
+// recorder is a response that is kept. What is written with it has its length in a header.
+type recorder struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+// Header is the header of the response.
+func (w *recorder) Header() http.Header { return w.header }
+
+// WriteHeader sets the status.
+func (w *recorder) WriteHeader(status int) { w.status = cmp.Or(w.status, status) }
+
+// Write keeps the text.
+func (w *recorder) Write(text []byte) (int, error) {
+	w.body = append(w.body, text...)
+	return len(text), nil
+}
+
+// appendHeader writes headers in the order of their names.
+func appendHeader(to []byte, header http.Header) []byte {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		for _, value := range header[name] {
+			to = append(append(append(append(to, name...), ": "...), value...), "\r\n"...)
+		}
+	}
+	return to
+}
+
+// dated is the text of the header Date in one second.
+type dated struct {
+	second int64
+	text   string
+}
+
+var lastDate atomic.Pointer[dated]
+
+// dateNow is the present time for the header Date.
+func dateNow() string {
+	now := deadline(0)
+	last := lastDate.Load()
+	if last == nil || last.second != now.Unix() {
+		last = &dated{now.Unix(), now.UTC().Format(http.TimeFormat)}
+		lastDate.Store(last)
+	}
+	return last.text
+}
+
+// frontContext is the context of a request: it has its deadline from the start, but needs a timer only if somebody waits for it.
+type frontContext struct {
+	values  context.Context
+	until   time.Time
+	mu      sync.Mutex
+	ended   bool
+	waiting atomic.Pointer[frontWaiting]
+}
+
+type frontWaiting struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+func (c *frontContext) begin(values context.Context, within time.Duration) {
+	c.values, c.until = values, deadline(within)
+}
+
+// end cancels the context.
+func (c *frontContext) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if inner := c.waiting.Load(); inner != nil {
+		inner.cancel()
+	}
+}
+
+// Deadline is when the operation is given up.
+func (c *frontContext) Deadline() (time.Time, bool) { return c.until, true }
+
+// Done begins to wait for the deadline.
+func (c *frontContext) Done() <-chan struct{} {
+	if inner := c.waiting.Load(); inner != nil {
+		return inner.Done()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	inner := c.waiting.Load()
+	if inner == nil {
+		inner = &frontWaiting{}
+		inner.Context, inner.cancel = context.WithDeadline(c.values, c.until)
+		if c.ended {
+			inner.cancel()
+		}
+		c.waiting.Store(inner)
+	}
+	return inner.Done()
+}
+
+// Err says why the context has ended.
+func (c *frontContext) Err() error {
+	if inner := c.waiting.Load(); inner != nil {
+		return inner.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ended:
+		return context.Canceled
+	case time.Until(c.until) <= 0:
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value finds what the context has; a derived context finds the one that waits, and needs no goroutine for it.
+func (c *frontContext) Value(key any) any {
+	if inner := c.waiting.Load(); inner != nil {
+		return inner.Value(key)
+	}
+	return c.values.Value(key)
+}

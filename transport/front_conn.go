@@ -1,0 +1,183 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The states of a connection of the front.
+const (
+	frontIdle   = iota // waits for a request
+	frontBusy          // has a request, at least in part
+	frontClosed        // was closed, or handed on
+)
+
+const (
+	frontBuffer  = 4 << 10
+	frontLongest = 24 << 10 // bytes of a request with its head
+	frontHead    = 8 << 10  // bytes of a head
+)
+
+// frontConn is a connection that the front serves.
+type frontConn struct {
+	front *Front
+	conn  net.Conn
+	to    *frontListener
+	state atomic.Int32
+
+	address       string    // as addresses.of returns it without a header
+	read, written time.Time // the deadlines that are set
+}
+
+var frontBuffers = sync.Pool{New: func() any { return new([frontBuffer]byte) }}
+
+// serve answers requests until the connection ends or is handed on.
+func (c *frontConn) serve() {
+	own := frontBuffers.Get().(*[frontBuffer]byte)
+	defer frontBuffers.Put(own)
+	defer c.front.leave(c)
+	closes := true
+	defer func() {
+		if closes {
+			_ = c.conn.Close()
+		}
+	}()
+	buffer, filled := own[:], 0
+	for {
+		n, err := c.wait(buffer[filled:], filled > 0)
+		filled += n
+		if err != nil {
+			if late := errors.Is(err, os.ErrDeadlineExceeded); !late || filled == 0 {
+				return
+			}
+			closes = false
+			c.handOn(buffer[:filled], false) // a slow request
+			return
+		}
+		used, outcome := c.requests(buffer[:filled])
+		filled = copy(buffer, buffer[used:filled])
+		switch {
+		case outcome == frontEnds:
+			return
+		case outcome == frontForeign || outcome == frontPaid:
+			closes = false
+			c.handOn(buffer[:filled], outcome == frontPaid)
+			return
+		case filled == len(buffer): // a longer request
+			buffer = append(bytes.Clone(buffer), make([]byte, frontLongest-len(buffer))...)
+		}
+	}
+}
+
+// wait reads more: within the idle time for a new request, and shortly for the rest of one.
+func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
+	idle := c.front.next.IdleTimeout
+	switch {
+	case more:
+		c.read = deadline(c.front.pause)
+		err = c.conn.SetReadDeadline(c.read)
+	case idle <= 0 && !c.read.IsZero():
+		c.read = time.Time{}
+		err = c.conn.SetReadDeadline(c.read)
+	case idle > 0 && time.Until(c.read) < idle: // not for each request, because it costs as much as checking a remembered token
+		c.read = deadline(idle + idle/8)
+		err = c.conn.SetReadDeadline(c.read)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !more && !c.state.CompareAndSwap(frontBusy, frontIdle) && c.state.Load() == frontClosed || c.front.closing.Load() && !more {
+		return 0, net.ErrClosed
+	}
+	n, err = c.conn.Read(into)
+	if !more && err == nil && !c.state.CompareAndSwap(frontIdle, frontBusy) {
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// closeIdle closes the connection if it has no request.
+func (c *frontConn) closeIdle() {
+	if c.state.CompareAndSwap(frontIdle, frontClosed) {
+		_ = c.conn.Close() // it has no request that could be lost
+	}
+}
+
+// cut closes the connection at once.
+func (c *frontConn) cut() { _ = c.conn.Close() }
+
+// handOn gives the connection to the HTTP server, with what was read.
+func (c *frontConn) handOn(before []byte, paid bool) {
+	_ = c.conn.SetDeadline(time.Time{}) // an error shows at the next read
+	c.to.give(&handedConn{Conn: c.conn, before: bytes.Clone(before), paid: paid})
+}
+
+// frontOutcome is what becomes of a connection after some of its bytes.
+type frontOutcome int
+
+const (
+	frontMore    frontOutcome = iota // it waits for more bytes
+	frontForeign                     // the rest is for the HTTP server
+	frontPaid                        // the same, and the first request is charged to its address
+	frontEnds                        // it is closed
+)
+
+var frontStart = []byte("POST " + frontPath + " HTTP/1.1\r\n")
+
+// requests answers the requests that data begins with, and returns how many bytes those were.
+func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
+	for used < len(data) {
+		rest := data[used:]
+		if start := frontStart[:min(len(frontStart), len(rest))]; !bytes.HasPrefix(rest, start) {
+			return used, frontForeign
+		}
+		end := bytes.Index(rest, []byte("\r\n\r\n"))
+		switch {
+		case end > frontHead || end < 0 && len(rest) > frontHead:
+			return used, frontForeign
+		case end < 0:
+			return used, frontMore
+		}
+		head := c.front.headOf(rest[:end+len("\r\n\r\n")])
+		if head == nil || head.length > frontLongest-len(head.text) {
+			return used, frontForeign
+		}
+		body := rest[len(head.text):]
+		if len(body) < head.length {
+			return used, frontMore
+		}
+		if outcome := c.answer(head, body[:head.length]); outcome != frontMore {
+			return used, outcome
+		}
+		used += len(head.text) + head.length
+		if c.front.closing.Load() {
+			return used, frontEnds
+		}
+	}
+	return used, frontMore
+}
+
+// send writes an answer. A short one fits into the buffers of the connection, so that the deadline matters for longer ones.
+func (c *frontConn) send(text []byte) error {
+	if len(text) > smallAnswer {
+		backlog := c.front.queries.backlog
+		backlog.enter(len(text))
+		defer backlog.leave(len(text))
+		c.written = deadline(backlog.within(len(text), c.front.queries.cfg.WriteTimeout))
+		if err := c.conn.SetWriteDeadline(c.written); err != nil {
+			return err
+		}
+	} else if most := c.front.queries.cfg.WriteTimeout; time.Until(c.written) < most/2 {
+		c.written = deadline(most)
+		if err := c.conn.SetWriteDeadline(c.written); err != nil {
+			return err
+		}
+	}
+	_, err := c.conn.Write(text)
+	return err
+}

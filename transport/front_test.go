@@ -1,0 +1,394 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
+	"tidings/tests/eventually"
+)
+
+// quickSchema answers { who } and { hello } without the executor, and counts that.
+type quickSchema struct {
+	*testSchema
+	answered atomic.Int64
+	do       func(ctx context.Context) bool // before an answer; false fails it
+}
+
+func (s *quickSchema) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) ([]byte, bool) {
+	field, _ := operation.SelectionSet[0].(*ast.Field)
+	if len(operation.SelectionSet) > 1 || field.Name != "who" && field.Name != "hello" {
+		return nil
+	}
+	return func(ctx context.Context, to []byte) ([]byte, bool) {
+		if s.do != nil && !s.do(ctx) {
+			return to, false
+		}
+		s.answered.Add(1)
+		viewer, _ := services.ViewerFrom(ctx)
+		value := s.hello
+		if field.Name == "who" {
+			value = viewer.Key + "@" + viewer.Device
+		}
+		return fmt.Appendf(to, `{%q:%q}`, field.Alias, value), true
+	}
+}
+
+// countingLimits counts what is charged.
+type countingLimits struct {
+	fakeLimits
+	operations atomic.Int64
+}
+
+func (l *countingLimits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
+	l.operations.Add(1)
+	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Key == "" || address == "" || operation.Operation == nil || cost == 0 {
+		return fmt.Errorf("charged %q, %v, %d", address, operation.Operation, cost)
+	}
+	return l.fakeLimits.Operation(ctx, address, operation, cost)
+}
+
+// fronted is a handler behind a front, and the same handler behind the HTTP server alone.
+type fronted struct {
+	*testing.T
+	schema *quickSchema
+	limits *countingLimits
+	front  *Front
+	at     string // the address of the front
+	plain  string // the address without one
+}
+
+func newFronted(t *testing.T, loopback bool, change func(*Config, *http.Server)) *fronted {
+	t.Helper()
+	f := &fronted{T: t, schema: &quickSchema{testSchema: newTestSchema()}, limits: &countingLimits{}}
+	server := &http.Server{ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	handler := newHTTP(t, func(cfg *Config) {
+		cfg.Schema, cfg.Limits, cfg.ErrorPresenter = f.schema, f.limits, presentCodes
+		cfg.Origins = []string{"https://app.example"}
+		if change != nil {
+			change(cfg, server)
+		}
+	})
+	mux := http.NewServeMux()
+	mux.Handle(frontPath, handler)
+	server.Handler = mux
+	if loopback {
+		server.Handler = LoopbackOnly(mux)
+	}
+	f.front = NewFront(handler, server, loopback)
+	alone := &http.Server{Handler: server.Handler, ErrorLog: server.ErrorLog}
+	f.at, f.plain = serveOn(t, f.front.Serve, f.front.Close), serveOn(t, alone.Serve, alone.Close)
+	return f
+}
+
+func serveOn(t *testing.T, serve func(net.Listener) error, end func() error) (address string) {
+	t.Helper()
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	done := make(chan error, 1)
+	go func() { done <- serve(listener) }()
+	t.Cleanup(func() {
+		_ = end()
+		if err := <-done; err != http.ErrServerClosed {
+			t.Errorf("serving ended with %v", err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+// raw is the text of a request. Lines replace those with the same name; "-Name" leaves one out.
+func raw(body string, lines ...string) string {
+	headers := []string{"Host: 127.0.0.1", "Content-Type: application/json", "Authorization: Bearer dev:alice", fmt.Sprint("Content-Length: ", len(body))}
+	start := "POST /graphql HTTP/1.1"
+	for _, line := range lines {
+		if !strings.Contains(line, ": ") && strings.Contains(line, " HTTP/") {
+			start = line
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, "-"), ":")
+		headers = slices.DeleteFunc(headers, func(header string) bool { return strings.HasPrefix(header, name+":") })
+		if !strings.HasPrefix(line, "-") {
+			headers = append(headers, strings.Split(line, "\n")...)
+		}
+	}
+	return start + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + body
+}
+
+func query(text string) string { return string(must(json.Marshal(map[string]string{"query": text}))) }
+
+// send writes texts, one after the other, and reads answers until count have come or the server ends the connection.
+func (f *fronted) send(address string, count int, texts ...string) (answers []string) {
+	f.Helper()
+	conn := must(net.Dial("tcp", address))
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	go func() {
+		for _, text := range texts {
+			if _, err := io.WriteString(conn, text); err != nil {
+				return
+			}
+		}
+	}()
+	reader := bufio.NewReader(conn)
+	for range count {
+		got, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			return append(answers, "no answer")
+		}
+		body, err := io.ReadAll(got.Body)
+		if err != nil {
+			return append(answers, "half an answer")
+		}
+		if _, err := http.ParseTime(got.Header.Get("Date")); err != nil && got.StatusCode == http.StatusOK {
+			f.Errorf("Date: %v", err)
+		}
+		got.Header.Del("Date")
+		if len(got.Header.Get(requestHeader)) == 26 { // made by the server
+			got.Header.Set(requestHeader, "made")
+		}
+		text := fmt.Sprintln(got.Status, got.Close)
+		for _, name := range slices.Sorted(maps.Keys(got.Header)) {
+			text += fmt.Sprintln(name, got.Header[name])
+		}
+		answers = append(answers, text+madeID.ReplaceAllString(string(body), `"requestId":"made"`))
+	}
+	return answers
+}
+
+var madeID = regexp.MustCompile(`"requestId":"[0-9A-Z]{26}"`)
+
+func TestFrontAnswersAsTheServerDoes(t *testing.T) {
+	f := newFronted(t, false, nil)
+	for _, test := range frontCases {
+		t.Run(test.name, func(t *testing.T) {
+			want := f.send(f.plain, 1, test.text)
+			addresses, operations := f.limits.addresses.Load(), f.limits.operations.Load()
+			f.send(f.plain, 1, test.text)
+			perAddress, perOperation := f.limits.addresses.Load()-addresses, f.limits.operations.Load()-operations
+			for range 2 { // the second time from memory
+				addresses, operations = f.limits.addresses.Load(), f.limits.operations.Load()
+				before := f.schema.answered.Load()
+				if got := f.send(f.at, 1, test.text); !slices.Equal(got, want) {
+					t.Errorf("got\n%s\nwant\n%s", got, want)
+				}
+				if quick := f.schema.answered.Load() > before; quick != test.quick {
+					t.Errorf("the front answered: %v, want %v", quick, test.quick)
+				}
+				if a, o := f.limits.addresses.Load()-addresses, f.limits.operations.Load()-operations; a != perAddress || o != perOperation {
+					t.Errorf("%d requests and %d operations were charged, want %d and %d", a, o, perAddress, perOperation)
+				}
+			}
+		})
+	}
+}
+
+func TestFrontTakesRequestsInPiecesAndInARow(t *testing.T) {
+	f := newFronted(t, false, nil)
+	one, two, foreign := raw(query("{ who }")), raw(query("{ hello }"), "Authorization: Bearer dev:bob"), raw(query("{ fails }"))
+	want := slices.Concat(f.send(f.plain, 1, one), f.send(f.plain, 1, two), f.send(f.plain, 1, one), f.send(f.plain, 1, foreign), f.send(f.plain, 1, two))
+	whole := one + two + one + foreign + two
+	if got := f.send(f.at, 5, whole); !slices.Equal(got, want) {
+		t.Errorf("in one piece: got\n%s\nwant\n%s", got, want)
+	}
+	for at := 1; at < len(whole); at += 7 {
+		if got := f.send(f.at, 5, whole[:at], whole[at:]); !slices.Equal(got, want) {
+			t.Fatalf("cut at %d: got\n%s\nwant\n%s", at, got, want)
+		}
+	}
+	long := raw(query("{ who }" + strings.Repeat(" ", 9000)))
+	if got := f.send(f.at, 3, one+long+one); !slices.Equal(got, slices.Repeat(want[:1], 3)) {
+		t.Errorf("a long request among others: %s", got)
+	}
+}
+
+func TestFrontLeavesASlowRequestToTheServer(t *testing.T) {
+	f := newFronted(t, false, func(_ *Config, server *http.Server) {
+		server.ReadHeaderTimeout, server.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
+	})
+	text := raw(query("{ who }"))
+	if got := f.send(f.at, 1, text[:len(text)-3]); !strings.HasPrefix(got[0], "408 ") {
+		t.Errorf("half a body: %s, want the server's 408", got)
+	}
+	if got := f.send(f.at, 1, text[:30]); got[0] != "no answer" {
+		t.Errorf("half a head: %s, want the end of the connection", got)
+	}
+	if f.schema.answered.Load() != 0 {
+		t.Error("half a request was answered")
+	}
+}
+
+func TestFrontRefusesWhatIsTooMuch(t *testing.T) {
+	f := newFronted(t, false, nil)
+	text := raw(query("{ who }"))
+	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.address, "operation": &f.limits.operation} {
+		refused.Store(true)
+		want, before := f.send(f.plain, 2, text, text), f.schema.answered.Load()
+		if got := f.send(f.at, 2, text, text); !slices.Equal(got, want) || !strings.HasPrefix(got[0], "429 ") {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+		if f.schema.answered.Load() != before {
+			t.Errorf("%s: a refused request was answered", name)
+		}
+		refused.Store(false)
+	}
+}
+
+func TestFrontFallsBackToTheExecutor(t *testing.T) {
+	f := newFronted(t, false, nil)
+	text := raw(query("{ who }"), "Origin: https://app.example")
+	want := f.send(f.plain, 2, text, text)
+	for name, do := range map[string]func(context.Context) bool{
+		"fails":  func(context.Context) bool { return false },
+		"panics": func(context.Context) bool { panic("in a plan") },
+	} {
+		f.schema.do = do
+		addresses, operations := f.limits.addresses.Load(), f.limits.operations.Load()
+		if got := f.send(f.at, 2, text, text); !slices.Equal(got, want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+		if a, o := f.limits.addresses.Load()-addresses, f.limits.operations.Load()-operations; a != 2 || o != 2 {
+			t.Errorf("%s: 2 requests were charged as %d requests and %d operations", name, a, o)
+		}
+	}
+}
+
+func TestFrontForgetsATokenThatNoLongerHolds(t *testing.T) {
+	clock := &fixedClock{now: noon}
+	path := filepath.Join(t.TempDir(), "jwks.json")
+	keep := func(keys ...map[string]string) {
+		if err := os.WriteFile(path, []byte(keySet(keys...)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(edJWK("e", edPublic()), rsaJWK("r", &rsaKey().PublicKey))
+	identity := newIdentity(t, IdentityConfig{JWKS: path, Clock: clock})
+	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
+	signed := func(lasts time.Duration) string {
+		return raw(query("{ who }"), "Authorization: Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey(), "e", claimsOf("alice", noon.Add(lasts))))
+	}
+	short, long := signed(time.Minute), signed(time.Hour)
+	answered := func(text string, want bool) {
+		t.Helper()
+		before := f.schema.answered.Load()
+		got := f.send(f.at, 2, text, text)
+		if is := strings.HasPrefix(got[0], "200 ") && f.schema.answered.Load() == before+2; is != want || !want && !strings.HasPrefix(got[0], "401 ") {
+			t.Errorf("answered %v, want %v: %s", is, want, got)
+		}
+	}
+	answered(short, true)
+	answered(long, true)
+	clock.move(time.Minute + leeway)
+	answered(short, false)
+	answered(long, true)
+	keep(rsaJWK("r", &rsaKey().PublicKey)) // the key is revoked
+	if err := identity.keys.(*jwks).read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	answered(long, false)
+	keep(edJWK("e", edPublic()))
+	if err := identity.keys.(*jwks).read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	answered(long, true)
+}
+
+func TestFrontOfDevelopmentModeServesLoopbackOnly(t *testing.T) {
+	f := newFronted(t, true, nil)
+	for name, test := range map[string]struct {
+		quick bool
+		text  string
+	}{
+		"this machine": {true, raw(query("{ who }"))},
+		"a name":       {true, raw(query("{ who }"), "Host: a.localhost:8080")},
+		"another name": {false, raw(query("{ who }"), "Host: evil.example")},
+		"forwarded":    {false, raw(query("{ who }"), "X-Forwarded-For: 10.1.2.3")},
+		"by a proxy":   {false, raw(query("{ who }"), "Via: 1.1 proxy")},
+	} {
+		want, before := f.send(f.plain, 1, test.text), f.schema.answered.Load()
+		if got := f.send(f.at, 1, test.text); !slices.Equal(got, want) || (f.schema.answered.Load() > before) != test.quick {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+func TestFrontSendsLongAnswers(t *testing.T) {
+	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.AnswerLimit = 40 << 10 })
+	for _, length := range []int{100, 3000, 30_000, 80_000} {
+		f.schema.hello = strings.Repeat("x", length)
+		for _, encoding := range []string{"Accept-Encoding: gzip", "Accept-Encoding: identity"} {
+			text := raw(query("{ hello }"), encoding)
+			if got, want := f.send(f.at, 2, text, text), f.send(f.plain, 2, text, text); !slices.Equal(got, want) {
+				t.Errorf("%d bytes, %s: got\n%.300s\nwant\n%.300s", length, encoding, got, want)
+			}
+		}
+	}
+}
+
+func TestFrontDrains(t *testing.T) {
+	f := newFronted(t, false, nil)
+	begun, gate := make(chan struct{}, 8), make(chan struct{})
+	f.schema.do = func(context.Context) bool { begun <- struct{}{}; <-gate; return true }
+	idle := must(net.Dial("tcp", f.at))
+	defer idle.Close()
+	answers := make(chan []string)
+	go func() { answers <- f.send(f.at, 1, raw(query("{ who }"))) }()
+	<-begun
+	eventually.Holds(t, "both connections are known", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) == 2 })
+	done := make(chan error)
+	go func() { done <- f.front.Shutdown(t.Context()) }()
+	if _, err := idle.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("an idle connection: %v, want its end", err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the shutdown ended before the request: %v", err)
+	default:
+	}
+	close(gate)
+	if got := <-answers; !strings.HasPrefix(got[0], "200 OK true") || !strings.Contains(got[0], `{"who":"alice@"}`) {
+		t.Errorf("the request that was under way: %s, want its answer and the end of the connection", got)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the shutdown: %v", err)
+	}
+	if conn, err := net.Dial("tcp", f.at); err == nil {
+		conn.Close()
+		t.Error("a connection is accepted after the end")
+	}
+}
+
+func TestFrontShutdownGivesUp(t *testing.T) {
+	f := newFronted(t, false, nil)
+	begun, gate := make(chan struct{}), make(chan struct{})
+	f.schema.do = func(context.Context) bool { close(begun); <-gate; return true }
+	answers := make(chan []string)
+	go func() { answers <- f.send(f.at, 1, raw(query("{ who }"))) }()
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.front.Shutdown(ctx); err == nil {
+		t.Error("a shutdown out of time has no error")
+	}
+	if got := <-answers; got[0] != "no answer" {
+		t.Errorf("got %s", got)
+	}
+	close(gate)
+}
