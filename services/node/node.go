@@ -189,7 +189,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})
 	var graphql http.Handler = transport.Handler(transport.Config{
-		Schema: resolvers.Hot(graph.NewExecutableSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
+		Schema: resolvers.Hot(graph.NewSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,
 		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: s.around(root.Sources),
 		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,

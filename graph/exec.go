@@ -1,0 +1,83 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"sync/atomic"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// NewSchema is NewExecutableSchema with an Exec of our own. The generated one builds a table of the functions that read inputs
+// for each operation, by reflection; only graphql.UnmarshalInputFromContext looks into it, which nothing here calls. It took 12 us
+// of each operation that is not compiled, more than reading, checking and answering `{ __typename }` do together.
+func NewSchema(cfg Config) graphql.ExecutableSchema {
+	return lean{NewExecutableSchema(cfg).(*executableSchema)}
+}
+
+type lean struct{ *executableSchema }
+
+// Exec executes the operation of the context, line for line as the generated Exec does, without the table.
+func (l lean) Exec(ctx context.Context) graphql.ResponseHandler {
+	opCtx := graphql.GetOperationContext(ctx)
+	ec := newExecutionContext(opCtx, l.executableSchema, make(chan graphql.DeferredResult))
+	switch opCtx.Operation.Operation {
+	case ast.Query:
+		return ec.query(opCtx.Operation.SelectionSet)
+	case ast.Mutation:
+		first := true
+		return func(ctx context.Context) *graphql.Response {
+			if !first {
+				return nil
+			}
+			first = false
+			return marshaled(ec._Mutation(ctx, opCtx.Operation.SelectionSet))
+		}
+	case ast.Subscription:
+		next := ec._Subscription(ctx, opCtx.Operation.SelectionSet)
+		var buffer bytes.Buffer
+		return func(ctx context.Context) *graphql.Response {
+			buffer.Reset()
+			data := next(ctx)
+			if data == nil {
+				return nil
+			}
+			data.MarshalGQL(&buffer)
+			return &graphql.Response{Data: buffer.Bytes()}
+		}
+	default:
+		return graphql.OneShot(graphql.ErrorResponse(ctx, "unsupported GraphQL operation"))
+	}
+}
+
+// query answers first with the data, then with each part that was deferred.
+func (ec *executionContext) query(selected ast.SelectionSet) graphql.ResponseHandler {
+	first := true
+	return func(ctx context.Context) *graphql.Response {
+		var response *graphql.Response
+		switch {
+		case first:
+			first = false
+			response = marshaled(ec._Query(ctx, selected))
+		case atomic.LoadInt32(&ec.PendingDeferred) > 0:
+			result := <-ec.DeferredResults
+			atomic.AddInt32(&ec.PendingDeferred, -1)
+			response = marshaled(result.Result)
+			response.Path, response.Label, response.Errors = result.Path, result.Label, result.Errors
+		default:
+			return nil
+		}
+		if atomic.LoadInt32(&ec.Deferred) > 0 {
+			more := atomic.LoadInt32(&ec.PendingDeferred) > 0
+			response.HasNext = &more
+		}
+		return response
+	}
+}
+
+func marshaled(data graphql.Marshaler) *graphql.Response {
+	var buffer bytes.Buffer
+	data.MarshalGQL(&buffer)
+	return &graphql.Response{Data: buffer.Bytes()}
+}
