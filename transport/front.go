@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
 )
 
 // Quick appends the data of the answer to one operation without variables. It returns to and false if it cannot: the executor
@@ -238,6 +240,7 @@ func (c *handedConn) CloseWrite() error {
 type payment struct {
 	address   atomic.Bool // false: still to be taken into account, once
 	operation bool
+	caller    *frontCaller // whose token was checked; nil: it is still to be checked
 }
 
 type paymentKey struct{}
@@ -254,4 +257,13 @@ func (q *queries) chargeAddress(ctx context.Context, address string) error {
 func chargedOperation(ctx context.Context) bool {
 	paid, ok := ctx.Value(paymentKey{}).(*payment)
 	return ok && paid.operation
+}
+
+// as is the caller with the bearer of a token.
+func (c caller) as(viewer services.Viewer, expires time.Time, cfg Config) caller {
+	if viewer.Has(services.ScopeIngest) {
+		c.limit = cfg.IngestBodyLimit
+	}
+	c.ctx, c.expires = services.WithViewer(c.ctx, viewer), expires
+	return c
 }

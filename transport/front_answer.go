@@ -21,7 +21,8 @@ import (
 
 // knownRequest is a request that was read before, by its bytes.
 type knownRequest struct {
-	quick     Quick // nil: the HTTP server answers it
+	quick     Quick // nil: the executor answers it, or the HTTP server
+	query     bool  // it is a query
 	operation *graphql.OperationContext
 	price     int
 }
@@ -32,7 +33,7 @@ func (f *Front) requestOf(body []byte) *knownRequest {
 		return known
 	}
 	known := f.readRequest(body)
-	if known.quick != nil {
+	if known.query {
 		f.requests.put(body, known, 0)
 	}
 	return known
@@ -46,7 +47,7 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 		return left
 	}
 	request, err := parseParams(body, "body", f.queries.cfg.BodyLimit)
-	if err != nil || len(request.Variables)+len(request.Extensions) > 0 {
+	if err != nil || len(request.Extensions) > 0 {
 		return left
 	}
 	if keep, err := f.queries.documents.persisted.resolve(request); err != nil || keep != nil {
@@ -57,15 +58,18 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 		return left
 	}
 	operation := doc.Operations.ForName(request.OperationName)
-	if operation == nil || operation.Operation != ast.Query || len(operation.VariableDefinitions) > 0 {
+	if operation == nil || operation.Operation != ast.Query {
 		return left
+	}
+	if len(operation.VariableDefinitions)+len(request.Variables) > 0 {
+		return &knownRequest{query: true}
 	}
 	price := doc.costOf(operation, nil)
 	if price > f.queries.documents.dear {
 		return left
 	}
 	return &knownRequest{
-		quick: f.quick.Quick(operation), price: price,
+		query: true, quick: f.quick.Quick(operation), price: price,
 		operation: &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName, Doc: doc.QueryDocument, Operation: operation},
 	}
 }
@@ -89,8 +93,11 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 		return frontPaid
 	}
 	known := f.requestOf(body)
-	if known.quick == nil {
+	switch {
+	case !known.query:
 		return frontPaid
+	case known.quick == nil:
+		return c.execute(h, body, &payment{caller: h.caller})
 	}
 	one.begin(services.WithRequest(h.caller.ctx, one), q.cfg.OperationTimeout)
 	defer one.end()
@@ -104,7 +111,7 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 		*out = text[:0]
 	}
 	if !ok || len(text)-answerHead > q.cfg.AnswerLimit {
-		return c.execute(h, body)
+		return c.execute(h, body, &payment{caller: h.caller, operation: true})
 	}
 	text = append(text, '}')
 	if h.gzip && len(text)-answerHead >= compressFrom {
@@ -180,11 +187,14 @@ func (c *frontConn) refuse(h *head, err error) frontOutcome {
 	})
 }
 
-// execute lets the executor answer a request that was already charged.
-func (c *frontConn) execute(h *head, body []byte) frontOutcome {
+// execute lets the executor answer a request, which was charged as paid says. Like the HTTP server, it ends the operation when
+// the client goes away.
+func (c *frontConn) execute(h *head, body []byte, paid *payment) frontOutcome {
 	return c.record(h, func(w http.ResponseWriter, r *http.Request) {
-		paid := &payment{operation: true}
-		r = r.WithContext(context.WithValue(r.Context(), paymentKey{}, paid))
+		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), paymentKey{}, paid))
+		defer cancel()
+		defer c.watch(cancel)()
+		r = r.WithContext(ctx)
 		r.RemoteAddr, r.Body = c.conn.RemoteAddr().String(), io.NopCloser(bytes.NewReader(body))
 		c.front.handler.ServeHTTP(w, r)
 	})

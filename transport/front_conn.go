@@ -32,6 +32,8 @@ type frontConn struct {
 
 	address       string    // as addresses.of returns it without a header
 	read, written time.Time // the deadlines that are set
+	ahead         [1]byte   // what watch has read
+	hasAhead      bool
 }
 
 var frontBuffers = sync.Pool{New: func() any { return new([frontBuffer]byte) }}
@@ -94,7 +96,11 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	if !more && !c.state.CompareAndSwap(frontBusy, frontIdle) && c.state.Load() == frontClosed || c.front.closing.Load() && !more {
 		return 0, net.ErrClosed
 	}
-	n, err = c.conn.Read(into)
+	if c.hasAhead {
+		into[0], n, c.hasAhead = c.ahead[0], 1, false
+	} else {
+		n, err = c.conn.Read(into)
+	}
 	if !more && err == nil && !c.state.CompareAndSwap(frontIdle, frontBusy) {
 		return 0, net.ErrClosed
 	}
@@ -180,4 +186,33 @@ func (c *frontConn) send(text []byte) error {
 	}
 	_, err := c.conn.Write(text)
 	return err
+}
+
+// watchAfter is how long an operation lasts before the front looks whether its client is still there.
+const watchAfter = 50 * time.Millisecond
+
+// watch calls gone if the client goes away. The caller calls the result at the end of the operation.
+func (c *frontConn) watch(gone func()) (end func()) {
+	ended := make(chan struct{})
+	timer := time.AfterFunc(watchAfter, func() {
+		defer close(ended)
+		if c.hasAhead {
+			return // a next request has begun: the client is there
+		}
+		n, err := c.conn.Read(c.ahead[:])
+		c.hasAhead = n > 0
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			gone()
+		}
+	})
+	return func() {
+		if timer.Stop() {
+			return
+		}
+		c.read = deadline(0)
+		_ = c.conn.SetReadDeadline(c.read) // an error shows at the next read
+		<-ended
+		c.read = time.Time{}
+		_ = c.conn.SetReadDeadline(c.read)
+	}
 }

@@ -30,6 +30,7 @@ type head struct {
 
 // frontCaller is the bearer of a head's token.
 type frontCaller struct {
+	viewer  services.Viewer
 	ctx     context.Context // has the viewer
 	expires time.Time       // zero is never
 	keys    any             // what the token was checked with
@@ -160,7 +161,7 @@ func (f *Front) identified(h *head, request services.Request) *head {
 		return nil
 	}
 	known := *h
-	known.caller = &frontCaller{services.WithViewer(context.Background(), viewer), expires, keys}
+	known.caller = &frontCaller{viewer, services.WithViewer(context.Background(), viewer), expires, keys}
 	if !known.once {
 		f.heads.put(known.text, &known, headBytes+len(known.text))
 	}

@@ -1,10 +1,17 @@
 package transport
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
+
+	"tidings/tests/eventually"
 )
 
 func TestFrontContext(t *testing.T) {
@@ -36,6 +43,50 @@ func TestFrontContext(t *testing.T) {
 		t.Errorf("ended: %v", ended.Err())
 	}
 	<-ended.Done()
+}
+
+func TestFrontEndsAnOperationWhoseClientIsGone(t *testing.T) {
+	f := newFronted(t, false, nil)
+	conn := must(net.Dial("tcp", f.at))
+	if _, err := io.WriteString(conn, raw(query("{ slow }"))); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() == 1 })
+	began := time.Now()
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, "the operation has ended", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) == 0 })
+	if took := time.Since(began); took > 4*time.Second { // it would take 5 s
+		t.Errorf("the operation went on for %v", took)
+	}
+}
+
+func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
+	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
+	slow, next := raw(query("{ slow }")), raw(query("{ who }"))
+	want := slices.Concat(f.send(f.plain, 1, slow), f.send(f.plain, 1, next), f.send(f.plain, 1, next))
+	if got := f.send(f.at, 3, slow, next, next); !slices.Equal(got, want) {
+		t.Errorf("sent at once: got\n%s\nwant\n%s", got, want)
+	}
+	conn := must(net.Dial("tcp", f.at))
+	defer conn.Close()
+	begun := f.limits.operations.Load()
+	if _, err := io.WriteString(conn, slow); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > begun })
+	time.AfterFunc(3*watchAfter, func() { _, _ = io.WriteString(conn, next) }) // while the front watches
+	reader := bufio.NewReader(conn)
+	for range 2 {
+		got, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, got.Body); err != nil || got.StatusCode != http.StatusOK {
+			t.Errorf("%s, %v", got.Status, err)
+		}
+	}
 }
 
 func TestTextMemory(t *testing.T) {

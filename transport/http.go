@@ -141,6 +141,9 @@ type caller struct {
 // identify finds the viewer if there is a token.
 func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	who := caller{ctx: services.WithRequest(r.Context(), w), limit: q.cfg.BodyLimit}
+	if paid, ok := r.Context().Value(paymentKey{}).(*payment); ok && paid.caller != nil {
+		return who.as(paid.caller.viewer, paid.caller.expires, q.cfg), nil
+	}
 	token, err := bearer(r.Header)
 	if err != nil || token == "" {
 		return who, err
@@ -149,11 +152,7 @@ func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	if err != nil {
 		return who, err
 	}
-	if viewer.Has(services.ScopeIngest) {
-		who.limit = q.cfg.IngestBodyLimit
-	}
-	who.ctx, who.expires = services.WithViewer(who.ctx, viewer), expires
-	return who, nil
+	return who.as(viewer, expires, q.cfg), nil
 }
 
 // answering is the form of the answer that a client accepts.
