@@ -293,7 +293,7 @@ func TestWhatIsCompiledAndWhatIsNot(t *testing.T) {
 		`subscription($s: Version) { badgesChanged(since: $s) { version } }`:              true,
 		`mutation { markHomeFeedSeen(input: {}) { badges { version } } }`:                 false,
 		`{ viewer @include(if: true) { badges { version } } }`:                            false,
-		`{ __typename }`: false,
+		`{ __typename }`: true,
 		`{ viewer { badges { version } homeFeed { lastId } __typename } }`:                                                         true,
 		`{ viewer { badges { version } homeFeed { lastId } b: homeFeed(first: 3) { end } } }`:                                      false,
 		`query Q($n: Int = 3, $a: String) { viewer { homeFeed(first: $n, after: $a) { edges { cursor } } } }`:                      true,
