@@ -116,6 +116,72 @@ type AuthorAudience struct {
 	Pinned *AuthorMode `json:"pinned,omitempty"`
 }
 
+// The newest change of one user's badges. Each user has one at a time: a later change replaces it and takes a later position, so
+// that a burst of changes is read as one. Compare versions as text; ignore a change whose version is not greater than the version
+// that you have for the user.
+type BadgeChange struct {
+	// The user: user:KEY.
+	UserID string `json:"userId"`
+	// The user's key.
+	Key string `json:"key"`
+	// The version, 16 digits. A later change, of any user, has a greater one.
+	Version string `json:"version"`
+	// The time of the change.
+	At time.Time `json:"at"`
+	// The total of the badges, for the icon of an application.
+	Total int `json:"total"`
+	// The total as text, for instance 99+; a dot or nothing if the user wants that.
+	Display string `json:"display"`
+	// The counts that are not 0, and those that changed since `after`.
+	Sources []BadgeChangeSource `json:"sources"`
+	// The names of the dots that are lit.
+	Dots []string `json:"dots"`
+	// Whether the user has quiet hours: show no number.
+	Quiet bool `json:"quiet"`
+	// The newest item that the user can be alerted of; null if `silent`.
+	Cause *BadgeChangeCause `json:"cause,omitempty"`
+	// Whether there is nothing to alert the user of since `after`: counts fell, or rose without a new item, or it is a quiet hour. Set the number of the icon without a sound.
+	Silent bool `json:"silent"`
+}
+
+// The item that raised a count.
+type BadgeChangeCause struct {
+	// The source of the count.
+	Source services.Source `json:"source"`
+	// The category or type, if the source has several.
+	Part *string `json:"part,omitempty"`
+	// The item: a post, a notification, a conversation, a site message, an announcement or a show.
+	ItemID string `json:"itemId"`
+	// The time of the item.
+	At time.Time `json:"at"`
+}
+
+// One count of a changed badge.
+type BadgeChangeSource struct {
+	// The source.
+	Source services.Source `json:"source"`
+	// The category of notifications or the type of site messages; MENTIONS for the messages of conversations that mention the user, which the source's other count includes; null if the source has one count.
+	Part *string `json:"part,omitempty"`
+	// The count.
+	Count int `json:"count"`
+	// The count as text, as in the badges.
+	Display string `json:"display"`
+	// Whether the count enters the total.
+	InTotal bool `json:"inTotal"`
+	// Whether it changed since `after`.
+	Changed bool `json:"changed"`
+}
+
+// A part of the change stream, which has no end.
+type BadgeChanges struct {
+	// The changes, oldest first.
+	List []BadgeChange `json:"list"`
+	// The position after them, to send as `after` the next time, now or later. It never expires.
+	Cursor string `json:"cursor"`
+	// Whether there are more changes now.
+	HasMore bool `json:"hasMore"`
+}
+
 // The input of block.
 type BlockInput struct {
 	// The user to block: user:KEY.

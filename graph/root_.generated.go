@@ -75,6 +75,7 @@ type ComplexityRoot struct {
 	Admin struct {
 		Activity    func(childComplexity int) int
 		Author      func(childComplexity int, userID string) int
+		Changes     func(childComplexity int, first *int, after *string) int
 		Cleaner     func(childComplexity int) int
 		Fanout      func(childComplexity int) int
 		Jobs        func(childComplexity int) int
@@ -113,6 +114,42 @@ type ComplexityRoot struct {
 		Authors func(childComplexity int) int
 		Parts   func(childComplexity int) int
 		Since   func(childComplexity int) int
+	}
+
+	BadgeChange struct {
+		At      func(childComplexity int) int
+		Cause   func(childComplexity int) int
+		Display func(childComplexity int) int
+		Dots    func(childComplexity int) int
+		Key     func(childComplexity int) int
+		Quiet   func(childComplexity int) int
+		Silent  func(childComplexity int) int
+		Sources func(childComplexity int) int
+		Total   func(childComplexity int) int
+		UserID  func(childComplexity int) int
+		Version func(childComplexity int) int
+	}
+
+	BadgeChangeCause struct {
+		At     func(childComplexity int) int
+		ItemID func(childComplexity int) int
+		Part   func(childComplexity int) int
+		Source func(childComplexity int) int
+	}
+
+	BadgeChangeSource struct {
+		Changed func(childComplexity int) int
+		Count   func(childComplexity int) int
+		Display func(childComplexity int) int
+		InTotal func(childComplexity int) int
+		Part    func(childComplexity int) int
+		Source  func(childComplexity int) int
+	}
+
+	BadgeChanges struct {
+		Cursor  func(childComplexity int) int
+		HasMore func(childComplexity int) int
+		List    func(childComplexity int) int
 	}
 
 	BadgeCount struct {
@@ -1083,6 +1120,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.Author(childComplexity, args["userId"].(string)), true
+	case "Admin.changes":
+		if e.ComplexityRoot.Admin.Changes == nil {
+			break
+		}
+
+		args, err := ec.field_Admin_changes_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Admin.Changes(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Admin.cleaner":
 		if e.ComplexityRoot.Admin.Cleaner == nil {
 			break
@@ -1231,6 +1279,154 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AwayDigest.Since(childComplexity), true
+
+	case "BadgeChange.at":
+		if e.ComplexityRoot.BadgeChange.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.At(childComplexity), true
+	case "BadgeChange.cause":
+		if e.ComplexityRoot.BadgeChange.Cause == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.Cause(childComplexity), true
+	case "BadgeChange.display":
+		if e.ComplexityRoot.BadgeChange.Display == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.Display(childComplexity), true
+	case "BadgeChange.dots":
+		if e.ComplexityRoot.BadgeChange.Dots == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.Dots(childComplexity), true
+	case "BadgeChange.key":
+		if e.ComplexityRoot.BadgeChange.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.Key(childComplexity), true
+	case "BadgeChange.quiet":
+		if e.ComplexityRoot.BadgeChange.Quiet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.Quiet(childComplexity), true
+	case "BadgeChange.silent":
+		if e.ComplexityRoot.BadgeChange.Silent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.Silent(childComplexity), true
+	case "BadgeChange.sources":
+		if e.ComplexityRoot.BadgeChange.Sources == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.Sources(childComplexity), true
+	case "BadgeChange.total":
+		if e.ComplexityRoot.BadgeChange.Total == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.Total(childComplexity), true
+	case "BadgeChange.userId":
+		if e.ComplexityRoot.BadgeChange.UserID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.UserID(childComplexity), true
+	case "BadgeChange.version":
+		if e.ComplexityRoot.BadgeChange.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChange.Version(childComplexity), true
+
+	case "BadgeChangeCause.at":
+		if e.ComplexityRoot.BadgeChangeCause.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeCause.At(childComplexity), true
+	case "BadgeChangeCause.itemId":
+		if e.ComplexityRoot.BadgeChangeCause.ItemID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeCause.ItemID(childComplexity), true
+	case "BadgeChangeCause.part":
+		if e.ComplexityRoot.BadgeChangeCause.Part == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeCause.Part(childComplexity), true
+	case "BadgeChangeCause.source":
+		if e.ComplexityRoot.BadgeChangeCause.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeCause.Source(childComplexity), true
+
+	case "BadgeChangeSource.changed":
+		if e.ComplexityRoot.BadgeChangeSource.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeSource.Changed(childComplexity), true
+	case "BadgeChangeSource.count":
+		if e.ComplexityRoot.BadgeChangeSource.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeSource.Count(childComplexity), true
+	case "BadgeChangeSource.display":
+		if e.ComplexityRoot.BadgeChangeSource.Display == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeSource.Display(childComplexity), true
+	case "BadgeChangeSource.inTotal":
+		if e.ComplexityRoot.BadgeChangeSource.InTotal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeSource.InTotal(childComplexity), true
+	case "BadgeChangeSource.part":
+		if e.ComplexityRoot.BadgeChangeSource.Part == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeSource.Part(childComplexity), true
+	case "BadgeChangeSource.source":
+		if e.ComplexityRoot.BadgeChangeSource.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChangeSource.Source(childComplexity), true
+
+	case "BadgeChanges.cursor":
+		if e.ComplexityRoot.BadgeChanges.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChanges.Cursor(childComplexity), true
+	case "BadgeChanges.hasMore":
+		if e.ComplexityRoot.BadgeChanges.HasMore == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChanges.HasMore(childComplexity), true
+	case "BadgeChanges.list":
+		if e.ComplexityRoot.BadgeChanges.List == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeChanges.List(childComplexity), true
 
 	case "BadgeCount.asOf":
 		if e.ComplexityRoot.BadgeCount.AsOf == nil {
@@ -5256,7 +5452,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls"
+//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "changes.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -5271,6 +5467,7 @@ var sources = []*ast.Source{
 	{Name: "admin.graphqls", Input: sourceData("admin.graphqls"), BuiltIn: false},
 	{Name: "badges.graphqls", Input: sourceData("badges.graphqls"), BuiltIn: false},
 	{Name: "board.graphqls", Input: sourceData("board.graphqls"), BuiltIn: false},
+	{Name: "changes.graphqls", Input: sourceData("changes.graphqls"), BuiltIn: false},
 	{Name: "chat.graphqls", Input: sourceData("chat.graphqls"), BuiltIn: false},
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
 	{Name: "feed.graphqls", Input: sourceData("feed.graphqls"), BuiltIn: false},
@@ -5323,6 +5520,8 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_author(ctx, field)
 	case "fanout":
 		return ec.fieldContext_Admin_fanout(ctx, field)
+	case "changes":
+		return ec.fieldContext_Admin_changes(ctx, field)
 	case "siteMessage":
 		return ec.fieldContext_Admin_siteMessage(ctx, field)
 	}
@@ -5395,6 +5594,78 @@ func (ec *executionContext) childFields_AwayDigest(ctx context.Context, field gr
 		return ec.fieldContext_AwayDigest_authors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AwayDigest", field.Name)
+}
+
+func (ec *executionContext) childFields_BadgeChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "userId":
+		return ec.fieldContext_BadgeChange_userId(ctx, field)
+	case "key":
+		return ec.fieldContext_BadgeChange_key(ctx, field)
+	case "version":
+		return ec.fieldContext_BadgeChange_version(ctx, field)
+	case "at":
+		return ec.fieldContext_BadgeChange_at(ctx, field)
+	case "total":
+		return ec.fieldContext_BadgeChange_total(ctx, field)
+	case "display":
+		return ec.fieldContext_BadgeChange_display(ctx, field)
+	case "sources":
+		return ec.fieldContext_BadgeChange_sources(ctx, field)
+	case "dots":
+		return ec.fieldContext_BadgeChange_dots(ctx, field)
+	case "quiet":
+		return ec.fieldContext_BadgeChange_quiet(ctx, field)
+	case "cause":
+		return ec.fieldContext_BadgeChange_cause(ctx, field)
+	case "silent":
+		return ec.fieldContext_BadgeChange_silent(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BadgeChange", field.Name)
+}
+
+func (ec *executionContext) childFields_BadgeChangeCause(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "source":
+		return ec.fieldContext_BadgeChangeCause_source(ctx, field)
+	case "part":
+		return ec.fieldContext_BadgeChangeCause_part(ctx, field)
+	case "itemId":
+		return ec.fieldContext_BadgeChangeCause_itemId(ctx, field)
+	case "at":
+		return ec.fieldContext_BadgeChangeCause_at(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BadgeChangeCause", field.Name)
+}
+
+func (ec *executionContext) childFields_BadgeChangeSource(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "source":
+		return ec.fieldContext_BadgeChangeSource_source(ctx, field)
+	case "part":
+		return ec.fieldContext_BadgeChangeSource_part(ctx, field)
+	case "count":
+		return ec.fieldContext_BadgeChangeSource_count(ctx, field)
+	case "display":
+		return ec.fieldContext_BadgeChangeSource_display(ctx, field)
+	case "inTotal":
+		return ec.fieldContext_BadgeChangeSource_inTotal(ctx, field)
+	case "changed":
+		return ec.fieldContext_BadgeChangeSource_changed(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BadgeChangeSource", field.Name)
+}
+
+func (ec *executionContext) childFields_BadgeChanges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "list":
+		return ec.fieldContext_BadgeChanges_list(ctx, field)
+	case "cursor":
+		return ec.fieldContext_BadgeChanges_cursor(ctx, field)
+	case "hasMore":
+		return ec.fieldContext_BadgeChanges_hasMore(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BadgeChanges", field.Name)
 }
 
 func (ec *executionContext) childFields_BadgeCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

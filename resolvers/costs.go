@@ -14,6 +14,7 @@ var Weights = map[string]int{
 	"Viewer.announcements":              20,
 	"Viewer.conversations":              50,
 	"Viewer.views":                      50,
+	"Admin.changes":                     50,
 	"Viewer.badgeExplained":             200, // each part
 	"BadgeItem.node":                    15,
 	"Viewer.awayDigest":                 500,

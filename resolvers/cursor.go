@@ -31,6 +31,7 @@ const (
 
 	conversationsCursor cursorKind = 27 // the first part of a longer cursor
 	notificationCursor  cursorKind = 28 // the first part of a longer cursor
+	changeCursor        cursorKind = 29
 )
 
 func (k cursorKind) String() string {
@@ -47,6 +48,8 @@ func (k cursorKind) String() string {
 		return "the views"
 	case conversationsCursor:
 		return "the conversations"
+	case changeCursor:
+		return "the change stream"
 	case muteCursor:
 		return "the mutes"
 	case blockCursor:

@@ -23,9 +23,9 @@ import (
 	"tidings/services/redis"
 )
 
-// stream is an open subscription of the reader, whose hub tells what the test says and reads nothing itself. What an event
+// openSubscription is an open subscription of the reader, whose hub tells what the test says and reads nothing itself. What an event
 // costs is then its own.
-type stream struct {
+type openSubscription struct {
 	c      *counted
 	t      *testing.T
 	hub    *push.Hub
@@ -38,9 +38,9 @@ type stream struct {
 }
 
 // subscribe opens a subscription on a node, takes its first event, and answers what that took with all that opening takes.
-func (c *counted) subscribe(t *testing.T, query string) (s *stream, trips int, asked map[string]int) {
+func (c *counted) subscribe(t *testing.T, query string) (s *openSubscription, trips int, asked map[string]int) {
 	t.Helper()
-	s = &stream{c: c, t: t, n: 9_000_000_000_000_000}
+	s = &openSubscription{c: c, t: t, n: 9_000_000_000_000_000}
 	numbers, err := people.IDs(t.Context(), c.Store, []string{"reader"})
 	c.Must(err)
 	s.reader = numbers["reader"]
@@ -89,7 +89,7 @@ func (c *counted) subscribe(t *testing.T, query string) (s *stream, trips int, a
 }
 
 // move makes badges that differ in what subscriptions are woken by.
-func (s *stream) move() {
+func (s *openSubscription) move() {
 	badges := *s.badges.Load()
 	s.n++
 	badges.Version = fmt.Sprintf("%016d.%016d", s.n, 0)
@@ -100,7 +100,7 @@ func (s *stream) move() {
 }
 
 // event takes the next event.
-func (s *stream) event() map[string]any {
+func (s *openSubscription) event() map[string]any {
 	s.t.Helper()
 	response := s.next(s.ctx)
 	if response == nil || len(response.Errors) > 0 {
@@ -113,7 +113,7 @@ func (s *stream) event() map[string]any {
 
 // costs makes events until one takes no more than a response may, and fails where none of some does: a look that the opening of
 // the subscription has asked for may come between two of them.
-func (s *stream) costs(t *testing.T, when string) (data map[string]any) {
+func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any) {
 	t.Helper()
 	const events = 5
 	var trips int

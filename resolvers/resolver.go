@@ -24,6 +24,7 @@ import (
 	"tidings/services/projector"
 	"tidings/services/push"
 	"tidings/services/social"
+	"tidings/services/stream"
 	"tidings/services/views"
 )
 
@@ -44,6 +45,7 @@ type Resolver struct {
 	Messages      *messages.Service
 	Views         *views.Service
 	Live          *live.Service
+	Stream        *stream.Service
 	Sources       dataloader.Sources
 }
 

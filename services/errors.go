@@ -67,6 +67,7 @@ func (e *Error) Extensions() map[string]any {
 const (
 	ReasonLimit   = "LIMIT"   // a number or a size is not within its bounds: limit is the upper one
 	ReasonExpired = "EXPIRED" // the token's time is over: get a new one
+	ReasonOff     = "OFF"     // the part that is asked is not switched on
 )
 
 func (e *Error) reason() string {

@@ -84,7 +84,7 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 }
 
 func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
-	entries, err := posts.UnreadFeed(ctx, h.s.store, of.User, max(of.Seen[positions.HomePage], h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), source.MostExplained))
+	entries, err := posts.UnreadFeed(ctx, h.s.store, of.User, max(of.Seen[positions.HomePage], h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), of.Most()))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,10 @@
 package changelog
 
-import "tidings/services"
+import (
+	"slices"
+
+	"tidings/services"
+)
 
 // Stream is a memory of changes that many users share and that are counted on read.
 type Stream struct {
@@ -22,6 +26,16 @@ func (f *Follower) Learned(users []services.UserID) []uint64 {
 		stream.Learned(users, sums)
 	}
 	return sums
+}
+
+// Applied is how many entries of some kinds this node has applied. It rises with each of them.
+func (f *Follower) Applied(kinds ...string) (entries uint64) {
+	for _, one := range f.kinds {
+		if slices.Contains(kinds, one.kind.Name) {
+			entries += one.Version()
+		}
+	}
+	return entries
 }
 
 // Unfollow says that users are no longer watched here.

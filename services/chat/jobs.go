@@ -186,8 +186,7 @@ func (s *Service) putOn(ctx context.Context, states []services.Membership, today
 	for i, state := range states {
 		users[i] = state.User
 	}
-	s.Projector.Hint(ctx, users, results)
-	return results, nil
+	return results, s.Projector.Changed(ctx, users, results)
 }
 
 // asCounted makes of states what documents hold of them on a day.

@@ -116,7 +116,7 @@ func (c Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 				ID: id, At: state.LastAt, Count: count, ClearedBy: source.ClearedBy("markConversationRead", "conversationId", id),
 			})
 		}
-		return len(explanation.Items) < source.MostExplained
+		return len(explanation.Items) < of.Most()
 	})
 	return []services.Explanation{explanation}, err
 }

@@ -28,6 +28,7 @@ var capabilities = []struct{ file, title string }{
 	{"live", "Shows"},
 	{"board", "Live board"},
 	{"ingest", "Events of the application"},
+	{"changes", "Change stream"},
 	{"admin", "Operators"},
 }
 

@@ -232,7 +232,9 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	if err != nil {
 		return err
 	}
-	f.Projector.Hint(ctx, FollowerIDs(edges), results)
+	if err := f.Projector.Changed(ctx, FollowerIDs(edges), results); err != nil {
+		return err
+	}
 	for i, result := range results {
 		if result.Status == redis.Retry {
 			if err := f.Reconcile(ctx, edges[i].Follower, edges[i].Followee); err != nil {

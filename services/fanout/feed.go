@@ -64,8 +64,7 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	if err != nil {
 		return err
 	}
-	f.Projector.Hint(ctx, []services.UserID{user}, []redis.Result{result})
-	return nil
+	return f.Projector.Changed(ctx, []services.UserID{user}, []redis.Result{result})
 }
 
 // Lag is how far fan-out is behind.

@@ -33,7 +33,7 @@ type edgeNow struct {
 // those after the follow count, and the replays of their shows, and names the author in the document if their posts are
 // pulled or they are a host. If there is no edge, it removes all of the author's items, and then reads the edge again.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) error {
-	return jobs.Merge[redis.Stamp, edgeNow]{
+	err := jobs.Merge[redis.Stamp, edgeNow]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
 		Mark: f.stampOf(reader),
 		Read: func(ctx context.Context) (edge edgeNow, err error) {
@@ -47,6 +47,10 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 			return f.mergeAuthor(ctx, stamp, edge.Edge)
 		},
 	}.Run(ctx)
+	if err != nil {
+		return err
+	}
+	return f.Projector.Mark(ctx, []services.UserID{reader}) // without a document nothing was merged, and the facts count
 }
 
 // mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the
@@ -73,7 +77,9 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err != nil || result.Status == redis.Retry {
 		return false, err
 	}
-	f.Projector.Hint(ctx, []services.UserID{edge.Follower}, []redis.Result{result})
+	if err := f.Projector.Changed(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
+		return false, err
+	}
 	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, found)
 }
 
@@ -125,7 +131,9 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	if _, follows, err := people.Edge(ctx, f.store, reader, author); err != nil || follows {
 		return false, err
 	}
-	f.Projector.Hint(ctx, []services.UserID{reader}, []redis.Result{result})
+	if err := f.Projector.Changed(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
+		return false, err
+	}
 	if result.Short {
 		return true, f.Projector.Refill(ctx, reader)
 	}

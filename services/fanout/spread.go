@@ -147,8 +147,7 @@ func (f *Fanout) AddOwn(ctx context.Context, post services.Post) error {
 	if err != nil {
 		return err
 	}
-	f.Projector.Hint(ctx, []services.UserID{post.Author}, []redis.Result{result})
-	return nil
+	return f.Projector.Changed(ctx, []services.UserID{post.Author}, []redis.Result{result})
 }
 
 // DropOwn takes a deleted post out of its author's own feed.
@@ -292,8 +291,7 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 			f.delivered.Add(1)
 		}
 	}
-	f.Projector.Hint(ctx, FollowerIDs(edges), results)
-	return nil
+	return f.Projector.Changed(ctx, FollowerIDs(edges), results)
 }
 
 // drop removes the post from the readers' inboxes. If an inbox is then too short, it queues a refill.
@@ -302,7 +300,9 @@ func (f *Fanout) drop(ctx context.Context, post services.Post, readers []service
 	if err != nil {
 		return err
 	}
-	f.Projector.Hint(ctx, readers, results)
+	if err := f.Projector.Changed(ctx, readers, results); err != nil {
+		return err
+	}
 	return f.refillLater(ctx, readers, results)
 }
 

@@ -32,7 +32,9 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 			return added, err
 		}
 		added = added || result.Status == redis.Applied
-		f.Projector.Hint(ctx, []services.UserID{reader}, []redis.Result{result})
+		if err := f.Projector.Changed(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
+			return added, err
+		}
 	}
 	return added, nil
 }

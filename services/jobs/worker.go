@@ -113,9 +113,16 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 	}
 }
 
+// within is the key of the contexts of running jobs.
+type within struct{}
+
+// Within reports whether a context is that of a running job, which runs again if it fails.
+func Within(ctx context.Context) bool { return ctx.Value(within{}) != nil }
+
 // RunJobs runs claimed jobs and settles each: those of a kind with Batch together, the others a few in parallel. An error
 // means that an engine did not answer, as for RunOnce.
 func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
+	ctx = context.WithValue(ctx, within{}, true)
 	var group errgroup.Group
 	group.SetLimit(jobParallel)
 	outcomes := make([]error, len(jobs))

@@ -92,7 +92,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (explanations 
 	for i, kind := range of.Badges.SiteMessages.Types {
 		kinds[i] = kind.Type
 	}
-	unread, err := s.newest(ctx, of.User, kinds, true)
+	unread, err := s.newest(ctx, of.User, kinds, true, of.Most())
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (explanations 
 // Digest counts the messages of each type that were sent since a moment, read or not.
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	first := ID(services.PostIDAt(since))
-	newest, err := s.newest(ctx, user, s.types, false)
+	newest, err := s.newest(ctx, user, s.types, false, source.MostExplained)
 	if err != nil {
 		return err
 	}
@@ -131,33 +131,33 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	return nil
 }
 
-// newest reads the IDs of the newest messages of some types, up to source.MostExplained of each: in one query, unless one type
-// has so many that they may displace another's.
-func (s Source) newest(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool) (map[string][]ID, error) {
+// newest reads the IDs of the newest messages of some types, up to limit of each: in one query, unless one type has so many
+// that they may displace another's.
+func (s Source) newest(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool, limit int) (map[string][]ID, error) {
 	st, byType := newestOf, map[string][]ID{}
 	if unreadOnly {
 		st = newestUnreadOf
 	}
-	read := func(kinds []string, limit int) (rows int, err error) {
-		err = s.db.Each(ctx, st, []any{user, kinds, limit}, func(scan func(...any) error) error {
+	read := func(kinds []string, most int) (rows int, err error) {
+		err = s.db.Each(ctx, st, []any{user, kinds, most}, func(scan func(...any) error) error {
 			var id ID
 			var kind string
 			err := scan(&id, &kind)
-			if rows++; len(byType[kind]) < source.MostExplained {
+			if rows++; len(byType[kind]) < limit {
 				byType[kind] = append(byType[kind], id)
 			}
 			return err
 		})
 		return rows, err
 	}
-	most := source.MostExplained * len(kinds)
+	most := limit * len(kinds)
 	rows, err := read(kinds, most)
 	if err != nil || len(kinds) == 1 || rows < most {
 		return byType, err
 	}
 	for _, kind := range kinds {
 		byType[kind] = nil
-		if _, err := read([]string{kind}, source.MostExplained); err != nil {
+		if _, err := read([]string{kind}, limit); err != nil {
 			return nil, err
 		}
 	}

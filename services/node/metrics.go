@@ -77,14 +77,32 @@ func (s *Server) metrics() http.Handler {
 	} {
 		counter("cleaner_"+freed.kind+"_total", freed.help, func() uint64 { return freed.count(s.cleaner.Stats()) })
 	}
-	registry.MustRegister(&jobCollector{store: s.Store, fanout: s.Fanout})
+	s.streamMetrics(gauge, counter)
+	registry.MustRegister(&jobCollector{store: s.Store, fanout: s.Fanout, changes: s.streamLag})
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}
+
+// streamMetrics are the metrics of the change stream.
+func (s *Server) streamMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
+	stats := s.stream.Stats
+	counter("changes_written_total", "Changes of users' badges that this node wrote to the change stream.", func() uint64 { return stats().Changes })
+	counter("changes_marked_total", "Users whom this node's jobs marked for the change stream.", func() uint64 { return stats().Marks })
+	counter("changes_compared_total", "Marked users whose badges this node compared with their last change.", func() uint64 { return stats().Compared })
+	counter("changes_laps_total", "Laps of the change stream over all users who are not idle.", func() uint64 { return stats().Laps })
+	gauge("changes_lap_seconds", "Duration of this node's last lap.", func() float64 { return stats().LapTook.Seconds() })
+	gauge("changes_writer", "1 on the node that writes the change stream, 0 on the others and while it is off.", func() float64 {
+		if stats().Writes {
+			return 1
+		}
+		return 0
+	})
 }
 
 // jobCollector reads the state of the job queue at each scrape.
 type jobCollector struct {
-	store  *sql.DB
-	fanout *fanout.Fanout
+	store   *sql.DB
+	fanout  *fanout.Fanout
+	changes func(ctx context.Context) (waiting int, seconds float64, err error)
 }
 
 var (
@@ -92,6 +110,8 @@ var (
 	jobsDead    = prometheus.NewDesc("tidings_jobs_dead", "Jobs given up after five failures of their own.", nil, nil)
 	fanoutWaits = prometheus.NewDesc("tidings_fanout_waiting", "Jobs that bring posts or deletions to followers.", nil, nil)
 	fanoutLag   = prometheus.NewDesc("tidings_fanout_lag_seconds", "Age of the oldest post that is still being brought to followers.", nil, nil)
+	changesDue  = prometheus.NewDesc("tidings_changes_waiting", "Users whose badges are to be compared with their last change.", nil, nil)
+	changesLag  = prometheus.NewDesc("tidings_changes_lag_seconds", "Time since the first of them was due.", nil, nil)
 	jobsOldest  = prometheus.NewDesc("tidings_jobs_oldest_seconds", "Time since the oldest waiting job was due.", nil, nil)
 )
 
@@ -102,6 +122,8 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- jobsOldest
 	out <- fanoutWaits
 	out <- fanoutLag
+	out <- changesDue
+	out <- changesLag
 }
 
 // Collect reads the metrics; while SQL does not answer there are none.
@@ -125,6 +147,12 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(fanoutWaits, prometheus.GaugeValue, float64(lag.Waiting))
 	out <- prometheus.MustNewConstMetric(fanoutLag, prometheus.GaugeValue, lag.Oldest.Seconds())
+	due, late, err := c.changes(ctx)
+	if err != nil {
+		return
+	}
+	out <- prometheus.MustNewConstMetric(changesDue, prometheus.GaugeValue, float64(due))
+	out <- prometheus.MustNewConstMetric(changesLag, prometheus.GaugeValue, late)
 }
 
 // clockTolerance is how far a node's clock may differ from the database's while the node takes traffic.

@@ -41,6 +41,7 @@ import (
 	"tidings/services/redis"
 	"tidings/services/social"
 	"tidings/services/sql"
+	"tidings/services/stream"
 	"tidings/services/trace"
 	"tidings/services/views"
 	"tidings/transport"
@@ -71,6 +72,7 @@ type Server struct {
 	operations  *http.Server // for operators; not started without a listener
 	Connections *transport.Connections
 	Ready       readiness
+	stream      *stream.Service
 	world       *demo.World     // nil without --demo
 	spans       *trace.Recorder // nil without --traces
 }
@@ -276,8 +278,9 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes it
 		s.Redis.HintLog()
 	})
+	s.wireStream()
 	return &resolvers.Resolver{
-		Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
+		Stream: s.stream, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
 			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
@@ -330,7 +333,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := Start(workers, s.workerLoops()...)
-	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints)
+	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run)
 	s.Ready.Set(true)
 	var failure error
 	select {

@@ -83,7 +83,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 func (s Source) Explain(ctx context.Context, of source.Explained) (list []services.Explanation, err error) {
 	page, err := readPage(ctx, s.db, listQuery{
 		user: of.User, categories: services.Categories, only: onlyUnseen,
-		limit: source.MostExplained, each: true, bare: true, expiry: s.expiry,
+		limit: of.Most(), each: true, bare: true, expiry: s.expiry,
 	})
 	if err != nil {
 		return nil, err

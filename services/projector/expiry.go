@@ -15,6 +15,5 @@ func (p *Projector) AgeFeeds(ctx context.Context, readers []services.UserID, tod
 	if err != nil {
 		return err
 	}
-	p.Hint(ctx, readers, results)
-	return nil
+	return p.Changed(ctx, readers, results)
 }

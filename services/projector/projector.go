@@ -8,6 +8,7 @@ package projector
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,7 @@ type Projector struct {
 	hosts        HostsOf
 	skew         skew
 	clamped      atomic.Uint64
+	marks        []func(ctx context.Context, users []services.UserID) error
 }
 
 // New makes the projector, and registers the kinds of its jobs.
@@ -91,6 +93,32 @@ func New(cfg Config) *Projector {
 
 // today is the day of now, since 1970.
 func (p *Projector) today() int64 { return services.DayOf(p.clock.Now()) }
+
+// OnMark registers a function that records durably whose badges jobs may have changed. It is called before the job is done,
+// also when it is repeated and finds nothing left to change. Functions are registered before the first job.
+func (p *Projector) OnMark(mark func(ctx context.Context, users []services.UserID) error) {
+	p.marks = append(p.marks, mark)
+}
+
+// Mark records users whose documents a job has changed. Outside of a job it does nothing: what a command changes at once, its
+// job changes again.
+func (p *Projector) Mark(ctx context.Context, users []services.UserID) error {
+	if len(p.marks) == 0 || !jobs.Within(ctx) {
+		return nil
+	}
+	for _, mark := range p.marks {
+		if err := mark(ctx, users); err != nil {
+			return fmt.Errorf("mark changed users: %w", err)
+		}
+	}
+	return nil
+}
+
+// Changed is Hint for what a job may have changed, and records it; see OnMark. If it fails, the job must run again.
+func (p *Projector) Changed(ctx context.Context, users []services.UserID, results []redis.Result) error {
+	p.Hint(ctx, users, results)
+	return p.Mark(ctx, users)
+}
 
 // Hint notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
 // the change.

@@ -52,7 +52,7 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refil
 	if err != nil {
 		return rdb.Document{}, err // the run may go on, and write
 	}
-	return own, nil
+	return own, p.Mark(ctx, []services.UserID{user})
 }
 
 // Once makes a view from the facts, in one of the slots of rebuilds. Concurrent callers with the same key share one run; it

@@ -94,8 +94,7 @@ func (p *Projector) Put(ctx context.Context, registers []rdb.Registers) error {
 	for i := range registers {
 		users[i] = registers[i].User
 	}
-	p.Hint(ctx, users, results)
-	return nil
+	return p.Changed(ctx, users, results)
 }
 
 // Fields groups versioned fields by user, in the order in which the users first occur: see Put.

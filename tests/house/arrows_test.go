@@ -43,6 +43,7 @@ var lines = map[string]int{
 	"services/feed":          3,
 	"services/audit":         3,
 	"services/badge":         3,
+	"services/stream":        3,
 	"services/views":         4,
 	"services/chat":          4,
 	"services/live":          4,

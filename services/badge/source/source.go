@@ -120,6 +120,15 @@ type Explained struct {
 	Badges *services.Badges
 	Seen   map[string]services.PostID
 	Today  int64
+	Limit  int // the most items of one count that the caller wants; 0 means MostExplained. A source may list more
+}
+
+// Most bounds the items of one count.
+func (e Explained) Most() int {
+	if e.Limit > 0 {
+		return e.Limit
+	}
+	return MostExplained
 }
 
 // MostExplained bounds the items of one count. Only counts far beyond every cap have more.

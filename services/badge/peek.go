@@ -1,0 +1,87 @@
+package badge
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+	"tidings/services/badge/source"
+	"tidings/services/positions"
+)
+
+// Peek returns the badges of several users without a visit: nobody becomes active by it, and nothing is rebuilt. A document that
+// is missing, or is from before a long absence, is counted in SQL. A user's error means that the badges cannot be read now; while
+// Redis does not answer, nobody's can.
+func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
+	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
+	at := s.moment(ctx)
+	documents, err := s.documents(ctx, users)
+	if err == nil && at.Shared == nil {
+		err = services.Errorf(services.Unavailable, "the data that all users share is not loaded")
+	}
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return badges, errs
+	}
+	unaged := s.ageDocuments(ctx, users, documents, at.Today())
+	s.withMemory(ctx, users, documents, false, at.Today())
+	var group errgroup.Group
+	group.SetLimit(cap(s.fallback))
+	for i, user := range users {
+		if documents[i].Ready && !s.projector.Away(documents[i]) && !unaged[user] {
+			badges[i] = s.view(documents[i], at).render()
+			continue
+		}
+		group.Go(func() error {
+			badges[i], errs[i] = s.peekFacts(ctx, user, at)
+			return nil
+		})
+	}
+	_ = group.Wait() // each function stores its error in errs
+	return badges, errs
+}
+
+// peekFacts counts in SQL, all sources or none.
+func (s *Service) peekFacts(ctx context.Context, user services.UserID, at source.Moment) (*services.Badges, error) {
+	if _, err := s.awaitTurn(ctx, false); err != nil {
+		return nil, err
+	}
+	defer func() { <-s.fallback }()
+	document, failed, err := s.countFacts(ctx, user, at.Today())
+	if err != nil || len(failed) > 0 {
+		return nil, services.Wrapf(services.Unavailable, err, "badges: the facts were not counted in time")
+	}
+	return s.view(document, at).render(), nil
+}
+
+// Newest explains the counts of some sources by their newest item alone, from the facts; a source without items is absent.
+func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source) (map[services.Source]services.Explanation, error) {
+	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1}
+	var err error
+	if of.Seen, err = positions.OfViews(ctx, s.store, user, positions.HomePage, positions.LiveBoard); err != nil {
+		return nil, err
+	}
+	newest := map[services.Source]services.Explanation{}
+	for _, key := range sources {
+		for _, one := range s.sources {
+			if one.Key() != key {
+				continue
+			}
+			found, err := one.Explain(ctx, of)
+			if err != nil {
+				return nil, err
+			}
+			for _, explanation := range found {
+				for _, item := range explanation.Items {
+					if had, some := newest[key]; !some || item.At.After(had.Items[0].At) {
+						newest[key] = services.Explanation{Source: key, Part: explanation.Part, Count: explanation.Count, Items: []services.Item{item}}
+					}
+				}
+			}
+		}
+	}
+	return newest, nil
+}

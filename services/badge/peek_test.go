@@ -1,0 +1,56 @@
+package badge
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+)
+
+// Badges are seen without a visit, with the document, without it, and of a user who is idle; Newest names what raised them.
+func TestPeekIsNoVisit(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		users := n.Users(3)
+		big, reader, stranger := users[0], users[1], users[2]
+		n.Follow(big, reader)
+		n.SetMode(big, services.AuthorBig)
+		n.Quiet(n.World.Fanout)
+		n.read(reader)
+		left := n.Clock.Now()
+		for range 3 {
+			n.Clock.Advance(3 * 24 * time.Hour)
+			n.Post(big)
+			n.Quiet(n.World.Fanout)
+		}
+		newest := n.Post(big)
+		n.Quiet(n.World.Fanout)
+		peek := func(what string, want int) {
+			t.Helper()
+			badges, errs := n.Peek(t.Context(), []services.UserID{reader, stranger})
+			if errs[0] != nil || errs[1] != nil || badges[0].HomeFeed.Value != want || badges[1].Total.Value != 0 {
+				t.Errorf("%s: %+v, %v", what, badges, errs)
+				return
+			}
+			n.holds(badges[0])
+			found, err := n.Newest(t.Context(), reader, badges[0], []services.Source{services.SourceHomeFeed, services.SourceSiteMessages})
+			if err != nil || len(found) != 1 || found[services.SourceHomeFeed].Items[0].ID != services.GlobalID(services.PostType, newest.String()) {
+				t.Errorf("%s: the newest item is %+v, %v", what, found, err)
+			}
+		}
+		peek("of an idle user", 4)
+		n.Must(n.Redis.Reset(t.Context(), reader))
+		peek("without a document", 4)
+		if documents, err := n.Redis.Documents(t.Context(), []services.UserID{reader}); err != nil || documents[0].Ready {
+			t.Errorf("a document was made because others looked: %v", err)
+		}
+		if n.active(big, reader, left.Add(time.Hour)) {
+			t.Error("a user became active because others looked")
+		}
+		if got := n.read(reader).HomeFeed; got.Value != 4 {
+			t.Errorf("the user returns to %+v", got)
+		}
+		peek("of an active user", 4)
+	})
+}

@@ -1,0 +1,33 @@
+package node
+
+import (
+	"context"
+
+	"tidings/services/announcements"
+	"tidings/services/live"
+	"tidings/services/mirror"
+	"tidings/services/stream"
+)
+
+// wireStream makes the change stream, after the badges and before the first job.
+func (s *Server) wireStream() {
+	s.stream = stream.New(stream.Config{
+		DB: s.Store, Peek: s.Badge.Peek, Newest: s.Badge.Newest, Applied: s.sharedChanges, ActiveSince: s.Projector.IdleSince,
+		Clock: s.clock, Log: s.Log, Always: s.Config.Changes, Interval: s.Config.ChangesInterval, Lap: s.Config.ChangesLap,
+	})
+	s.Projector.OnMark(s.stream.Mark)
+}
+
+// sharedChanges is how many changes this node has learned that change badges of many users.
+func (s *Server) sharedChanges() uint64 {
+	return s.Memory.Log.Applied(announcements.LogKind, live.LogKind, mirror.LogPull)
+}
+
+// streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it asks nothing.
+func (s *Server) streamLag(ctx context.Context) (waiting int, seconds float64, err error) {
+	if !s.stream.On() {
+		return 0, 0, nil
+	}
+	waiting, oldest, err := s.stream.Lag(ctx)
+	return waiting, oldest.Seconds(), err
+}

@@ -1,0 +1,184 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+const (
+	batch       = 500             // users compared at once
+	newestAtOne = 8               // users whose newest items are read at once
+	retryAfter  = 2 * time.Second // until a user is tried again whose badges could not be read
+	alertFor    = time.Hour       // items that are older alert nobody: imports, queues that are replayed, a stream that was off
+)
+
+// compared is a due user with what the comparison found.
+type compared struct {
+	dueUser
+	before Change // its Seq is 0 without one
+	state  State
+	news   map[services.Source]Cause // sources that rose by an item newer than any that was reported
+	differ bool
+	next   time.Time // when time alone changes the badges
+	failed error
+}
+
+// compareDue compares the badges of due users with their last changes, and writes those that differ. It returns how many users
+// it compared.
+func (s *Service) compareDue(ctx context.Context) (int, error) {
+	due, err := dueUsers(ctx, s.db, batch)
+	if err != nil || len(due) == 0 {
+		return 0, err
+	}
+	found, err := s.compare(ctx, due)
+	if err != nil {
+		return 0, err
+	}
+	err = s.record(ctx, found)
+	if err == errDeposed {
+		s.leads = time.Time{}
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	s.stats.compared.Add(uint64(len(due)))
+	return len(due), nil
+}
+
+// compare reads the badges of due users after their marks were read: what is marked later is compared again. An error means
+// that no user's badges can be read.
+func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error) {
+	users := make([]services.UserID, len(due))
+	for i, one := range due {
+		users[i] = one.user
+	}
+	badges, errs := s.cfg.Peek(ctx, users)
+	before, err := s.Of(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	_, began, err := s.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]compared, len(due))
+	failures := 0
+	var group errgroup.Group
+	group.SetLimit(newestAtOne)
+	for i := range due {
+		one := &found[i]
+		one.dueUser, one.before = due[i], before[users[i]]
+		if one.failed = errs[i]; one.failed != nil {
+			failures++
+			err = errs[i]
+			continue
+		}
+		one.state, one.next = stateOf(badges[i]), badges[i].NextAt
+		one.differ = one.state.face() != one.before.State.face()
+		if one.before.Seq == 0 && one.state.empty() {
+			one.differ = false
+		}
+		risen := one.state.risen(one.before.State)
+		if !one.differ || len(risen) == 0 {
+			continue
+		}
+		group.Go(func() error {
+			one.news, one.failed = s.news(ctx, users[i], badges[i], one.before.State, risen, began)
+			return nil
+		})
+	}
+	_ = group.Wait() // each function keeps its error
+	if failures == len(due) {
+		return nil, err
+	}
+	return found, nil
+}
+
+// news is the newest items of sources that rose, without those that are not newer than what was reported before: a count also
+// rises when something is marked unread, or comes back.
+func (s *Service) news(ctx context.Context, user services.UserID, badges *services.Badges, before State, risen []services.Source, began time.Time) (map[services.Source]Cause, error) {
+	newest, err := s.cfg.Newest(ctx, user, badges, risen)
+	if err != nil {
+		return nil, err
+	}
+	news := map[services.Source]Cause{}
+	for source, explanation := range newest {
+		item := explanation.Items[0]
+		seen, some := before.Seen[source]
+		if item.At.Before(began) || item.At.Before(s.cfg.Clock.Now().Add(-alertFor)) || some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
+			continue
+		}
+		news[source] = Cause{Source: source, Part: explanation.Part, ID: item.ID, At: item.At}
+	}
+	return news, nil
+}
+
+// record writes the changes and settles the marks that they follow from, in one transaction of the writer.
+func (s *Service) record(ctx context.Context, found []compared) error {
+	written := 0
+	err := s.db.Write(ctx, func(tx *sql.Tx) error {
+		written = 0
+		for _, one := range found {
+			if one.differ && one.failed == nil {
+				written++
+			}
+		}
+		head, err := raise(ctx, tx, s.token, written)
+		if err != nil {
+			return err
+		}
+		seq := head - uint64(written)
+		var changes [][]any
+		var settled, delayed sql.Rows
+		for _, one := range found {
+			switch {
+			case one.failed != nil:
+				delayed = append(delayed, []any{one.user, one.marks, tx.Now.Add(retryAfter).UnixMicro()})
+				continue
+			case one.next.IsZero():
+				settled = append(settled, []any{one.user, one.marks})
+			default:
+				delayed = append(delayed, []any{one.user, one.marks, one.next.UnixMicro()})
+			}
+			if !one.differ {
+				continue
+			}
+			seq++
+			state := one.state.follows(one.before.State, seq, one.news)
+			text, err := json.Marshal(state)
+			if err != nil {
+				return err
+			}
+			changes = append(changes, []any{one.user, int64(seq), tx.Now, state.face(), text})
+		}
+		return settle(ctx, tx, changes, settled, delayed)
+	})
+	if err == nil {
+		s.stats.changes.Add(uint64(written))
+	}
+	return err
+}
+
+func settle(ctx context.Context, tx *sql.Tx, changes [][]any, settled, delayed sql.Rows) error {
+	if _, err := tx.Insert(ctx, putChanges, changes); err != nil {
+		return err
+	}
+	if len(settled) > 0 {
+		if _, err := tx.Run(ctx, settleDue, settled); err != nil {
+			return err
+		}
+	}
+	if len(delayed) > 0 {
+		if _, err := tx.Run(ctx, delayDue, delayed); err != nil {
+			return err
+		}
+	}
+	return nil
+}

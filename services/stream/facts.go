@@ -1,0 +1,189 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+var (
+	markDue = sql.NewInsertion("mark users of the change stream", "stream_due", "user_number BIGINT, marks BIGINT, due_at BIGINT",
+		`ON CONFLICT (user_number) DO UPDATE SET marks = stream_due.marks + 1,
+			due_at = CASE WHEN stream_due.due_at < excluded.due_at THEN stream_due.due_at ELSE excluded.due_at END`)
+
+	listDue = sql.NewStatement("due users of the change stream", `SELECT user_number, marks FROM stream_due WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
+
+	countDue = sql.NewStatement("count due users of the change stream", `SELECT count(*), min(due_at) FROM stream_due WHERE due_at <= $1`)
+
+	settleDue = sql.NewStatement("settle users of the change stream", `DELETE FROM stream_due
+		WHERE (user_number, marks) IN (SELECT r.user_number, r.marks FROM {rows $1 user_number BIGINT, marks BIGINT} AS r)`)
+
+	delayDue = sql.NewStatement("delay users of the change stream", `UPDATE stream_due SET due_at = r.due_at
+		FROM {rows $1 user_number BIGINT, marks BIGINT, due_at BIGINT} AS r
+		WHERE stream_due.user_number = r.user_number AND stream_due.marks = r.marks`)
+
+	leaseHead = sql.NewStatement("become the writer of the change stream", `UPDATE stream_head
+		SET token = $1, until_us = {database clock} + $2, began_at = CASE WHEN began_at = 0 THEN {database clock} ELSE began_at END
+		WHERE name = 'changes' AND (token = $1 OR until_us < {database clock})`)
+
+	resignHead = sql.NewStatement("resign as the writer of the change stream", `UPDATE stream_head SET until_us = 0 WHERE name = 'changes' AND token = $1`)
+
+	// The head follows the clock, so that versions also rise over the restoring of a backup.
+	raiseHead = sql.NewStatement("raise the head of the change stream", `UPDATE stream_head
+		SET head = CASE WHEN head < $2 THEN $2 ELSE head END + $3 WHERE name = 'changes' AND token = $1 RETURNING head`)
+
+	readHead = sql.NewStatement("read the head of the change stream", `SELECT head, began_at FROM stream_head WHERE name = 'changes'`)
+
+	putChanges = sql.NewInsertion("put changes", "stream_changes", "user_number BIGINT, seq BIGINT, at BIGINT, face BIGINT, state BYTEA",
+		`ON CONFLICT (user_number) DO UPDATE SET seq = excluded.seq, at = excluded.at, face = excluded.face, state = excluded.state`)
+
+	statesOf = sql.NewStatement("changes of users", `SELECT c.user_number, u.key, c.seq, c.at, c.state
+		FROM stream_changes c JOIN users u ON u.number = c.user_number WHERE {in c.user_number $1 BIGINT}`)
+
+	facesOf = sql.NewStatement("faces of changes", `SELECT user_number, face FROM stream_changes WHERE {in user_number $1 BIGINT}`)
+
+	changesAfter = sql.NewStatement("changes after a position", `SELECT c.user_number, u.key, c.seq, c.at, c.state
+		FROM stream_changes c JOIN users u ON u.number = c.user_number WHERE c.seq > $1 ORDER BY c.seq LIMIT $2`)
+
+	forgetDue     = sql.NewStatement("forget a user's marks", `DELETE FROM stream_due WHERE user_number = $1`)
+	forgetChanges = sql.NewStatement("forget a user's changes", `DELETE FROM stream_changes WHERE user_number = $1`)
+)
+
+// mark marks users, who are in order and differ. Users who are due earlier stay so.
+func mark(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Time) error {
+	rows := make([][]any, len(users))
+	for i, user := range users {
+		rows[i] = []any{user, int64(1), due}
+	}
+	_, err := tx.Insert(ctx, markDue, rows)
+	return err
+}
+
+// dueUser is a marked user.
+type dueUser struct {
+	user  services.UserID
+	marks int64
+}
+
+// dueUsers lists users who are due, the longest due first.
+func dueUsers(ctx context.Context, db *sql.DB, limit int) (due []dueUser, err error) {
+	err = db.Each(ctx, listDue, []any{db.Now(), limit}, func(scan func(...any) error) error {
+		var one dueUser
+		err := scan(&one.user, &one.marks)
+		due = append(due, one)
+		return err
+	})
+	return due, err
+}
+
+// Lag counts the users who are due, and answers how long the first has been.
+func (s *Service) Lag(ctx context.Context) (waiting int, oldest time.Duration, err error) {
+	var first sql.NullInt64
+	now := s.db.Now()
+	if _, err := s.db.One(ctx, countDue, []any{now}, &waiting, &first); err != nil || !first.Valid {
+		return waiting, 0, err
+	}
+	return waiting, now.Sub(sql.FromMicros(first.Int64)), nil
+}
+
+// lease makes the holder of a token the writer, unless another one is.
+func lease(ctx context.Context, db *sql.DB, token string, lease time.Duration) (leads bool, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
+		n, err := tx.Run(ctx, leaseHead, token, lease.Microseconds())
+		leads = n > 0
+		return err
+	})
+	return leads && err == nil, err
+}
+
+func resign(ctx context.Context, db *sql.DB, token string) error {
+	return db.Write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.Run(ctx, resignHead, token)
+		return err
+	})
+}
+
+// errDeposed is the error of a writer whose lease another node has taken.
+var errDeposed = services.Errorf(services.Unavailable, "another node writes the change stream")
+
+// raise gives n positions, the last of which is head. The lock of the head's row is held until the transaction ends.
+func raise(ctx context.Context, tx *sql.Tx, token string, n int) (head uint64, err error) {
+	found, err := tx.One(ctx, raiseHead, []any{token, tx.Now, n}, &head)
+	if err == nil && !found {
+		err = errDeposed
+	}
+	return head, err
+}
+
+// Head is the position of the last change ever written; began is when the first was, the zero time if none was.
+func (s *Service) Head(ctx context.Context) (head uint64, began time.Time, err error) {
+	var us int64
+	_, err = s.db.One(ctx, readHead, nil, &head, &us)
+	if us > 0 {
+		began = sql.FromMicros(us)
+	}
+	return head, began, err
+}
+
+func scanChange(scan func(...any) error) (change Change, err error) {
+	var at int64
+	var state []byte
+	if err := scan(&change.User, &change.Key, &change.Seq, &at, &state); err != nil {
+		return change, err
+	}
+	change.At = sql.FromMicros(at)
+	if err := json.Unmarshal(state, &change.State); err != nil {
+		return change, fmt.Errorf("the change of user %d: %w", change.User, err)
+	}
+	return change, nil
+}
+
+// Of reads the newest changes of some users; users without one are absent.
+func (s *Service) Of(ctx context.Context, users []services.UserID) (map[services.UserID]Change, error) {
+	found := make(map[services.UserID]Change, len(users))
+	err := s.db.Each(ctx, statesOf, []any{users}, func(scan func(...any) error) error {
+		change, err := scanChange(scan)
+		found[change.User] = change
+		return err
+	})
+	return found, err
+}
+
+// After lists the changes after a position, in their order, at most limit. A change that has been replaced by a newer one of
+// its user is not listed: the newer one follows.
+func (s *Service) After(ctx context.Context, seq uint64, limit int) (changes []Change, err error) {
+	err = s.db.Each(ctx, changesAfter, []any{seq, limit}, func(scan func(...any) error) error {
+		change, err := scanChange(scan)
+		changes = append(changes, change)
+		return err
+	})
+	return changes, err
+}
+
+func faces(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]int64, error) {
+	found := make(map[services.UserID]int64, len(users))
+	err := db.Each(ctx, facesOf, []any{users}, func(scan func(...any) error) error {
+		var user services.UserID
+		var face int64
+		err := scan(&user, &face)
+		found[user] = face
+		return err
+	})
+	return found, err
+}
+
+// Forget removes everything that the stream holds of a user, and answers how many rows.
+func Forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
+	for _, st := range []sql.Statement{forgetDue, forgetChanges} {
+		n, err := tx.Run(ctx, st, user)
+		if err != nil {
+			return removed, err
+		}
+		removed += n
+	}
+	return removed, nil
+}

@@ -1,0 +1,102 @@
+package stream
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+const (
+	// sooner is how much sooner than Config.Lap a lap begins because of a shared change.
+	sooner = 12
+	// rest is how long the writer rests after a lap, as a multiple of its duration: a lap never takes more than a fifth of one
+	// processor.
+	rest = 4
+)
+
+// lap is a walk over all users who are not idle, which finds changes that have no write for each user.
+type lap struct {
+	running bool
+	again   bool // another lap follows at once: nodes may have marked nobody until they learned that the stream is on
+	began   time.Time
+	ended   time.Time
+	applied uint64 // Config.Applied when it began
+	after   services.UserID
+}
+
+// begin asks for a lap now, and a second one once every node has learned that the stream is on.
+func (l *lap) begin(time.Time) { *l = lap{again: true} }
+
+// stepLap visits the next users of a lap, if one is due.
+func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
+	now := s.cfg.Clock.Now()
+	if !s.lap.running && !s.lapDue(now) {
+		return false, nil
+	}
+	if !s.lap.running {
+		s.lap = lap{running: true, again: s.lap.again && s.lap.began.IsZero(), began: now, applied: s.cfg.Applied()}
+	}
+	users, err := people.ActiveUsers(ctx, s.db, s.lap.after, batch, s.cfg.ActiveSince())
+	if err != nil {
+		return false, err
+	}
+	if len(users) == 0 {
+		s.lap.running, s.lap.ended = false, s.cfg.Clock.Now()
+		s.stats.laps.Add(1)
+		s.stats.lapTook.Store(int64(s.lap.ended.Sub(s.lap.began)))
+		return false, nil
+	}
+	differ, err := s.differing(ctx, users)
+	if err != nil {
+		return false, err
+	}
+	if len(differ) > 0 {
+		err = s.db.Write(ctx, func(tx *sql.Tx) error { return mark(ctx, tx, differ, tx.Now) })
+	}
+	if err == nil {
+		s.lap.after = users[len(users)-1]
+	}
+	return err == nil, err
+}
+
+func (s *Service) lapDue(now time.Time) bool {
+	l := &s.lap
+	if l.began.IsZero() {
+		return true
+	}
+	since := now.Sub(l.began)
+	if now.Sub(l.ended) < rest*l.ended.Sub(l.began) {
+		return false
+	}
+	return since >= s.cfg.Lap || since >= s.cfg.Lap/sooner && (l.again || s.cfg.Applied() != l.applied)
+}
+
+// differing lists those users whose badges differ from their last change. It takes no lock: they are compared again before
+// anything is written.
+func (s *Service) differing(ctx context.Context, users []services.UserID) (differ []services.UserID, err error) {
+	had, err := faces(ctx, s.db, users)
+	if err != nil {
+		return nil, err
+	}
+	badges, errs := s.cfg.Peek(ctx, users)
+	failures := 0
+	for i, user := range users {
+		if errs[i] != nil {
+			err = errs[i]
+			failures++
+			continue
+		}
+		state := stateOf(badges[i])
+		face, some := had[user]
+		if some && face != state.face() || !some && !state.empty() {
+			differ = append(differ, user)
+		}
+	}
+	if failures == len(users) {
+		return nil, err
+	}
+	return differ, nil
+}

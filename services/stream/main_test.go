@@ -1,0 +1,106 @@
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql/sqltest"
+)
+
+func TestMain(m *testing.M) { os.Exit(m.Run()) }
+
+// world is users whose badges a test sets.
+type world struct {
+	*peopletest.Bundle
+	mu     sync.Mutex
+	likes  map[services.UserID]int
+	items  map[services.UserID]services.Item
+	nextAt map[services.UserID]time.Time
+	failed map[services.UserID]error
+	peeked func() // runs after badges were read, before anything is written
+	shared uint64
+}
+
+func newWorld(b *peopletest.Bundle) *world {
+	return &world{
+		Bundle: b, likes: map[services.UserID]int{}, items: map[services.UserID]services.Item{}, nextAt: map[services.UserID]time.Time{},
+		failed: map[services.UserID]error{},
+	}
+}
+
+// set sets the number of a user's likes, and the newest item if its id is not "".
+func (w *world) set(user services.UserID, likes int, item string, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.likes[user] = likes
+	if item != "" {
+		w.items[user] = services.Item{ID: item, At: at}
+	}
+}
+
+func (w *world) peek(_ context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
+	w.mu.Lock()
+	defer func() {
+		w.mu.Unlock()
+		if w.peeked != nil {
+			w.peeked()
+		}
+	}()
+	for _, user := range users {
+		one := &services.Badges{NextAt: w.nextAt[user]}
+		*one.Notifications.Of(services.CategoryLike) = services.NewCount(w.likes[user], services.Exact, time.Time{})
+		one.Total = services.Sum(*one.Notifications.Of(services.CategoryLike))
+		badges, errs = append(badges, one), append(errs, w.failed[user])
+	}
+	return badges, errs
+}
+
+func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source) (map[services.Source]services.Explanation, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	item, some := w.items[user]
+	if !some {
+		return nil, nil
+	}
+	return map[services.Source]services.Explanation{
+		services.SourceNotifications: {Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}},
+	}, nil
+}
+
+// node makes a stream that is on, with a lease of a tenth of a second and without laps but the first.
+func (w *world) node() *Service {
+	s := New(Config{
+		DB: w.DB, Peek: w.peek, Newest: w.newest, Applied: func() uint64 { return w.shared },
+		ActiveSince: func() time.Time { return time.Time{} }, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler),
+		Always: true, Lap: 24 * time.Hour, Lease: 100 * time.Millisecond,
+	})
+	s.cfg.Interval = -time.Second // what is marked is due at once
+	return s
+}
+
+// step does the node's work until none is left.
+func (w *world) step(s *Service) {
+	w.T.Helper()
+	for more := true; more; {
+		more = sqltest.Must(s.RunOnce(w.Ctx))(w.T)
+	}
+}
+
+// totals are the users' totals in the stream after a position, and the position after them.
+func (w *world) totals(s *Service, after uint64) (totals map[services.UserID]int, end uint64) {
+	w.T.Helper()
+	totals, end = map[services.UserID]int{}, after
+	for _, change := range sqltest.Must(s.After(w.Ctx, after, 1000))(w.T) {
+		if change.Seq <= end {
+			w.T.Fatalf("position %d after %d", change.Seq, end)
+		}
+		end, totals[change.User] = change.Seq, change.State.Total.Value
+	}
+	return totals, end
+}

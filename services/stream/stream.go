@@ -1,0 +1,223 @@
+// Package stream is the change stream: for each user the newest change of their badges, in one order over all users, which
+// webhooks and readers follow by a position.
+//
+// A job that changes a user's document marks the user in SQL before it is done. One node at a time, the writer, compares the
+// badges of marked users with their last change, and writes a new one if they differ. A user has one change at a time, so that
+// a burst leaves one, the stream is as long as there are users, and no position is ever too old: who reads from the start
+// gets everybody's present state.
+//
+// It guarantees that positions are committed in their order, that a user's version rises strictly, and that after quiet the
+// last change of every marked user equals their badges, whatever process dies between any two steps. What has no write for
+// each user (announcements, raised dots, rooms, huge authors, shows) is found by laps over the users who are not idle.
+// Boundaries of time have a due time of their own.
+//
+// On failure: without Redis or SQL marks wait. If the writer dies, another node takes over after the lease; a writer that
+// comes back late cannot commit, because its token is void. While the stream is off, nothing is marked, read or written.
+package stream
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// Config is what a stream needs.
+type Config struct {
+	DB *sql.DB
+	// Peek reads badges as they are now, without a visit of their users. A user's error means that the badges cannot be read at
+	// the moment.
+	Peek func(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error)
+	// Newest explains some sources of a user's badges, each by its newest item alone. A source without items is absent.
+	Newest func(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source) (map[services.Source]services.Explanation, error)
+	// Applied rises when this node has learned a change that many users share.
+	Applied func() uint64
+	// ActiveSince is since when users were seen whom laps visit.
+	ActiveSince func() time.Time
+
+	Clock services.Clock
+	Log   *slog.Logger
+
+	Always   bool          // the stream is on even without a reader; else see SetRead
+	Interval time.Duration // the shortest time between two changes of one user; 0 means 1 s
+	Lap      time.Duration // the longest time between two laps, unless they last long; a shared change starts one after a twelfth of it; 0 means 1 min
+	Lease    time.Duration // of the writer; 0 means 5 s
+}
+
+// Service is the change stream on one node. It is safe for concurrent use.
+type Service struct {
+	cfg   Config
+	db    *sql.DB
+	token string // of this node as the writer
+	on    atomic.Bool
+	wake  chan struct{}
+
+	lap    lap       // of the writer
+	leads  time.Time // until when this node is the writer without asking again
+	wasOff bool
+	stats  counters
+}
+
+type counters struct {
+	changes, marks, laps, compared atomic.Uint64
+	lapTook                        atomic.Int64
+	leads                          atomic.Bool
+}
+
+// Stats are this node's numbers since its start.
+type Stats struct {
+	Changes  uint64        // written
+	Marks    uint64        // users marked by jobs
+	Compared uint64        // users whose badges were compared with their last change
+	Laps     uint64        // over all active users
+	LapTook  time.Duration // the last lap
+	Writes   bool          // this node is the writer
+}
+
+// New makes the stream of a node.
+func New(cfg Config) *Service {
+	if cfg.Interval == 0 {
+		cfg.Interval = time.Second
+	}
+	if cfg.Lap == 0 {
+		cfg.Lap = time.Minute
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = 5 * time.Second
+	}
+	s := &Service{cfg: cfg, db: cfg.DB, token: rand.Text(), wake: make(chan struct{}, 1), wasOff: true}
+	s.on.Store(cfg.Always)
+	return s
+}
+
+// SetRead says whether anybody reads the stream. If nobody does it is off, unless it is always on.
+func (s *Service) SetRead(read bool) {
+	s.on.Store(read || s.cfg.Always)
+	s.Wake()
+}
+
+// On reports whether the stream is written.
+func (s *Service) On() bool { return s.on.Load() }
+
+// Wake makes the writer look for marks now.
+func (s *Service) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats reads the numbers of this node.
+func (s *Service) Stats() Stats {
+	return Stats{
+		Changes: s.stats.changes.Load(), Marks: s.stats.marks.Load(), Compared: s.stats.compared.Load(), Laps: s.stats.laps.Load(),
+		LapTook: time.Duration(s.stats.lapTook.Load()), Writes: s.stats.leads.Load(),
+	}
+}
+
+// Mark records that the badges of users may have changed. It is called after their documents have changed and before the job
+// that changed them is done: if it fails, the job runs again.
+func (s *Service) Mark(ctx context.Context, users []services.UserID) error {
+	if !s.on.Load() || len(users) == 0 {
+		return nil
+	}
+	users = slices.Clone(users)
+	slices.Sort(users)
+	users = slices.Compact(users)
+	s.stats.marks.Add(uint64(len(users)))
+	return s.db.Write(ctx, func(tx *sql.Tx) error { return mark(ctx, tx, users, tx.Now.Add(s.cfg.Interval)) })
+}
+
+const (
+	poll     = 200 * time.Millisecond
+	pauseFor = time.Second // after an engine did not answer
+)
+
+// Run writes the stream while this node is the writer, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		more, err := s.RunOnce(ctx)
+		wait := poll
+		switch {
+		case ctx.Err() != nil:
+			s.resign(context.WithoutCancel(ctx))
+			return ctx.Err()
+		case err != nil:
+			s.cfg.Log.Warn("the change stream waits", "error", err)
+			wait = pauseFor
+		case more:
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-s.wakeIf(err == nil):
+		}
+	}
+}
+
+// wakeIf is the channel of wakes, or nil, which never wakes.
+func (s *Service) wakeIf(wakes bool) <-chan struct{} {
+	if wakes {
+		return s.wake
+	}
+	return nil
+}
+
+// RunOnce does one step if this node is the writer: a batch of due users and a part of a lap. more says that work is
+// left.
+func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
+	if !s.on.Load() {
+		s.wasOff = true
+		s.stats.leads.Store(false)
+		return false, nil
+	}
+	leads, err := s.lead(ctx)
+	s.stats.leads.Store(leads)
+	if err != nil || !leads {
+		return false, err
+	}
+	if s.wasOff {
+		s.wasOff = false
+		s.lap.begin(s.cfg.Clock.Now())
+	}
+	compared, err := s.compareDue(ctx)
+	if err != nil {
+		return false, err
+	}
+	more, err = s.stepLap(ctx) // beside due users, who may be many for long
+	return more || compared > 0, err
+}
+
+// lead makes this node the writer, or keeps it so. It asks SQL four times in a lease.
+func (s *Service) lead(ctx context.Context) (leads bool, err error) {
+	now := s.cfg.Clock.Now()
+	if now.Before(s.leads) {
+		return true, nil
+	}
+	leads, err = lease(ctx, s.db, s.token, s.cfg.Lease)
+	if leads {
+		s.leads = now.Add(s.cfg.Lease / 4)
+	}
+	if !leads {
+		s.wasOff = true // a new writer begins with a lap
+	}
+	return leads, err
+}
+
+// resign lets another node write at once.
+func (s *Service) resign(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pauseFor)
+	defer cancel()
+	if s.stats.leads.Swap(false) {
+		_ = resign(ctx, s.db, s.token) // the lease ends by itself
+	}
+}

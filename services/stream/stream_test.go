@@ -1,0 +1,308 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
+)
+
+// A marked user gets one change, with what changed and why; a mark without a change leaves none.
+func TestMarksBecomeChanges(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		w.step(s)
+		now := time.Now()
+		w.set(users[0], 3, "notification:1", now)
+		sqltest.Equal(t, s.Mark(b.Ctx, []services.UserID{users[0], users[1], users[0]}), nil)
+		w.step(s)
+		changes := sqltest.Must(s.After(b.Ctx, 0, 10))(t)
+		if len(changes) != 1 || changes[0].Key != "ann" || changes[0].State.Total.Value != 3 || changes[0].Silent(0) || changes[0].State.Cause.ID != "notification:1" {
+			t.Fatalf("%+v", changes)
+		}
+		first := changes[0].Seq
+		sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
+		w.step(s)
+		if again, _ := w.totals(s, first); len(again) != 0 {
+			t.Errorf("without a change there are %v", again)
+		}
+		if waiting, _, err := s.Lag(b.Ctx); waiting != 0 || err != nil {
+			t.Errorf("%d users are due, %v", waiting, err)
+		}
+		w.set(users[0], 1, "", now)
+		sqltest.Equal(t, s.Mark(b.Ctx, users[:1]), nil)
+		w.step(s)
+		changes = sqltest.Must(s.After(b.Ctx, first, 10))(t)
+		if len(changes) != 1 || changes[0].State.Total.Value != 1 || !changes[0].Silent(first) || changes[0].Silent(first-1) {
+			t.Errorf("after a fall: %+v", changes)
+		}
+	})
+}
+
+// Many changes leave one a user.
+func TestBurstIsConflated(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob", "cat", "dan")
+		s := w.node()
+		s.cfg.Interval = time.Hour
+		w.step(s)
+		const bursts, each = 200, 500
+		for i := range bursts {
+			for _, user := range users {
+				w.set(user, (i+1)*each, "", time.Time{})
+			}
+			sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
+		}
+		if totals, _ := w.totals(s, 0); len(totals) != 0 {
+			t.Fatalf("changes before the interval: %v", totals)
+		}
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, dueNow, tx.Now); return err })
+		w.step(s)
+		totals, _ := w.totals(s, 0)
+		if s.Stats().Changes != uint64(len(users)) || len(totals) != len(users) || totals[users[2]] != bursts*each {
+			t.Errorf("%d changes: %v", s.Stats().Changes, totals)
+		}
+	})
+}
+
+// A mark that comes while its user is compared is not lost, and one of a user whose badges cannot be read waits.
+func TestMarksDuringComparison(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		w.step(s)
+		w.set(users[0], 1, "", time.Time{})
+		sqltest.Equal(t, s.Mark(b.Ctx, users[:1]), nil)
+		w.peeked = func() {
+			w.peeked = nil
+			w.set(users[0], 2, "", time.Time{})
+			sqltest.Equal(t, s.Mark(b.Ctx, users[:1]), nil)
+		}
+		w.step(s)
+		if totals, _ := w.totals(s, 0); totals[users[0]] != 2 {
+			t.Errorf("a mark was lost: %v", totals)
+		}
+		w.failed[users[1]] = errors.New("not now")
+		w.set(users[1], 7, "", time.Time{})
+		w.set(users[0], 3, "", time.Time{})
+		sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
+		w.step(s)
+		if totals, _ := w.totals(s, 0); totals[users[0]] != 3 || totals[users[1]] != 0 {
+			t.Errorf("with one user who cannot be read: %v", totals)
+		}
+		delete(w.failed, users[1])
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, dueNow, tx.Now); return err })
+		w.step(s)
+		if totals, _ := w.totals(s, 0); totals[users[1]] != 7 {
+			t.Errorf("the user is not tried again: %v", totals)
+		}
+	})
+}
+
+// What time alone changes is compared when it is due; a lap finds what nobody marked, and is begun by a shared change.
+func TestTimeAndLaps(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, users) })
+		s := w.node()
+		w.set(users[1], 4, "", time.Time{})
+		w.nextAt[users[0]] = time.Now().Add(time.Hour)
+		sqltest.Equal(t, s.Mark(b.Ctx, users[:1]), nil)
+		w.step(s)
+		if totals, _ := w.totals(s, 0); totals[users[1]] != 4 || s.Stats().Laps != 1 {
+			t.Errorf("after the first lap: %v, %+v", totals, s.Stats())
+		}
+		w.set(users[0], 2, "", time.Time{})
+		w.step(s)
+		if totals, _ := w.totals(s, 0); totals[users[0]] != 0 {
+			t.Errorf("before its time: %v", totals)
+		}
+		delete(w.nextAt, users[0])
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, dueNow, tx.Now); return err })
+		w.step(s)
+		if totals, _ := w.totals(s, 0); totals[users[0]] != 2 {
+			t.Errorf("at its time: %v", totals)
+		}
+		w.set(users[1], 5, "", time.Time{})
+		s.cfg.Lap = time.Minute
+		s.lap.began = time.Now().Add(-10 * time.Second) // after a twelfth, and long before the whole
+		s.lap.ended, s.lap.again = s.lap.began, false
+		w.step(s)
+		if totals, _ := w.totals(s, 0); totals[users[1]] == 5 {
+			t.Error("a lap has begun without a shared change")
+		}
+		w.shared++
+		eventually.HoldsWithin(t, 10*time.Second, "a lap after a shared change has found the user", func() bool {
+			w.step(s)
+			totals, _ := w.totals(s, 0)
+			return totals[users[1]] == 5
+		})
+	})
+}
+
+// Two nodes: one writes, the other takes over, and a writer that comes back late changes nothing.
+func TestLateWriterIsFenced(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann")
+		late, next := w.node(), w.node()
+		w.step(late)
+		if w.step(next); next.Stats().Writes {
+			t.Fatal("two nodes write")
+		}
+		w.set(users[0], 1, "", time.Time{})
+		sqltest.Equal(t, late.Mark(b.Ctx, users), nil)
+		w.peeked = func() { // it hangs here until another node has the lease, and newer badges
+			w.peeked = nil
+			w.set(users[0], 2, "", time.Time{})
+			sqltest.Equal(t, next.Mark(b.Ctx, users), nil)
+			eventually.HoldsWithin(t, 10*time.Second, "another node writes", func() bool {
+				w.step(next)
+				totals, _ := w.totals(next, 0)
+				return totals[users[0]] == 2
+			})
+		}
+		w.step(late)
+		if totals, _ := w.totals(next, 0); totals[users[0]] != 2 {
+			t.Errorf("the late writer has replaced the newer change: %v", totals)
+		}
+		late.resign(b.Ctx)
+		next.resign(b.Ctx)
+		if late.leads = (time.Time{}); !sqltest.Must(late.lead(b.Ctx))(t) {
+			t.Error("a resigned writer keeps its lease")
+		}
+	})
+}
+
+// Two nodes mark and write while a reader follows by position: it misses no user's last change, and no version falls.
+func TestReaderMissesNothing(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		keys := make([]string, 60)
+		for i := range keys {
+			keys[i] = string(rune('a'+i%26)) + string(rune('a'+i/26))
+		}
+		users := b.MakeUsers(keys...)
+		nodes := []*Service{w.node(), w.node()}
+		ctx, stop := context.WithCancel(b.Ctx)
+		defer stop()
+		var running, marking sync.WaitGroup
+		for _, s := range nodes {
+			running.Go(func() { _ = s.Run(ctx) })
+		}
+		for lane := range 4 {
+			random := rand.New(rand.NewPCG(1, uint64(lane)))
+			marking.Go(func() {
+				for i := range 150 {
+					some := []services.UserID{users[random.IntN(len(users))], users[random.IntN(len(users))]}
+					for _, user := range some {
+						w.set(user, 1000*i+random.IntN(1000)+1, "", time.Time{})
+					}
+					if err := nodes[lane%2].Mark(b.Ctx, some); err != nil {
+						t.Errorf("mark: %v", err)
+					}
+				}
+			})
+		}
+		seen, at := map[services.UserID]int{}, uint64(0)
+		follow := func() {
+			var totals map[services.UserID]int
+			totals, at = w.totals(nodes[0], at)
+			for user, total := range totals {
+				seen[user] = total
+			}
+		}
+		marked := make(chan struct{})
+		go func() { marking.Wait(); close(marked) }()
+		for done := false; !done; {
+			follow()
+			select {
+			case <-marked:
+				done = true
+			default:
+			}
+		}
+		eventually.HoldsWithin(t, 20*time.Second, "the reader has everybody's last change", func() bool {
+			follow()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for user, likes := range w.likes {
+				if seen[user] != likes {
+					return false
+				}
+			}
+			return true
+		})
+		stop()
+		running.Wait()
+	})
+}
+
+// While the stream is off, nothing is written or read. A stream that is switched on finds what it has missed.
+func TestOffCostsNothing(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann")
+		b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, users) })
+		s := w.node()
+		s.cfg.Always = false
+		s.SetRead(false)
+		w.peeked = func() { t.Error("badges are read while the stream is off") }
+		if allocated := testing.AllocsPerRun(100, func() { _ = s.Mark(b.Ctx, users) }); allocated > 0 {
+			t.Errorf("a mark allocates %v times", allocated)
+		}
+		w.set(users[0], 5, "", time.Time{})
+		w.step(s)
+		if waiting, _, err := s.Lag(b.Ctx); waiting != 0 || err != nil {
+			t.Errorf("%d users are due, %v", waiting, err)
+		}
+		w.peeked = nil
+		s.SetRead(true)
+		w.step(s)
+		if totals, _ := w.totals(s, 0); totals[users[0]] != 5 {
+			t.Errorf("switched on: %v", totals)
+		}
+	})
+}
+
+// Forget leaves nothing of a user.
+func TestForget(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		w.set(users[0], 1, "", time.Time{})
+		w.set(users[1], 2, "", time.Time{})
+		w.nextAt[users[0]] = time.Now().Add(time.Hour)
+		sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
+		w.step(s)
+		removed := 0
+		b.MustWrite(func(tx *sql.Tx) (err error) { removed, err = Forget(b.Ctx, tx, users[0]); return err })
+		totals, _ := w.totals(s, 0)
+		if removed != 2 || len(totals) != 1 || totals[users[1]] != 2 {
+			t.Errorf("%d rows removed, left %v", removed, totals)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package stream
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	"tidings/services"
+)
+
+// Change is the newest change of one user's badges.
+type Change struct {
+	User  services.UserID
+	Key   string // the host application's name of the user
+	Seq   uint64 // the position in the stream, and the version: a later change of any user has a greater one
+	At    time.Time
+	State State
+}
+
+// Part is one count of the badges.
+type Part struct {
+	Source  services.Source `json:"s"`
+	Name    string          `json:"n,omitempty"` // the category or type, if the source has several
+	Value   int             `json:"v"`
+	Display string          `json:"d,omitempty"`
+	InTotal bool            `json:"t,omitempty"`
+	Changed uint64          `json:"c,omitempty"` // the version that changed it last
+}
+
+// Cause is the newest item that raised a count.
+type Cause struct {
+	Source services.Source `json:"s"`
+	Part   string          `json:"p,omitempty"`
+	ID     string          `json:"i,omitempty"` // the item's global ID
+	At     time.Time       `json:"a"`
+}
+
+// State is what a change shows, with what later changes are compared with.
+type State struct {
+	Total   Part     `json:"total"`
+	Parts   []Part   `json:"parts"`
+	Dots    []string `json:"dots,omitempty"` // those that are lit
+	DotsAt  uint64   `json:"dotsAt,omitempty"`
+	Quiet   bool     `json:"quiet,omitempty"`
+	QuietAt uint64   `json:"quietAt,omitempty"`
+	Newest  uint64   `json:"newest,omitempty"` // notification
+
+	// Loud is the version that last brought something to alert the user of, and Base the total before it. A total that falls
+	// to Base or below takes the alert back.
+	Loud  uint64 `json:"loud,omitempty"`
+	Base  int    `json:"base,omitempty"`
+	Cause *Cause `json:"cause,omitempty"` // of Loud
+	// Seen is the newest item of each source that was reported: only a newer one alerts.
+	Seen map[services.Source]Cause `json:"seen,omitempty"`
+}
+
+// VersionText prints a version. Compare as text: the greater one is newer.
+func VersionText(seq uint64) string { return fmt.Sprintf("%016d", seq) }
+
+// ParseVersion reads the output of VersionText.
+func ParseVersion(text string) (seq uint64, err error) {
+	seq, err = strconv.ParseUint(text, 10, 63)
+	if err != nil || len(text) != 16 {
+		return 0, services.Errorf(services.Invalid, "%s is not a version of a change: 16 digits are expected", services.Quote(text))
+	}
+	return seq, nil
+}
+
+// stateOf is what badges show.
+func stateOf(badges *services.Badges) State {
+	part := func(source services.Source, name string, count *services.Count) Part {
+		return Part{Source: source, Name: name, Value: count.Value, Display: count.Display, InTotal: count.InTotal}
+	}
+	state := State{Total: part("", "", &badges.Total), Quiet: badges.Quiet, Newest: uint64(badges.Notifications.Newest)}
+	for _, field := range services.CountFields {
+		state.Parts = append(state.Parts, part(field.Source, "", field.Of(badges)))
+	}
+	for _, category := range services.Categories {
+		state.Parts = append(state.Parts, part(services.SourceNotifications, string(category), badges.Notifications.Of(category)))
+	}
+	for i := range badges.SiteMessages.Types {
+		kind := &badges.SiteMessages.Types[i]
+		state.Parts = append(state.Parts, part(services.SourceSiteMessages, kind.Type, &kind.Count))
+	}
+	state.Parts = append(state.Parts, part(services.SourceConversations, "", &badges.Conversations.Total),
+		part(services.SourceConversations, MentionsPart, &badges.Conversations.Mentions))
+	for _, dot := range badges.Dots {
+		if dot.Lit {
+			state.Dots = append(state.Dots, dot.Name)
+		}
+	}
+	return state
+}
+
+// MentionsPart names the part of CONVERSATIONS with the messages that mention the user; they are in the other part too.
+const MentionsPart = "MENTIONS"
+
+// face is a hash of what a state shows, equal for equal states on every node.
+func (s State) face() int64 {
+	shown := State{Total: s.Total.shown(), Dots: s.Dots, Quiet: s.Quiet, Newest: s.Newest}
+	for _, part := range s.Parts {
+		if part.Value > 0 {
+			shown.Parts = append(shown.Parts, part.shown())
+		}
+	}
+	text, err := json.Marshal(shown)
+	if err != nil {
+		panic("stream: a state that is not JSON: " + err.Error())
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write(text) // never fails
+	return int64(hash.Sum64())
+}
+
+func (p Part) shown() Part {
+	p.Changed = 0
+	return p
+}
+
+// empty reports whether a state shows nothing: so do users without a change.
+func (s State) empty() bool {
+	return s.Total.Value == 0 && len(s.Dots) == 0 && !s.Quiet && !slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Value > 0 })
+}
+
+// of finds a part; the zero one if there is none.
+func (s State) of(source services.Source, name string) Part {
+	for _, part := range s.Parts {
+		if part.Source == source && part.Name == name {
+			return part
+		}
+	}
+	return Part{Source: source, Name: name}
+}
+
+// risen lists the sources of which a part in the total is greater than before.
+func (s State) risen(before State) (sources []services.Source) {
+	for _, part := range s.Parts {
+		greater := part.Value > before.of(part.Source, part.Name).Value
+		if part.Source == services.SourceNotifications && s.Newest > before.Newest && part.Value > 0 {
+			greater = true // one was seen and another one came: the count is the same
+		}
+		if greater && part.InTotal && !slices.Contains(sources, part.Source) {
+			sources = append(sources, part.Source)
+		}
+	}
+	return sources
+}
+
+// follows makes of a state the one after another, as the version seq.
+func (s State) follows(before State, seq uint64, news map[services.Source]Cause) State {
+	s.Parts = slices.Clone(s.Parts)
+	s.Total.Changed = changedAt(s.Total, before.Total, seq)
+	for i, part := range s.Parts {
+		s.Parts[i].Changed = changedAt(part, before.of(part.Source, part.Name), seq)
+	}
+	if s.DotsAt = before.DotsAt; !slices.Equal(s.Dots, before.Dots) {
+		s.DotsAt = seq
+	}
+	if s.QuietAt = before.QuietAt; s.Quiet != before.Quiet {
+		s.QuietAt = seq
+	}
+	s.Loud, s.Base, s.Cause, s.Seen = before.Loud, before.Base, before.Cause, map[services.Source]Cause{}
+	for source, seen := range before.Seen {
+		s.Seen[source] = seen
+	}
+	if s.Loud > 0 && s.Total.Value <= s.Base {
+		s.Loud, s.Base, s.Cause = 0, 0, nil
+	}
+	for _, source := range services.Sources {
+		cause, some := news[source]
+		if !some {
+			continue
+		}
+		s.Seen[source] = cause
+		if s.Loud == 0 {
+			s.Base = min(before.Total.Value, s.Total.Value-1)
+		}
+		if s.Loud < seq || s.Cause.At.Before(cause.At) {
+			s.Loud, s.Cause = seq, &cause
+		}
+	}
+	return s
+}
+
+func changedAt(now, before Part, seq uint64) uint64 {
+	if now.shown() == before.shown() {
+		return before.Changed
+	}
+	return seq
+}
+
+// Silent reports whether nothing is to be alerted of to a reader who has every change up to a version.
+func (c Change) Silent(after uint64) bool { return c.State.Quiet || c.State.Loud <= after }

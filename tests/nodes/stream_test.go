@@ -1,0 +1,207 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/node"
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/histories"
+	"tidings/tests/world"
+)
+
+// crowd is people who act at random through some nodes.
+type crowd struct {
+	t      *testing.T
+	nodes  []*world.Node
+	keys   []string
+	random *rand.Rand
+	posts  []string
+	talk   string
+}
+
+func newCrowd(t *testing.T, seed uint64, nodes ...*world.Node) *crowd {
+	c := &crowd{t: t, nodes: nodes, keys: []string{"ann", "bob", "cat", "dan", "eve"}, random: rand.New(rand.NewPCG(seed, 7))}
+	for _, key := range c.keys {
+		c.node().Badges(key)
+	}
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	members := []string{}
+	for _, key := range c.keys[1:] {
+		members = append(members, "user:"+key)
+	}
+	c.node().Must(c.keys[0], `mutation($m:[ID!]!){createConversation(input:{kind:GROUP,memberIds:$m}){conversation{id}}}`, map[string]any{"m": members}, &data)
+	c.talk = data.CreateConversation.Conversation.ID
+	return c
+}
+
+func (c *crowd) node() *world.Node { return c.nodes[c.random.IntN(len(c.nodes))] }
+
+// act does one act that concerns single users.
+func (c *crowd) act() {
+	me, other, n := c.keys[c.random.IntN(len(c.keys))], c.keys[c.random.IntN(len(c.keys))], c.node()
+	switch what := c.random.IntN(9); {
+	case what == 0 && me != other:
+		n.Follow(me, other)
+	case what == 1 && me != other:
+		n.Must(me, `mutation($u:ID!){unfollow(input:{userId:$u}){user{id}}}`, map[string]any{"u": "user:" + other}, nil)
+	case what == 2:
+		c.posts = append(c.posts, n.Publish(me, "a post"))
+	case what == 3 && len(c.posts) > 0:
+		n.Must(me, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": c.posts[c.random.IntN(len(c.posts))]}, nil)
+	case what == 4 && len(c.posts) > 0:
+		n.Must(me, `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": c.posts[c.random.IntN(len(c.posts))]}, nil)
+	case what == 5:
+		n.MarkFeedSeen(me, "")
+	case what == 6:
+		n.Must(me, `mutation{markNotificationsSeen(input:{}){badges{total{value}}}}`, nil, nil)
+	case what == 7:
+		n.Must(me, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hello"}){message{id}}}`, map[string]any{"c": c.talk}, nil)
+	case what == 8:
+		n.Must("host:ingest", `mutation($u:ID!){sendSiteMessage(input:{to:[$u],title:"hello"}){message{id}}}`, map[string]any{"u": "user:" + me}, nil)
+	}
+}
+
+// settles waits until the reader's last change of everybody is what their badges are. Users whose badges are empty may have no
+// change.
+func (c *crowd) settles(r *world.Changes) {
+	c.t.Helper()
+	world.Converge(c.t, 30*time.Second, func() error {
+		if err := r.Read(c.node().URL); err != nil {
+			c.t.Fatal(err)
+		}
+		for _, key := range c.keys {
+			if err := r.Last[key].Fits(c.node().Badges(key)); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+		return nil
+	})
+}
+
+// changing is the setting of a node with the change stream. With a lap of a day, marks alone must find everything that is done
+// to single users.
+func changing(lap time.Duration) func(cfg *node.Config) {
+	return func(cfg *node.Config) {
+		cfg.Changes, cfg.ChangesInterval, cfg.ChangesLap = true, 10*time.Millisecond, lap
+	}
+}
+
+// After random acts and quiet, everybody's last change equals their badges, by marks alone: on one node, and on two that share
+// the jobs. What nobody reads as an alert is silent.
+func TestChangesFollowBadges(t *testing.T) {
+	run := func(t *testing.T, nodes ...*world.Node) {
+		reader := &world.Changes{}
+		world.Eventually(t, 30*time.Second, "the first laps are over", func() bool {
+			laps := uint64(0)
+			for _, n := range nodes {
+				laps += uint64(n.Metric("tidings_changes_laps_total"))
+			}
+			return laps > 0
+		})
+		c := newCrowd(t, 1, nodes...)
+		for round := range histories.Number(t, 4, 20) {
+			for range 60 {
+				c.act()
+				if c.random.IntN(10) == 0 {
+					if err := reader.Read(c.node().URL); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			c.settles(reader)
+			if t.Failed() {
+				t.Fatalf("in round %d", round)
+			}
+		}
+		if reader.Loud == 0 {
+			t.Error("no change was one to alert of")
+		}
+		fresh := &world.Changes{}
+		c.settles(fresh) // from the start
+	}
+	t.Run("one node", func(t *testing.T) {
+		options := world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)}
+		run(t, world.StartNode(t, options))
+	})
+	t.Run("two nodes", func(t *testing.T) {
+		p := world.StartPair(t, redistest.Redis(t), changing(24*time.Hour))
+		run(t, p.A, p.B)
+	})
+}
+
+// What has no write for each user arrives by laps: an announcement, a dot, a post of a huge author.
+func TestChangesOfEverybody(t *testing.T) {
+	p := world.StartPair(t, redistest.Redis(t), changing(time.Second))
+	c := newCrowd(t, 2, p.A, p.B)
+	reader := &world.Changes{}
+	p.A.Follow("ann", "star")
+	p.A.MakeHuge("star")
+	p.A.Announce(map[string]any{"title": "news", "content": "for all"})
+	p.B.RaiseDot(map[string]any{"name": "shop"})
+	p.B.Publish("star", "hello")
+	world.Eventually(t, 20*time.Second, "everybody has the announcement", func() bool { return p.B.Badges("ann").Announcements.Value == 1 })
+	c.settles(reader)
+	if got := reader.Last["ann"]; got.Total == 0 || len(got.Dots) != 1 || got.Cause == nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A job is done only after its users are marked. If the process dies between the change in Redis and the mark, the repeated job
+// finds nothing to change, and marks all the same.
+func TestMarkBeforeJobIsDone(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	marked, fails := map[services.UserID]int{}, 3
+	n.Projector.OnMark(func(_ context.Context, users []services.UserID) error {
+		if fails--; fails >= 0 {
+			return services.Wrapf(services.Unavailable, errors.New("killed"), "the mark")
+		}
+		for _, user := range users {
+			marked[user]++
+		}
+		return nil
+	})
+	n.People("ann", "bob")
+	n.Badges("ann")
+	n.Badges("bob")
+	post := n.Publish("ann", "a post")
+	n.Settle()
+	clear(marked)
+	fails = 3
+	n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	for range 20 {
+		for _, worker := range n.Workers {
+			_, _ = worker.RunOnce(t.Context())
+		}
+		n.Clock.Advance(5 * time.Second)
+	}
+	ann := n.NumbersOf("ann")[0]
+	if marked[ann] == 0 || n.Badges("ann").Notifications.Like.Value != 1 {
+		t.Errorf("marked %v, badges %+v", marked, n.Badges("ann").Notifications)
+	}
+}
+
+// The stream is for the host application alone, and says when it is off.
+func TestChangesAreRefused(t *testing.T) {
+	off := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
+	for _, c := range []struct{ as, query, code string }{
+		{"boss:admin", `{admin{changes{list{key}}}}`, "CONFLICT"},
+		{"boss:admin", `{admin{changes(after:"x"){list{key}}}}`, "INVALID"},
+		{"boss:admin", `{admin{changes(first:101){list{key}}}}`, "INVALID"},
+		{"ann", `{admin{changes{list{key}}}}`, "FORBIDDEN"},
+		{"host:ingest", `{admin{changes{list{key}}}}`, "FORBIDDEN"},
+		{"", `{admin{changes{list{key}}}}`, "UNAUTHENTICATED"},
+	} {
+		if got := off.Ask(c.as, c.query, nil); got.ErrorCode() != c.code {
+			t.Errorf("%s as %q: %s, want %s", c.query, c.as, got.ErrorCode(), c.code)
+		}
+	}
+}

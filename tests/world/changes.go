@@ -1,0 +1,90 @@
+package world
+
+import "fmt"
+
+// Change is a change of the stream as its reader sees it.
+type Change struct {
+	Key, Version string
+	Total        int
+	Silent       bool
+	Cause        *struct{ Source, ItemID string }
+	Sources      []struct {
+		Source, Part string
+		Count        int
+	}
+	Dots []string
+}
+
+// Changes follows the change stream through any node and keeps each user's last change.
+type Changes struct {
+	Last  map[string]Change
+	Loud  int // changes that were not silent
+	after string
+}
+
+// Read reads to the end of the stream, from a node at an address. A version that does not rise is an error.
+func (r *Changes) Read(url string) error {
+	if r.Last == nil {
+		r.Last = map[string]Change{}
+	}
+	for {
+		var data struct {
+			Admin struct {
+				Changes struct {
+					List    []Change
+					Cursor  string
+					HasMore bool
+				}
+			}
+		}
+		var after any
+		if r.after != "" {
+			after = r.after
+		}
+		err := Ask(url, "boss:admin", `query($a:String){admin{changes(first:100,after:$a){list{key version total silent dots cause{source itemId} sources{source part count}}
+			cursor hasMore}}}`, map[string]any{"a": after}, &data)
+		if err != nil {
+			return err
+		}
+		page := data.Admin.Changes
+		for _, got := range page.List {
+			if had := r.Last[got.Key]; got.Version <= had.Version {
+				return fmt.Errorf("%s: version %s after %s", got.Key, got.Version, had.Version)
+			}
+			if !got.Silent {
+				r.Loud++
+			}
+			r.Last[got.Key] = got
+		}
+		r.after = page.Cursor
+		if !page.HasMore {
+			return nil
+		}
+	}
+}
+
+// Fits says whether a change shows what the user is shown.
+func (c Change) Fits(badges Badges) error {
+	counts := map[string]int{}
+	for _, source := range c.Sources {
+		counts[source.Source+source.Part] = source.Count
+	}
+	lit := 0
+	for _, dot := range badges.Dots {
+		if dot.Lit {
+			lit++
+		}
+	}
+	for name, want := range map[string]int{
+		"HOME_FEED": badges.HomeFeed.Value, "NOTIFICATIONSLIKE": badges.Notifications.Like.Value, "NOTIFICATIONSFOLLOW": badges.Notifications.Follow.Value,
+		"ANNOUNCEMENTS": badges.Announcements.Value, "CONVERSATIONS": badges.Conversations.Total.Value, "SITE_MESSAGESgeneral": badges.SiteMessages.Total.Value,
+	} {
+		if counts[name] != want {
+			return fmt.Errorf("%s is %d, and the badges have %d", name, counts[name], want)
+		}
+	}
+	if c.Total != badges.Total.Value || len(c.Dots) != lit {
+		return fmt.Errorf("total %d and dots %v, and the badges have %d and %d", c.Total, c.Dots, badges.Total.Value, lit)
+	}
+	return nil
+}
