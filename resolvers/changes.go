@@ -22,7 +22,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	}
 	if !r.Stream.On() {
 		return nil, &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
-			Message: "changes: the change stream is off: start every node with --changes, or create a webhook"}
+			Message: "changes: the change stream is off: start every node with --changes"}
 	}
 	found, err := r.Stream.After(ctx, from, size+1)
 	if err != nil {

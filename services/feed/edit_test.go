@@ -157,7 +157,7 @@ func TestRefusedEdits(t *testing.T) {
 			t.Errorf("%d edits %s: %v", c.by, c.post, err)
 		}
 	}
-	for _, bad := range []Draft{{}, {Body: "  "}, {Body: strings.Repeat("x", services.MaxBodyCharacters+1)}, {Body: "a\x00b"}, {Body: "a\xff"}, {Body: "b", Mentions: []string{"not a key"}}} {
+	for _, bad := range []Draft{{}, {Body: "  "}, {Body: strings.Repeat("x", services.MaxBodyCharacters+1)}, {Body: "a\x00b"}, {Body: "a\xff"}, {Body: "b", Mentions: []string{"not a key "}}} {
 		if _, err := n.Edit(author, post, bad); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%.20q: %v", bad.Body, err)
 		}

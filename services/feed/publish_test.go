@@ -140,7 +140,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 		"too many in the list": {Draft{Body: "b", Mentions: keys}, services.Invalid, "at most 50"},
 		"too many together":    {Draft{Body: "@" + keys[0] + " @" + n.key(author), Mentions: keys[:services.MaxMentions]}, services.Invalid, "got 51"},
 		"a stranger":           {Draft{Body: "b", Mentions: []string{"newcomer"}}, services.NotFound, `mentions: there is no user "newcomer"`},
-		"a bad key":            {Draft{Body: "b", Mentions: []string{"a b"}}, services.Invalid, "mentions"},
+		"a bad key":            {Draft{Body: "b", Mentions: []string{"a\tb"}}, services.Invalid, "mentions"},
 		"an empty body":        {Draft{Parent: gone}, services.Invalid, "body"},
 	} {
 		cmd, err := n.Publish(author, bad.Draft)

@@ -101,7 +101,7 @@ type Config struct {
 	AuditEvery       time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the longest interval at which each active user's badges are compared with the facts, and repaired"`
 	CleanEvery       time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the interval of the cleaner, which trims inboxes in Redis and removes the data of dormant users and keys that belong to nobody"`
 
-	Changes         bool          `group:"Change stream and webhooks:" help:"write the change stream, which admin.changes reads, even without a webhook"`
+	Changes         bool          `group:"Change stream:" help:"write the change stream, which admin.changes reads"`
 	ChangesInterval time.Duration `default:"1s" placeholder:"DURATION" min:"10ms" max:"1m" help:"the time that changes of one user's badges are gathered for: the change stream has one change of a user in it at most"`
 	ChangesLap      time.Duration `default:"1m" placeholder:"DURATION" min:"100ms" max:"24h" help:"the longest interval at which the change stream compares the badges of all users who are not idle, which finds new messages of large rooms and what else has no write for each user; after an announcement, a raised dot, a show or a post of a huge author it is a twelfth; longer if one takes more than a fifth of it"`
 }

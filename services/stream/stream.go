@@ -1,5 +1,5 @@
 // Package stream is the change stream: for each user the newest change of their badges, in one order over all users, which
-// webhooks and readers follow by a position.
+// readers outside follow by a position.
 //
 // A job that changes a user's document marks the user in SQL before it is done. One node at a time, the writer, compares the
 // badges of marked users with their last change, and writes a new one if they differ. A user has one change at a time, so that

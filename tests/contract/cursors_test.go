@@ -27,6 +27,9 @@ func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 		if strings.HasSuffix(name, "Change") { // an event shows the first page of a list that is found elsewhere
 			continue
 		}
+		if name == "Admin" { // the change stream is everybody's, and has no last page
+			continue
+		}
 		for _, field := range object.Fields {
 			takes := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "after" })
 			pages := slices.ContainsFunc(s.types[field.Type.named()].Fields, func(f shapeField) bool { return f.Name == "pageInfo" })
