@@ -55,11 +55,6 @@ func (b *bundle) users(keys ...string) []services.UserID {
 	return b.MakeUsers(keys...)
 }
 
-func (b *bundle) follow(edges ...services.Edge) {
-	b.t.Helper()
-	b.MakeFollows(edges...)
-}
-
 type tester = sqltest.Tester
 
 func must[T any](value T, err error) func(t tester) T { return sqltest.Must(value, err) }
