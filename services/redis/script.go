@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -34,6 +35,21 @@ func RegisterScript(name string, parts ...string) *Script {
 	s := NewScript(name, strings.Join(parts, ""))
 	loaded = append(loaded, s)
 	return s
+}
+
+// replacing is held to replace a script's text, and to read the texts of all: a Client may be loading them in the background.
+var replacing sync.RWMutex
+
+// Replace gives the script another text until restore is called: tests inject bugs so. Nothing may run the script meanwhile.
+func (s *Script) Replace(source string) (restore func()) {
+	set := func(text Script) {
+		replacing.Lock()
+		defer replacing.Unlock()
+		*s = text
+	}
+	good := *s
+	set(*NewScript(s.Name, source))
+	return func() { set(good) }
 }
 
 // NewScript makes a script that is not registered: a master that does not know it receives its text with the first call.
@@ -197,6 +213,8 @@ func (c *Client) loadScripts(ctx context.Context) error {
 			return nil
 		}
 		_, err := master.Pipelined(ctx, func(p redis.Pipeliner) error {
+			replacing.RLock()
+			defer replacing.RUnlock()
 			for _, s := range loaded {
 				p.ScriptLoad(ctx, s.Source)
 			}

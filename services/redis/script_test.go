@@ -229,6 +229,29 @@ func TestOneDeadMasterFailsItsOwnCallsOnly(t *testing.T) {
 	}
 }
 
+// A Client loads the scripts in the background when a master has lost them: that a test replaces one meanwhile is no data race.
+func TestReplaceAScriptWhileAllAreLoaded(t *testing.T) {
+	server := redistest.NewServer(t)
+	c := connect(t, Options{URL: server.URL()})
+	good := *secondScript
+	for range 20 {
+		server.Flush()
+		if _, err := c.Run(t.Context(), memberScript, members(1, 1)); err != nil { // finds that nothing is loaded
+			t.Fatal(err)
+		}
+		restore := secondScript.Replace("return 22")
+		replies, err := c.Run(t.Context(), secondScript, []Call{{Keys: []string{"key"}}})
+		restore()
+		if err != nil || replies[0].Value != int64(22) {
+			t.Fatalf("the other text: %v, %v", replies, err)
+		}
+		c.work.Wait()
+	}
+	if *secondScript != good {
+		t.Errorf("%+v is not %+v again", *secondScript, good)
+	}
+}
+
 func TestScriptNamesAreOfWhatRedisKnows(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	names := ScriptNames()
