@@ -154,6 +154,39 @@ func TestOperationsOnOtherDays(t *testing.T) {
 	}
 }
 
+// GraphiQL takes an edit in some time after it was made. An operation that is opened in that moment comes into its own tab whole,
+// and the edit stays in the tab that it was made in.
+func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
+	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
+	tab := browsertest.New(t)
+	// Runs afterTimer once, directly after a callback that was 100 ms late: GraphiQL's taking in of an edit.
+	browsertest.Before(tab, t, `{
+		const later = globalThis.setTimeout;
+		globalThis.setTimeout = (work, delay, ...rest) => later((...given) => {
+			work(...given);
+			const { afterTimer } = globalThis;
+			if (delay !== 100 || !afterTimer) return;
+			globalThis.afterTimer = undefined;
+			afterTimer();
+		}, delay, ...rest);
+	}`)
+	browsertest.Open(tab, t, server.origin, "alice")
+	before := browsertest.Tabs(tab, t)[0]
+	for _, name := range []string{"ScheduleAShow", "WhyMyBadge", "AddViewItem", "Ingest"} {
+		browsertest.SelectTab(tab, t, before)
+		before = "Before" + name
+		edit := "query " + before + " { viewer { id } }"
+		browsertest.OpenOperationAfter(tab, t, name, `(open) => { globalThis.afterTimer = open; document.querySelector('.graphiql-query-editor .CodeMirror').CodeMirror.setValue('`+edit+`'); }`)
+		browsertest.Run(tab, t)
+		browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
+		wantArrived(t, server.last(t), name)
+		browsertest.SelectTab(tab, t, before)
+		if got := browsertest.Query(tab, t); got != edit {
+			t.Errorf("the edit before %s is %q", name, got)
+		}
+	}
+}
+
 func TestPersonInTheBrowser(t *testing.T) {
 	server, first := open(t)
 	runs := func(t *testing.T, tab context.Context, authorization string) {

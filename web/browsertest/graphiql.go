@@ -55,11 +55,31 @@ func pressed(r rune, modifiers []chromedp.Modifier) (events []input.DispatchKeyE
 // presses Enter. An operation that is open comes to the front.
 func OpenOperation(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
+	search(ctx, tb, name)
+	Press(ctx, tb, "\r")
+	waitInFront(ctx, tb, name)
+}
+
+// OpenOperationAfter opens a ready-made operation at a moment of the script's choice: script is a function that is given what
+// opens it, and calls that once.
+func OpenOperationAfter(ctx context.Context, tb testing.TB, name, script string) {
+	tb.Helper()
+	search(ctx, tb, name)
+	Evaluate[bool](ctx, tb, `((`+script+`)(() => document.querySelector('#menu .chosen').click()), true)`)
+	waitInFront(ctx, tb, name)
+}
+
+// search opens the menu of operations, and finds one by its name.
+func search(ctx context.Context, tb testing.TB, name string) {
+	tb.Helper()
 	Press(ctx, tb, "o", chromedp.ModifierAlt)
 	WaitFor(ctx, tb, "the menu is open", `document.activeElement?.matches('#menu[open] input')`)
 	do(ctx, tb, "search "+name, chromedp.SendKeys(chromedp.CSS(`#menu input`), name))
 	WaitFor(ctx, tb, "the menu offers "+name, `document.querySelector('#menu .chosen .name')?.textContent === `+quote(name))
-	Press(ctx, tb, "\r")
+}
+
+func waitInFront(ctx context.Context, tb testing.TB, name string) {
+	tb.Helper()
 	WaitFor(ctx, tb, name+" is in front", `document.querySelector('.graphiql-tab-active .graphiql-tab-button')?.textContent === `+quote(name))
 	waitParsed(ctx, tb)
 }

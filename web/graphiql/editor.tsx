@@ -33,6 +33,9 @@ let editor: EditorContext | undefined;
 let schema: SchemaStore | undefined;
 let halt = () => {};
 
+// What the next tab will hold, and how many tabs there are without it.
+let opening: { readonly values: { query: string; variables: string; operationName?: string }; readonly tabs: number } | undefined;
+
 // What was answered in a tab last, in words, by the tab's id.
 const answered = new Cell<ReadonlyMap<string, string>>(new Map());
 
@@ -114,14 +117,28 @@ export function openInTab(one: Link): void {
   if (!editor) return;
   const there = editor.tabs.findIndex(({ query }, at) => (at === editor!.activeTabIndex ? editor!.queryEditor?.getValue() : query) === one.query);
   halt();
-  if (there >= 0) editor.changeTab(there);
-  else {
-    libraries.ReactDOM.flushSync(() => editor!.addTab());
-    const values = { query: one.query, variables: filled(one.variables ?? ''), operationName: nameOf(one) };
-    editor.queryEditor?.setValue(values.query);
-    editor.variableEditor?.setValue(values.variables);
-    editor.updateActiveTabValues(values);
+  if (there >= 0) {
+    opening = undefined;
+    editor.changeTab(there);
+    editor.queryEditor?.focus();
+    return;
   }
+  const asked = opening !== undefined;
+  opening = { values: { query: one.query, variables: filled(one.variables ?? ''), operationName: nameOf(one) }, tabs: editor.tabs.length };
+  // GraphiQL's addTab writes its default query into the editor while React computes the tabs. A click's changes pass those that
+  // wait, as that of an edit does some time after it; React then computes the tabs again, and the default query comes back. A
+  // timer's changes pass nothing.
+  if (!asked) setTimeout(() => editor?.addTab());
+}
+
+/** fillTab fills the tab that openInTab asked for, once it is there. */
+function fillTab(): void {
+  if (!opening || !editor || editor.tabs.length <= opening.tabs) return;
+  const { values } = opening;
+  opening = undefined;
+  editor.queryEditor?.setValue(values.query);
+  editor.variableEditor?.setValue(values.variables);
+  editor.updateActiveTabValues(values);
   editor.queryEditor?.focus();
 }
 
@@ -163,6 +180,7 @@ function Bridge(): null {
     if (!fetchError || trouble.get()) unsay('schema');
     else say({ id: 'schema', bad: true, text: `The schema cannot be read, so the editor completes nothing: ${fetchError.slice(0, 200)}`, action: { label: 'Read it again', run: () => schema?.introspect() } });
   }, [fetchError, isFetching]);
+  React.useLayoutEffect(() => fillTab(), [editor.tabs, editor.activeTabIndex]);
   React.useEffect(() => tidyTabs(), [editor.tabs, editor.activeTabIndex]);
   return null;
 }

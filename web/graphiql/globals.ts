@@ -37,6 +37,7 @@ export interface SchemaStore {
 interface ReactLibrary {
   createElement(type: Component, props: Props, ...children: unknown[]): Element;
   useEffect(effect: () => (() => void) | void, inputs?: readonly unknown[]): void;
+  useLayoutEffect(effect: () => (() => void) | void, inputs?: readonly unknown[]): void;
   useReducer(reducer: (state: number) => number, first: number): [number, () => void];
 }
 
@@ -55,7 +56,7 @@ interface GraphiQLLibrary {
 
 export interface Libraries {
   React: ReactLibrary;
-  ReactDOM: { createRoot(root: Node): { render(element: Element): void; unmount(): void }; flushSync(work: () => void): void };
+  ReactDOM: { createRoot(root: Node): { render(element: Element): void; unmount(): void } };
   GraphiQL: GraphiQLLibrary;
 }
 
