@@ -1,0 +1,243 @@
+package house
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// specification is the JSON Schema of the Compose Specification (testdata/compose-spec.json, of compose-go v2.16.2 without its
+// descriptions), as far as it is used there: a keyword that is not known here is a fault, and not an approval.
+type specification map[string]any
+
+// The keywords that check nothing.
+var idle = []string{"$schema", "$id", "$defs"}
+
+// check compares a value with a schema. It returns the properties that the schema speaks of, and the faults.
+func (s specification) check(schema any, value any, at string) (spokenOf map[string]bool, faults []string) {
+	if allowed, ok := schema.(bool); ok {
+		if !allowed {
+			faults = append(faults, at+" is not allowed")
+		}
+		return nil, faults
+	}
+	c := &schemaCheck{s, schema.(map[string]any), value, at, map[string]bool{}, nil}
+	for _, keyword := range slices.Sorted(maps.Keys(c.schema)) {
+		c.keyword(keyword, c.schema[keyword])
+	}
+	if object, ok := value.(map[string]any); ok {
+		for _, keyword := range []string{"additionalProperties", "unevaluatedProperties"} { // after all that speak of properties
+			if rest, has := c.schema[keyword]; has {
+				for name, part := range object {
+					if !c.spokenOf[name] {
+						c.below(rest, part, at+"."+name)
+					}
+				}
+			}
+		}
+	}
+	return c.spokenOf, c.faults
+}
+
+// schemaCheck is the check of one value.
+type schemaCheck struct {
+	s        specification
+	schema   map[string]any
+	value    any
+	at       string
+	spokenOf map[string]bool
+	faults   []string
+}
+
+func (c *schemaCheck) fault(format string, arguments ...any) {
+	c.faults = append(c.faults, c.at+": "+fmt.Sprintf(format, arguments...))
+}
+
+func (c *schemaCheck) below(schema, value any, at string) {
+	_, faults := c.s.check(schema, value, at)
+	c.faults = append(c.faults, faults...)
+}
+
+// also holds the same value to another schema.
+func (c *schemaCheck) also(schema any) {
+	spokenOf, faults := c.s.check(schema, c.value, c.at)
+	maps.Copy(c.spokenOf, spokenOf)
+	c.faults = append(c.faults, faults...)
+}
+
+func (c *schemaCheck) keyword(keyword string, with any) {
+	object, _ := c.value.(map[string]any)
+	list, _ := c.value.([]any)
+	text, isText := c.value.(string)
+	number, isNumber := c.value.(float64)
+	switch keyword {
+	case "$ref":
+		c.also(c.s["$defs"].(map[string]any)[strings.TrimPrefix(with.(string), "#/$defs/")])
+	case "type":
+		c.types(with)
+	case "properties", "patternProperties":
+		c.properties(keyword, with.(map[string]any))
+	case "required":
+		for _, name := range with.([]any) {
+			if _, has := object[name.(string)]; object != nil && !has {
+				c.fault("%s is missing", name)
+			}
+		}
+	case "items":
+		for i, one := range list {
+			c.below(with, one, fmt.Sprintf("%s[%d]", c.at, i))
+		}
+	case "allOf":
+		for _, one := range with.([]any) {
+			c.also(one)
+		}
+	case "oneOf", "anyOf":
+		c.choose(keyword, with.([]any))
+	case "enum":
+		if !slices.Contains(with.([]any), c.value) {
+			c.fault("%v is none of %v", c.value, with)
+		}
+	case "pattern":
+		if isText && !regexp.MustCompile(with.(string)).MatchString(text) {
+			c.fault("%q does not match %s", text, with)
+		}
+	case "minimum", "maximum":
+		if bound := with.(float64); isNumber && (keyword == "minimum" && number < bound || keyword == "maximum" && number > bound) {
+			c.fault("%v is beyond its %s, %v", number, keyword, bound)
+		}
+	case "uniqueItems":
+		for i, one := range list {
+			if text, ok := one.(string); ok && slices.Contains(list[:i], any(text)) {
+				c.fault("%s stands there twice", text)
+			}
+		}
+	case "additionalProperties", "unevaluatedProperties":
+	default:
+		if !slices.Contains(idle, keyword) {
+			c.fault("this test does not know the keyword %s", keyword)
+		}
+	}
+}
+
+func (c *schemaCheck) properties(keyword string, with map[string]any) {
+	object, _ := c.value.(map[string]any)
+	for name, part := range object {
+		for of, schema := range with {
+			if keyword == "properties" && of == name || keyword == "patternProperties" && regexp.MustCompile(of).MatchString(name) {
+				c.spokenOf[name] = true
+				c.below(schema, part, c.at+"."+name)
+			}
+		}
+	}
+}
+
+func (c *schemaCheck) types(with any) {
+	allowed, several := with.([]any)
+	if !several {
+		allowed = []any{with}
+	}
+	kinds := map[string][]any{
+		"string": {"string"}, "bool": {"boolean"}, "float64": {"number", "integer"}, "<nil>": {"null"},
+		"[]interface {}": {"array"}, "map[string]interface {}": {"object"},
+	}[fmt.Sprintf("%T", c.value)]
+	if !slices.ContainsFunc(kinds, func(kind any) bool { return slices.Contains(allowed, kind) }) {
+		c.fault("%v is not of the type %v", c.value, with)
+	}
+}
+
+func (c *schemaCheck) choose(keyword string, choices []any) {
+	fitting, all := 0, []string{}
+	for _, one := range choices {
+		spokenOf, faults := c.s.check(one, c.value, c.at)
+		if len(faults) == 0 {
+			fitting++
+			maps.Copy(c.spokenOf, spokenOf)
+		}
+		all = append(all, faults...)
+	}
+	if fitting == 0 || keyword == "oneOf" && fitting > 1 {
+		c.fault("%d of the %d forms fit: %s", fitting, len(choices), strings.Join(all, "; "))
+	}
+}
+
+// composition reads a text as a compose file, and returns what is wrong with it.
+func composition(t *testing.T, text string) []string {
+	t.Helper()
+	var s specification
+	if err := json.Unmarshal([]byte(readText(t, "tests/house/testdata/compose-spec.json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	var content, plain any
+	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := json.Marshal(content)
+	if err == nil {
+		err = json.Unmarshal(bytes, &plain)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, faults := s.check(map[string]any(s), plain, "")
+	file := plain.(map[string]any)
+	services, _ := file["services"].(map[string]any)
+	for name, service := range services {
+		waits, _ := service.(map[string]any)["depends_on"].(map[string]any)
+		for other, condition := range waits {
+			on, _ := services[other].(map[string]any)
+			if on == nil {
+				faults = append(faults, fmt.Sprintf("%s waits for %s, which there is not", name, other))
+			} else if condition.(map[string]any)["condition"] == "service_healthy" && on["healthcheck"] == nil {
+				faults = append(faults, fmt.Sprintf("%s waits for the health of %s, which nothing checks", name, other))
+			}
+		}
+		plainly, _ := service.(map[string]any)["depends_on"].([]any)
+		for _, other := range plainly {
+			if services[other.(string)] == nil {
+				faults = append(faults, fmt.Sprintf("%s waits for %s, which there is not", name, other))
+			}
+		}
+		mounts, _ := service.(map[string]any)["volumes"].([]any)
+		for _, mount := range mounts {
+			volume, _, _ := strings.Cut(mount.(string), ":")
+			named, _ := file["volumes"].(map[string]any)
+			if _, known := named[volume]; !known && !strings.HasPrefix(volume, "./") {
+				faults = append(faults, fmt.Sprintf("%s mounts %s, which there is not", name, volume))
+			}
+		}
+	}
+	return faults
+}
+
+// The compose file is one by the Compose Specification, and its services wait for services and mount volumes that there are.
+func TestTheCompositionFollowsItsSpecification(t *testing.T) {
+	text := deployed(t)["compose/compose.yaml"]
+	if faults := composition(t, text); len(faults) > 0 {
+		t.Errorf("the faults are %q", faults)
+	}
+	for injected, change := range map[string][2]string{
+		"a misspelled key":     {"restart: unless-stopped", "restrat: unless-stopped"},
+		"a wrong type":         {"retries: 60", "retries: [60]"},
+		"an unknown condition": {"condition: service_healthy", "condition: service_happy"},
+		"a missing service":    {"postgres: {condition", "postgers: {condition"},
+		"one more of these":    {"depends_on: [node-1, node-2]", "depends_on: [node-1, node-3]"},
+		"no health check":      {"      test: [\"CMD-SHELL\", \"pg_isready -U tidings\"]\n", "      disable: 3\n"},
+		"an unknown volume":    {"postgres:/var", "posgres:/var"},
+		"a wrong subnet":       {"subnet:", "subnets:"},
+	} {
+		wrong := strings.Replace(text, change[0], change[1], 1)
+		if wrong == text {
+			t.Errorf("%s: %q is not in the file", injected, change[0])
+			continue
+		}
+		if len(composition(t, wrong)) == 0 {
+			t.Errorf("%s is not found", injected)
+		}
+	}
+}
