@@ -90,8 +90,9 @@ func (c *handClock) Now() time.Time { return c.now }
 // counting is a server that accepts every event and counts it.
 type counting struct {
 	*httptest.Server
-	mu     sync.Mutex
-	events int
+	mu       sync.Mutex
+	events   int
+	requests int
 }
 
 func newCounting(t *testing.T) *counting {
@@ -103,6 +104,7 @@ func newCounting(t *testing.T) *counting {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.requests++
 		if len(request.Variables.Events) == 0 { // Resume
 			_, _ = io.WriteString(w, `{"data": {"viewer": {"user": {"name": null}}}}`)
 			return
@@ -163,6 +165,19 @@ func TestThePaceIsKept(t *testing.T) {
 		if got := minutes(10); got < 10*pace*93/100 || got > 10*pace*107/100 {
 			t.Errorf("at a pace of %d, %d acts in the 10 minutes after the hold", pace, got)
 		}
+	}
+}
+
+// The server commits each request before it answers, and the next one waits for that: the demo is ready soon because they are few.
+func TestThePastIsAFewRequests(t *testing.T) {
+	server := newCounting(t)
+	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(w.host.close)
+	if err := w.Build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if events := server.since(); events < 1000 || server.requests > 15 {
+		t.Errorf("the past is %d events in %d requests", events, server.requests)
 	}
 }
 

@@ -94,6 +94,7 @@ func (s *script) past() [][]event {
 	}
 	news = append(news, s.comment(2, s.own[0]), follow(s.people[5], s.people[0]),
 		event{Do: "publishAnnouncement", Input: map[string]any{"title": "Welcome to Tidings", "content": "Everything on these two phones was pushed. Pull a lever below."}})
+	news = append(news, views()...)
 	for i := range unreadPosts {
 		news = append(news, s.post(1+i%(len(cast)-1)))
 	}
@@ -209,6 +210,16 @@ func (s *script) end() event {
 
 func follow(follower, followee person) event {
 	return event{As: follower.key, Do: "follow", Input: map[string]any{"userId": "user:" + followee.key}}
+}
+
+// views are the events of a view that the viewer has looked at once: what came into it since is new, and by default not in the total.
+func views() []event {
+	const code, key = "news", "Old harbour"
+	events := []event{{As: Viewer, Do: "touchView", Input: map[string]any{"code": code, "key": key}}}
+	for _, item := range []string{"the market moves", "a new ferry"} {
+		events = append(events, event{Do: "addViewItem", Input: map[string]any{"code": code, "key": key, "item": item, "at": fromNow(-time.Minute)}})
+	}
+	return events
 }
 
 func say(who person, conversation int, text string) event {

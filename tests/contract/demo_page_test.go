@@ -60,6 +60,7 @@ func (p *demoPage) shows(tab, want string) {
 // value is the number on both phones, which agree.
 func (p *demoPage) value(tab string) int {
 	p.t.Helper()
+	p.wait("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them they agree on no number
 	p.wait("the phones agree on "+tab, number("left", tab)+" === "+number("right", tab))
 	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+number("left", tab)+`)`)
 }
@@ -282,39 +283,6 @@ func (p *demoPage) forEverybody() {
 	p.shows("you", "dot") // a dot is shown in place of a number
 	p.click("#right-you .chip")
 	p.shows("you", "")
-}
-
-// policy: a source can be out of the total, and a dot instead of a number, on every phone.
-func (p *demoPage) policy() {
-	p.t.Helper()
-	chats, total := p.value("chat"), p.value("icon")
-	if chats == 0 {
-		p.t.Fatal("there are no unread messages: this test shows nothing")
-	}
-	row := `[...document.querySelectorAll('#right-you tbody tr')].find((row) => row.innerText.startsWith('Chat'))`
-	press := func(column int) {
-		p.wait("the policy is there", row)
-		browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelectorAll('input')[%d].click(), true)`, row, column))
-	}
-	text := func(number int) string {
-		if number == 0 {
-			return ""
-		}
-		return fmt.Sprint(number)
-	}
-	press(0)
-	p.shows("icon", text(total-chats))
-	press(0)
-	p.shows("icon", text(total))
-	press(1)
-	p.shows("chat", "dot")
-	press(1)
-	p.shows("chat", text(chats))
-	p.click("#right-you .switch input")
-	p.shows("icon", "")
-	p.wait("the title is quiet", `document.title === 'Tidings'`)
-	p.click("#right-you .switch input")
-	p.shows("icon", text(total))
 }
 
 // why: the rows of a number add up to it, and each can be cleared.

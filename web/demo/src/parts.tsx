@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { BadgeCount } from '@tidings/client';
+import type { BadgeCount, Badges } from '@tidings/client';
 
 export interface Person {
   readonly id?: string;
@@ -33,6 +33,16 @@ export function Badge({ count, lit = false, spoken = true }: { count: BadgeCount
       {dot ? '' : text}
     </span>
   );
+}
+
+/** countOf is the number of a source. Letters and views have no tab: their numbers are beside the display policy. */
+export function countOf(badges: Badges | undefined, source: string): BadgeCount | undefined {
+  if (!badges) return undefined;
+  const counts: Record<string, BadgeCount> = {
+    HOME_FEED: badges.homeFeed, LIVE_BOARD: badges.liveBoard, NOTIFICATIONS: badges.notifications.total, CONVERSATIONS: badges.conversations.total,
+    ANNOUNCEMENTS: badges.announcements, SITE_MESSAGES: badges.siteMessages.total, VIEWS: badges.views,
+  };
+  return counts[source];
 }
 
 const icons = {

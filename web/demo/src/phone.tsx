@@ -1,12 +1,12 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { BadgeCount, Badges } from '@tidings/client';
+import type { BadgeCount } from '@tidings/client';
 import { TidingsProvider, useBadges } from '@tidings/client/react';
 import { Bell } from './bell.tsx';
 import { Chat } from './chat.tsx';
 import { Home } from './home.tsx';
 import type { Phone as Device } from './link.ts';
 import { Live } from './live.tsx';
-import { Badge, Icon, useHold, type IconName } from './parts.tsx';
+import { Badge, countOf, Icon, useHold, type IconName } from './parts.tsx';
 import { page } from './page.ts';
 import { useCell } from './store.ts';
 import { Why } from './why.tsx';
@@ -22,17 +22,14 @@ export interface View {
   /** Whether the tab is on the screen. */
   readonly shown: boolean;
   readonly tell: (reason: unknown) => void;
+  /** Shows the rows behind the number of a source. */
+  readonly explain: (source: string) => void;
 }
 
 type Tab = 'home' | 'live' | 'bell' | 'chat' | 'you';
 const tabs: readonly Tab[] = ['home', 'live', 'bell', 'chat', 'you'];
 const views = { home: Home, live: Live, bell: Bell, chat: Chat, you: You };
 const sources: Record<Tab, string> = { home: 'HOME_FEED', live: 'LIVE_BOARD', bell: 'NOTIFICATIONS', chat: 'CONVERSATIONS', you: 'ANNOUNCEMENTS' };
-
-function countOf(badges: Badges | undefined, tab: Tab): BadgeCount | undefined {
-  if (!badges) return undefined;
-  return { home: badges.homeFeed, live: badges.liveBoard, bell: badges.notifications.total, chat: badges.conversations.total, you: badges.announcements }[tab];
-}
 
 /** Phone is one phone with its app icon. */
 export function Phone({ device, dark, first }: { device: Device; dark: boolean; first: Tab }) {
@@ -64,11 +61,12 @@ function Body({ device, dark, first }: { device: Device; dark: boolean; first: T
     setWhy(undefined);
     setOpened({ ...opened, [next]: (opened[next] ?? 0) + 1 });
   };
+  const explain = (source: string) => setWhy({ source });
   const total = badges?.total.display ?? '';
   const waits = total !== '' && total !== '0';
   const title = page.mode === 'production' ? words.phoneProduction : device.side === 'left' ? words.phoneLeft : words.phoneRight;
   return (
-    <section class={`device ${device.side}`} aria-label={title} data-state={state}>
+    <section class={`device ${device.side}`} aria-label={title} data-state={state} data-version={badges?.version}>
       <div class="desk">
         <button type="button" class="app" aria-label={waits ? words.unread(total) : words.nothing} onClick={() => setWhy(why ? undefined : {})}>
           <img src="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 48'%3E%3Crect width='48' height='48' rx='12' fill='%232f5d8c'/%3E%3Cpath d='M9 27q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-width='4' stroke-linecap='round'/%3E%3Cpath d='M9 18q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-opacity='.5' stroke-width='4' stroke-linecap='round'/%3E%3C/svg%3E" alt="" width="48" height="48" />
@@ -85,15 +83,15 @@ function Body({ device, dark, first }: { device: Device; dark: boolean; first: T
           const Screen = views[name];
           return (
             <div key={name} class="screen" id={`${device.side}-${name}`} role="tabpanel" aria-labelledby={`${device.side}-${name}-tab`} hidden={tab !== name}>
-              <Screen connection={connection} opened={opened[name] ?? 0} shown={tab === name} tell={tell} />
+              <Screen connection={connection} opened={opened[name] ?? 0} shown={tab === name} tell={tell} explain={explain} />
             </div>
           );
         })}
-        {why && <Why source={why.source} count={why.source ? countOf(badges, tabs.find((name) => sources[name] === why.source)!) : undefined} close={() => setWhy(undefined)} tell={tell} />}
+        {why && <Why source={why.source} count={why.source ? countOf(badges, why.source) : undefined} close={() => setWhy(undefined)} tell={tell} />}
         {trouble && <p class="trouble" role="alert">{trouble}</p>}
         <div class="tabs" role="tablist" aria-label={title}>
           {tabs.map((name) => (
-            <TabButton key={name} name={name} side={device.side} selected={tab === name} count={countOf(badges, name)} lit={name === 'you' && !!badges?.dots.some((dot) => dot.lit)} open={open} explain={() => setWhy({ source: sources[name] })} />
+            <TabButton key={name} name={name} side={device.side} selected={tab === name} count={countOf(badges, sources[name])} lit={name === 'you' && !!badges?.dots.some((dot) => dot.lit)} open={open} explain={() => explain(sources[name])} />
           ))}
         </div>
       </div>

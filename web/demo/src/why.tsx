@@ -24,6 +24,7 @@ interface Thing {
   readonly body?: string;
   readonly author?: Person;
   readonly title?: string | null;
+  readonly key?: string;
   readonly host?: Person;
   readonly category?: string;
   readonly actors?: readonly Person[];
@@ -35,7 +36,7 @@ interface Thing {
 const explain = 'query Why { viewer { id badgeExplained { source part count { value display inTotal precision asOf } items { nodeId at count clearedBy } } } }';
 const name = `query Rows($ids: [ID!]!) { nodes(ids: $ids) { id __typename
   ... on Post { body author { id key name } } ... on Notification { category actors { id key name } actorCount }
-  ... on Announcement { title } ... on SiteMessage { title } ... on Show { title host { id key name } }
+  ... on Announcement { title } ... on SiteMessage { title } ... on View { key } ... on Show { title host { id key name } }
   ... on Conversation { talk: title members(first: 2) { nodes { id key name } } } } }`;
 
 const most = 30; // rows: after these only their number is told
@@ -58,7 +59,7 @@ export function Why({ source, count, close, tell }: { source: string | undefined
     void (async () => {
       const { data, errors } = await tidings.request<{ viewer: { badgeExplained: readonly Explanation[] | null } | null }>(explain);
       if (!data?.viewer?.badgeExplained) throw new Error(errors?.[0]?.message ?? words.gone);
-      const found = data.viewer.badgeExplained.filter((one) => !source || one.source === source);
+      const found = data.viewer.badgeExplained.filter((one) => (source ? one.source === source : one.count.inTotal));
       const ids = found.flatMap(({ items }) => items.slice(0, most).map(({ nodeId }) => nodeId)).slice(0, 100);
       const named = ids.length > 0 ? await tidings.request<{ nodes: readonly (Thing | null)[] }>(name, { ids }) : undefined;
       if (stale) return;
@@ -111,5 +112,5 @@ function describe(thing: Thing | undefined, item: Item, words: Words) {
   if (thing.category) return sentence({ category: thing.category, actors: thing.actors as never, actorCount: thing.actorCount ?? 0 }, words);
   if (thing.author) return <><b>{nameOf(thing.author)}</b> {thing.body}</>;
   if (thing.host) return <><b>{nameOf(thing.host)}</b> {thing.title}</>;
-  return <b>{thing.title ?? thing.talk ?? thing.members?.nodes.map(nameOf).join(', ')}</b>;
+  return <b>{thing.title ?? thing.key ?? thing.talk ?? thing.members?.nodes.map(nameOf).join(', ')}</b>;
 }

@@ -1,7 +1,8 @@
 import { useEffect, useState } from 'preact/hooks';
-import { BADGES } from '@tidings/client';
+import { BADGES, type BadgeCount } from '@tidings/client';
 import { useBadges, useTidings } from '@tidings/client/react';
 import { clicked } from './meter.ts';
+import { Badge, countOf } from './parts.tsx';
 import type { View } from './phone.tsx';
 import { useWords } from './words.ts';
 
@@ -23,14 +24,14 @@ const clearDot = `mutation ClearDot($input: ClearDotInput!) { clearDot(input: $i
 const setPolicy = `mutation SetDisplayPolicy($input: SetDisplayPolicyInput!) { setDisplayPolicy(input: $input) { policy { ${policyFields} } badges { ...TidingsBadges } } } ${BADGES}`;
 
 /** You has what is for everybody, announcements and dots, and how one's own badges look. */
-export function You({ connection, shown, tell }: View) {
+export function You({ connection, shown, tell, explain }: View) {
   const words = useWords();
   const tidings = useTidings();
   const badges = useBadges();
   const [announcements, setAnnouncements] = useState<readonly Announcement[]>();
   const [policy, setPolicyState] = useState<Policy>();
   // The announcements and the policy are read again when the badges say that they have changed.
-  const trigger = `${connection} ${shown} ${badges?.announcements.value} ${badges?.quiet} ${badges && JSON.stringify([badges.homeFeed, badges.notifications.total, badges.conversations.total, badges.liveBoard, badges.announcements].map(({ inTotal }) => inTotal))}`;
+  const trigger = `${connection} ${shown} ${badges?.announcements.value} ${badges?.quiet} ${badges && JSON.stringify([badges.homeFeed, badges.notifications.total, badges.conversations.total, badges.liveBoard, badges.announcements, badges.siteMessages.total, badges.views].map(({ inTotal }) => inTotal))}`;
   useEffect(() => {
     void tidings.request<{ viewer: { announcements: { nodes: readonly Announcement[] } | null; displayPolicy: Policy | null } | null }>(query).then(({ data }) => {
       if (data?.viewer?.announcements) setAnnouncements(data.viewer.announcements.nodes);
@@ -79,9 +80,9 @@ export function You({ connection, shown, tell }: View) {
               <tr><td /><th scope="col">{words.inTotal}</th><th scope="col">{words.asDot}</th></tr>
             </thead>
             <tbody>
-              {policy?.sources.filter(({ source }) => source !== 'SITE_MESSAGES' && source !== 'VIEWS').map(({ source, inTotal, style }) => (
+              {policy?.sources.map(({ source, inTotal, style }) => (
                 <tr key={source}>
-                  <th scope="row">{words.sources[source] ?? source}</th>
+                  <th scope="row">{words.sources[source] ?? source} {untabbed.has(source) && <Behind count={countOf(badges, source)} explain={() => explain(source)} />}</th>
                   <td><input type="checkbox" checked={inTotal} aria-label={`${words.sources[source]}: ${words.inTotal}`} onChange={() => void mutate(setPolicy, { sources: [{ source, inTotal: !inTotal }] })} /></td>
                   <td><input type="checkbox" checked={style === 'DOT'} aria-label={`${words.sources[source]}: ${words.asDot}`} onChange={() => void mutate(setPolicy, { sources: [{ source, style: style === 'DOT' ? 'NUMBER' : 'DOT' }] })} /></td>
                 </tr>
@@ -94,6 +95,20 @@ export function You({ connection, shown, tell }: View) {
         </section>
       </div>
     </div>
+  );
+}
+
+/** The sources without a tab of their own. */
+const untabbed: ReadonlySet<string> = new Set(['SITE_MESSAGES', 'VIEWS']);
+
+/** Behind is a number that shows the rows behind it. */
+function Behind({ count, explain }: { count: BadgeCount | undefined; explain: () => void }) {
+  const words = useWords();
+  if (!count?.value) return null;
+  return (
+    <button type="button" class="behind" aria-label={words.unread(String(count.value))} onClick={explain}>
+      <Badge count={count} spoken={false} />
+    </button>
   );
 }
 

@@ -1,0 +1,71 @@
+package contract
+
+import (
+	"fmt"
+
+	"tidings/services"
+	"tidings/web/browsertest"
+)
+
+// policy: a source can be out of the total, and a dot instead of a number, on every phone.
+func (p *demoPage) policy() {
+	p.t.Helper()
+	chats, total := p.value("chat"), p.value("icon")
+	if chats == 0 {
+		p.t.Fatal("there are no unread messages: this test shows nothing")
+	}
+	press := func(column int) { p.choose("Chat", column) }
+	text := func(number int) string {
+		if number == 0 {
+			return ""
+		}
+		return fmt.Sprint(number)
+	}
+	press(0)
+	p.shows("icon", text(total-chats))
+	press(0)
+	p.shows("icon", text(total))
+	press(1)
+	p.shows("chat", "dot")
+	press(1)
+	p.shows("chat", text(chats))
+	p.views(total)
+	p.click("#right-you .switch input")
+	p.shows("icon", "")
+	p.wait("the title is quiet", `document.title === 'Tidings'`)
+	p.click("#right-you .switch input")
+	p.shows("icon", text(total))
+}
+
+// policyRow is an expression for the row of a source in the display policy of the right phone.
+func policyRow(source string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll('#right-you tbody tr')].find((row) => row.innerText.startsWith(%q))`, source)
+}
+
+// choose clicks a box of the display policy: 0 takes the source into the total or out of it, 1 makes it a dot or a number.
+func (p *demoPage) choose(source string, column int) {
+	p.t.Helper()
+	p.wait("the policy is there", policyRow(source))
+	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelectorAll('input')[%d].click(), true)`, policyRow(source), column))
+}
+
+// views: every source of the schema is in the policy. What is new in views is not in the total until the policy says so; its rows are
+// explained and cleared as those of any number.
+func (p *demoPage) views(total int) {
+	p.t.Helper()
+	if rows := browsertest.Evaluate[int](p.tab, p.t, `document.querySelectorAll('#right-you tbody tr').length`); rows != len(services.Sources) {
+		p.t.Errorf("the policy has %d sources of %d", rows, len(services.Sources))
+	}
+	p.wait("two items of a view are new", policyRow("Views")+`?.querySelector('.badge')?.dataset.value === '2'`)
+	p.choose("Views", 0)
+	p.shows("icon", fmt.Sprint(total+2))
+	p.choose("Views", 0)
+	p.shows("icon", fmt.Sprint(total))
+	browsertest.Evaluate[bool](p.tab, p.t, `(`+policyRow("Views")+`.querySelector('.behind').click(), true)`)
+	p.wait("their rows are listed", `document.querySelector('.right .why .sum')?.textContent === '2' && document.querySelector('.right .why .reasons li').innerText.includes('Old harbour')`)
+	p.clean("why views")
+	p.click(".right .why .reasons button")
+	p.wait("nothing is new in views", `!`+policyRow("Views")+`.querySelector('.badge')`)
+	p.click(".right .why header button")
+	p.shows("icon", fmt.Sprint(total))
+}
