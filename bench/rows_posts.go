@@ -101,10 +101,12 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-	rows := make([][]any, count)
+	rows, names := make([][]any, count), make([][]any, count)
 	for i := range rows {
 		author, body, key, at := benchPost(i)
-		rows[i] = []any{int64(services.PostIDAt(at)), author, "POST", false, body, at.UnixMicro(), key}
+		id := int64(services.PostIDAt(at))
+		rows[i] = []any{id, author, "POST", false, body, at.UnixMicro()}
+		names[i] = []any{"post", id, key, author, "", ""}
 	}
 	authors := make([][]any, postAuthors)
 	for i := range authors {
@@ -114,7 +116,10 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 	if err := insertMany(ctx, db, `INSERT INTO users (number, key) VALUES `, authors); err != nil {
 		return 0, err
 	}
-	err = insertMany(ctx, db, `INSERT INTO posts (id, author, kind, off_feed, body, updated_at, import_key) VALUES `, rows)
+	if err := insertMany(ctx, db, `INSERT INTO posts (id, author, kind, off_feed, body, updated_at) VALUES `, rows); err != nil {
+		return 0, err
+	}
+	err = insertMany(ctx, db, `INSERT INTO refs (type, object, ref, owner, url, data) VALUES `, names)
 	return time.Since(begin), err
 }
 

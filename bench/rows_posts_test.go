@@ -62,8 +62,8 @@ func held(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	rows, err := db.QueryContext(t.Context(), `SELECT p.id || ' ' || u.key || ' ' || p.kind || ' ' || p.off_feed || ' ' || p.body || ' ' || p.updated_at || ' ' || p.import_key
-		FROM posts p JOIN users u ON u.number = p.author ORDER BY p.id`)
+	rows, err := db.QueryContext(t.Context(), `SELECT p.id || ' ' || u.key || ' ' || p.kind || ' ' || p.off_feed || ' ' || p.body || ' ' || p.updated_at || ' ' || r.ref
+		FROM posts p JOIN users u ON u.number = p.author JOIN refs r ON r.type = 'post' AND r.object = p.id AND r.owner = p.author ORDER BY p.id`)
 	if err != nil {
 		t.Fatal(err)
 	}

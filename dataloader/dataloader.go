@@ -53,6 +53,7 @@ type memory struct {
 	members  Batch[chat.MembersPage, []services.UserID]
 	hidden   Batch[services.UserID, bool]
 	parts    postParts
+	labels   labels
 
 	relations Batch[services.UserID, services.Relation]
 	lists     userLists

@@ -1770,6 +1770,16 @@ func (ec *executionContext) marshalNBadgeCount2tidingsᚋservicesᚐCount(ctx co
 	return ec._BadgeCount(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNBadgeCount2ᚖtidingsᚋservicesᚐCount(ctx context.Context, sel ast.SelectionSet, v *services.Count) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._BadgeCount(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalNBadgeSource2tidingsᚋservicesᚐSource(ctx context.Context, v any) (services.Source, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := services.Source(tmp)

@@ -3,6 +3,8 @@
 package graph
 
 import (
+	"reflect"
+	"strings"
 	"time"
 
 	"tidings/services"
@@ -39,7 +41,7 @@ type Conversation struct {
 	Kind        chat.Kind
 	Title       *string
 	MemberCount int
-	Unread      services.Count
+	Unread      services.Count // as Mentions, before the viewer's display policy
 	Mentions    services.Count
 	Muted       bool
 	ReadToken   string
@@ -50,6 +52,19 @@ type Conversation struct {
 
 // IsNode says that it can be fetched by its id.
 func (Conversation) IsNode() {}
+
+// View is a view as its viewer has it.
+type View struct {
+	ID           string
+	Code         string
+	Key          string
+	Unread       services.Count // before the viewer's display policy
+	UpTo         time.Time
+	LastAccessAt time.Time
+}
+
+// IsNode says that it can be fetched by its id.
+func (View) IsNode() {}
 
 // Post is a post as a viewer sees it; what users did with it is read when it is asked for.
 type Post struct {
@@ -163,4 +178,17 @@ type ConversationsChange struct {
 
 	Shown []chat.State
 	More  bool
+}
+
+// IDFields are the positions of the fields of an input that hold IDs. The first argument is the type of the input in Go, whose name
+// is that in the schema.
+func IDFields(input reflect.Type) (positions []int) {
+	definition := parsedSchema.Types[input.Name()]
+	for i := range input.NumField() {
+		name, _, _ := strings.Cut(input.Field(i).Tag.Get("json"), ",")
+		if field := definition.Fields.ForName(name); field != nil && field.Type.Name() == "ID" {
+			positions = append(positions, i)
+		}
+	}
+	return positions
 }

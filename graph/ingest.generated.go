@@ -716,7 +716,7 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"as", "device", "key", "do"}
+	fieldsInOrder := [...]string{"as", "device", "key", "at", "do"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -744,6 +744,13 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.Key = data
+		case "at":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("at"))
+			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.At = data
 		case "do":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("do"))
 			data, err := ec.unmarshalNIngestAction2tidingsᚋgraphᚐIngestAction(ctx, v)

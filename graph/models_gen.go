@@ -62,6 +62,30 @@ type AddViewItemPayload struct {
 	Item string `json:"item"`
 }
 
+// The input of addWebhook.
+type AddWebhookInput struct {
+	// The name: up to 40 of a-z, 0-9 and -, not - first.
+	Name string `json:"name"`
+	// The address: https, or http for networks that the setting `webhooks-allow` lists.
+	URL string `json:"url"`
+	// Send only what concerns users without an open socket.
+	Away bool `json:"away"`
+	// Send only changes of the total.
+	Totals bool `json:"totals"`
+	// Send only changes of these sources, as SOURCE or SOURCE:PART, such as CONVERSATIONS or NOTIFICATIONS:MENTION; empty: of all.
+	Sources []string `json:"sources"`
+	// Send everybody's present state first, silently. Otherwise only what changes from now on is sent.
+	FromStart bool `json:"fromStart"`
+}
+
+// The payload of addWebhook. A field that could not be read after the change is null; the change is kept.
+type AddWebhookPayload struct {
+	// The webhook.
+	Webhook *Webhook `json:"webhook,omitempty"`
+	// The secret that signs. It is not shown again.
+	Secret string `json:"secret"`
+}
+
 // The state of the installation, for its operators.
 type Admin struct {
 	// The thresholds for idle and dormant users, on all nodes.
@@ -140,7 +164,9 @@ type BadgeChange struct {
 	Quiet bool `json:"quiet"`
 	// The newest item that the user can be alerted of; null if `silent`.
 	Cause *BadgeChangeCause `json:"cause,omitempty"`
-	// Whether there is nothing to alert the user of since `after`: counts fell, or rose without a new item, or it is a quiet hour. Set the number of the icon without a sound.
+	// Whether there is nothing to alert the user of since `after`: counts fell, or rose without a new item, or it is a quiet hour. Set the number of
+	// the icon without a sound. No alert is lost. One may come twice while there is more to read: until an answer says `hasMore: false`, changes are
+	// compared with what you had when one last did. Compare `cause` with the last one of the user.
 	Silent bool `json:"silent"`
 }
 
@@ -168,7 +194,7 @@ type BadgeChangeSource struct {
 	Display string `json:"display"`
 	// Whether the count enters the total.
 	InTotal bool `json:"inTotal"`
-	// Whether it changed since `after`.
+	// Whether it changed since `after`, or since an answer last said `hasMore: false`: it may be true twice for one change.
 	Changed bool `json:"changed"`
 }
 
@@ -176,7 +202,7 @@ type BadgeChangeSource struct {
 type BadgeChanges struct {
 	// The changes, oldest first.
 	List []BadgeChange `json:"list"`
-	// The position after them, to send as `after` the next time, now or later. It never expires.
+	// The position after them, to send as `after` the next time, now or later, as it is. It never expires.
 	Cursor string `json:"cursor"`
 	// Whether there are more changes now.
 	HasMore bool `json:"hasMore"`
@@ -344,6 +370,8 @@ type ConversationEdge struct {
 type ConversationPayload struct {
 	// Whether the mutation changed the conversation or the viewer's state in it; false if the state was already as requested. Always true for markConversationUnread, which makes earlier marks of other devices late.
 	Changed bool `json:"changed"`
+	// Whether createConversation created the conversation; false if it was there before. Null for the other mutations.
+	Created *bool `json:"created,omitempty"`
 	// The conversation as it is now.
 	Conversation *Conversation `json:"conversation,omitempty"`
 	// The viewer's badges after the change.
@@ -360,6 +388,12 @@ type CreateConversationInput struct {
 	Title *string `json:"title,omitempty"`
 	// The other members: user:KEY, up to 499; exactly one for DIRECT.
 	MemberIds []string `json:"memberIds"`
+	// The host application's own ID of the conversation, 1 to 128 printable characters, unique among conversations. If the viewer created a conversation with this ref before, nothing is created: the answer is that one, with `created` false, or null if the viewer has left it, because a ref stays taken. A DIRECT conversation that exists gets the ref if it has none; CONFLICT if it has another. CONFLICT if the conversation with it is another user's. Only tokens with the scope ingest can set it; FORBIDDEN otherwise. An ID can name the conversation by it: conversation:ref:REF.
+	Ref *string `json:"ref,omitempty"`
+	// An address to attach to the conversation. Needs the same scope as `ref`.
+	URL *string `json:"url,omitempty"`
+	// Data to attach to the conversation: a JSON object of at most 4 KB, for every user who can see the conversation. Needs the same scope as `ref`.
+	Data *string `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -408,6 +442,10 @@ type EditAnnouncementInput struct {
 	Segments graphql.Omittable[[]string] `json:"segments,omitempty"`
 	// Whether the announcement moves to the end of the list, where it is unread again for everyone. CONFLICT if it is over.
 	ShowAgain bool `json:"showAgain"`
+	// The address attached to the announcement; null removes it.
+	URL graphql.Omittable[*string] `json:"url,omitempty"`
+	// The data attached to the announcement, as when it was created: it replaces the present data as a whole; null removes it.
+	Data graphql.Omittable[*string] `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -426,6 +464,10 @@ type EditPostInput struct {
 	Body string `json:"body"`
 	// The users to mention in addition to those in the body: user:KEY. A post mentions at most 50 users; INVALID beyond. A user who is no longer mentioned loses the notification.
 	Mentions []string `json:"mentions,omitempty"`
+	// The address attached to the post; null removes it. Only tokens with the scope ingest can change it.
+	URL graphql.Omittable[*string] `json:"url,omitempty"`
+	// The data attached to the post, as when it was created: it replaces the present data as a whole; null removes it. Only tokens with the scope ingest can change it.
+	Data graphql.Omittable[*string] `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -448,6 +490,10 @@ type EditSiteMessageInput struct {
 	Title graphql.Omittable[*string] `json:"title,omitempty"`
 	// The new text, up to 64 KB; null removes it.
 	Content graphql.Omittable[*string] `json:"content,omitempty"`
+	// The address attached to the message; null removes it.
+	URL graphql.Omittable[*string] `json:"url,omitempty"`
+	// The data attached to the message, as when it was created: it replaces the present data as a whole; null removes it.
+	Data graphql.Omittable[*string] `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -712,6 +758,18 @@ type IngestEvent struct {
 	Device *string `json:"device,omitempty"`
 	// The idempotency key, 1 to 64 characters: the same as `idempotencyKey` of the input, which can be used instead.
 	Key *string `json:"key,omitempty"`
+	// The time at which it happened, for a queue that is replayed; to the millisecond, from 30 days ago to one minute from now. Without it,
+	// or in the minute ahead, it happens now. Outside: INVALID, with the reason LIMIT.
+	//
+	// What the event makes has this time. A post, a comment, a site message, an announcement or a show has its place among the others at it;
+	// a like, a follow and a mention notify at it; a show starts or ends at it, unless the input has its own `at`; expiry counts from it.
+	// Where a later item was seen already, an item counts as seen too, and is listed at its place. A mark without `upTo`, `ids` or a token
+	// marks what had happened by then, and never makes anything unread.
+	//
+	// Edits, deletions, settings, mutes, blocks and marks of one item apply as they come; only the times that they show are from `at`.
+	// CONFLICT for a message or a new member of a conversation that went on later: send these in order. INVALID for enterConversation,
+	// leaveConversation and undoMarkAllRead, which act on the present. Under one `key`, another `at` is another input.
+	At *time.Time `json:"at,omitempty"`
 	// The action.
 	Do IngestAction `json:"do"`
 }
@@ -1207,12 +1265,20 @@ type PublishAnnouncementInput struct {
 	EndsAt *time.Time `json:"endsAt,omitempty"`
 	// The segments whose users see the announcement, each a name of 1 to 64 of a-z, 0-9, '_', '.', '-'. Without it: everyone. An installation has up to 64 segments; CONFLICT beyond.
 	Segments []string `json:"segments,omitempty"`
+	// The host application's own ID of the announcement, 1 to 128 printable characters, unique among announcements. If the host application created an announcement with this ref before, nothing is created: the answer is that one, with `created` false, withdrawn or not. An ID can name the announcement by it: announcement:ref:REF.
+	Ref *string `json:"ref,omitempty"`
+	// An address to attach to the announcement.
+	URL *string `json:"url,omitempty"`
+	// Data to attach to the announcement: a JSON object of at most 4 KB, for every user who can see the announcement.
+	Data *string `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The payload of publishAnnouncement. A field that could not be read after the change is null; the change is kept.
 type PublishAnnouncementPayload struct {
+	// Whether this call created the announcement; false if its creator had created it before with the same `ref`: see `ref`.
+	Created bool `json:"created"`
 	// The new announcement.
 	Announcement *Announcement `json:"announcement,omitempty"`
 }
@@ -1225,12 +1291,20 @@ type PublishPostInput struct {
 	ParentID *string `json:"parentId,omitempty"`
 	// The users to mention in addition to those in the body: user:KEY. A post mentions at most 50 users; INVALID beyond.
 	Mentions []string `json:"mentions,omitempty"`
+	// The host application's own ID of the post, 1 to 128 printable characters, unique among posts, comments and replies. If the viewer created a post with this ref before, nothing is created: the answer is that one, with `created` false, or null if it was deleted, because a ref stays taken. CONFLICT if the post with it is another user's. Only tokens with the scope ingest can set it; FORBIDDEN otherwise. An ID can name the post by it: post:ref:REF.
+	Ref *string `json:"ref,omitempty"`
+	// An address to attach to the post. Needs the same scope as `ref`.
+	URL *string `json:"url,omitempty"`
+	// Data to attach to the post: a JSON object of at most 4 KB, for every user who can see the post. Needs the same scope as `ref`.
+	Data *string `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The payload of publishPost. A field that could not be read after the change is null; the change is kept.
 type PublishPostPayload struct {
+	// Whether this call created the post; false if its creator had created it before with the same `ref`: see `ref`.
+	Created bool `json:"created"`
 	// The new post.
 	Post *Post `json:"post,omitempty"`
 	// The new post with its cursor in the home feed; null for a comment or a reply, which enter no feed.
@@ -1381,6 +1455,34 @@ type RemoveViewItemPayload struct {
 	Item string `json:"item"`
 }
 
+// The input of removeWebhook.
+type RemoveWebhookInput struct {
+	// The name of the webhook.
+	Name string `json:"name"`
+}
+
+// The payload of removeWebhook.
+type RemoveWebhookPayload struct {
+	// The name of the webhook that was removed.
+	Name string `json:"name"`
+}
+
+// The input of replayWebhook.
+type ReplayWebhookInput struct {
+	// The name of the webhook.
+	Name string `json:"name"`
+	// The user whose dead letter is sent again: user:KEY. Without it, everybody's are.
+	UserID *string `json:"userId,omitempty"`
+}
+
+// The payload of replayWebhook. A field that could not be read after the change is null; the change is kept.
+type ReplayWebhookPayload struct {
+	// The number of dead letters that are sent again.
+	Replayed int `json:"replayed"`
+	// The webhook.
+	Webhook *Webhook `json:"webhook,omitempty"`
+}
+
 // The changes of a show, at least one. A field that is left out stays as it is.
 type RescheduleShowInput struct {
 	// The viewer's own show: show:KEY.
@@ -1391,6 +1493,10 @@ type RescheduleShowInput struct {
 	Title graphql.Omittable[*string] `json:"title,omitempty"`
 	// The address of a cover picture; null removes it.
 	CoverURL graphql.Omittable[*string] `json:"coverUrl,omitempty"`
+	// The address attached to the show; null removes it. Only tokens with the scope ingest can change it.
+	URL graphql.Omittable[*string] `json:"url,omitempty"`
+	// The data attached to the show, as when it was created: it replaces the present data as a whole; null removes it. Only tokens with the scope ingest can change it.
+	Data graphql.Omittable[*string] `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -1427,6 +1533,22 @@ type RestrictionEdge struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// The input of rotateWebhookSecret.
+type RotateWebhookSecretInput struct {
+	// The name of the webhook.
+	Name string `json:"name"`
+	// The hours for which the secrets before sign beside the new one, 0 to 720.
+	OverlapHours int `json:"overlapHours"`
+}
+
+// The payload of rotateWebhookSecret. A field that could not be read after the change is null; the change is kept.
+type RotateWebhookSecretPayload struct {
+	// The webhook.
+	Webhook *Webhook `json:"webhook,omitempty"`
+	// The new secret. It is not shown again.
+	Secret string `json:"secret"`
+}
+
 // The input of scheduleShow.
 type ScheduleShowInput struct {
 	// The title, 1 to 255 characters, not only white space.
@@ -1435,12 +1557,20 @@ type ScheduleShowInput struct {
 	PlannedAt time.Time `json:"plannedAt"`
 	// The address of a cover picture.
 	CoverURL *string `json:"coverUrl,omitempty"`
+	// The host application's own ID of the show, 1 to 128 printable characters, unique among shows. If the viewer created a show with this ref before, nothing is created: the answer is that one, with `created` false, or null if it was deleted, because a ref stays taken. CONFLICT if the show with it is another user's. Only tokens with the scope ingest can set it; FORBIDDEN otherwise. An ID can name the show by it: show:ref:REF.
+	Ref *string `json:"ref,omitempty"`
+	// An address to attach to the show. Needs the same scope as `ref`.
+	URL *string `json:"url,omitempty"`
+	// Data to attach to the show: a JSON object of at most 4 KB, for every user who can see the show. Needs the same scope as `ref`.
+	Data *string `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The payload of scheduleShow. A field that could not be read after the change is null; the change is kept.
 type ScheduleShowPayload struct {
+	// Whether this call created the show; false if its creator had created it before with the same `ref`: see `ref`.
+	Created bool `json:"created"`
 	// The new show.
 	Show *Show `json:"show,omitempty"`
 	// The viewer's badges. The viewer's own shows do not change them.
@@ -1457,12 +1587,20 @@ type SendMessageInput struct {
 	Body string `json:"body"`
 	// The members to mention: user:KEY, up to 50. Users who are no members, and users with a block between them and the author, are skipped.
 	MentionIds []string `json:"mentionIds,omitempty"`
+	// The host application's own ID of the message, 1 to 128 printable characters, unique among messages. If the viewer created a message with this ref before, nothing is created: the answer is that one, with `created` false, or null if it was deleted, because a ref stays taken. CONFLICT if the message with it is another user's. Only tokens with the scope ingest can set it; FORBIDDEN otherwise. An ID can name the message by it: message:ref:REF.
+	Ref *string `json:"ref,omitempty"`
+	// An address to attach to the message. Needs the same scope as `ref`.
+	URL *string `json:"url,omitempty"`
+	// Data to attach to the message: a JSON object of at most 4 KB, for every user who can see the message. Needs the same scope as `ref`.
+	Data *string `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The payload of sendMessage. A field that could not be read after the change is null; the change is kept.
 type SendMessagePayload struct {
+	// Whether this call created the message; false if its creator had created it before with the same `ref`: see `ref`.
+	Created bool `json:"created"`
 	// The new message.
 	Message *Message `json:"message,omitempty"`
 	// The conversation. The viewer has read it up to the new message.
@@ -1483,12 +1621,20 @@ type SendSiteMessageInput struct {
 	Type *string `json:"type,omitempty"`
 	// The recipients: user:KEY, 1 to 10,000. To send to more users, use the command `tidings import messages`.
 	To []string `json:"to"`
+	// The host application's own ID of the message, 1 to 128 printable characters, unique among site messages. If the host application created a message with this ref before, nothing is created: the answer is that one, with `created` false, because a ref stays taken. An ID can name the message by it: siteMessage:ref:REF.
+	Ref *string `json:"ref,omitempty"`
+	// An address to attach to the message.
+	URL *string `json:"url,omitempty"`
+	// Data to attach to the message: a JSON object of at most 4 KB, for every user who can see the message.
+	Data *string `json:"data,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // The payload of sendSiteMessage. A field that could not be read after the change is null; the change is kept.
 type SendSiteMessagePayload struct {
+	// Whether this call created the message; false if its creator had created it before with the same `ref`: see `ref`.
+	Created bool `json:"created"`
 	// The message. Its recipients receive it within moments.
 	Message *SiteMessageReport `json:"message,omitempty"`
 }
@@ -1697,6 +1843,14 @@ type SiteMessageReport struct {
 
 func (SiteMessageReport) IsNode() {}
 
+// The count of one source of the badges.
+type SourceCount struct {
+	// The source.
+	Source services.Source `json:"source"`
+	// The number of unread items. Of a source with several counts, it is their sum.
+	Count services.Count `json:"count"`
+}
+
 // The settings of one source.
 type SourcePolicy struct {
 	// The source.
@@ -1737,6 +1891,24 @@ type StartShowPayload struct {
 	Badges *services.Badges `json:"badges,omitempty"`
 	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
+}
+
+// The input of testWebhook.
+type TestWebhookInput struct {
+	// The name of the webhook.
+	Name string `json:"name"`
+}
+
+// The payload of testWebhook.
+type TestWebhookPayload struct {
+	// Whether the receiver accepted the event.
+	Accepted bool `json:"accepted"`
+	// The HTTP status; null if there was no answer.
+	Status *int `json:"status,omitempty"`
+	// Why the event counts as refused; null if it was accepted.
+	Error *string `json:"error,omitempty"`
+	// The duration of the request, in milliseconds.
+	TookMs int `json:"tookMs"`
 }
 
 // The input of touchView.
@@ -1885,6 +2057,16 @@ type UnmutePayload struct {
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// A user with their badges, for the host application.
+type UserBadges struct {
+	// The user.
+	User User `json:"user"`
+	// The user's badges. To read them here is no visit: nobody becomes active by it. The badges of a user whom Redis does not hold, as after a long absence, are counted in SQL: then they are STALE, and `asOf` is the time of the answer.
+	Badges services.Badges `json:"badges"`
+	// The unread items by source, in the order of BadgeSource: the same counts as in `badges`.
+	Unread []SourceCount `json:"unread"`
+}
+
 // A page of users. At most 300 users are left out for one page, because they are hidden from the viewer: then the page is shorter than
 // `first`, or empty, although `hasNextPage` is true. Continue with `endCursor`.
 type UserConnection struct {
@@ -1902,25 +2084,6 @@ type UserEdge struct {
 	Node User `json:"node"`
 }
 
-// A general view: a list of the host application in which new items appear, such as the news of a community or a topic. Each view
-// has a count of its own. The sum over the views that the viewer touched last is `views` of the badges, and is pushed.
-type View struct {
-	// The global ID, view:CODE/KEY. The view is the viewer's own state of it: one that the viewer never touched is null.
-	ID string `json:"id"`
-	// The kind of the view.
-	Code string `json:"code"`
-	// The host application's key of the view among those of its kind.
-	Key string `json:"key"`
-	// The number of items strictly newer than `upTo`. Above 100 it is 100 and AT_LEAST.
-	Unread services.Count `json:"unread"`
-	// The time up to which the viewer has seen the view.
-	UpTo time.Time `json:"upTo"`
-	// The time at which the viewer last touched the view.
-	LastAccessAt time.Time `json:"lastAccessAt"`
-}
-
-func (View) IsNode() {}
-
 // A page of the viewer's views.
 type ViewConnection struct {
 	// The views of this page.
@@ -1935,6 +2098,61 @@ type ViewEdge struct {
 	Cursor string `json:"cursor"`
 	// The view.
 	Node View `json:"node"`
+}
+
+// An address of the host application that the changes of users' badges are sent to, as events signed by the Standard Webhooks
+// specification.
+type Webhook struct {
+	// The name: up to 40 of a-z, 0-9 and -.
+	Name string `json:"name"`
+	// The address.
+	URL string `json:"url"`
+	// Whether only what concerns users without an open socket is sent. Those who have one get their newest change after they have closed it.
+	Away bool `json:"away"`
+	// Whether only changes of the total are sent, without the counts behind it.
+	Totals bool `json:"totals"`
+	// The sources whose changes are sent, as SOURCE or SOURCE:PART; empty: all.
+	Sources []string `json:"sources"`
+	// What the receiver does.
+	State WebhookState `json:"state"`
+	// The time at which it was added.
+	CreatedAt time.Time `json:"createdAt"`
+	// The number of secrets that sign: more than one during the overlap of a rotation.
+	Secrets int `json:"secrets"`
+	// The number of users whose newest change was refused and is tried again, or waits until they are away.
+	Waiting int `json:"waiting"`
+	// The number of users whose newest change was refused for 24 hours. See webhookDeadLetters.
+	Dead int `json:"dead"`
+	// The time of the oldest change that was not sent yet; null if there is none.
+	OldestUnsentAt *time.Time `json:"oldestUnsentAt,omitempty"`
+	// The time before which nothing is sent, because the receiver is down or asked for it; null if there is none.
+	RetryAt *time.Time `json:"retryAt,omitempty"`
+	// The time of the last delivery; null if there was none.
+	LastSuccessAt *time.Time `json:"lastSuccessAt,omitempty"`
+	// The time of the last failure; null if there was none.
+	LastFailureAt *time.Time `json:"lastFailureAt,omitempty"`
+	// The last failure; null if there was none.
+	LastError *string `json:"lastError,omitempty"`
+}
+
+// The newest change of one user, which a receiver refused for 24 hours. A later change of the user is sent all the same, and removes it.
+type WebhookDeadLetter struct {
+	// The user: user:KEY.
+	UserID string `json:"userId"`
+	// The user's key.
+	Key string `json:"key"`
+	// The version of the change, as in the event.
+	Version string `json:"version"`
+	// The number of attempts.
+	Attempts int `json:"attempts"`
+	// The time of the first attempt.
+	FirstAt time.Time `json:"firstAt"`
+	// The time at which it was given up.
+	DeadAt time.Time `json:"deadAt"`
+	// The HTTP status of the last attempt; null if there was no answer.
+	Status *int `json:"status,omitempty"`
+	// Why the last attempt failed.
+	Error string `json:"error"`
 }
 
 // The input of withdrawAnnouncement.
@@ -2067,6 +2285,70 @@ func (e *BadgeStyle) UnmarshalJSON(b []byte) error {
 }
 
 func (e BadgeStyle) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What a webhook's receiver does.
+type WebhookState string
+
+const (
+	// Events are delivered. Single users' events may fail.
+	WebhookStateOk WebhookState = "OK"
+	// The receiver fails as a whole: one request at a time is tried until one succeeds. All else waits in the change stream.
+	WebhookStateDown WebhookState = "DOWN"
+	// The receiver answered 410 Gone. Nothing is sent until replayWebhook.
+	WebhookStateGone WebhookState = "GONE"
+	// No node delivers at the moment: one is about to take over, or the change stream is off.
+	WebhookStateIdle WebhookState = "IDLE"
+)
+
+var AllWebhookState = []WebhookState{
+	WebhookStateOk,
+	WebhookStateDown,
+	WebhookStateGone,
+	WebhookStateIdle,
+}
+
+func (e WebhookState) IsValid() bool {
+	switch e {
+	case WebhookStateOk, WebhookStateDown, WebhookStateGone, WebhookStateIdle:
+		return true
+	}
+	return false
+}
+
+func (e WebhookState) String() string {
+	return string(e)
+}
+
+func (e *WebhookState) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = WebhookState(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid WebhookState", str)
+	}
+	return nil
+}
+
+func (e WebhookState) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *WebhookState) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e WebhookState) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

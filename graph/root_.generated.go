@@ -25,6 +25,7 @@ type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
 	Admin() AdminResolver
+	Announcement() AnnouncementResolver
 	AnnouncementConnection() AnnouncementConnectionResolver
 	AwayDigest() AwayDigestResolver
 	BadgeExplanation() BadgeExplanationResolver
@@ -38,6 +39,7 @@ type ResolverRoot interface {
 	LikeConnection() LikeConnectionResolver
 	LiveBoardConnection() LiveBoardConnectionResolver
 	MemberConnection() MemberConnectionResolver
+	Message() MessageResolver
 	MessageConnection() MessageConnectionResolver
 	Mutation() MutationResolver
 	Notification() NotificationResolver
@@ -50,10 +52,13 @@ type ResolverRoot interface {
 	RestrictionConnection() RestrictionConnectionResolver
 	Show() ShowResolver
 	ShowConnection() ShowConnectionResolver
+	SiteMessage() SiteMessageResolver
 	SiteMessageConnection() SiteMessageConnectionResolver
+	SiteMessageReport() SiteMessageReportResolver
 	Subscription() SubscriptionResolver
 	User() UserResolver
 	UserConnection() UserConnectionResolver
+	View() ViewResolver
 	ViewConnection() ViewConnectionResolver
 	Viewer() ViewerResolver
 }
@@ -72,22 +77,32 @@ type ComplexityRoot struct {
 		Item    func(childComplexity int) int
 	}
 
+	AddWebhookPayload struct {
+		Secret  func(childComplexity int) int
+		Webhook func(childComplexity int) int
+	}
+
 	Admin struct {
-		Activity    func(childComplexity int) int
-		Author      func(childComplexity int, userID string) int
-		Changes     func(childComplexity int, first *int, after *string) int
-		Cleaner     func(childComplexity int) int
-		Fanout      func(childComplexity int) int
-		Jobs        func(childComplexity int) int
-		SiteMessage func(childComplexity int, id string) int
+		Activity           func(childComplexity int) int
+		Author             func(childComplexity int, userID string) int
+		Changes            func(childComplexity int, first *int, after *string) int
+		Cleaner            func(childComplexity int) int
+		Fanout             func(childComplexity int) int
+		Jobs               func(childComplexity int) int
+		SiteMessage        func(childComplexity int, id string) int
+		WebhookDeadLetters func(childComplexity int, name string, first *int) int
+		Webhooks           func(childComplexity int) int
 	}
 
 	Announcement struct {
 		Content   func(childComplexity int) int
+		Data      func(childComplexity int) int
 		EndsAt    func(childComplexity int) int
 		ID        func(childComplexity int) int
+		Ref       func(childComplexity int) int
 		StartsAt  func(childComplexity int) int
 		Title     func(childComplexity int) int
+		URL       func(childComplexity int) int
 		Unread    func(childComplexity int) int
 		UpdatedAt func(childComplexity int) int
 	}
@@ -255,6 +270,7 @@ type ComplexityRoot struct {
 	}
 
 	Conversation struct {
+		Data        func(childComplexity int) int
 		ID          func(childComplexity int) int
 		Kind        func(childComplexity int) int
 		LastMessage func(childComplexity int) int
@@ -264,7 +280,9 @@ type ComplexityRoot struct {
 		Messages    func(childComplexity int, first *int, after *string) int
 		Muted       func(childComplexity int) int
 		ReadToken   func(childComplexity int) int
+		Ref         func(childComplexity int) int
 		Title       func(childComplexity int) int
+		URL         func(childComplexity int) int
 		Unread      func(childComplexity int) int
 	}
 
@@ -294,6 +312,7 @@ type ComplexityRoot struct {
 		Badges       func(childComplexity int) int
 		Changed      func(childComplexity int) int
 		Conversation func(childComplexity int) int
+		Created      func(childComplexity int) int
 		Viewer       func(childComplexity int) int
 	}
 
@@ -531,10 +550,13 @@ type ComplexityRoot struct {
 		Author         func(childComplexity int) int
 		Body           func(childComplexity int) int
 		ConversationID func(childComplexity int) int
+		Data           func(childComplexity int) int
 		ID             func(childComplexity int) int
 		Mentions       func(childComplexity int) int
 		Recalled       func(childComplexity int) int
+		Ref            func(childComplexity int) int
 		SentAt         func(childComplexity int) int
+		URL            func(childComplexity int) int
 	}
 
 	MessageConnection struct {
@@ -551,6 +573,7 @@ type ComplexityRoot struct {
 	Mutation struct {
 		AddMembers             func(childComplexity int, input AddMembersInput) int
 		AddViewItem            func(childComplexity int, input AddViewItemInput) int
+		AddWebhook             func(childComplexity int, input AddWebhookInput) int
 		Block                  func(childComplexity int, input BlockInput) int
 		CancelReminder         func(childComplexity int, input CancelReminderInput) int
 		CancelShow             func(childComplexity int, input CancelShowInput) int
@@ -592,7 +615,10 @@ type ComplexityRoot struct {
 		RemindMe               func(childComplexity int, input RemindMeInput) int
 		RemoveMembers          func(childComplexity int, input RemoveMembersInput) int
 		RemoveViewItem         func(childComplexity int, input RemoveViewItemInput) int
+		RemoveWebhook          func(childComplexity int, input RemoveWebhookInput) int
+		ReplayWebhook          func(childComplexity int, input ReplayWebhookInput) int
 		RescheduleShow         func(childComplexity int, input RescheduleShowInput) int
+		RotateWebhookSecret    func(childComplexity int, input RotateWebhookSecretInput) int
 		ScheduleShow           func(childComplexity int, input ScheduleShowInput) int
 		SendMessage            func(childComplexity int, input SendMessageInput) int
 		SendSiteMessage        func(childComplexity int, input SendSiteMessageInput) int
@@ -604,6 +630,7 @@ type ComplexityRoot struct {
 		SetReplay              func(childComplexity int, input SetReplayInput) int
 		SetSegments            func(childComplexity int, input SetSegmentsInput) int
 		StartShow              func(childComplexity int, input StartShowInput) int
+		TestWebhook            func(childComplexity int, input TestWebhookInput) int
 		TouchView              func(childComplexity int, input TouchViewInput) int
 		Unblock                func(childComplexity int, input UnblockInput) int
 		UndoMarkAllRead        func(childComplexity int, input UndoMarkAllReadInput) int
@@ -691,6 +718,7 @@ type ComplexityRoot struct {
 		Body           func(childComplexity int) int
 		CommentCount   func(childComplexity int) int
 		Comments       func(childComplexity int, first *int, after *string) int
+		Data           func(childComplexity int) int
 		EditedAt       func(childComplexity int) int
 		ID             func(childComplexity int) int
 		Kind           func(childComplexity int) int
@@ -699,6 +727,8 @@ type ComplexityRoot struct {
 		Parent         func(childComplexity int) int
 		ParentID       func(childComplexity int) int
 		PublishedAt    func(childComplexity int) int
+		Ref            func(childComplexity int) int
+		URL            func(childComplexity int) int
 		ViewerCanEdit  func(childComplexity int) int
 		ViewerHasLiked func(childComplexity int) int
 	}
@@ -719,19 +749,22 @@ type ComplexityRoot struct {
 
 	PublishAnnouncementPayload struct {
 		Announcement func(childComplexity int) int
+		Created      func(childComplexity int) int
 	}
 
 	PublishPostPayload struct {
-		Badges func(childComplexity int) int
-		Edge   func(childComplexity int) int
-		Post   func(childComplexity int) int
-		Viewer func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Created func(childComplexity int) int
+		Edge    func(childComplexity int) int
+		Post    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	Query struct {
 		Admin  func(childComplexity int) int
 		Node   func(childComplexity int, id string) int
 		Nodes  func(childComplexity int, ids []string) int
+		Users  func(childComplexity int, keys []string) int
 		Viewer func(childComplexity int) int
 	}
 
@@ -776,6 +809,15 @@ type ComplexityRoot struct {
 		Item    func(childComplexity int) int
 	}
 
+	RemoveWebhookPayload struct {
+		Name func(childComplexity int) int
+	}
+
+	ReplayWebhookPayload struct {
+		Replayed func(childComplexity int) int
+		Webhook  func(childComplexity int) int
+	}
+
 	RescheduleShowPayload struct {
 		Badges  func(childComplexity int) int
 		Changed func(childComplexity int) int
@@ -796,20 +838,28 @@ type ComplexityRoot struct {
 		Until  func(childComplexity int) int
 	}
 
+	RotateWebhookSecretPayload struct {
+		Secret  func(childComplexity int) int
+		Webhook func(childComplexity int) int
+	}
+
 	ScheduleShowPayload struct {
-		Badges func(childComplexity int) int
-		Show   func(childComplexity int) int
-		Viewer func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Created func(childComplexity int) int
+		Show    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	SendMessagePayload struct {
 		Badges       func(childComplexity int) int
 		Conversation func(childComplexity int) int
+		Created      func(childComplexity int) int
 		Message      func(childComplexity int) int
 		Viewer       func(childComplexity int) int
 	}
 
 	SendSiteMessagePayload struct {
+		Created func(childComplexity int) int
 		Message func(childComplexity int) int
 	}
 
@@ -854,16 +904,19 @@ type ComplexityRoot struct {
 	Show struct {
 		CancelledAt func(childComplexity int) int
 		CoverURL    func(childComplexity int) int
+		Data        func(childComplexity int) int
 		EndedAt     func(childComplexity int) int
 		Host        func(childComplexity int) int
 		ID          func(childComplexity int) int
 		Late        func(childComplexity int) int
 		PlannedAt   func(childComplexity int) int
+		Ref         func(childComplexity int) int
 		RemindsMe   func(childComplexity int) int
 		ReplayURL   func(childComplexity int) int
 		StartedAt   func(childComplexity int) int
 		Status      func(childComplexity int) int
 		Title       func(childComplexity int) int
+		URL         func(childComplexity int) int
 	}
 
 	ShowConnection struct {
@@ -880,10 +933,13 @@ type ComplexityRoot struct {
 	SiteMessage struct {
 		Content   func(childComplexity int) int
 		CreatedAt func(childComplexity int) int
+		Data      func(childComplexity int) int
 		ID        func(childComplexity int) int
 		ReadAt    func(childComplexity int) int
+		Ref       func(childComplexity int) int
 		Title     func(childComplexity int) int
 		Type      func(childComplexity int) int
+		URL       func(childComplexity int) int
 		UpdatedAt func(childComplexity int) int
 	}
 
@@ -907,18 +963,26 @@ type ComplexityRoot struct {
 	SiteMessageReport struct {
 		Content       func(childComplexity int) int
 		CreatedAt     func(childComplexity int) int
+		Data          func(childComplexity int) int
 		ID            func(childComplexity int) int
 		ReadCount     func(childComplexity int) int
 		Recipients    func(childComplexity int) int
+		Ref           func(childComplexity int) int
 		SiteMessageID func(childComplexity int) int
 		Title         func(childComplexity int) int
 		Type          func(childComplexity int) int
+		URL           func(childComplexity int) int
 		UpdatedAt     func(childComplexity int) int
 	}
 
 	SiteMessageTypeBadge struct {
 		Count func(childComplexity int) int
 		Type  func(childComplexity int) int
+	}
+
+	SourceCount struct {
+		Count  func(childComplexity int) int
+		Source func(childComplexity int) int
 	}
 
 	SourcePolicy struct {
@@ -941,6 +1005,13 @@ type ComplexityRoot struct {
 		HomeFeedChanged      func(childComplexity int, since *string) int
 		LiveBoardChanged     func(childComplexity int, sessionID *string, since *string) int
 		NotificationsChanged func(childComplexity int, first *int, since *string) int
+	}
+
+	TestWebhookPayload struct {
+		Accepted func(childComplexity int) int
+		Error    func(childComplexity int) int
+		Status   func(childComplexity int) int
+		TookMs   func(childComplexity int) int
 	}
 
 	TouchViewPayload struct {
@@ -1006,6 +1077,12 @@ type ComplexityRoot struct {
 		ViewerMutes   func(childComplexity int) int
 	}
 
+	UserBadges struct {
+		Badges func(childComplexity int) int
+		Unread func(childComplexity int) int
+		User   func(childComplexity int) int
+	}
+
 	UserConnection struct {
 		Edges    func(childComplexity int) int
 		Nodes    func(childComplexity int) int
@@ -1057,6 +1134,35 @@ type ComplexityRoot struct {
 		Views          func(childComplexity int, codes []string, first *int, after *string) int
 	}
 
+	Webhook struct {
+		Away           func(childComplexity int) int
+		CreatedAt      func(childComplexity int) int
+		Dead           func(childComplexity int) int
+		LastError      func(childComplexity int) int
+		LastFailureAt  func(childComplexity int) int
+		LastSuccessAt  func(childComplexity int) int
+		Name           func(childComplexity int) int
+		OldestUnsentAt func(childComplexity int) int
+		RetryAt        func(childComplexity int) int
+		Secrets        func(childComplexity int) int
+		Sources        func(childComplexity int) int
+		State          func(childComplexity int) int
+		Totals         func(childComplexity int) int
+		URL            func(childComplexity int) int
+		Waiting        func(childComplexity int) int
+	}
+
+	WebhookDeadLetter struct {
+		Attempts func(childComplexity int) int
+		DeadAt   func(childComplexity int) int
+		Error    func(childComplexity int) int
+		FirstAt  func(childComplexity int) int
+		Key      func(childComplexity int) int
+		Status   func(childComplexity int) int
+		UserID   func(childComplexity int) int
+		Version  func(childComplexity int) int
+	}
+
 	WithdrawAnnouncementPayload struct {
 		AnnouncementID func(childComplexity int) int
 		Changed        func(childComplexity int) int
@@ -1102,6 +1208,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AddViewItemPayload.Item(childComplexity), true
+
+	case "AddWebhookPayload.secret":
+		if e.ComplexityRoot.AddWebhookPayload.Secret == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddWebhookPayload.Secret(childComplexity), true
+	case "AddWebhookPayload.webhook":
+		if e.ComplexityRoot.AddWebhookPayload.Webhook == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddWebhookPayload.Webhook(childComplexity), true
 
 	case "Admin.activity":
 		if e.ComplexityRoot.Admin.Activity == nil {
@@ -1160,6 +1279,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.SiteMessage(childComplexity, args["id"].(string)), true
+	case "Admin.webhookDeadLetters":
+		if e.ComplexityRoot.Admin.WebhookDeadLetters == nil {
+			break
+		}
+
+		args, err := ec.field_Admin_webhookDeadLetters_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Admin.WebhookDeadLetters(childComplexity, args["name"].(string), args["first"].(*int)), true
+	case "Admin.webhooks":
+		if e.ComplexityRoot.Admin.Webhooks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Admin.Webhooks(childComplexity), true
 
 	case "Announcement.content":
 		if e.ComplexityRoot.Announcement.Content == nil {
@@ -1167,6 +1303,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Announcement.Content(childComplexity), true
+	case "Announcement.data":
+		if e.ComplexityRoot.Announcement.Data == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.Data(childComplexity), true
 	case "Announcement.endsAt":
 		if e.ComplexityRoot.Announcement.EndsAt == nil {
 			break
@@ -1179,6 +1321,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Announcement.ID(childComplexity), true
+	case "Announcement.ref":
+		if e.ComplexityRoot.Announcement.Ref == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.Ref(childComplexity), true
 	case "Announcement.startsAt":
 		if e.ComplexityRoot.Announcement.StartsAt == nil {
 			break
@@ -1191,6 +1339,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Announcement.Title(childComplexity), true
+	case "Announcement.url":
+		if e.ComplexityRoot.Announcement.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.URL(childComplexity), true
 	case "Announcement.unread":
 		if e.ComplexityRoot.Announcement.Unread == nil {
 			break
@@ -1802,6 +1956,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CommentEdge.Node(childComplexity), true
 
+	case "Conversation.data":
+		if e.ComplexityRoot.Conversation.Data == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.Data(childComplexity), true
 	case "Conversation.id":
 		if e.ComplexityRoot.Conversation.ID == nil {
 			break
@@ -1866,12 +2026,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Conversation.ReadToken(childComplexity), true
+	case "Conversation.ref":
+		if e.ComplexityRoot.Conversation.Ref == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.Ref(childComplexity), true
 	case "Conversation.title":
 		if e.ComplexityRoot.Conversation.Title == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Conversation.Title(childComplexity), true
+	case "Conversation.url":
+		if e.ComplexityRoot.Conversation.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.URL(childComplexity), true
 	case "Conversation.unread":
 		if e.ComplexityRoot.Conversation.Unread == nil {
 			break
@@ -1961,6 +2133,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ConversationPayload.Conversation(childComplexity), true
+	case "ConversationPayload.created":
+		if e.ComplexityRoot.ConversationPayload.Created == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationPayload.Created(childComplexity), true
 	case "ConversationPayload.viewer":
 		if e.ComplexityRoot.ConversationPayload.Viewer == nil {
 			break
@@ -2771,6 +2949,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Message.ConversationID(childComplexity), true
+	case "Message.data":
+		if e.ComplexityRoot.Message.Data == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.Data(childComplexity), true
 	case "Message.id":
 		if e.ComplexityRoot.Message.ID == nil {
 			break
@@ -2789,12 +2973,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Message.Recalled(childComplexity), true
+	case "Message.ref":
+		if e.ComplexityRoot.Message.Ref == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.Ref(childComplexity), true
 	case "Message.sentAt":
 		if e.ComplexityRoot.Message.SentAt == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Message.SentAt(childComplexity), true
+	case "Message.url":
+		if e.ComplexityRoot.Message.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.URL(childComplexity), true
 
 	case "MessageConnection.edges":
 		if e.ComplexityRoot.MessageConnection.Edges == nil {
@@ -2850,6 +3046,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.AddViewItem(childComplexity, args["input"].(AddViewItemInput)), true
+	case "Mutation.addWebhook":
+		if e.ComplexityRoot.Mutation.AddWebhook == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_addWebhook_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.AddWebhook(childComplexity, args["input"].(AddWebhookInput)), true
 	case "Mutation.block":
 		if e.ComplexityRoot.Mutation.Block == nil {
 			break
@@ -3296,6 +3503,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveViewItem(childComplexity, args["input"].(RemoveViewItemInput)), true
+	case "Mutation.removeWebhook":
+		if e.ComplexityRoot.Mutation.RemoveWebhook == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeWebhook_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveWebhook(childComplexity, args["input"].(RemoveWebhookInput)), true
+	case "Mutation.replayWebhook":
+		if e.ComplexityRoot.Mutation.ReplayWebhook == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_replayWebhook_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ReplayWebhook(childComplexity, args["input"].(ReplayWebhookInput)), true
 	case "Mutation.rescheduleShow":
 		if e.ComplexityRoot.Mutation.RescheduleShow == nil {
 			break
@@ -3307,6 +3536,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RescheduleShow(childComplexity, args["input"].(RescheduleShowInput)), true
+	case "Mutation.rotateWebhookSecret":
+		if e.ComplexityRoot.Mutation.RotateWebhookSecret == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_rotateWebhookSecret_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RotateWebhookSecret(childComplexity, args["input"].(RotateWebhookSecretInput)), true
 	case "Mutation.scheduleShow":
 		if e.ComplexityRoot.Mutation.ScheduleShow == nil {
 			break
@@ -3428,6 +3668,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.StartShow(childComplexity, args["input"].(StartShowInput)), true
+	case "Mutation.testWebhook":
+		if e.ComplexityRoot.Mutation.TestWebhook == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_testWebhook_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.TestWebhook(childComplexity, args["input"].(TestWebhookInput)), true
 	case "Mutation.touchView":
 		if e.ComplexityRoot.Mutation.TouchView == nil {
 			break
@@ -3835,6 +4086,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Post.Comments(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Post.data":
+		if e.ComplexityRoot.Post.Data == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.Data(childComplexity), true
 	case "Post.editedAt":
 		if e.ComplexityRoot.Post.EditedAt == nil {
 			break
@@ -3888,6 +4145,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Post.PublishedAt(childComplexity), true
+	case "Post.ref":
+		if e.ComplexityRoot.Post.Ref == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.Ref(childComplexity), true
+	case "Post.url":
+		if e.ComplexityRoot.Post.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.URL(childComplexity), true
 	case "Post.viewerCanEdit":
 		if e.ComplexityRoot.Post.ViewerCanEdit == nil {
 			break
@@ -3957,6 +4226,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PublishAnnouncementPayload.Announcement(childComplexity), true
+	case "PublishAnnouncementPayload.created":
+		if e.ComplexityRoot.PublishAnnouncementPayload.Created == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PublishAnnouncementPayload.Created(childComplexity), true
 
 	case "PublishPostPayload.badges":
 		if e.ComplexityRoot.PublishPostPayload.Badges == nil {
@@ -3964,6 +4239,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PublishPostPayload.Badges(childComplexity), true
+	case "PublishPostPayload.created":
+		if e.ComplexityRoot.PublishPostPayload.Created == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PublishPostPayload.Created(childComplexity), true
 	case "PublishPostPayload.edge":
 		if e.ComplexityRoot.PublishPostPayload.Edge == nil {
 			break
@@ -4012,6 +4293,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Nodes(childComplexity, args["ids"].([]string)), true
+	case "Query.users":
+		if e.ComplexityRoot.Query.Users == nil {
+			break
+		}
+
+		args, err := ec.field_Query_users_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Users(childComplexity, args["keys"].([]string)), true
 	case "Query.viewer":
 		if e.ComplexityRoot.Query.Viewer == nil {
 			break
@@ -4146,6 +4438,26 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RemoveViewItemPayload.Item(childComplexity), true
 
+	case "RemoveWebhookPayload.name":
+		if e.ComplexityRoot.RemoveWebhookPayload.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemoveWebhookPayload.Name(childComplexity), true
+
+	case "ReplayWebhookPayload.replayed":
+		if e.ComplexityRoot.ReplayWebhookPayload.Replayed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReplayWebhookPayload.Replayed(childComplexity), true
+	case "ReplayWebhookPayload.webhook":
+		if e.ComplexityRoot.ReplayWebhookPayload.Webhook == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReplayWebhookPayload.Webhook(childComplexity), true
+
 	case "RescheduleShowPayload.badges":
 		if e.ComplexityRoot.RescheduleShowPayload.Badges == nil {
 			break
@@ -4215,12 +4527,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RestrictionEdge.Until(childComplexity), true
 
+	case "RotateWebhookSecretPayload.secret":
+		if e.ComplexityRoot.RotateWebhookSecretPayload.Secret == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RotateWebhookSecretPayload.Secret(childComplexity), true
+	case "RotateWebhookSecretPayload.webhook":
+		if e.ComplexityRoot.RotateWebhookSecretPayload.Webhook == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RotateWebhookSecretPayload.Webhook(childComplexity), true
+
 	case "ScheduleShowPayload.badges":
 		if e.ComplexityRoot.ScheduleShowPayload.Badges == nil {
 			break
 		}
 
 		return e.ComplexityRoot.ScheduleShowPayload.Badges(childComplexity), true
+	case "ScheduleShowPayload.created":
+		if e.ComplexityRoot.ScheduleShowPayload.Created == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleShowPayload.Created(childComplexity), true
 	case "ScheduleShowPayload.show":
 		if e.ComplexityRoot.ScheduleShowPayload.Show == nil {
 			break
@@ -4246,6 +4577,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SendMessagePayload.Conversation(childComplexity), true
+	case "SendMessagePayload.created":
+		if e.ComplexityRoot.SendMessagePayload.Created == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendMessagePayload.Created(childComplexity), true
 	case "SendMessagePayload.message":
 		if e.ComplexityRoot.SendMessagePayload.Message == nil {
 			break
@@ -4259,6 +4596,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SendMessagePayload.Viewer(childComplexity), true
 
+	case "SendSiteMessagePayload.created":
+		if e.ComplexityRoot.SendSiteMessagePayload.Created == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendSiteMessagePayload.Created(childComplexity), true
 	case "SendSiteMessagePayload.message":
 		if e.ComplexityRoot.SendSiteMessagePayload.Message == nil {
 			break
@@ -4387,6 +4730,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Show.CoverURL(childComplexity), true
+	case "Show.data":
+		if e.ComplexityRoot.Show.Data == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.Data(childComplexity), true
 	case "Show.endedAt":
 		if e.ComplexityRoot.Show.EndedAt == nil {
 			break
@@ -4417,6 +4766,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Show.PlannedAt(childComplexity), true
+	case "Show.ref":
+		if e.ComplexityRoot.Show.Ref == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.Ref(childComplexity), true
 	case "Show.remindsMe":
 		if e.ComplexityRoot.Show.RemindsMe == nil {
 			break
@@ -4447,6 +4802,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Show.Title(childComplexity), true
+	case "Show.url":
+		if e.ComplexityRoot.Show.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.URL(childComplexity), true
 
 	case "ShowConnection.edges":
 		if e.ComplexityRoot.ShowConnection.Edges == nil {
@@ -4492,6 +4853,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessage.CreatedAt(childComplexity), true
+	case "SiteMessage.data":
+		if e.ComplexityRoot.SiteMessage.Data == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.Data(childComplexity), true
 	case "SiteMessage.id":
 		if e.ComplexityRoot.SiteMessage.ID == nil {
 			break
@@ -4504,6 +4871,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessage.ReadAt(childComplexity), true
+	case "SiteMessage.ref":
+		if e.ComplexityRoot.SiteMessage.Ref == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.Ref(childComplexity), true
 	case "SiteMessage.title":
 		if e.ComplexityRoot.SiteMessage.Title == nil {
 			break
@@ -4516,6 +4889,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessage.Type(childComplexity), true
+	case "SiteMessage.url":
+		if e.ComplexityRoot.SiteMessage.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.URL(childComplexity), true
 	case "SiteMessage.updatedAt":
 		if e.ComplexityRoot.SiteMessage.UpdatedAt == nil {
 			break
@@ -4586,6 +4965,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessageReport.CreatedAt(childComplexity), true
+	case "SiteMessageReport.data":
+		if e.ComplexityRoot.SiteMessageReport.Data == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.Data(childComplexity), true
 	case "SiteMessageReport.id":
 		if e.ComplexityRoot.SiteMessageReport.ID == nil {
 			break
@@ -4604,6 +4989,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessageReport.Recipients(childComplexity), true
+	case "SiteMessageReport.ref":
+		if e.ComplexityRoot.SiteMessageReport.Ref == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.Ref(childComplexity), true
 	case "SiteMessageReport.siteMessageId":
 		if e.ComplexityRoot.SiteMessageReport.SiteMessageID == nil {
 			break
@@ -4622,6 +5013,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessageReport.Type(childComplexity), true
+	case "SiteMessageReport.url":
+		if e.ComplexityRoot.SiteMessageReport.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.URL(childComplexity), true
 	case "SiteMessageReport.updatedAt":
 		if e.ComplexityRoot.SiteMessageReport.UpdatedAt == nil {
 			break
@@ -4641,6 +5038,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessageTypeBadge.Type(childComplexity), true
+
+	case "SourceCount.count":
+		if e.ComplexityRoot.SourceCount.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SourceCount.Count(childComplexity), true
+	case "SourceCount.source":
+		if e.ComplexityRoot.SourceCount.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SourceCount.Source(childComplexity), true
 
 	case "SourcePolicy.inTotal":
 		if e.ComplexityRoot.SourcePolicy.InTotal == nil {
@@ -4752,6 +5162,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.NotificationsChanged(childComplexity, args["first"].(*int), args["since"].(*string)), true
+
+	case "TestWebhookPayload.accepted":
+		if e.ComplexityRoot.TestWebhookPayload.Accepted == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TestWebhookPayload.Accepted(childComplexity), true
+	case "TestWebhookPayload.error":
+		if e.ComplexityRoot.TestWebhookPayload.Error == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TestWebhookPayload.Error(childComplexity), true
+	case "TestWebhookPayload.status":
+		if e.ComplexityRoot.TestWebhookPayload.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TestWebhookPayload.Status(childComplexity), true
+	case "TestWebhookPayload.tookMs":
+		if e.ComplexityRoot.TestWebhookPayload.TookMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TestWebhookPayload.TookMs(childComplexity), true
 
 	case "TouchViewPayload.badges":
 		if e.ComplexityRoot.TouchViewPayload.Badges == nil {
@@ -5015,6 +5450,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.User.ViewerMutes(childComplexity), true
 
+	case "UserBadges.badges":
+		if e.ComplexityRoot.UserBadges.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserBadges.Badges(childComplexity), true
+	case "UserBadges.unread":
+		if e.ComplexityRoot.UserBadges.Unread == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserBadges.Unread(childComplexity), true
+	case "UserBadges.user":
+		if e.ComplexityRoot.UserBadges.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserBadges.User(childComplexity), true
+
 	case "UserConnection.edges":
 		if e.ComplexityRoot.UserConnection.Edges == nil {
 			break
@@ -5274,6 +5728,146 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Viewer.Views(childComplexity, args["codes"].([]string), args["first"].(*int), args["after"].(*string)), true
 
+	case "Webhook.away":
+		if e.ComplexityRoot.Webhook.Away == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.Away(childComplexity), true
+	case "Webhook.createdAt":
+		if e.ComplexityRoot.Webhook.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.CreatedAt(childComplexity), true
+	case "Webhook.dead":
+		if e.ComplexityRoot.Webhook.Dead == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.Dead(childComplexity), true
+	case "Webhook.lastError":
+		if e.ComplexityRoot.Webhook.LastError == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.LastError(childComplexity), true
+	case "Webhook.lastFailureAt":
+		if e.ComplexityRoot.Webhook.LastFailureAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.LastFailureAt(childComplexity), true
+	case "Webhook.lastSuccessAt":
+		if e.ComplexityRoot.Webhook.LastSuccessAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.LastSuccessAt(childComplexity), true
+	case "Webhook.name":
+		if e.ComplexityRoot.Webhook.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.Name(childComplexity), true
+	case "Webhook.oldestUnsentAt":
+		if e.ComplexityRoot.Webhook.OldestUnsentAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.OldestUnsentAt(childComplexity), true
+	case "Webhook.retryAt":
+		if e.ComplexityRoot.Webhook.RetryAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.RetryAt(childComplexity), true
+	case "Webhook.secrets":
+		if e.ComplexityRoot.Webhook.Secrets == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.Secrets(childComplexity), true
+	case "Webhook.sources":
+		if e.ComplexityRoot.Webhook.Sources == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.Sources(childComplexity), true
+	case "Webhook.state":
+		if e.ComplexityRoot.Webhook.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.State(childComplexity), true
+	case "Webhook.totals":
+		if e.ComplexityRoot.Webhook.Totals == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.Totals(childComplexity), true
+	case "Webhook.url":
+		if e.ComplexityRoot.Webhook.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.URL(childComplexity), true
+	case "Webhook.waiting":
+		if e.ComplexityRoot.Webhook.Waiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Webhook.Waiting(childComplexity), true
+
+	case "WebhookDeadLetter.attempts":
+		if e.ComplexityRoot.WebhookDeadLetter.Attempts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WebhookDeadLetter.Attempts(childComplexity), true
+	case "WebhookDeadLetter.deadAt":
+		if e.ComplexityRoot.WebhookDeadLetter.DeadAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WebhookDeadLetter.DeadAt(childComplexity), true
+	case "WebhookDeadLetter.error":
+		if e.ComplexityRoot.WebhookDeadLetter.Error == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WebhookDeadLetter.Error(childComplexity), true
+	case "WebhookDeadLetter.firstAt":
+		if e.ComplexityRoot.WebhookDeadLetter.FirstAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WebhookDeadLetter.FirstAt(childComplexity), true
+	case "WebhookDeadLetter.key":
+		if e.ComplexityRoot.WebhookDeadLetter.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WebhookDeadLetter.Key(childComplexity), true
+	case "WebhookDeadLetter.status":
+		if e.ComplexityRoot.WebhookDeadLetter.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WebhookDeadLetter.Status(childComplexity), true
+	case "WebhookDeadLetter.userId":
+		if e.ComplexityRoot.WebhookDeadLetter.UserID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WebhookDeadLetter.UserID(childComplexity), true
+	case "WebhookDeadLetter.version":
+		if e.ComplexityRoot.WebhookDeadLetter.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WebhookDeadLetter.Version(childComplexity), true
+
 	case "WithdrawAnnouncementPayload.announcementId":
 		if e.ComplexityRoot.WithdrawAnnouncementPayload.AnnouncementID == nil {
 			break
@@ -5297,6 +5891,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAddMembersInput,
 		ec.unmarshalInputAddViewItemInput,
+		ec.unmarshalInputAddWebhookInput,
 		ec.unmarshalInputBlockInput,
 		ec.unmarshalInputCancelReminderInput,
 		ec.unmarshalInputCancelShowInput,
@@ -5339,7 +5934,10 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRemindMeInput,
 		ec.unmarshalInputRemoveMembersInput,
 		ec.unmarshalInputRemoveViewItemInput,
+		ec.unmarshalInputRemoveWebhookInput,
+		ec.unmarshalInputReplayWebhookInput,
 		ec.unmarshalInputRescheduleShowInput,
+		ec.unmarshalInputRotateWebhookSecretInput,
 		ec.unmarshalInputScheduleShowInput,
 		ec.unmarshalInputSendMessageInput,
 		ec.unmarshalInputSendSiteMessageInput,
@@ -5352,6 +5950,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetSegmentsInput,
 		ec.unmarshalInputSourcePolicyInput,
 		ec.unmarshalInputStartShowInput,
+		ec.unmarshalInputTestWebhookInput,
 		ec.unmarshalInputTouchViewInput,
 		ec.unmarshalInputUnblockInput,
 		ec.unmarshalInputUndoMarkAllReadInput,
@@ -5452,7 +6051,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "changes.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls"
+//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "changes.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "hosts.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls" "webhooks.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -5471,6 +6070,7 @@ var sources = []*ast.Source{
 	{Name: "chat.graphqls", Input: sourceData("chat.graphqls"), BuiltIn: false},
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
 	{Name: "feed.graphqls", Input: sourceData("feed.graphqls"), BuiltIn: false},
+	{Name: "hosts.graphqls", Input: sourceData("hosts.graphqls"), BuiltIn: false},
 	{Name: "ingest.graphqls", Input: sourceData("ingest.graphqls"), BuiltIn: false},
 	{Name: "live.graphqls", Input: sourceData("live.graphqls"), BuiltIn: false},
 	{Name: "messages.graphqls", Input: sourceData("messages.graphqls"), BuiltIn: false},
@@ -5481,6 +6081,7 @@ var sources = []*ast.Source{
 	{Name: "posts.graphqls", Input: sourceData("posts.graphqls"), BuiltIn: false},
 	{Name: "schema.graphqls", Input: sourceData("schema.graphqls"), BuiltIn: false},
 	{Name: "views.graphqls", Input: sourceData("views.graphqls"), BuiltIn: false},
+	{Name: "webhooks.graphqls", Input: sourceData("webhooks.graphqls"), BuiltIn: false},
 }
 var parsedSchema = gqlparser.MustLoadSchema(sources...)
 
@@ -5508,6 +6109,16 @@ func (ec *executionContext) childFields_AddViewItemPayload(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type AddViewItemPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_AddWebhookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "webhook":
+		return ec.fieldContext_AddWebhookPayload_webhook(ctx, field)
+	case "secret":
+		return ec.fieldContext_AddWebhookPayload_secret(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AddWebhookPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "jobs":
@@ -5524,6 +6135,10 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_changes(ctx, field)
 	case "siteMessage":
 		return ec.fieldContext_Admin_siteMessage(ctx, field)
+	case "webhooks":
+		return ec.fieldContext_Admin_webhooks(ctx, field)
+	case "webhookDeadLetters":
+		return ec.fieldContext_Admin_webhookDeadLetters(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Admin", field.Name)
 }
@@ -5544,6 +6159,12 @@ func (ec *executionContext) childFields_Announcement(ctx context.Context, field 
 		return ec.fieldContext_Announcement_updatedAt(ctx, field)
 	case "unread":
 		return ec.fieldContext_Announcement_unread(ctx, field)
+	case "ref":
+		return ec.fieldContext_Announcement_ref(ctx, field)
+	case "url":
+		return ec.fieldContext_Announcement_url(ctx, field)
+	case "data":
+		return ec.fieldContext_Announcement_data(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Announcement", field.Name)
 }
@@ -5896,6 +6517,12 @@ func (ec *executionContext) childFields_Conversation(ctx context.Context, field 
 		return ec.fieldContext_Conversation_muted(ctx, field)
 	case "readToken":
 		return ec.fieldContext_Conversation_readToken(ctx, field)
+	case "ref":
+		return ec.fieldContext_Conversation_ref(ctx, field)
+	case "url":
+		return ec.fieldContext_Conversation_url(ctx, field)
+	case "data":
+		return ec.fieldContext_Conversation_data(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Conversation", field.Name)
 }
@@ -5948,6 +6575,8 @@ func (ec *executionContext) childFields_ConversationPayload(ctx context.Context,
 	switch field.Name {
 	case "changed":
 		return ec.fieldContext_ConversationPayload_changed(ctx, field)
+	case "created":
+		return ec.fieldContext_ConversationPayload_created(ctx, field)
 	case "conversation":
 		return ec.fieldContext_ConversationPayload_conversation(ctx, field)
 	case "badges":
@@ -6434,6 +7063,12 @@ func (ec *executionContext) childFields_Message(ctx context.Context, field graph
 		return ec.fieldContext_Message_mentions(ctx, field)
 	case "recalled":
 		return ec.fieldContext_Message_recalled(ctx, field)
+	case "ref":
+		return ec.fieldContext_Message_ref(ctx, field)
+	case "url":
+		return ec.fieldContext_Message_url(ctx, field)
+	case "data":
+		return ec.fieldContext_Message_data(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Message", field.Name)
 }
@@ -6616,6 +7251,12 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_parentId(ctx, field)
 	case "publishedAt":
 		return ec.fieldContext_Post_publishedAt(ctx, field)
+	case "ref":
+		return ec.fieldContext_Post_ref(ctx, field)
+	case "url":
+		return ec.fieldContext_Post_url(ctx, field)
+	case "data":
+		return ec.fieldContext_Post_data(ctx, field)
 	case "editedAt":
 		return ec.fieldContext_Post_editedAt(ctx, field)
 	case "viewerCanEdit":
@@ -6666,6 +7307,8 @@ func (ec *executionContext) childFields_PostEdge(ctx context.Context, field grap
 
 func (ec *executionContext) childFields_PublishAnnouncementPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "created":
+		return ec.fieldContext_PublishAnnouncementPayload_created(ctx, field)
 	case "announcement":
 		return ec.fieldContext_PublishAnnouncementPayload_announcement(ctx, field)
 	}
@@ -6674,6 +7317,8 @@ func (ec *executionContext) childFields_PublishAnnouncementPayload(ctx context.C
 
 func (ec *executionContext) childFields_PublishPostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "created":
+		return ec.fieldContext_PublishPostPayload_created(ctx, field)
 	case "post":
 		return ec.fieldContext_PublishPostPayload_post(ctx, field)
 	case "edge":
@@ -6768,6 +7413,24 @@ func (ec *executionContext) childFields_RemoveViewItemPayload(ctx context.Contex
 	return nil, fmt.Errorf("no field named %q was found under type RemoveViewItemPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RemoveWebhookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_RemoveWebhookPayload_name(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RemoveWebhookPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ReplayWebhookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "replayed":
+		return ec.fieldContext_ReplayWebhookPayload_replayed(ctx, field)
+	case "webhook":
+		return ec.fieldContext_ReplayWebhookPayload_webhook(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ReplayWebhookPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RescheduleShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "changed":
@@ -6808,8 +7471,20 @@ func (ec *executionContext) childFields_RestrictionEdge(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type RestrictionEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_RotateWebhookSecretPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "webhook":
+		return ec.fieldContext_RotateWebhookSecretPayload_webhook(ctx, field)
+	case "secret":
+		return ec.fieldContext_RotateWebhookSecretPayload_secret(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RotateWebhookSecretPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ScheduleShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "created":
+		return ec.fieldContext_ScheduleShowPayload_created(ctx, field)
 	case "show":
 		return ec.fieldContext_ScheduleShowPayload_show(ctx, field)
 	case "badges":
@@ -6822,6 +7497,8 @@ func (ec *executionContext) childFields_ScheduleShowPayload(ctx context.Context,
 
 func (ec *executionContext) childFields_SendMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "created":
+		return ec.fieldContext_SendMessagePayload_created(ctx, field)
 	case "message":
 		return ec.fieldContext_SendMessagePayload_message(ctx, field)
 	case "conversation":
@@ -6836,6 +7513,8 @@ func (ec *executionContext) childFields_SendMessagePayload(ctx context.Context, 
 
 func (ec *executionContext) childFields_SendSiteMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "created":
+		return ec.fieldContext_SendSiteMessagePayload_created(ctx, field)
 	case "message":
 		return ec.fieldContext_SendSiteMessagePayload_message(ctx, field)
 	}
@@ -6944,6 +7623,12 @@ func (ec *executionContext) childFields_Show(ctx context.Context, field graphql.
 		return ec.fieldContext_Show_late(ctx, field)
 	case "remindsMe":
 		return ec.fieldContext_Show_remindsMe(ctx, field)
+	case "ref":
+		return ec.fieldContext_Show_ref(ctx, field)
+	case "url":
+		return ec.fieldContext_Show_url(ctx, field)
+	case "data":
+		return ec.fieldContext_Show_data(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Show", field.Name)
 }
@@ -6986,6 +7671,12 @@ func (ec *executionContext) childFields_SiteMessage(ctx context.Context, field g
 		return ec.fieldContext_SiteMessage_updatedAt(ctx, field)
 	case "readAt":
 		return ec.fieldContext_SiteMessage_readAt(ctx, field)
+	case "ref":
+		return ec.fieldContext_SiteMessage_ref(ctx, field)
+	case "url":
+		return ec.fieldContext_SiteMessage_url(ctx, field)
+	case "data":
+		return ec.fieldContext_SiteMessage_data(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SiteMessage", field.Name)
 }
@@ -7044,6 +7735,12 @@ func (ec *executionContext) childFields_SiteMessageReport(ctx context.Context, f
 		return ec.fieldContext_SiteMessageReport_recipients(ctx, field)
 	case "readCount":
 		return ec.fieldContext_SiteMessageReport_readCount(ctx, field)
+	case "ref":
+		return ec.fieldContext_SiteMessageReport_ref(ctx, field)
+	case "url":
+		return ec.fieldContext_SiteMessageReport_url(ctx, field)
+	case "data":
+		return ec.fieldContext_SiteMessageReport_data(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SiteMessageReport", field.Name)
 }
@@ -7056,6 +7753,16 @@ func (ec *executionContext) childFields_SiteMessageTypeBadge(ctx context.Context
 		return ec.fieldContext_SiteMessageTypeBadge_count(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SiteMessageTypeBadge", field.Name)
+}
+
+func (ec *executionContext) childFields_SourceCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "source":
+		return ec.fieldContext_SourceCount_source(ctx, field)
+	case "count":
+		return ec.fieldContext_SourceCount_count(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SourceCount", field.Name)
 }
 
 func (ec *executionContext) childFields_SourcePolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7082,6 +7789,20 @@ func (ec *executionContext) childFields_StartShowPayload(ctx context.Context, fi
 		return ec.fieldContext_StartShowPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type StartShowPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_TestWebhookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "accepted":
+		return ec.fieldContext_TestWebhookPayload_accepted(ctx, field)
+	case "status":
+		return ec.fieldContext_TestWebhookPayload_status(ctx, field)
+	case "error":
+		return ec.fieldContext_TestWebhookPayload_error(ctx, field)
+	case "tookMs":
+		return ec.fieldContext_TestWebhookPayload_tookMs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TestWebhookPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_TouchViewPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7210,6 +7931,18 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 	return nil, fmt.Errorf("no field named %q was found under type User", field.Name)
 }
 
+func (ec *executionContext) childFields_UserBadges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_UserBadges_user(ctx, field)
+	case "badges":
+		return ec.fieldContext_UserBadges_badges(ctx, field)
+	case "unread":
+		return ec.fieldContext_UserBadges_unread(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UserBadges", field.Name)
+}
+
 func (ec *executionContext) childFields_UserConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "edges":
@@ -7310,6 +8043,64 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_views(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
+}
+
+func (ec *executionContext) childFields_Webhook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Webhook_name(ctx, field)
+	case "url":
+		return ec.fieldContext_Webhook_url(ctx, field)
+	case "away":
+		return ec.fieldContext_Webhook_away(ctx, field)
+	case "totals":
+		return ec.fieldContext_Webhook_totals(ctx, field)
+	case "sources":
+		return ec.fieldContext_Webhook_sources(ctx, field)
+	case "state":
+		return ec.fieldContext_Webhook_state(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Webhook_createdAt(ctx, field)
+	case "secrets":
+		return ec.fieldContext_Webhook_secrets(ctx, field)
+	case "waiting":
+		return ec.fieldContext_Webhook_waiting(ctx, field)
+	case "dead":
+		return ec.fieldContext_Webhook_dead(ctx, field)
+	case "oldestUnsentAt":
+		return ec.fieldContext_Webhook_oldestUnsentAt(ctx, field)
+	case "retryAt":
+		return ec.fieldContext_Webhook_retryAt(ctx, field)
+	case "lastSuccessAt":
+		return ec.fieldContext_Webhook_lastSuccessAt(ctx, field)
+	case "lastFailureAt":
+		return ec.fieldContext_Webhook_lastFailureAt(ctx, field)
+	case "lastError":
+		return ec.fieldContext_Webhook_lastError(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Webhook", field.Name)
+}
+
+func (ec *executionContext) childFields_WebhookDeadLetter(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "userId":
+		return ec.fieldContext_WebhookDeadLetter_userId(ctx, field)
+	case "key":
+		return ec.fieldContext_WebhookDeadLetter_key(ctx, field)
+	case "version":
+		return ec.fieldContext_WebhookDeadLetter_version(ctx, field)
+	case "attempts":
+		return ec.fieldContext_WebhookDeadLetter_attempts(ctx, field)
+	case "firstAt":
+		return ec.fieldContext_WebhookDeadLetter_firstAt(ctx, field)
+	case "deadAt":
+		return ec.fieldContext_WebhookDeadLetter_deadAt(ctx, field)
+	case "status":
+		return ec.fieldContext_WebhookDeadLetter_status(ctx, field)
+	case "error":
+		return ec.fieldContext_WebhookDeadLetter_error(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WebhookDeadLetter", field.Name)
 }
 
 func (ec *executionContext) childFields_WithdrawAnnouncementPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -1,10 +1,12 @@
 package graph
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -91,4 +93,24 @@ func unmarshalText(kind string, input any) (string, error) {
 		return "", services.Errorf(services.Invalid, "%s is a text, got %T", kind, input)
 	}
 	return text, nil
+}
+
+// MarshalJSON prints a JSON object, which is JSON already.
+func MarshalJSON(text string) graphql.Marshaler {
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, text) })
+}
+
+// UnmarshalJSON reads a JSON object as its text: no white space, sorted keys, numbers as they were sent. So two ways of writing
+// one object are one input.
+func UnmarshalJSON(input any) (string, error) {
+	if _, ok := input.(map[string]any); !ok {
+		return "", services.Errorf(services.Invalid, "a JSON is an object, got %T", input)
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(input); err != nil {
+		return "", services.Wrapf(services.Invalid, err, "a JSON is an object, which this is not")
+	}
+	return strings.TrimSuffix(text.String(), "\n"), nil
 }

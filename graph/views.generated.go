@@ -17,6 +17,9 @@ import (
 
 // region    ************************** generated!.gotpl **************************
 
+type ViewResolver interface {
+	Unread(ctx context.Context, obj *View) (*services.Count, error)
+}
 type ViewConnectionResolver interface {
 	Nodes(ctx context.Context, obj *ViewConnection) ([]View, error)
 }
@@ -295,11 +298,11 @@ func (ec *executionContext) _View_unread(ctx context.Context, field graphql.Coll
 			return ec.fieldContext_View_unread(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Unread, nil
+			return ec.Resolvers.View().Unread(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Count) graphql.Marshaler {
-			return ec.marshalNBadgeCount2tidingsᚋservicesᚐCount(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Count) graphql.Marshaler {
+			return ec.marshalNBadgeCount2ᚖtidingsᚋservicesᚐCount(ctx, selections, v)
 		},
 		true,
 		true,
@@ -309,8 +312,8 @@ func (ec *executionContext) fieldContext_View_unread(_ context.Context, field gr
 	fc = &graphql.FieldContext{
 		Object:     "View",
 		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
+		IsMethod:   true,
+		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_BadgeCount(ctx, field)
 		},
@@ -836,32 +839,65 @@ func (ec *executionContext) _View(ctx context.Context, sel ast.SelectionSet, obj
 		case "id":
 			out.Values[i] = ec._View_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "code":
 			out.Values[i] = ec._View_code(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "key":
 			out.Values[i] = ec._View_key(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "unread":
-			out.Values[i] = ec._View_unread(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._View_unread(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "upTo":
 			out.Values[i] = ec._View_upTo(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "lastAccessAt":
 			out.Values[i] = ec._View_lastAccessAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))

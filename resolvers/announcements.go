@@ -3,6 +3,7 @@ package resolvers
 import (
 	"context"
 
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/announcements"
@@ -71,6 +72,7 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 	for i, item := range page.Items {
 		result.Edges[i] = graph.AnnouncementEdge{Cursor: announcementCursor.text(viewer.Number, item.Position), Node: graphItem(item)}
 	}
+	dataloader.From(ctx).MeetObjects(idsOf(result.Edges, func(edge *graph.AnnouncementEdge) string { return edge.Node.ID }))
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
 	}

@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"context"
+	"encoding/base64"
 
 	"tidings/graph"
 	"tidings/services"
@@ -14,26 +15,53 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	if err != nil {
 		return nil, err
 	}
-	from := uint64(0)
-	if after != nil {
-		if from, err = changeCursor.parse("after", 0, *after); err != nil {
-			return nil, err
-		}
+	position, err := parseChangePosition(after)
+	if err != nil {
+		return nil, err
 	}
 	if !r.Stream.On() {
 		return nil, &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
 			Message: "changes: the change stream is off: start every node with --changes"}
 	}
-	found, err := r.Stream.After(ctx, from, size+1)
+	found, err := r.Stream.After(ctx, position.ReadTo, size+1)
 	if err != nil {
 		return nil, err
 	}
-	part := &graph.BadgeChanges{List: []graph.BadgeChange{}, Cursor: changeCursor.text(0, from), HasMore: len(found) > size}
-	for _, change := range found[:min(size, len(found))] {
-		part.Cursor = changeCursor.text(0, change.Seq)
-		part.List = append(part.List, changeShown(change, from))
+	part := &graph.BadgeChanges{List: []graph.BadgeChange{}, HasMore: len(found) > size}
+	found = found[:min(size, len(found))]
+	for _, change := range found {
+		part.List = append(part.List, changeShown(change, position.FullTo))
 	}
+	part.Cursor = changePositionText(position.After(found, part.HasMore))
 	return part, nil
+}
+
+// changePositionText prints a position in the change stream, as one cursor for a reader who has everything up to it, else as two.
+func changePositionText(position stream.Position) string {
+	text := changeCursor.text(0, position.ReadTo)
+	if position.FullTo != position.ReadTo {
+		text += changeCursor.text(0, position.FullTo)
+	}
+	return text
+}
+
+// parseChangePosition reads the output of changePositionText, nil as the start.
+func parseChangePosition(text *string) (position stream.Position, err error) {
+	if text == nil {
+		return position, nil
+	}
+	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(*text))
+	if position.ReadTo, err = changeCursor.parse("after", 0, (*text)[:middle]); err != nil {
+		return position, err
+	}
+	position.FullTo = position.ReadTo
+	if rest := (*text)[middle:]; rest != "" {
+		position.FullTo, err = changeCursor.parse("after", 0, rest)
+	}
+	if err == nil && position.FullTo > position.ReadTo {
+		err = services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(*text), changeCursor)
+	}
+	return position, err
 }
 
 // changeShown is a change, for a reader who has all changes up to a version.

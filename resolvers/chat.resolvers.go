@@ -84,6 +84,26 @@ func (r *conversationResolver) LastMessage(ctx context.Context, obj *graph.Conve
 	return &list[0], nil
 }
 
+func (r *conversationResolver) Unread(ctx context.Context, obj *graph.Conversation) (*services.Count, error) {
+	return r.partOf(ctx, services.SourceConversations, obj.Unread)
+}
+
+func (r *conversationResolver) Mentions(ctx context.Context, obj *graph.Conversation) (*services.Count, error) {
+	return r.partOf(ctx, services.SourceConversations, obj.Mentions)
+}
+
+func (r *conversationResolver) Ref(ctx context.Context, obj *graph.Conversation) (*string, error) {
+	return r.labelOf(ctx, obj.ID, refOf)
+}
+
+func (r *conversationResolver) URL(ctx context.Context, obj *graph.Conversation) (*string, error) {
+	return r.labelOf(ctx, obj.ID, urlOf)
+}
+
+func (r *conversationResolver) Data(ctx context.Context, obj *graph.Conversation) (*string, error) {
+	return r.labelOf(ctx, obj.ID, dataOf)
+}
+
 func (r *conversationConnectionResolver) Nodes(ctx context.Context, obj *graph.ConversationConnection) ([]graph.Conversation, error) {
 	return nodesOf(obj.Edges, func(edge *graph.ConversationEdge) *graph.Conversation { return &edge.Node }), nil
 }
@@ -94,6 +114,24 @@ func (r *conversationsChangeResolver) Conversations(ctx context.Context, obj *gr
 
 func (r *memberConnectionResolver) Nodes(ctx context.Context, obj *graph.MemberConnection) ([]graph.User, error) {
 	return nodesOf(obj.Edges, func(edge *graph.MemberEdge) *graph.User { return &edge.Node }), nil
+}
+
+func (r *messageResolver) Ref(ctx context.Context, obj *graph.Message) (*string, error) {
+	return r.labelOf(ctx, obj.ID, refOf)
+}
+
+func (r *messageResolver) URL(ctx context.Context, obj *graph.Message) (*string, error) {
+	if obj.Recalled {
+		return nil, nil
+	}
+	return r.labelOf(ctx, obj.ID, urlOf)
+}
+
+func (r *messageResolver) Data(ctx context.Context, obj *graph.Message) (*string, error) {
+	if obj.Recalled {
+		return nil, nil
+	}
+	return r.labelOf(ctx, obj.ID, dataOf)
 }
 
 func (r *messageConnectionResolver) Nodes(ctx context.Context, obj *graph.MessageConnection) ([]graph.Message, error) {
@@ -109,7 +147,9 @@ func (r *mutationResolver) CreateConversation(ctx context.Context, input graph.C
 	if err != nil {
 		return nil, err
 	}
-	return r.conversationPayload(ctx, done, id), nil
+	payload := r.conversationPayload(ctx, done, id)
+	payload.Created = &done.created
+	return payload, nil
 }
 
 func (r *mutationResolver) JoinConversation(ctx context.Context, input graph.JoinConversationInput) (*graph.ConversationPayload, error) {
@@ -122,7 +162,7 @@ func (r *mutationResolver) QuitConversation(ctx context.Context, input graph.Qui
 		return nil, err
 	}
 	return &graph.QuitConversationPayload{
-		Changed: done.changed, ConversationID: input.ConversationID, Badges: done.badges, Viewer: done.viewerAfter(),
+		Changed: done.changed, ConversationID: done.id, Badges: done.badges, Viewer: done.viewerAfter(),
 	}, nil
 }
 
@@ -141,7 +181,7 @@ func (r *mutationResolver) SendMessage(ctx context.Context, input graph.SendMess
 	}
 	message := ifRead[graph.Message](r.Resolver)(r.message(ctx, done))
 	conversation := ifRead[graph.Conversation](r.Resolver)(r.conversation(ctx, done.viewer, done.call.conversation))
-	return &graph.SendMessagePayload{Message: message, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	return &graph.SendMessagePayload{Created: done.created, Message: message, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) RecallMessage(ctx context.Context, input graph.RecallMessageInput) (*graph.RecallMessagePayload, error) {
@@ -187,6 +227,10 @@ func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversa
 	if err != nil {
 		return nil, err
 	}
+	conversationID, err = r.refID(ctx, viewer.Number, "conversationId", conversationID)
+	if err != nil {
+		return nil, err
+	}
 	id, err := services.ParseConversationID("conversationId", conversationID)
 	if err != nil {
 		return nil, err
@@ -229,6 +273,8 @@ func (r *Resolver) MemberConnection() graph.MemberConnectionResolver {
 	return &memberConnectionResolver{r}
 }
 
+func (r *Resolver) Message() graph.MessageResolver { return &messageResolver{r} }
+
 func (r *Resolver) MessageConnection() graph.MessageConnectionResolver {
 	return &messageConnectionResolver{r}
 }
@@ -238,5 +284,6 @@ type (
 	conversationConnectionResolver struct{ *Resolver }
 	conversationsChangeResolver    struct{ *Resolver }
 	memberConnectionResolver       struct{ *Resolver }
+	messageResolver                struct{ *Resolver }
 	messageConnectionResolver      struct{ *Resolver }
 )

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/stream"
 )
 
 func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
@@ -56,6 +57,25 @@ func TestACursorOfAnotherKindIsRefused(t *testing.T) {
 		text := base64.RawURLEncoding.EncodeToString(spoil(append([]byte{}, bytes...)))
 		if _, err := parseCursor(7, text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// A position in the change stream is read back; two cursors in the wrong order, or more or less than two, are refused.
+func TestChangePosition(t *testing.T) {
+	for _, position := range []stream.Position{{}, {ReadTo: 7}, {ReadTo: 7, FullTo: 7}, {ReadTo: 7, FullTo: 3}} {
+		text := changePositionText(position)
+		if got, err := parseChangePosition(&text); got != position || err != nil {
+			t.Errorf("%+v became %+v, %v", position, got, err)
+		}
+	}
+	if got, err := parseChangePosition(nil); got != (stream.Position{}) || err != nil {
+		t.Errorf("the start: %+v, %v", got, err)
+	}
+	three, seven := changeCursor.text(0, 3), changeCursor.text(0, 7)
+	for _, text := range []string{"", "x", three + seven, seven + "x", seven + three[1:], seven + three + three, seven + feedCursor.text(0, 3), "é" + seven} {
+		if _, err := parseChangePosition(&text); services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "after: ") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

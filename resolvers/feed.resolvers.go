@@ -17,7 +17,7 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 		return nil, err
 	}
 	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
-	payload := &graph.PublishPostPayload{Post: post, Badges: done.badges, Viewer: done.viewerAfter()}
+	payload := &graph.PublishPostPayload{Created: done.created, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}
 	if id, err := services.ParsePostGlobalID("postId", done.id); err == nil && post != nil && post.Kind == services.PostKindPost {
 		payload.Edge = &graph.PostEdge{Cursor: cursorText(done.viewer.Number, id), Node: *post}
 	}
@@ -38,7 +38,7 @@ func (r *mutationResolver) DeletePost(ctx context.Context, input graph.DeletePos
 	if err != nil {
 		return nil, err
 	}
-	return &graph.DeletePostPayload{Changed: done.changed, PostID: input.PostID, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	return &graph.DeletePostPayload{Changed: done.changed, PostID: done.id, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.MarkHomeFeedSeenInput) (*graph.MarkHomeFeedSeenPayload, error) {
@@ -47,6 +47,18 @@ func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.Mar
 		return nil, err
 	}
 	return &graph.MarkHomeFeedSeenPayload{Badges: done.badges, Viewer: done.viewerAfter()}, nil
+}
+
+func (r *postResolver) Ref(ctx context.Context, obj *graph.Post) (*string, error) {
+	return r.labelOf(ctx, obj.ID, refOf, postObjects(obj)...)
+}
+
+func (r *postResolver) URL(ctx context.Context, obj *graph.Post) (*string, error) {
+	return r.labelOf(ctx, obj.ID, urlOf, postObjects(obj)...)
+}
+
+func (r *postResolver) Data(ctx context.Context, obj *graph.Post) (*string, error) {
+	return r.labelOf(ctx, obj.ID, dataOf, postObjects(obj)...)
 }
 
 func (r *postConnectionResolver) Nodes(ctx context.Context, obj *graph.PostConnection) ([]graph.Post, error) {

@@ -40,7 +40,15 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
-	after, lastID, newerThan := ask.after, ask.lastID, ask.newerThan
+	lastID, err := r.refIDs(ctx, viewer, "lastId", ask.lastID)
+	if err != nil {
+		return feed.Page{}, err
+	}
+	newerThan, err := r.refIDs(ctx, viewer, "newerThan", ask.newerThan)
+	if err != nil {
+		return feed.Page{}, err
+	}
+	after := ask.after
 	than, given, err := newerOf(after, lastID, newerThan)
 	if err != nil {
 		return feed.Page{}, err

@@ -18,6 +18,7 @@ type shownBoard struct {
 	live.Board
 	at        time.Time
 	relations map[services.UserID]services.Relation // of the hosts; nil where they are not asked for
+	labels    map[services.Object]services.Label    // of the shows; nil where they are not asked for
 }
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
@@ -34,6 +35,7 @@ type shownShow struct {
 	*live.Item
 	board *shownBoard
 	host  shownUser
+	label services.Label
 }
 
 // liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled.
@@ -42,7 +44,8 @@ func liveBoardPart(field *ast.Field) *part {
 	if write == nil {
 		return nil
 	}
-	related := wantedBelow(field.SelectionSet, nil).relations()
+	wanted := wantedBelow(field.SelectionSet, nil)
+	related, labelled := wanted.relations(), wanted.labels("Show")
 	return &part{
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
@@ -65,8 +68,16 @@ func liveBoardPart(field *ast.Field) *part {
 				return err
 			}
 			c.board.at = r.Clock.Now()
-			if c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID); err != nil || !related {
+			if c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID); err != nil {
 				return err
+			}
+			if labelled {
+				if c.board.labels, err = labelsOf(ctx, r, c.board.Items, func(item *live.Item) services.Object { return showObjectOf(item.Show.ID) }); err != nil {
+					return err
+				}
+			}
+			if !related {
+				return nil
 			}
 			c.board.relations, err = r.Social.Relations(ctx, viewer.Number, numbersOf(c.board.Items, func(item *live.Item) *services.User { return &item.Host }))
 			return err
@@ -101,6 +112,7 @@ func eachShow(entry member[shownShow]) member[shownBoard] {
 					to = append(to, ',')
 				}
 				edge.Item = &board.Items[i]
+				edge.label = board.labels[showObjectOf(edge.Show.ID)]
 				edge.host = shownUser{&edge.Host, board.relations[edge.Host.Number]}
 				to = write(to, &edge)
 			}
@@ -122,6 +134,9 @@ var (
 		"startedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
 		"endedAt":     leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.OverAt()) }),
 		"cancelledAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.CancelledAt) }),
+		"ref":         leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.Ref) }),
+		"url":         leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.URL) }),
+		"data":        leaf(func(to []byte, s *shownShow) []byte { return appendData(to, s.label.Data) }),
 		"late":        leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
 	}}
 

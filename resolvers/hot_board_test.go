@@ -19,7 +19,7 @@ func drawMoment(t *rapid.T, name string) time.Time {
 }
 
 func drawBoard(t *rapid.T) shownBoard {
-	board := shownBoard{relations: drawRelations(t), at: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
+	board := shownBoard{relations: drawRelations(t), labels: map[services.Object]services.Label{}, at: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
 	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), Made: drawPost(t, "made"), Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
 	for range rapid.IntRange(0, 4).Draw(t, "shows") {
 		show := live.Show{
@@ -34,6 +34,7 @@ func drawBoard(t *rapid.T) shownBoard {
 			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "frozen plan")).UTC(), StartedAt: drawMoment(t, "frozen start"), EndedAt: drawMoment(t, "frozen end"),
 		}
 		item.Place.Replay = rapid.Bool().Draw(t, "is a replay")
+		board.labels[showObjectOf(show.ID)] = drawLabel(t)
 		board.Items = append(board.Items, item)
 	}
 	board.HasNext, board.Building, board.Replaced = rapid.Bool().Draw(t, "more"), rapid.Bool().Draw(t, "building"), rapid.Bool().Draw(t, "replaced")

@@ -18,6 +18,7 @@ type shownPage struct {
 	viewer      services.UserID
 	engagements map[services.PostID]services.Engagement // of the posts; nil where they are not asked for
 	relations   map[services.UserID]services.Relation   // of the authors; nil where they are not asked for
+	labels      map[services.Object]services.Label      // of the posts; nil where they are not asked for
 }
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
@@ -35,6 +36,7 @@ type shownEdge struct {
 	viewer     services.UserID
 	engagement services.Engagement
 	author     shownUser
+	label      services.Label
 }
 
 // homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled.
@@ -46,6 +48,7 @@ func homeFeedPart(field *ast.Field) *part {
 	wanted := wantedBelow(field.SelectionSet, nil)
 	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
 	related := wanted.relations()
+	labelled := wanted.labels("Post")
 	return &part{
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.page) },
@@ -85,6 +88,11 @@ func homeFeedPart(field *ast.Field) *part {
 					ids[i] = c.page.Items[i].Post.ID
 				}
 				if c.page.engagements, err = r.Feed.Engagements(ctx, viewer.Number, ids); err != nil {
+					return err
+				}
+			}
+			if labelled {
+				if c.page.labels, err = labelsOf(ctx, r, c.page.Items, func(item *feed.Item) services.Object { return postObject(item.Post.ID) }); err != nil {
 					return err
 				}
 			}
@@ -132,6 +140,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 				if page.engagements != nil {
 					edge.engagement = page.engagements[edge.Post.ID]
 				}
+				edge.label = page.labels[postObject(edge.Post.ID)]
 				edge.author = shownUser{&edge.Author, page.relations[edge.Author.Number]}
 				to = write(to, &edge)
 			}
@@ -142,7 +151,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 
 // The types of a home feed. The lists of a post and its parent are not compiled.
 var (
-	postObject = object[shownEdge]{"Post", map[string]member[shownEdge]{
+	postMembers = object[shownEdge]{"Post", map[string]member[shownEdge]{
 		"id":     leaf(func(to []byte, i *shownEdge) []byte { return appendPostID(to, i.Post.ID) }),
 		"kind":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, string(i.Post.Kind)) }),
 		"author": within(func(i *shownEdge) *shownUser { return &i.author }, userObject),
@@ -162,13 +171,16 @@ var (
 		}),
 		"viewerCanEdit":  leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendBool(to, i.Post.Author == i.viewer) }),
 		"viewerHasLiked": leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendBool(to, i.engagement.Liked) }),
+		"ref":            leaf(func(to []byte, i *shownEdge) []byte { return appendTextOrNull(to, i.label.Ref) }),
+		"url":            leaf(func(to []byte, i *shownEdge) []byte { return appendTextOrNull(to, i.label.URL) }),
+		"data":           leaf(func(to []byte, i *shownEdge) []byte { return appendData(to, i.label.Data) }),
 		"likeCount":      leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendInt(to, int64(i.engagement.Likes), 10) }),
 		"commentCount":   leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendInt(to, int64(i.engagement.Comments), 10) }),
 	}}
 
 	edgeObject = object[shownEdge]{"PostEdge", map[string]member[shownEdge]{
 		"cursor": leaf(func(to []byte, e *shownEdge) []byte { return appendFeedCursor(to, e.viewer, e.Post.ID) }),
-		"node":   within(func(e *shownEdge) *shownEdge { return e }, postObject),
+		"node":   within(func(e *shownEdge) *shownEdge { return e }, postMembers),
 	}}
 
 	pageInfoObject = object[shownPage]{"PageInfo", map[string]member[shownPage]{
@@ -190,7 +202,7 @@ var (
 
 	pageObject = object[shownPage]{"PostConnection", map[string]member[shownPage]{
 		"edges":    eachItem(edgeObject.compile),
-		"nodes":    eachItem(postObject.compile),
+		"nodes":    eachItem(postMembers.compile),
 		"pageInfo": within(func(p *shownPage) *shownPage { return p }, pageInfoObject),
 		"lastId": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {

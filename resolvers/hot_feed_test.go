@@ -35,8 +35,15 @@ func drawRelations(t *rapid.T) map[services.UserID]services.Relation {
 	}}
 }
 
+func drawLabel(t *rapid.T) services.Label {
+	return services.Label{
+		Ref: rapid.SampledFrom([]string{"", "1", "a\"b<é>"}).Draw(t, "ref"), URL: rapid.SampledFrom([]string{"", "https://example.com/?x=1&y=\"<>"}).Draw(t, "url"),
+		Data: rapid.SampledFrom([]string{"", "{}", `{"a":[1.50,"<x>"]}`}).Draw(t, "data"),
+	}
+}
+
 func drawPage(t *rapid.T) shownPage {
-	page := shownPage{relations: drawRelations(t), viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), engagements: map[services.PostID]services.Engagement{}}
+	page := shownPage{relations: drawRelations(t), viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), engagements: map[services.PostID]services.Engagement{}, labels: map[services.Object]services.Label{}}
 	for range rapid.IntRange(0, 4).Draw(t, "posts") {
 		item := feed.Item{Post: services.Post{
 			ID: drawPost(t, "id"), Kind: rapid.SampledFrom(services.PostKinds).Draw(t, "kind"), Body: drawText(t, "body"),
@@ -51,6 +58,7 @@ func drawPage(t *rapid.T) shownPage {
 		page.engagements[item.Post.ID] = services.Engagement{
 			Likes: rapid.IntRange(0, 1<<40).Draw(t, "likes"), Comments: rapid.IntRange(0, 3).Draw(t, "comments"), Liked: rapid.Bool().Draw(t, "liked"),
 		}
+		page.labels[postObject(item.Post.ID)] = drawLabel(t)
 		if rapid.IntRange(0, 4).Draw(t, "known") > 0 { // else nobody knows the author any more
 			item.Author = services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}
 			item.Author.AvatarURL = rapid.SampledFrom([]string{"", "https://example.com/a.png?x=1&y=\"<>"}).Draw(t, "avatar")

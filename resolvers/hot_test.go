@@ -82,6 +82,37 @@ func (p shownPost) CommentCount(_ context.Context, post *graph.Post) (*int, erro
 	return &of.Comments, nil
 }
 
+func (p shownPost) Ref(_ context.Context, post *graph.Post) (*string, error) {
+	return orNull(p.page.labels[postObject(post.Key)].Ref), nil
+}
+
+func (p shownPost) URL(_ context.Context, post *graph.Post) (*string, error) {
+	return orNull(p.page.labels[postObject(post.Key)].URL), nil
+}
+
+func (p shownPost) Data(_ context.Context, post *graph.Post) (*string, error) {
+	return orNull(p.page.labels[postObject(post.Key)].Data), nil
+}
+
+func (s *shown) Show() graph.ShowResolver { return shownLabels{s.Resolver.Show(), s.content} }
+
+type shownLabels struct {
+	graph.ShowResolver
+	content
+}
+
+func (p shownLabels) Ref(_ context.Context, show *graph.Show) (*string, error) {
+	return orNull(p.board.labels[showObjectOf(show.Key)].Ref), nil
+}
+
+func (p shownLabels) URL(_ context.Context, show *graph.Show) (*string, error) {
+	return orNull(p.board.labels[showObjectOf(show.Key)].URL), nil
+}
+
+func (p shownLabels) Data(_ context.Context, show *graph.Show) (*string, error) {
+	return orNull(p.board.labels[showObjectOf(show.Key)].Data), nil
+}
+
 func (s *shown) User() graph.UserResolver { return shownRelations{s.Resolver.User(), s.content} }
 
 type shownRelations struct {

@@ -11,6 +11,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/refs"
 )
 
 const maxEvents = 500
@@ -35,7 +36,8 @@ func sendFewer(ctx context.Context, events int, err error) error {
 	return err
 }
 
-// ingest applies all events in one commit, and answers each by itself.
+// ingest applies all events in one commit, and answers each by itself. Before an event that names an object by a ref which an
+// earlier one of the same commit sets, another commit begins.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
@@ -46,10 +48,26 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	if err := r.Social.Meet(ctx, usersNamed(events)); err != nil {
 		return nil, sendFewer(ctx, len(events), err)
 	}
+	defer dataloader.From(ctx).Forget()
 	results := make([]graph.IngestResult, len(events))
+	for from := 0; from < len(events); {
+		to, named := oneCommit(events, from)
+		found, err := r.Refs.Find(ctx, named)
+		if err != nil {
+			return nil, sendFewer(ctx, len(events), err)
+		}
+		r.ingestTogether(ctx, events[from:to], found, results[from:to], len(events))
+		from = to
+	}
+	return &graph.IngestPayload{Results: results}, nil
+}
+
+// ingestTogether applies events in one commit, and writes the result of each. found are the objects of the refs in their IDs; all
+// is the number of events of the request.
+func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) {
 	cmds, calls, places := make([]*jobs.Command, 0, len(events)), make([]*call, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
-		c := &call{r: r}
+		c := &call{r: r, named: found}
 		cmd, err := ingestCommand(ctx, c, &events[i])
 		if err != nil {
 			results[i] = r.ingestFailure(ctx, err)
@@ -58,12 +76,11 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 		cmds, calls, places = append(cmds, cmd), append(calls, c), append(places, i)
 	}
 	if len(cmds) == 0 {
-		return &graph.IngestPayload{Results: results}, nil
+		return
 	}
-	defer dataloader.From(ctx).Forget()
 	for k, err := range r.Fanout.Commit(ctx, cmds...) {
 		i := places[k]
-		err = sendFewer(ctx, len(events), err)
+		err = sendFewer(ctx, all, err)
 		if err != nil {
 			results[i] = r.ingestFailure(ctx, err)
 			continue
@@ -73,7 +90,6 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 			results[i].ID = &id
 		}
 	}
-	return &graph.IngestPayload{Results: results}, nil
 }
 
 func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestResult {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"tidings/graph"
 	"tidings/services"
@@ -20,7 +21,9 @@ type ingestAction struct {
 	name      string
 	operation entry
 	by        doer
-	key       int   // the position of the input's idempotency key
+	makes     string // the type of what it creates
+	key       int    // the position of the input's idempotency key
+	fields    namedFields
 	users     []int // the positions of the input's fields that name users; naming a user creates them
 }
 
@@ -45,9 +48,11 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	}
 	var input reflect.Type
 	_, a.by, _, input = a.operation.describe()
+	a.makes = a.operation.creates()
 	if field.Type != reflect.PointerTo(input) {
 		return a, fmt.Errorf("resolvers: %s takes a %s, ingest offers a %s", a.name, input, field.Type)
 	}
+	a.fields = a.operation.learn()
 	for i := range input.NumField() {
 		switch input.Field(i).Name {
 		case idempotencyKey:
@@ -71,6 +76,9 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	if err := c.actFor(ctx, action, event); err != nil {
 		return nil, err
 	}
+	if err := c.happenedAt(action, event.At); err != nil {
+		return nil, err
+	}
 	key, err := event.Key, error(nil)
 	field := input.Elem().Field(action.key)
 	if own := field.Interface().(*string); own != nil {
@@ -83,6 +91,36 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	cmd, err := action.operation.prepare(ctx, c, input.Interface(), key)
 	return cmd, err
 }
+
+const (
+	// oldestEvent is how long ago an event can have happened, and eventSkew how far the host's clock may be ahead.
+	oldestEvent = 30 * 24 * time.Hour
+	eventSkew   = time.Minute
+)
+
+// happenedAt sets when an event happened. What is within the skew of the clocks happens now.
+func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
+	if at == nil {
+		return nil
+	}
+	if reason := action.operation.ofThePresent(); reason != "" {
+		return services.Errorf(services.Invalid, "at: %s takes none: %s", action.name, reason)
+	}
+	now := c.r.Projector.Now()
+	switch day := 24 * time.Hour; {
+	case at.After(now.Add(eventSkew)):
+		return services.Errorf(services.Invalid, "at: %s is in the future; it may be at most %d seconds after now, %s", momentText(*at), eventSkew/time.Second, momentText(now))
+	case at.Before(now.Add(-oldestEvent)):
+		return services.Errorf(services.Invalid, "at: %s is too long ago; it may be at most %d days before now, %s", momentText(*at), oldestEvent/day, momentText(now))
+	}
+	c.at = at
+	if at.Before(now) {
+		c.moment = c.r.Projector.Moment(*at)
+	}
+	return nil
+}
+
+func momentText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // actFor sets the actor of an event.
 func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
@@ -142,4 +180,33 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
+}
+
+// oneCommit finds the events from one on that can share a commit, and the refs in their IDs, each once. An event that names what an
+// earlier one creates is left to the next commit. Malformed refs are left to the events that have them.
+func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
+	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}
+	for to = from; to < len(events); to++ {
+		var names []services.Ref
+		var makes services.Ref
+		for _, set := range actionsSet(&events[to].Do) {
+			action, input := &ingestActions[set], reflect.ValueOf(&events[to].Do).Elem().Field(set).Elem()
+			list, _ := action.fields.refsIn(input)
+			names = append(names, list...)
+			makes.Type = action.makes
+			makes.Text, _ = optionalText(input, action.fields.ref)
+		}
+		if slices.ContainsFunc(names, func(ref services.Ref) bool { return made[ref] }) {
+			break
+		}
+		for _, ref := range names {
+			if !known[ref] {
+				known[ref], named = true, append(named, ref)
+			}
+		}
+		if makes.Text != "" {
+			made[makes] = true
+		}
+	}
+	return to, named
 }

@@ -17,7 +17,7 @@ func (r *mutationResolver) ScheduleShow(ctx context.Context, input graph.Schedul
 	if err != nil {
 		return nil, err
 	}
-	return &graph.ScheduleShowPayload{Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	return &graph.ScheduleShowPayload{Created: done.created, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) RescheduleShow(ctx context.Context, input graph.RescheduleShowInput) (*graph.RescheduleShowPayload, error) {
@@ -84,6 +84,18 @@ func (r *showResolver) RemindsMe(ctx context.Context, obj *graph.Show) (bool, er
 	return dataloader.From(ctx).Reminds(ctx, obj.Key, obj.Together, func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error) {
 		return r.Live.Reminds(ctx, viewer.Number, shows)
 	})
+}
+
+func (r *showResolver) Ref(ctx context.Context, obj *graph.Show) (*string, error) {
+	return r.labelOf(ctx, obj.ID, refOf, showObjects(obj)...)
+}
+
+func (r *showResolver) URL(ctx context.Context, obj *graph.Show) (*string, error) {
+	return r.labelOf(ctx, obj.ID, urlOf, showObjects(obj)...)
+}
+
+func (r *showResolver) Data(ctx context.Context, obj *graph.Show) (*string, error) {
+	return r.labelOf(ctx, obj.ID, dataOf, showObjects(obj)...)
 }
 
 func (r *Resolver) Show() graph.ShowResolver { return &showResolver{r} }

@@ -26,6 +26,7 @@ import (
 	"tidings/services/messages"
 	"tidings/services/notifications/notificationstest"
 	"tidings/services/redis"
+	"tidings/services/refs"
 	"tidings/services/social"
 	"tidings/services/views"
 )
@@ -65,6 +66,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
 		Views:         lists,
+		Refs:          refs.New(w.Store),
 		Live:          boards,
 		Notifications: notified, Fanout: w.Fanout, Projector: w.Projector, Queue: w.Fanout, Clock: w.Clock, Log: log,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/messages"
@@ -70,6 +71,7 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 	for i, message := range page.Messages {
 		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.Number, uint64(message.ID)), Node: graphSiteMessage(message)}
 	}
+	dataloader.From(ctx).MeetObjects(idsOf(result.Edges, func(edge *graph.SiteMessageEdge) string { return edge.Node.ID }))
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
 	}
@@ -109,5 +111,6 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 			delete(*found, place) // an ID that was named twice is shown once
 		}
 	}
+	dataloader.From(ctx).MeetObjects(idsOf(list, func(message *graph.SiteMessage) string { return message.ID }))
 	return list
 }

@@ -13,6 +13,13 @@ import (
 )
 
 func (r *adminResolver) SiteMessage(ctx context.Context, obj *graph.Admin, id string) (*graph.SiteMessageReport, error) {
+	id, err := r.refID(ctx, 0, "id", id)
+	if services.CodeOf(err) == services.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	place, err := messages.ParseID("id", id)
 	if err != nil {
 		return nil, err
@@ -29,7 +36,7 @@ func (r *mutationResolver) SendSiteMessage(ctx context.Context, input graph.Send
 	if err != nil {
 		return nil, err
 	}
-	return &graph.SendSiteMessagePayload{Message: ifRead[graph.SiteMessageReport](r.Resolver)(r.report(ctx, done.id))}, nil
+	return &graph.SendSiteMessagePayload{Created: done.created, Message: ifRead[graph.SiteMessageReport](r.Resolver)(r.report(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) EditSiteMessage(ctx context.Context, input graph.EditSiteMessageInput) (*graph.EditSiteMessagePayload, error) {
@@ -46,7 +53,7 @@ func (r *mutationResolver) MarkSiteMessagesRead(ctx context.Context, input graph
 		return nil, err
 	}
 	return &graph.MarkSiteMessagesReadPayload{
-		SiteMessages: r.markedMessages(ctx, done, "MarkSiteMessagesReadPayload", input.Ids, input.Type), Badges: done.badges, Viewer: done.viewerAfter(),
+		SiteMessages: r.markedMessages(ctx, done, "MarkSiteMessagesReadPayload", done.cmd.Input.(*graph.MarkSiteMessagesReadInput).Ids, input.Type), Badges: done.badges, Viewer: done.viewerAfter(),
 	}, nil
 }
 
@@ -56,20 +63,54 @@ func (r *mutationResolver) MarkSiteMessagesUnread(ctx context.Context, input gra
 		return nil, err
 	}
 	return &graph.MarkSiteMessagesUnreadPayload{
-		SiteMessages: r.markedMessages(ctx, done, "MarkSiteMessagesUnreadPayload", input.Ids, nil), Badges: done.badges, Viewer: done.viewerAfter(),
+		SiteMessages: r.markedMessages(ctx, done, "MarkSiteMessagesUnreadPayload", done.cmd.Input.(*graph.MarkSiteMessagesUnreadInput).Ids, nil), Badges: done.badges, Viewer: done.viewerAfter(),
 	}, nil
+}
+
+func (r *siteMessageResolver) Ref(ctx context.Context, obj *graph.SiteMessage) (*string, error) {
+	return r.labelOf(ctx, obj.ID, refOf)
+}
+
+func (r *siteMessageResolver) URL(ctx context.Context, obj *graph.SiteMessage) (*string, error) {
+	return r.labelOf(ctx, obj.ID, urlOf)
+}
+
+func (r *siteMessageResolver) Data(ctx context.Context, obj *graph.SiteMessage) (*string, error) {
+	return r.labelOf(ctx, obj.ID, dataOf)
 }
 
 func (r *siteMessageConnectionResolver) Nodes(ctx context.Context, obj *graph.SiteMessageConnection) ([]graph.SiteMessage, error) {
 	return nodesOf(obj.Edges, func(edge *graph.SiteMessageEdge) *graph.SiteMessage { return &edge.Node }), nil
 }
 
+func (r *siteMessageReportResolver) Ref(ctx context.Context, obj *graph.SiteMessageReport) (*string, error) {
+	return r.labelOf(ctx, obj.SiteMessageID, refOf)
+}
+
+func (r *siteMessageReportResolver) URL(ctx context.Context, obj *graph.SiteMessageReport) (*string, error) {
+	return r.labelOf(ctx, obj.SiteMessageID, urlOf)
+}
+
+func (r *siteMessageReportResolver) Data(ctx context.Context, obj *graph.SiteMessageReport) (*string, error) {
+	return r.labelOf(ctx, obj.SiteMessageID, dataOf)
+}
+
 func (r *viewerResolver) SiteMessages(ctx context.Context, obj *graph.Viewer, first *int, after *string, typeArg *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	return r.siteMessages(ctx, obj, first, after, typeArg, unreadOnly)
 }
+
+func (r *Resolver) SiteMessage() graph.SiteMessageResolver { return &siteMessageResolver{r} }
 
 func (r *Resolver) SiteMessageConnection() graph.SiteMessageConnectionResolver {
 	return &siteMessageConnectionResolver{r}
 }
 
-type siteMessageConnectionResolver struct{ *Resolver }
+func (r *Resolver) SiteMessageReport() graph.SiteMessageReportResolver {
+	return &siteMessageReportResolver{r}
+}
+
+type (
+	siteMessageResolver           struct{ *Resolver }
+	siteMessageConnectionResolver struct{ *Resolver }
+	siteMessageReportResolver     struct{ *Resolver }
+)

@@ -58,6 +58,7 @@ type nodeIDs struct {
 	messages                                   map[string]services.MessageID
 	viewers, badges                            map[string]string       // ID to key
 	askers                                     map[string][]*ast.Field // the fields that ask for each conversation
+	refs                                       map[string][]*ast.Field // the fields that ask for each ID by ref
 }
 
 func newNodeIDs() *nodeIDs {
@@ -66,12 +67,20 @@ func newNodeIDs() *nodeIDs {
 		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]messages.ID{},
 		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, askers: map[string][]*ast.Field{},
 		viewers: map[string]string{}, badges: map[string]string{}, views: map[string]views.View{}, reports: map[string]messages.ID{},
+		refs: map[string][]*ast.Field{},
 	}
 }
 
 // add adds the IDs that a field asks for, up to the first malformed one.
 func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	for _, id := range ids {
+		if services.IsRef(id) {
+			if _, err := services.ParseRef("id", id); err != nil {
+				return err
+			}
+			n.refs[id] = append(n.refs[id], field)
+			continue
+		}
 		kind, key, err := services.SplitGlobalID(id)
 		if err != nil {
 			return err
@@ -146,8 +155,8 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 	return all
 }
 
-// readNodes reads the objects of IDs: one read for each kind, and one for the posts and people of all kinds.
-func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
+// readNodesByID reads the objects of IDs: one read for each kind, and one for the posts and people of all kinds.
+func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
 	numbers, err := r.Social.KnownAll(ctx, slices.Collect(maps.Values(ids.users)))
 	if err != nil {

@@ -10,6 +10,18 @@ import (
 	"tidings/graph"
 )
 
+func (r *announcementResolver) Ref(ctx context.Context, obj *graph.Announcement) (*string, error) {
+	return r.labelOf(ctx, obj.ID, refOf)
+}
+
+func (r *announcementResolver) URL(ctx context.Context, obj *graph.Announcement) (*string, error) {
+	return r.labelOf(ctx, obj.ID, urlOf)
+}
+
+func (r *announcementResolver) Data(ctx context.Context, obj *graph.Announcement) (*string, error) {
+	return r.labelOf(ctx, obj.ID, dataOf)
+}
+
 func (r *announcementConnectionResolver) Nodes(ctx context.Context, obj *graph.AnnouncementConnection) ([]graph.Announcement, error) {
 	return nodesOf(obj.Edges, func(edge *graph.AnnouncementEdge) *graph.Announcement { return &edge.Node }), nil
 }
@@ -19,7 +31,7 @@ func (r *mutationResolver) PublishAnnouncement(ctx context.Context, input graph.
 	if err != nil {
 		return nil, err
 	}
-	return &graph.PublishAnnouncementPayload{Announcement: ifRead[graph.Announcement](r.Resolver)(r.announcement(ctx, done.id))}, nil
+	return &graph.PublishAnnouncementPayload{Created: done.created, Announcement: ifRead[graph.Announcement](r.Resolver)(r.announcement(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) EditAnnouncement(ctx context.Context, input graph.EditAnnouncementInput) (*graph.EditAnnouncementPayload, error) {
@@ -35,7 +47,7 @@ func (r *mutationResolver) WithdrawAnnouncement(ctx context.Context, input graph
 	if err != nil {
 		return nil, err
 	}
-	return &graph.WithdrawAnnouncementPayload{Changed: done.changed, AnnouncementID: input.AnnouncementID}, nil
+	return &graph.WithdrawAnnouncementPayload{Changed: done.changed, AnnouncementID: done.id}, nil
 }
 
 func (r *mutationResolver) MarkAnnouncementsRead(ctx context.Context, input graph.MarkAnnouncementsReadInput) (*graph.MarkAnnouncementsReadPayload, error) {
@@ -79,8 +91,13 @@ func (r *viewerResolver) Announcements(ctx context.Context, obj *graph.Viewer, f
 	return r.announcements(ctx, obj, first, after)
 }
 
+func (r *Resolver) Announcement() graph.AnnouncementResolver { return &announcementResolver{r} }
+
 func (r *Resolver) AnnouncementConnection() graph.AnnouncementConnectionResolver {
 	return &announcementConnectionResolver{r}
 }
 
-type announcementConnectionResolver struct{ *Resolver }
+type (
+	announcementResolver           struct{ *Resolver }
+	announcementConnectionResolver struct{ *Resolver }
+)

@@ -3,6 +3,7 @@ package resolvers
 import (
 	"context"
 	"reflect"
+	"time"
 
 	"tidings/dataloader"
 	"tidings/graph"
@@ -11,6 +12,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/messages"
+	"tidings/services/refs"
 )
 
 // operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs those that
@@ -45,6 +47,9 @@ type operation[I any] struct {
 	makes string // see jobs.Command
 	// ofDevice says that the device of the user belongs to the input.
 	ofDevice bool
+	// presentOnly is why an event cannot have happened at a past time; "" if it can.
+	presentOnly string
+	fields      namedFields // of the input; table fills it in
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
 	// idempotency key. If it returns an error, its command is ignored.
 	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
@@ -57,24 +62,38 @@ type call struct {
 	as     string          // the global id of the actor
 	device string          // "" for a device without a name
 
+	// at is when it happened, as an event says it; nil: now. moment is its ID; 0: now.
+	at     *time.Time
+	moment services.PostID
+
 	// The subject of the command, as the input names it: its global ID, "" for none, and the parsed value of it.
 	subject      string
 	user         services.UserID
 	conversation services.ConversationID
+
+	// named are the objects of refs that the host application names, which were found for many calls; nil: they are not found yet.
+	named map[services.Ref]refs.Holder
 }
 
 // entry is an operation with an input of any type.
 type entry interface {
 	describe() (name string, by doer, ofDevice bool, input reflect.Type)
+	// learn finds the fields of the input that prepare deals with, and returns them.
+	learn() namedFields
+	// creates is the type of the object that the command names first: see jobs.Command.Makes.
+	creates() string
 	// prepare makes the command of an input, a pointer to the type that describe returns. The idempotency key is given
 	// separately.
 	prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error)
+	// ofThePresent is why the operation takes no past time; "" if it does.
+	ofThePresent() string
 }
 
 func table(entries ...entry) map[string]entry {
 	named := make(map[string]entry, len(entries))
 	for _, e := range entries {
 		name, _, _, _ := e.describe()
+		e.learn()
 		named[name] = e
 	}
 	return named
@@ -84,6 +103,21 @@ func (o *operation[I]) describe() (name string, by doer, ofDevice bool, input re
 	return o.name, o.by, o.ofDevice, reflect.TypeFor[I]()
 }
 
+func (o *operation[I]) ofThePresent() string { return o.presentOnly }
+
+// inputAt is an input with the time of its event, so that events of two times differ under one idempotency key.
+type inputAt struct {
+	At    time.Time
+	Input any
+}
+
+func (o *operation[I]) learn() namedFields {
+	o.fields = namedFieldsOf(reflect.TypeFor[I]())
+	return o.fields
+}
+
+func (o *operation[I]) creates() string { return o.makes }
+
 // inputOfDevice is an input with the device, so that requests of two devices differ under one idempotency key.
 type inputOfDevice struct {
 	Device string
@@ -91,13 +125,23 @@ type inputOfDevice struct {
 }
 
 func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error) {
+	fields := reflect.ValueOf(input).Elem()
+	if err := c.resolve(ctx, o.fields, fields); err != nil {
+		return nil, err
+	}
 	cmd, err := o.command(ctx, c, input.(*I))
+	if err == nil {
+		err = o.label(ctx, c, cmd, fields)
+	}
 	if err != nil {
 		return nil, err
 	}
 	cmd.Name, cmd.Input, cmd.Makes = o.name, input, o.makes
 	if o.ofDevice {
 		cmd.Input = inputOfDevice{c.device, input}
+	}
+	if cmd.Moment = c.moment; c.at != nil {
+		cmd.Input = inputAt{*c.at, cmd.Input}
 	}
 	if key == nil {
 		return cmd, nil
@@ -113,6 +157,7 @@ type done struct {
 	cmd     *jobs.Command
 	id      string           // the global ID of the created object, or else of the named one; "" for neither
 	changed bool             // false if the state was already as requested
+	created bool             // of a create: false if the object was there before
 	badges  *services.Badges // of the viewer, after the change; nil if they could not be read
 }
 
@@ -170,7 +215,7 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	if err := r.Fanout.Commit(ctx, cmd)[0]; err != nil {
 		return nil, err
 	}
-	d.id, d.changed = idOf(c, cmd), cmd.Changed()
+	d.id, d.changed, d.created = idOf(c, cmd), cmd.Changed(), cmd.Created()
 	if d.viewer == nil {
 		return d, nil
 	}

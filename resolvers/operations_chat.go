@@ -79,7 +79,7 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 }
 
 var enterConversation = &operation[graph.EnterConversationInput]{
-	name: "enterConversation", ofDevice: true,
+	name: "enterConversation", presentOnly: "the conversation is open now; use markConversationRead", ofDevice: true,
 	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Enter(c.actor, id, c.device), err
@@ -87,7 +87,7 @@ var enterConversation = &operation[graph.EnterConversationInput]{
 }
 
 var leaveConversation = &operation[graph.LeaveConversationInput]{
-	name: "leaveConversation", ofDevice: true,
+	name: "leaveConversation", presentOnly: "the conversation is closed now; use markConversationRead", ofDevice: true,
 	command: func(_ context.Context, c *call, in *graph.LeaveConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Leave(c.actor, id, c.device), err

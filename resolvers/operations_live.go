@@ -33,6 +33,9 @@ var rescheduleShow = &operation[graph.RescheduleShowInput]{
 		if edit.Title, err = notNull("title", in.Title); err != nil {
 			return nil, err
 		}
+		if edit == (live.ShowEdit{}) && (in.URL.IsSet() || in.Data.IsSet()) {
+			return c.r.Live.Relabel(c.actor, show), nil
+		}
 		return c.r.Live.Reschedule(c.actor, show, edit)
 	},
 }

@@ -49,6 +49,9 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 		if err != nil {
 			return nil, err
 		}
+		if title == nil && !in.Content.IsSet() && (in.URL.IsSet() || in.Data.IsSet()) {
+			return c.r.Messages.Relabel(id), nil
+		}
 		return c.r.Messages.Edit(id, title, orCleared(in.Content))
 	},
 }

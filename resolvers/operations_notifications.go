@@ -97,7 +97,7 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 }
 
 var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
-	name: "undoMarkAllRead",
+	name: "undoMarkAllRead", presentOnly: "only the last markAllRead can be undone, within 30 s",
 	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
 		return c.r.Notifications.UndoAllRead(c.actor), nil
 	},

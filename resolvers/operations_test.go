@@ -18,6 +18,11 @@ var notOperations = map[string]string{
 	"recountBadges":         "it repairs copies of facts and changes none",
 	"setFanoutThresholds":   "it is a setting of the installation, not of a user, and is good to repeat",
 	"setActivityThresholds": "it is a setting of the installation, not of a user, and is good to repeat",
+	"addWebhook":            "it is a setting of the installation: a second one of the name is a CONFLICT",
+	"removeWebhook":         "it is a setting of the installation: a second one is NOT_FOUND",
+	"rotateWebhookSecret":   "it is a setting of the installation, and its answer is a secret that nothing keeps for a repetition",
+	"testWebhook":           "it changes nothing",
+	"replayWebhook":         "it starts a worker of this installation, and is good to repeat",
 	"pinAuthorMode":         "it is a setting of the installation, not of a user, and is good to repeat",
 }
 

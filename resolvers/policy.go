@@ -1,10 +1,38 @@
 package resolvers
 
 import (
+	"context"
+
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/badge"
 )
+
+// displayPolicy is the viewer's display policy, read once for a response.
+func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (services.DisplayPolicy, error) {
+	return dataloader.Shared(ctx, policyKey{}, func(ctx context.Context) (services.DisplayPolicy, error) {
+		return r.Badge.Policy(ctx, viewer.Number)
+	})
+}
+
+// partOf is a part of a source's count, as the viewer's display policy wants it shown. The policy is read only for an operation that
+// asks for what follows it.
+func (r *Resolver) partOf(ctx context.Context, source services.Source, part services.Count) (*services.Count, error) {
+	if fields := wantedOf(ctx); fields["BadgeCount.inTotal"] == nil && fields["BadgeCount.display"] == nil {
+		return &part, nil
+	}
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := r.displayPolicy(ctx, viewer)
+	if err != nil {
+		return nil, err
+	}
+	part = r.Badge.ShowPart(policy, source, part)
+	return &part, nil
+}
 
 func graphPolicy(policy services.DisplayPolicy) *graph.DisplayPolicy {
 	shown := &graph.DisplayPolicy{Sources: make([]graph.SourcePolicy, len(services.Sources))}

@@ -35,10 +35,11 @@ func (r *mutationResolver) SetGroupPolicy(ctx context.Context, input graph.SetGr
 }
 
 func (r *viewerResolver) DisplayPolicy(ctx context.Context, obj *graph.Viewer) (*graph.DisplayPolicy, error) {
-	return dataloader.Shared(ctx, policyKey{}, func(ctx context.Context) (*graph.DisplayPolicy, error) {
-		policy, err := r.Badge.Policy(ctx, obj.Number)
-		return graphPolicy(policy), err
-	})
+	policy, err := r.displayPolicy(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	return graphPolicy(policy), nil
 }
 
 func (r *viewerResolver) GroupPolicy(ctx context.Context, obj *graph.Viewer) (*chat.GroupPolicy, error) {

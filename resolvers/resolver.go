@@ -6,6 +6,7 @@ package resolvers
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -23,9 +24,11 @@ import (
 	"tidings/services/notifications"
 	"tidings/services/projector"
 	"tidings/services/push"
+	"tidings/services/refs"
 	"tidings/services/social"
 	"tidings/services/stream"
 	"tidings/services/views"
+	"tidings/services/webhooks"
 )
 
 // Resolver holds the services that the resolvers call.
@@ -46,6 +49,8 @@ type Resolver struct {
 	Views         *views.Service
 	Live          *live.Service
 	Stream        *stream.Service
+	Refs          *refs.Service
+	Webhooks      *webhooks.Service
 	Sources       dataloader.Sources
 }
 
@@ -53,9 +58,12 @@ type Resolver struct {
 type Badges interface {
 	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
 	ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error)
+	ReadForHost(ctx context.Context, users []services.UserID) ([]*services.Badges, []error)
+	BySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count]
 	Explain(ctx context.Context, user services.UserID) ([]services.Explanation, error)
 	Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error)
 	Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error)
+	ShowPart(policy services.DisplayPolicy, source services.Source, part services.Count) services.Count
 	SetPolicy(user services.UserID, change badge.PolicyChange) (*jobs.Command, error)
 }
 
@@ -73,6 +81,7 @@ type (
 	digestKey    int64    // the start of the digest, in microseconds
 	policyKey    struct{}
 	nodesKey     struct{}
+	usersKey     struct{}
 
 	groupPolicyKey struct{}
 )

@@ -135,6 +135,7 @@ func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, a
 		edges[i] = graph.ConversationEdge{Cursor: talkText(viewer.Number, state), Node: graphConversation(state)}
 		edges[i].Node.Read = true
 	}
+	dataloader.From(ctx).MeetObjects(idsOf(edges, func(edge *graph.ConversationEdge) string { return edge.Node.ID }))
 	info := chatPage(edges, func(e graph.ConversationEdge) string { return e.Cursor }, more)
 	return &graph.ConversationConnection{Edges: edges, PageInfo: info}, nil
 }

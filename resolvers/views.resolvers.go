@@ -8,6 +8,7 @@ package resolvers
 import (
 	"context"
 	"tidings/graph"
+	"tidings/services"
 	"tidings/services/views"
 )
 
@@ -41,6 +42,10 @@ func (r *mutationResolver) RemoveViewItem(ctx context.Context, input graph.Remov
 	return &graph.RemoveViewItemPayload{Changed: done.changed, Item: input.Item}, nil
 }
 
+func (r *viewResolver) Unread(ctx context.Context, obj *graph.View) (*services.Count, error) {
+	return r.partOf(ctx, services.SourceViews, obj.Unread)
+}
+
 func (r *viewConnectionResolver) Nodes(ctx context.Context, obj *graph.ViewConnection) ([]graph.View, error) {
 	return nodesOf(obj.Edges, func(edge *graph.ViewEdge) *graph.View { return &edge.Node }), nil
 }
@@ -49,6 +54,11 @@ func (r *viewerResolver) Views(ctx context.Context, obj *graph.Viewer, codes []s
 	return r.views(ctx, obj, codes, first, after)
 }
 
+func (r *Resolver) View() graph.ViewResolver { return &viewResolver{r} }
+
 func (r *Resolver) ViewConnection() graph.ViewConnectionResolver { return &viewConnectionResolver{r} }
 
-type viewConnectionResolver struct{ *Resolver }
+type (
+	viewResolver           struct{ *Resolver }
+	viewConnectionResolver struct{ *Resolver }
+)

@@ -48,6 +48,7 @@ type IDClock struct {
 
 	mu   sync.Mutex
 	last PostID // time and sequence, node bits 0
+	past pastIDs
 }
 
 // NewIDClock makes a clock for a node, of whose number the low 10 bits are used.

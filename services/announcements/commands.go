@@ -32,22 +32,28 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		return nil, err
 	}
 	return s.shared("publishAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+		id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
+		if err != nil {
+			return "", "", err
+		}
+		now := tx.HappenedAt()
 		a := Announcement{
-			ID: tx.NewID(s.ids), Title: draft.Title, Content: draft.Content, CreatedAt: tx.Now, UpdatedAt: tx.Now,
+			ID: id, Title: draft.Title, Content: draft.Content, CreatedAt: now, UpdatedAt: now,
 			StartsAt: draft.StartsAt, EndsAt: draft.EndsAt,
 		}
 		if a.StartsAt.IsZero() {
-			a.StartsAt = tx.Now
+			a.StartsAt = now
 		}
-		if err := checkEnd(a, tx.Now); err != nil {
+		if err := checkEnd(a, now); err != nil {
 			return "", "", err
 		}
-		var err error
 		if a.Segments, err = target(ctx, tx, draft.Segments); err != nil {
 			return "", "", err
 		}
 		if !a.StartsAt.After(tx.Now) {
-			a.Position = stamp
+			if a.Position, err = position(ctx, tx, a, stamp); err != nil {
+				return "", "", err
+			}
 		} else if err := jobs.Enqueue(ctx, tx, StartJob(a)); err != nil {
 			return "", "", err
 		}
@@ -134,17 +140,20 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 			return err
 		}
 	}
-	if edit.ShowAgain && a.OverAt(tx.Now) {
+	now := tx.HappenedAt()
+	if edit.ShowAgain && a.OverAt(now) {
 		return services.Errorf(services.Conflict, "showAgain: %s ended at %s; set a later endsAt as well", a.GlobalID(), timeText(a.EndsAt))
 	}
 	switch {
 	case started && !edit.ShowAgain:
 	case a.StartsAt.After(tx.Now):
 		a.Position = 0 // it enters the list when it starts
-	case !a.OverAt(tx.Now):
-		a.Position = stamp
+	case !a.OverAt(now):
+		if a.Position, err = position(ctx, tx, *a, stamp); err != nil {
+			return err
+		}
 	}
-	a.UpdatedAt = later(tx.Now, a.UpdatedAt.Add(time.Microsecond)) // strictly later, so that no cache keeps the former text
+	a.UpdatedAt = later(now, a.UpdatedAt.Add(time.Microsecond)) // strictly later, so that no cache keeps the former text
 	return nil
 }
 

@@ -48,7 +48,7 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 		if err != nil {
 			return "", "", err
 		}
-		return "", name, raiseDot(ctx, tx, name, bits, stamp)
+		return "", name, raiseDot(ctx, tx, name, bits, happened(tx, stamp))
 	}), nil
 }
 

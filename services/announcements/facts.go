@@ -29,6 +29,12 @@ var (
 	raiseClock = sql.NewStatement("raise the notice clock", `UPDATE counters
 		SET value = (CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END) | 1 WHERE name = 'notices' RETURNING value`)
 
+	newestOfMillisecond = sql.NewestOfMillisecond("announcements")
+
+	// The list of announcements has few positions of one moment.
+	positionsFrom = sql.NewStatement("positions of announcements from a moment", `SELECT position FROM announcements
+		WHERE position >= $1 AND position < $2 AND position > 0 AND NOT withdrawn ORDER BY position`)
+
 	readClock = sql.NewStatement("read the notice clock", `SELECT value FROM counters WHERE name = 'notices'`)
 
 	insertAnnouncement = sql.NewStatement("insert an announcement", `INSERT INTO announcements

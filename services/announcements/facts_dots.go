@@ -17,11 +17,15 @@ var (
 
 	raiseDots = sql.NewStatement("raise a dot", `INSERT INTO dot_raises (dot, segment, raised_at)
 		SELECT dot, segment, raised_at FROM {rows $1 dot TEXT, segment BIGINT, raised_at BIGINT} AS r WHERE TRUE
-		ON CONFLICT (dot, segment) DO UPDATE SET raised_at = excluded.raised_at`)
+		ON CONFLICT (dot, segment) DO UPDATE SET raised_at = CASE WHEN excluded.raised_at > dot_raises.raised_at THEN excluded.raised_at ELSE dot_raises.raised_at END`)
 
 	clearRaised = sql.NewStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), value FROM counters
 		WHERE name = 'notices' AND EXISTS (SELECT 1 FROM dot_raises WHERE dot = CAST($2 AS TEXT))
+		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
+		RETURNING seen`)
+
+	clearUntil = sql.NewStatement("clear a dot as it was", `INSERT INTO user_dots AS d (user_number, dot, seen) VALUES ($1, $2, $3)
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
 		RETURNING seen`)
 
@@ -81,6 +85,11 @@ func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string
 	}
 	if !raised.Valid {
 		return 0, false, services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
+	}
+	if at := tx.Dated(); at != 0 {
+		until := int64(pastStamp(at))
+		_, err = tx.One(ctx, clearUntil, []any{user, name, until}, &seen)
+		return seen, raised.Int64 > max(cleared, from) && until > cleared, err
 	}
 	_, err = tx.One(ctx, clearRaised, []any{user, name}, &seen)
 	return seen, raised.Int64 > max(cleared, from), err

@@ -45,6 +45,13 @@ var (
 			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
 			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
 
+	// raisePosition at a past time: a user without a position entered then.
+	raisePastPosition = sql.NewStatement("raise a past position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
+		VALUES ($1, $2, $4, $4)
+		ON CONFLICT (user_number) DO UPDATE SET
+			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
+			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
+
 	userState = sql.NewStatement("a user's notices", `
 SELECT 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE user_number = $1
 UNION ALL SELECT 1, '', ver, segments, 0 FROM user_segments WHERE user_number = $1
@@ -78,6 +85,12 @@ func enter(ctx context.Context, tx *sql.Tx, user services.UserID, dormantBefore 
 // the list.
 func raiseRead(ctx context.Context, tx *sql.Tx, user services.UserID, position uint64) error {
 	_, err := tx.Run(ctx, raisePosition, user, tx.Now, int64(position))
+	return err
+}
+
+// raiseReadAt is raiseRead for a mark of a past time, at a stamp of it. A user without a position entered then.
+func raiseReadAt(ctx context.Context, tx *sql.Tx, user services.UserID, entered, position uint64) error {
+	_, err := tx.Run(ctx, raisePastPosition, user, tx.Now, int64(position), int64(entered))
 	return err
 }
 

@@ -24,6 +24,9 @@ func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 		if err != nil {
 			return err
 		}
+		if tx.Dated() != 0 {
+			return raiseReadAt(ctx, tx, user, pastStamp(tx.Dated()), position)
+		}
 		// A user who returns after a long time is treated as new first: the mark then covers what they have seen since.
 		if err := s.arrive(ctx, tx, user); err != nil {
 			return err
@@ -50,6 +53,8 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 	}
 	head, err := lastStamp(ctx, tx)
 	switch {
+	case upTo.Position == 0 && tx.Dated() != 0:
+		return pastStamp(tx.Dated()), err
 	case err != nil:
 		return 0, err
 	case upTo.Position == 0:

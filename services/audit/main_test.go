@@ -88,7 +88,7 @@ func send(w node, users ...services.UserID) {
 	w.TB.Helper()
 	id := messages.ID(w.IDs.Next())
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		if err := messages.Insert(ctx, tx, id, messages.Text{Type: services.DefaultMessageType, Title: "t"}, ""); err != nil {
+		if err := messages.Insert(ctx, tx, id, messages.Text{Type: services.DefaultMessageType, Title: "t"}); err != nil {
 			return err
 		}
 		queued, err := messages.DeliverJobs(id, users)

@@ -105,7 +105,7 @@ func (s *Service) Read(ctx context.Context, user services.UserID) (*services.Bad
 		errs   [1]error
 	}
 	one.users[0] = user
-	s.readInto(ctx, one.users[:], one.badges[:], one.errs[:], false)
+	s.readInto(ctx, one.users[:], one.badges[:], one.errs[:], asVisit)
 	return one.badges[0], one.errs[0]
 }
 
@@ -113,7 +113,7 @@ func (s *Service) Read(ctx context.Context, user services.UserID) (*services.Bad
 // only if the caller's context ended.
 func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
-	s.readInto(ctx, users, badges, errs, false)
+	s.readInto(ctx, users, badges, errs, asVisit)
 	return badges, errs
 }
 
@@ -121,17 +121,34 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges
 // changes that is computed when read.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
-	s.readInto(ctx, users, badges, errs, true)
+	s.readInto(ctx, users, badges, errs, asWatch)
 	return badges, errs
 }
 
+// ReadForHost is ReadMany for somebody who is none of the users: it is no visit, so that nobody becomes active by it, and nothing
+// is rebuilt. A document that is missing, or is from before a long absence, is counted in SQL, and its counts are STALE.
+func (s *Service) ReadForHost(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
+	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
+	s.readInto(ctx, users, badges, errs, asHost)
+	return badges, errs
+}
+
+// reading is why badges are read.
+type reading int
+
+const (
+	asVisit reading = iota // the users themselves read them
+	asWatch                // the same, for their subscriptions on this node
+	asHost                 // somebody else reads them
+)
+
 // readInto fills badges and errs, which are as long as users.
-func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, watched bool) {
+func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, as reading) {
 	at := s.moment(ctx)
 	stale := s.jobs.StaleAmong(ctx, users)
 	documents, err := s.documentsBut(ctx, users, stale)
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
-	s.withMemory(ctx, users, documents, watched, at.Today())
+	s.withMemory(ctx, users, documents, as == asWatch, at.Today())
 	var group errgroup.Group
 	limited := false
 	aside := func(read func() error) { // most reads need nothing aside
@@ -151,11 +168,17 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 		}
 		if documents[i].Ready && !s.projector.Away(documents[i]) {
 			badges[i] = s.render(user, documents[i], at)
-			s.visits.note(user, documents[i].Day)
+			if as != asHost {
+				s.visits.note(user, documents[i].Day)
+			}
 			continue
 		}
 		aside(func() error {
-			badges[i], errs[i] = s.readMissing(ctx, user, watched, err)
+			if as == asHost {
+				badges[i], errs[i] = s.ReadFacts(ctx, user)
+			} else {
+				badges[i], errs[i] = s.readMissing(ctx, user, as == asWatch, err)
+			}
 			return nil
 		})
 	}

@@ -87,7 +87,7 @@ func (n node) send(user services.UserID) messages.ID {
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		queued, err := messages.DeliverJobs(id, []services.UserID{user})
 		text := messages.Text{Type: services.DefaultMessageType, Title: "hello"}
-		return errors.Join(err, messages.Insert(ctx, tx, id, text, ""), jobs.Enqueue(ctx, tx, queued...))
+		return errors.Join(err, messages.Insert(ctx, tx, id, text), jobs.Enqueue(ctx, tx, queued...))
 	})
 	return id
 }

@@ -54,3 +54,55 @@ func TestPeekIsNoVisit(t *testing.T) {
 		peek("of an active user", 4)
 	})
 }
+
+// The host application reads the badges of users who do not become active by it, and whose documents it does not make.
+func TestReadForHostIsNoVisit(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		users := n.Users(3)
+		big, reader, stranger := users[0], users[1], users[2]
+		n.Follow(big, reader)
+		n.SetMode(big, services.AuthorBig)
+		n.Quiet(n.World.Fanout)
+		n.read(reader)
+		left := n.Clock.Now()
+		holds := func(what string, want int, precision services.Precision) {
+			t.Helper()
+			badges, errs := n.ReadForHost(t.Context(), []services.UserID{reader, stranger})
+			if errs[0] != nil || errs[1] != nil || badges[0].HomeFeed.Value != want || badges[1].Total.Value != 0 {
+				t.Errorf("%s: %+v, %v", what, badges, errs)
+				return
+			}
+			if got := badges[0].HomeFeed; got.Precision != precision || precision == services.Stale && !got.AsOf.Equal(n.Clock.Now()) {
+				t.Errorf("%s the count is %s as of %v, want %s", what, got.Precision, got.AsOf, precision)
+			}
+		}
+		n.Post(big)
+		n.Quiet(n.World.Fanout)
+		holds("of an active user", 1, services.Exact)
+		for i := range 3 {
+			n.Clock.Advance(3 * 24 * time.Hour)
+			n.Post(big)
+			n.Quiet(n.World.Fanout)
+			if i == 0 {
+				holds("of a user who came some days ago", 2, services.Exact)
+				if _, err := n.WriteVisits(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		holds("of an idle user", 4, services.Stale)
+		n.Must(n.Redis.Reset(t.Context(), reader))
+		holds("without a document", 4, services.Stale)
+		if documents, err := n.Redis.Documents(t.Context(), []services.UserID{reader}); err != nil || documents[0].Ready {
+			t.Errorf("a document was made because the host looked: %v", err)
+		}
+		if n.active(big, reader, left.Add(time.Hour)) {
+			t.Error("a user became active because the host looked")
+		}
+		before, _ := n.ReadForHost(t.Context(), []services.UserID{reader})
+		if got := n.read(reader); got.HomeFeed.Value != 4 || got.Version <= before[0].Version {
+			t.Errorf("the user returns to %+v, version %s after %s", got.HomeFeed, got.Version, before[0].Version)
+		}
+	})
+}

@@ -36,6 +36,15 @@ func (s *Service) Policy(ctx context.Context, user services.UserID) (services.Di
 	return projector.Policy(ctx, s.store, user)
 }
 
+// ShowPart is a part of a source's count, such as that of one conversation, as a policy wants it shown. The part's InTotal says whether
+// it is in the source's count; in the total it is if the source is in the total too.
+func (s *Service) ShowPart(policy services.DisplayPolicy, key services.Source, part services.Count) services.Count {
+	quiet, _ := policy.Quiet(s.clock.Now())
+	part.InTotal = part.InTotal && policy.InTotal(key)
+	part.Display = display(s.settings.Caps, policy, quiet, key, part)
+	return part
+}
+
 // SetPolicy is the command that changes a user's display policy, for all devices. INVALID for hours that are not a time of day,
 // and for an offset that no time zone has.
 func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Command, error) {

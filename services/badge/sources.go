@@ -99,6 +99,24 @@ func (l sourceList) share(ctx context.Context, now time.Time) (any, error) {
 	return nil, nil
 }
 
+// BySource are the counts of the sources in badges, in the order of services.Sources: the sum of a source with several counts.
+func (s *Service) BySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count] {
+	return func(yield func(services.Source, *services.Count) bool) {
+		for _, one := range s.sources {
+			if one.Key() == "" {
+				continue
+			}
+			count := one.Sum(badges)
+			if count == nil {
+				count = one.Part(badges, 0)
+			}
+			if !yield(one.Key(), count) {
+				return
+			}
+		}
+	}
+}
+
 // counts are the counts of all sources that are read, without the sums.
 func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 	return func(yield func(*services.Count) bool) {

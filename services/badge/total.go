@@ -48,13 +48,17 @@ func (v *view) show(badges *services.Badges, key services.Source, count *service
 	count.Display = v.display(badges, key, *count)
 }
 
-// display prints a count by the user's policy, with a "+" if it is above the cap, or may be more than was counted.
 func (v *view) display(badges *services.Badges, key services.Source, count services.Count) string {
-	limit := v.Caps.Of(key)
+	return display(v.Caps, v.Document.Policy, badges.Quiet, key, count)
+}
+
+// display prints a count by a user's policy, with a "+" if it is above the cap, or may be more than was counted.
+func display(caps source.Caps, policy services.DisplayPolicy, quiet bool, key services.Source, count services.Count) string {
+	limit := caps.Of(key)
 	switch {
-	case badges.Quiet:
+	case quiet:
 		return ""
-	case v.Document.Policy.AsDot[key]:
+	case policy.AsDot[key]:
 		return strings.Repeat(services.DisplayDot, min(count.Value, 1))
 	case count.Precision == services.AtLeast && (count.Value >= services.MessagesCounted || key == services.SourceViews):
 		limit = min(limit, count.Value) // the count may be a lower bound below the cap

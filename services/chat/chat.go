@@ -125,8 +125,9 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 					return []string{id.GlobalID()}, err
 				}
 				c.Members += len(opened)
+				ids = []string{jobs.Existing}
 			}
-			return []string{id.GlobalID()}, s.changed(ctx, tx, c, members...)
+			return append([]string{id.GlobalID()}, ids...), s.changed(ctx, tx, c, members...)
 		},
 		AfterCommit: func(ctx context.Context) error { return s.projectMember(ctx, id, creator) },
 	}, nil

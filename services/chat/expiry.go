@@ -8,29 +8,32 @@ import (
 	"tidings/services"
 )
 
-// agedMessages remembers each conversation's last sequence before one day. It can be kept, because no message is sent before
-// that day any more.
+// agedMessages remembers each conversation's last sequence before one day. It can be kept while a later message follows: times
+// rise with sequences. Where none followed, another message of before that day may be told after it.
 type agedMessages struct {
 	mu     sync.Mutex
 	before time.Time
-	newest map[services.ConversationID]int64
+	newest map[services.ConversationID]aged
 }
 
-func (a *agedMessages) of(id services.ConversationID, before time.Time) (newest int64, known bool) {
+// aged is the last sequence before the day, and the last one of all when that was found.
+type aged struct{ newest, head int64 }
+
+func (a *agedMessages) of(id services.ConversationID, before time.Time, head int64) (newest int64, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	newest, known = a.newest[id]
-	return newest, known && a.before.Equal(before)
+	found, known := a.newest[id]
+	return found.newest, known && a.before.Equal(before) && (found.newest < found.head || found.head == head)
 }
 
-func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest int64) {
+func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest, head int64) {
 	const many = 100_000
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.before.Equal(before) || len(a.newest) > many { // forgetting costs one search
-		a.before, a.newest = before, map[services.ConversationID]int64{}
+		a.before, a.newest = before, map[services.ConversationID]aged{}
 	}
-	a.newest[id] = newest
+	a.newest[id] = aged{newest, head}
 }
 
 // age takes messages that are too old on a day out of the counts of states, as if they had been read, and sets
@@ -128,13 +131,13 @@ func (s *Service) firstWaiting(ctx context.Context, states []services.Membership
 
 // newestBefore is the newest message before a time in the conversation of a state.
 func (s *Service) newestBefore(ctx context.Context, state services.Membership, before time.Time) (int64, error) {
-	newest, known := s.aged.of(state.Conversation, before)
+	newest, known := s.aged.of(state.Conversation, before, state.Head)
 	if !known {
 		var err error
 		if newest, err = searchNewestBefore(ctx, s.Store, state.Conversation, state.Base+1, state.Head+1, before); err != nil {
 			return 0, err
 		}
-		s.aged.keep(state.Conversation, before, newest)
+		s.aged.keep(state.Conversation, before, newest, state.Head)
 	}
 	return min(max(newest, state.Base+1), state.Head), nil
 }

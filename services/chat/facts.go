@@ -18,6 +18,8 @@ const (
 )
 
 var (
+	roomsAmong = sql.NewStatement("rooms among conversations", `SELECT id FROM conversations WHERE {in id $1 BIGINT} AND kind = $2`)
+
 	insertConversation = sql.NewStatement("insert a conversation", `INSERT INTO conversations
 		(id, kind, pair, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before)
 		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)  // no conflict under the counter's lock, except within a batch
@@ -82,7 +84,7 @@ func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.Convers
 		return 0, false, err
 	}
 	id = services.ConversationID(last)
-	if _, err := tx.Run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.Now); err != nil {
+	if _, err := tx.Run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.HappenedAt()); err != nil {
 		return 0, false, err
 	}
 	_, err = insertMembers(ctx, tx, Conversation{ID: id}, wanted.Members)
@@ -140,7 +142,12 @@ func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []serv
 	for i, user := range users {
 		list[i] = []any{user}
 	}
-	added, err = sql.Column[services.UserID](ctx, tx, addMembers, list, c.ID, c.Head, tx.Now)
+	if c.Head > 0 { // new members have read what is there
+		if err := inOrder(tx, c, c.LastAt); err != nil {
+			return nil, err
+		}
+	}
+	added, err = sql.Column[services.UserID](ctx, tx, addMembers, list, c.ID, c.Head, tx.HappenedAt())
 	if err != nil || len(added) == 0 {
 		return nil, err
 	}

@@ -73,6 +73,12 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	}
 	if number == 0 {
 		number = m.Head
+		if tx.Dated() != 0 {
+			number = 0
+			if _, err := tx.One(ctx, newestUntil, []any{id, tx.HappenedAt()}, &number); err != nil {
+				return false, err
+			}
+		}
 	}
 	if number <= m.Base {
 		return false, nil

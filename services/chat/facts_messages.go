@@ -47,7 +47,7 @@ var (
 func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message Message, c Conversation, reached []services.UserID, err error) {
 	found := false
 	minute := sql.Micros(tx.Now) / time.Minute.Microseconds()
-	err = tx.Each(ctx, nextNumber, []any{id, tx.Now, minute}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, nextNumber, []any{id, tx.HappenedAt(), minute}, func(scan func(...any) error) error {
 		found = true
 		c, err = scanConversation(scan)
 		return err
@@ -56,6 +56,9 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 		err = noConversation(id)
 	}
 	if err != nil {
+		return message, c, nil, err
+	}
+	if err := inOrder(tx, c, c.LastAt.Add(-time.Microsecond)); err != nil {
 		return message, c, nil, err
 	}
 	if c.Head > services.MaxMessageNumber {
@@ -78,6 +81,16 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 		reached, err = mention(ctx, tx, message, mentioned)
 	}
 	return message, c, reached, err
+}
+
+// inOrder refuses what happened at a past time if the conversation's last message, or its creation, is of a later millisecond. Messages are
+// numbered as they come, and what is unread are numbers: between two of them there is no place.
+func inOrder(tx *sql.Tx, c Conversation, last time.Time) error {
+	if tx.Dated() == 0 || !last.Truncate(time.Millisecond).After(tx.HappenedAt()) {
+		return nil
+	}
+	return services.Errorf(services.Conflict, "at: %s went on later, at %s: send the events of a conversation in order, or this one without at",
+		c.ID.GlobalID(), last.UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
 func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.UserID) ([]services.UserID, error) {
@@ -123,7 +136,7 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	case at > 0:
 		return c, false, nil
 	}
-	if _, err := tx.Run(ctx, recallMessage, conversation, number, tx.Now); err != nil {
+	if _, err := tx.Run(ctx, recallMessage, conversation, number, tx.HappenedAt()); err != nil {
 		return c, false, err
 	}
 	if _, err := tx.Run(ctx, revise, conversation); err != nil {

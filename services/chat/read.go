@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/sql"
 )
 
 // Place is a position in the list of a user's conversations: after the one with this last message and this id.
@@ -39,6 +40,16 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 		found[state.ID] = state
 	}
 	return found, err
+}
+
+// Rooms returns which of some conversations are ROOMs, which every user can join.
+func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map[services.ConversationID]bool, error) {
+	list, err := sql.Column[services.ConversationID](ctx, s.Store, roomsAmong, ids, string(Room))
+	rooms := make(map[services.ConversationID]bool, len(list))
+	for _, id := range list {
+		rooms[id] = true
+	}
+	return rooms, err
 }
 
 // One reads a conversation for a user. NOT_FOUND if the user is not a member.

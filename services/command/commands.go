@@ -18,26 +18,29 @@ import (
 // Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
 // them.
 type Command struct {
-	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "token", "doctor", "schema", "completion", "help" or "version"
+	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "webhooks add" (or list and so on), "token", "doctor", "schema", "completion", "help" or "version"
 	Config node.Config   `embed:""` // for an import or an export only the settings that it takes are checked
 	Import ImportOptions `embed:""`
 	Export ExportOptions `embed:""`
 	Token  TokenOptions  `embed:""`
 	Shell  string        `kong:"-"` // of a completion
 	Schema SchemaOptions `embed:""`
+
+	Webhooks WebhookOptions `embed:""`
 }
 
 // grammar is the command line as kong reads it. All flags stand at the root, so they may come before their command.
 type grammar struct {
 	Command `embed:""`
 
-	Serve   struct{}    `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
-	Imports importWords `cmd:"" name:"import" help:"Import follows from a CSV file, or site messages, posts or shows from a JSON Lines file."`
-	Exports exportWords `cmd:"" name:"export" help:"Export all data of one user as JSON Lines."`
-	Tokens  tokenWords  `cmd:"" name:"token" help:"Sign a token for a test."`
-	Doctor  doctorWords `cmd:"" help:"Check the settings, the database, Redis and this machine."`
-	Schemas schemaWords `cmd:"" name:"schema" help:"Print the GraphQL schema of the server."`
-	Version struct{}    `cmd:"" help:"Print the version, the commit and Go's version, as --version does."`
+	Serve   struct{}     `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
+	Imports importWords  `cmd:"" name:"import" help:"Import follows from a CSV file, or site messages, posts or shows from a JSON Lines file."`
+	Exports exportWords  `cmd:"" name:"export" help:"Export all data of one user as JSON Lines."`
+	Hooks   webhookWords `cmd:"" name:"webhooks" help:"Manage the endpoints that changes of badges are sent to."`
+	Tokens  tokenWords   `cmd:"" name:"token" help:"Sign a token for a test."`
+	Doctor  doctorWords  `cmd:"" help:"Check the settings, the database, Redis and this machine."`
+	Schemas schemaWords  `cmd:"" name:"schema" help:"Print the GraphQL schema of the server."`
+	Version struct{}     `cmd:"" help:"Print the version, the commit and Go's version, as --version does."`
 
 	Completion completionWords `cmd:"" help:"Print the script that completes commands and flags in bash, zsh or fish."`
 }
@@ -193,6 +196,12 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 			return []error{err}
 		}
 		g.Shell = g.Completion.Shell
+	case "webhooks":
+		if err := checkWebhooks(g.Hooks); err != nil {
+			return []error{err}
+		}
+		g.Name += " " + g.Hooks.What
+		g.Webhooks.Name, g.Webhooks.URL = g.Hooks.Name, g.Hooks.URL
 	case "export":
 		g.Export.User = g.Exports.User
 		if err := services.CheckUserKey(g.Export.User); err != nil {

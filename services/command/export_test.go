@@ -39,13 +39,13 @@ func TestExport(t *testing.T) {
 	}
 	var types []string
 	for line := range strings.Lines(out.String()) {
-		var one struct{ Type, User, Body string }
+		var one struct{ Type, User, Body, Ref string }
 		if err := json.Unmarshal([]byte(line), &one); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		types = append(types, one.Type+one.User+one.Body)
+		types = append(types, one.Type+one.User+one.Body+one.Ref)
 	}
-	if got := fmt.Sprint(types); got != "[profileuser:ann followers postone]" {
+	if got := fmt.Sprint(types); got != "[profileuser:ann followers postone postLabel1]" {
 		t.Errorf("the lines are %s", got)
 	}
 	if err := os.WriteFile("ann.jsonl", []byte("of before"), 0o644); err != nil {

@@ -51,7 +51,8 @@ messages reach their recipients while the server runs.
 Posts: a line of FILE is {"key":"p2","author":"alice","at":"2026-01-31T09:30:00Z","body":"...","parent":"p1"}, up to
 128 KB. at is the time of the post and its position in feeds (RFC 3339, to the millisecond; not in the future); of two
 posts in one millisecond the later line is the newer post. key and parent are optional. A post with a key is imported
-once, whichever file names it; a post without a key is imported again from another file. Importing the same file again
+once, whichever file names it: the key is the post's ref (1 to 128 printable characters), by which ingest and the API
+know it as post:ref:KEY. Keys of shows and messages are their refs likewise. A post without a key is imported again from another file. Importing the same file again
 adds nothing. parent is the key of an earlier post, or the ID of any post (post:...): an answer to a post is a comment,
 an answer to that a reply. --feed-kinds sets the kinds that enter home feeds. Imported posts, mentions and answers
 notify nobody. The feeds of active users are rebuilt while the server runs.

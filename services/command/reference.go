@@ -28,7 +28,9 @@ var capabilities = []struct{ file, title string }{
 	{"live", "Shows"},
 	{"board", "Live board"},
 	{"ingest", "Events of the application"},
+	{"hosts", "Users for the application"},
 	{"changes", "Change stream"},
+	{"webhooks", "Webhooks"},
 	{"admin", "Operators"},
 }
 

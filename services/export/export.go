@@ -40,6 +40,7 @@ func (k Kind) WithEnum(form string, texts []string) Kind {
 
 // forms define how a column is written. An empty value (null, no id, no time) is written as null.
 var forms = map[string]func(value int64, text string) any{
+	"json":   func(_ int64, text string) any { return jsonOrNull(text) },
 	"text":   func(_ int64, text string) any { return text },
 	"user":   func(_ int64, text string) any { return orNull(services.GlobalID(services.UserType, text), text == "") },
 	"number": func(value int64, _ string) any { return value },
@@ -58,6 +59,7 @@ var forms = map[string]func(value int64, text string) any{
 		return orNull(services.UpToText(services.PostID(value)), value == 0)
 	},
 	"siteMessage": placeForm(services.SiteMessageType),
+	"message":     placeForm(services.MessageType),
 	"conversation": func(value int64, _ string) any {
 		return services.GlobalID(services.ConversationType, fmt.Sprint(value))
 	},
@@ -94,6 +96,13 @@ func orNull(text string, nothing bool) any {
 		return nil
 	}
 	return text
+}
+
+func jsonOrNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return json.RawMessage(text)
 }
 
 // Write passes all data that the kinds hold of a user to emit, one line each, in the order of the kinds. An error of emit

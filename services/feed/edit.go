@@ -81,5 +81,5 @@ func renotify(ctx context.Context, tx *sql.Tx, post services.Post, were, mention
 		}
 		causes = append(causes, causesOf(post, parent, nil)...)
 	}
-	return notifications.Jobs(causes...)
+	return notifications.JobsAt(tx.Dated(), causes...)
 }

@@ -14,6 +14,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
+	"tidings/services/people"
 	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/projector"
@@ -78,7 +79,7 @@ const maxSkew = time.Minute
 
 // MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when
 // the command is committed: every post that a page can have shown by then is in SQL, whether or not it is in an inbox or in
-// this node's memory. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID if the
+// this node's memory. A mark of the past, see jobs.Command.Moment, reaches the newest that the feed has of that time. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID if the
 // place is in the future, NOT_FOUND if there never was such a post.
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
@@ -100,7 +101,14 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 // shownUpTo is the position up to which a reader has been shown posts. It refuses a position where no post can have been
 // shown: the mark never falls, so a mistaken one would hide new posts.
 func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
-	if upTo == 0 {
+	switch at := tx.Dated(); {
+	case upTo == 0 && at != 0:
+		// The mutes that were over by then have hidden nothing any more, and their jobs may come later.
+		if err := people.EndMutes(ctx, tx, reader, tx.HappenedAt()); err != nil {
+			return 0, err
+		}
+		return posts.NewestOfFeedUntil(ctx, tx, reader, at)
+	case upTo == 0:
 		return posts.NewestOfFeed(ctx, tx, reader)
 	}
 	name := services.GlobalID(services.PostType, upTo.String())

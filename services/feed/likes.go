@@ -44,7 +44,7 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 			case post.Author == user:
 				return nil, nil // a like does not change the liker's own badges
 			}
-			job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user})
+			job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user, Moment: tx.Dated()})
 			if err != nil {
 				return nil, err
 			}

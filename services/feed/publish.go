@@ -68,7 +68,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err != nil {
 				return nil, err
 			}
-			post = services.Post{ID: id, Author: author, Kind: services.PostKindPost, Parent: draft.Parent, Body: draft.Body, UpdatedAt: tx.Now}
+			post = services.Post{ID: id, Author: author, Kind: services.PostKindPost, Parent: draft.Parent, Body: draft.Body, UpdatedAt: tx.HappenedAt()}
 			if post.Parent != 0 {
 				post.Kind = parent.Kind.AnswerKind()
 			}
@@ -79,7 +79,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err := posts.InsertMentions(ctx, tx, post.ID, mentioned); err != nil {
 				return nil, err
 			}
-			queued, err := notifications.Jobs(causesOf(post, parent, mentioned)...)
+			queued, err := notifications.JobsAt(tx.Dated(), causesOf(post, parent, mentioned)...)
 			if err != nil {
 				return nil, err
 			}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"tidings/services"
 	"tidings/services/people"
@@ -62,5 +64,27 @@ func importPairs(b *testing.B, s *sql.DB, pairs [][2]string, batch int) {
 		if err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkImportPosts imports 100,000 posts with keys, of 1,000 authors, into an empty database, in batches of the default size.
+func BenchmarkImportPosts(b *testing.B) {
+	const lines = 100_000
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var text strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&text, `{"key":"article-%d","author":"u%d","at":"%s","body":"The article of the number %d"}`+"\n",
+			i, i%1000, began.Add(time.Duration(i)*time.Second).Format(time.RFC3339), i)
+	}
+	for b.Loop() {
+		b.StopTimer()
+		db := sqltest.Open(b, sql.Config{URL: sqltest.SQLite(b)})
+		b.StartTimer()
+		report, err := Posts(b.Context(), db, services.NewIDClock(services.SystemClock{}, 1), []services.PostKind{services.PostKindPost},
+			Options{File: "-", Input: strings.NewReader(text.String()), Quiet: true})
+		if err != nil || report.New != lines {
+			b.Fatal(report, err)
+		}
+		b.ReportMetric(float64(lines)/report.Took.Seconds(), "lines/s")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/messages"
 	"tidings/services/people"
+	"tidings/services/refs"
 	"tidings/services/sql"
 )
 
@@ -46,7 +47,7 @@ type messageImport struct {
 // mostText bounds the texts of a batch, in bytes.
 const mostText = 8 << 20
 
-// Messages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, so that
+// Messages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, its ref, so that
 // lines, runs and files may share one, and no user gets it twice. Imported messages are sent when the server runs: the
 // database has the text and the list of recipients. Bad lines and broken files are treated as by Follows; types are the
 // types of messages that there are, the default first. facts is the database under db.
@@ -88,7 +89,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	if err := readObject(line, &row, "key, type, title, content and to"); err != nil {
 		return row, err
 	}
-	if err := services.CheckText("key", row.Key, 1, 64); err != nil {
+	if err := checkName("key", row.Key); err != nil {
 		return row, err
 	}
 	if n := len(row.To); n == 0 || n > messages.MaxRecipients {
@@ -103,7 +104,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	given := messages.Text{Type: row.Type, Title: row.Title, Content: row.Content}
 	known, found := im.fresh[row.Key]
 	if !found {
-		if known.message, known.text, found, err = messages.ByKey(ctx, im.facts, row.Key); err != nil {
+		if known.message, known.text, found, err = im.stored(ctx, row.Key); err != nil {
 			return row, err
 		}
 	}
@@ -118,6 +119,22 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	im.fresh[row.Key] = row
 	im.bytes += len(row.text.Content)
 	return row, nil
+}
+
+// stored finds a message in the database by its key.
+func (im *messageImport) stored(ctx context.Context, key string) (id messages.ID, text messages.Text, found bool, err error) {
+	known, err := findRefs(ctx, im.facts, services.SiteMessageType, []string{key})
+	holder, found := known[messageRef(key)]
+	if err != nil || !found {
+		return id, text, false, err
+	}
+	id = messages.ID(holder.Object.Number)
+	text, found, err = messages.TextOf(ctx, im.facts, id)
+	return id, text, found, err
+}
+
+func messageRef(key string) services.Ref {
+	return services.Ref{Type: services.SiteMessageType, Text: key}
 }
 
 // checkFits reports whether a further line of a key agrees with the earlier ones.
@@ -148,11 +165,16 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 		if err != nil {
 			return err
 		}
+		var named []refs.Named
 		for _, key := range slices.Sorted(maps.Keys(im.fresh)) { // one order of locks for imports at once
 			row := im.fresh[key]
-			if err := messages.Insert(ctx, tx, row.message, row.text, key); err != nil {
+			if err := messages.Insert(ctx, tx, row.message, row.text); err != nil {
 				return err
 			}
+			named = append(named, namedObject(messageRef(key), uint64(row.message), 0))
+		}
+		if err := importRefs(ctx, tx, named); err != nil {
+			return err
 		}
 		for _, row := range im.batch {
 			users := make([]services.UserID, len(row.To))

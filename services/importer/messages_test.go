@@ -138,7 +138,7 @@ func TestBadLinesOfMessages(t *testing.T) {
 		{`null`, "not one JSON object with key, type, title, content and to: it is null"},
 		{`{"key":"a","title":"t","to":"x"}`, "to: a list of texts is needed, got a text"},
 		{`{"key":"a","title":"t","to":["x",7]}`, "to: a text is needed, got a number"},
-		{`{"title":"t","to":["x"]}`, "key: 1 to 64 characters are allowed, got 0"},
+		{`{"title":"t","to":["x"]}`, "key: a ref has 1 to 128 characters, got 0"},
 		{`{"key":"a","title":"t","to":[]}`, "to: 1 to 10000 recipients"},
 		{`{"key":"a","title":"t","to":["a\tb"]}`, "to: user key"},
 		{`{"key":"a","to":["x"]}`, "title: 1 to 255 characters are allowed, got 0"},

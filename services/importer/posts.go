@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/people"
 	"tidings/services/posts"
+	"tidings/services/refs"
 	"tidings/services/sql"
 )
 
@@ -18,7 +19,7 @@ var postLines = form{
 	name: "posts", lines: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, unit: "posts", longest: 128 << 10,
 }
 
-// postRow is one line: a post, with the host application's own name for it if it has one.
+// postRow is one line: a post, with the host application's own ID of it, its ref, if it has one.
 type postRow struct {
 	Key    string `json:"key"`
 	Author string `json:"author"`
@@ -46,7 +47,7 @@ type postImport struct {
 
 // Posts takes the posts of a file of JSON Lines into the database. A post has the time that the file gives it, to the
 // millisecond; of those of one millisecond the later line is the newer post, whatever was there before. A post with a key
-// goes in once, however often a file names it, and further lines can answer it; what answers a post is a comment, what
+// goes in once, however often a file names it: the key is its ref, also for what is not imported. Further lines can answer it; what answers a post is a comment, what
 // answers a comment or a reply is a reply. Nobody is notified of anything, and no jobs are queued: what is imported is the
 // past. A file that came to its end is in: imported again it brings nothing. kinds are those that enter home feeds. Bad lines and broken files are treated as by Follows.
 func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
@@ -85,7 +86,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 		return row, err
 	}
 	if row.Key != "" {
-		if err := services.CheckText("key", row.Key, 1, 64); err != nil {
+		if err := checkName("key", row.Key); err != nil {
 			return row, err
 		}
 		if isPostID(row.Key) {
@@ -103,7 +104,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 			return row, err
 		}
 	} else if row.Parent != "" {
-		if err := services.CheckText("parent", row.Parent, 1, 64); err != nil {
+		if err := checkName("parent", row.Parent); err != nil {
 			return row, err
 		}
 		if row.Parent == row.Key {
@@ -123,11 +124,11 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 // isPostID reports whether a name of a post is an ID of the API.
 func isPostID(name string) bool { return strings.HasPrefix(name, services.PostType+":") }
 
-// errTaken means that another post got an ID or a key of the batch meanwhile.
-var errTaken = services.Errorf(services.Conflict, "others kept writing at the same milliseconds: import the file again")
+// errTaken means that another object got an ID or a ref of the batch meanwhile.
+var errTaken = services.Errorf(services.Conflict, "others kept taking its milliseconds or keys: import the file again")
 
 func (im *postImport) commit(ctx context.Context, line int64) error {
-	write := func(ctx context.Context, planned []posts.Imported) error { return im.write(ctx, planned, line) }
+	write := func(ctx context.Context, planned []plannedPost) error { return im.write(ctx, planned, line) }
 	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
 		return err
 	}
@@ -136,30 +137,38 @@ func (im *postImport) commit(ctx context.Context, line int64) error {
 }
 
 // write inserts the planned posts, with their authors and the position in the file, or nothing.
-func (im *postImport) write(ctx context.Context, planned []posts.Imported, line int64) error {
+func (im *postImport) write(ctx context.Context, planned []plannedPost, line int64) error {
 	// Flush before the transaction: a bad line that is written twice can be removed again, a lost one cannot be restored.
 	if err := im.bad.flush(); err != nil {
 		return err
 	}
 	fresh := im.keys.fresh()
 	var users map[string]services.UserID
-	numbered := make([]posts.Imported, len(planned))
+	numbered := make([]services.Post, len(planned))
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
 			return err
 		}
-		for i, post := range planned {
+		named := make([]refs.Named, 0, len(planned))
+		for i, plan := range planned {
+			post := plan.Post
+			post.Author = im.keys.id(int32(post.Author), users)
 			numbered[i] = post
-			numbered[i].Author = im.keys.id(int32(post.Author), users)
+			if plan.ref.Text != "" {
+				named = append(named, namedObject(plan.ref, uint64(post.ID), post.Author))
+			}
 		}
 		// Insert in the order of the table's key, so that the index grows at one position.
-		slices.SortFunc(numbered, func(a, b posts.Imported) int { return int(int64(a.ID) - int64(b.ID)) })
+		slices.SortFunc(numbered, func(a, b services.Post) int { return int(int64(a.ID) - int64(b.ID)) })
 		inserted, err := posts.Import(ctx, tx, numbered)
 		if err != nil {
 			return err
 		}
 		if inserted < len(planned) {
 			return errTaken
+		}
+		if err := importRefs(ctx, tx, named); err != nil {
+			return err
 		}
 		if im.source.identity == "" {
 			return nil

@@ -8,11 +8,16 @@ import (
 	"tidings/services/posts"
 )
 
+// plannedPost is a post that does not exist yet, with its ref; the zero text is none. Its author is an index in the table of keys.
+type plannedPost struct {
+	services.Post
+	ref services.Ref
+}
+
 // plan makes posts of the batch, in its order: it finds the posts that they answer, omits those that exist already, and
-// gives each the next id of its millisecond. Bad rows are set aside and leave the batch. The author of a planned post is an
-// index in the table of keys.
-func (im *postImport) plan(ctx context.Context) ([]posts.Imported, error) {
-	known, byID, err := im.mentioned(ctx)
+// gives each the next id of its millisecond. Bad rows are set aside and leave the batch.
+func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
+	known, err := im.mentioned(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -20,14 +25,14 @@ func (im *postImport) plan(ctx context.Context) ([]posts.Imported, error) {
 	if err != nil {
 		return nil, err
 	}
-	planned := make([]posts.Imported, 0, len(im.batch))
+	planned := make([]plannedPost, 0, len(im.batch))
 	good := im.batch[:0]
 	for _, row := range im.batch {
-		if _, exists := known[row.Key]; exists && row.Key != "" {
+		if _, exists := known.ids[postRef(row.Key)]; exists && row.Key != "" {
 			good = append(good, row)
 			continue
 		}
-		post, err := planOne(row, known, byID, last)
+		post, err := planOne(row, known, last)
 		if err != nil {
 			im.putAside(row.number, row.line, err)
 			continue
@@ -35,7 +40,8 @@ func (im *postImport) plan(ctx context.Context) ([]posts.Imported, error) {
 		post.OffFeed = !slices.Contains(im.kinds, post.Kind)
 		post.Author = services.UserID(im.keys.place([]byte(row.Author)))
 		if row.Key != "" {
-			known[row.Key] = post.Post
+			known.ids[post.ref] = post.ID
+			known.posts[post.ID] = post.Post
 		}
 		good = append(good, row)
 		planned = append(planned, post)
@@ -45,14 +51,15 @@ func (im *postImport) plan(ctx context.Context) ([]posts.Imported, error) {
 }
 
 // planOne makes the post of one row, all but its author.
-func planOne(row postRow, known map[string]services.Post, byID map[services.PostID]services.Post, last map[services.PostID]services.PostID) (post posts.Imported, err error) {
-	post.Kind, post.Body, post.ImportKey = services.PostKindPost, row.Body, row.Key
+func planOne(row postRow, known mentioned, last map[services.PostID]services.PostID) (post plannedPost, err error) {
+	post.Kind, post.Body, post.ref = services.PostKindPost, row.Body, postRef(row.Key)
 	post.UpdatedAt = row.moment.Time()
 	if row.Parent != "" {
-		parent, found := known[row.Parent]
-		if row.parent != 0 {
-			parent, found = byID[row.parent]
+		id := row.parent
+		if id == 0 {
+			id = known.ids[postRef(row.Parent)]
 		}
+		parent, found := known.posts[id]
 		switch {
 		case !found:
 			return post, services.Errorf(services.NotFound, "parent: there is no %s; a parent must come before its answers", services.Quote(row.Parent))
@@ -72,28 +79,48 @@ func planOne(row postRow, known map[string]services.Post, byID map[services.Post
 	return post, nil
 }
 
-// mentioned finds the posts that the batch names by key or by id, as far as they are in.
-func (im *postImport) mentioned(ctx context.Context) (map[string]services.Post, map[services.PostID]services.Post, error) {
-	var keys []string
+// mentioned is what a batch names by key or by ID, as far as it exists.
+type mentioned struct {
+	ids   map[services.Ref]services.PostID
+	posts map[services.PostID]services.Post // those that the batch may answer
+}
+
+func postRef(key string) services.Ref { return services.Ref{Type: services.PostType, Text: key} }
+
+// mentioned reads what the batch names, in one statement for the refs and one for the posts that rows answer.
+func (im *postImport) mentioned(ctx context.Context) (known mentioned, err error) {
+	var names, parents []string
 	var ids []services.PostID
 	for _, row := range im.batch {
 		if row.Key != "" {
-			keys = append(keys, row.Key)
+			names = append(names, row.Key)
 		}
 		if row.parent != 0 {
 			ids = append(ids, row.parent)
 		} else if row.Parent != "" {
-			keys = append(keys, row.Parent)
+			parents = append(parents, row.Parent)
 		}
 	}
-	slices.Sort(keys)
-	known, err := posts.ByImportKey(ctx, im.stored, slices.Compact(keys))
-	if err != nil || len(ids) == 0 {
-		return known, nil, err
+	holders, err := findRefs(ctx, im.stored, services.PostType, append(names, parents...))
+	if err != nil {
+		return known, err
+	}
+	known.ids = make(map[services.Ref]services.PostID, len(im.batch))
+	for ref, holder := range holders {
+		known.ids[ref] = services.PostID(holder.Object.Number)
+	}
+	for _, parent := range parents {
+		if id, found := known.ids[postRef(parent)]; found {
+			ids = append(ids, id)
+		}
 	}
 	slices.Sort(ids)
-	byID, err := posts.ByID(ctx, im.stored, slices.Compact(ids))
-	return known, byID, err
+	if len(ids) == 0 {
+		known.posts = map[services.PostID]services.Post{}
+		return known, nil
+	}
+	known.posts, err = posts.ByID(ctx, im.stored, slices.Compact(ids))
+	return known, err
 }
 
 // lastOfMoments returns the greatest used ID of each millisecond of the batch. A millisecond after every post has none.

@@ -89,8 +89,7 @@ func TestImportedPosts(t *testing.T) {
 			}
 		}
 		check("without a key 09:33:00.000")
-		known, err := posts.ByImportKey(t.Context(), im.db, []string{"p1", "c1", "c2", "none", ""})
-		w.Must(err)
+		known := im.named("p1", "c1", "c2", "none", "")
 		if len(known) != 3 || known["c1"].Kind != services.PostKindComment || known["c2"].Kind != services.PostKindReply {
 			t.Errorf("they are %+v", known)
 		}
@@ -210,7 +209,10 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{`{"author":"x","at":"yesterday","body":"b"}`, `at is "yesterday": a time like`},
 		{`{"author":"x","at":"1969-12-31T23:59:59Z","body":"b"}`, "before 1970 or in the future"},
 		{`{"author":"x","at":"2026-01-31T12:00:01Z","body":"b"}`, "before 1970 or in the future"},
-		{line(`"key":"` + strings.Repeat("k", 65) + `"`), "key: 1 to 64 characters are allowed, got 65"},
+		{line(`"key":"` + strings.Repeat("k", 129) + `"`), "key: a ref has 1 to 128 characters, got 129"},
+		{line(`"key":" k"`), `key: ref " k": it must not begin or end with a space`},
+		{line(`"key":"a\u0301"`), "normal form C"},
+		{line(`"parent":"k\n"`), "parent: ref \"k\\n\": only printable characters are allowed"},
 		{line(`"key":"post:1"`), "key: \"post:1\" has the form of an ID of Tidings"},
 		{line(`"key":"self","parent":"self"`), `parent: "self" answers itself`},
 		{line(`"parent":"post:1"`), "parent: \"post:1\" is not the id of a post"},
@@ -220,11 +222,8 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 1<<17) + `"}`, "longer than 131072 bytes"},
 	}
 	im.mustPosts(Options{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
-	gone, err := posts.ByImportKey(t.Context(), im.db, []string{"gone"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = im.db.Write(t.Context(), func(tx *sql.Tx) error { _, _, err := posts.Delete(t.Context(), tx, gone["gone"].ID); return err })
+	gone := im.named("gone")
+	err := im.db.Write(t.Context(), func(tx *sql.Tx) error { _, _, err := posts.Delete(t.Context(), tx, gone["gone"].ID); return err })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/people"
 	"tidings/services/posts"
+	"tidings/services/refs"
 	"tidings/services/sql"
 )
 
@@ -35,7 +36,7 @@ type showImport struct {
 
 // Shows takes the shows of a file of JSON Lines into the database, with the times that the file gives them: ended shows are
 // replays, cancelled ones are on no board, started ones are live, and the rest are upcoming. A show goes in once, by its
-// key, however often a file names it; a key that is another host's show already is a bad line. No reminders are sent. What
+// key, which is its ref, however often a file names it; a key that is another host's show already is a bad line. No reminders are sent. What
 // is active is closed at its time when nothing else is reported of it. Every node reads all shows anew after each batch;
 // shows of hosts who never had one are on boards as soon as their followers' documents name them. A file that came to its
 // end is in: imported again it brings nothing. Bad lines and broken files are treated as by Follows.
@@ -67,7 +68,7 @@ func (im *showImport) take(_ context.Context, line []byte) error {
 }
 
 func (im *showImport) commit(ctx context.Context, line int64) error {
-	write := func(ctx context.Context, planned []live.ImportedShow) error { return im.write(ctx, planned, line) }
+	write := func(ctx context.Context, planned []plannedShow) error { return im.write(ctx, planned, line) }
 	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
 		return err
 	}
@@ -75,14 +76,20 @@ func (im *showImport) commit(ctx context.Context, line int64) error {
 	return nil
 }
 
+// plannedShow is a show that does not exist yet, with its ref. Its host is an index in the table of keys.
+type plannedShow struct {
+	live.Show
+	ref services.Ref
+}
+
 // plan makes the shows of the batch that do not exist yet. A row that moves a show to another host is set aside and leaves
-// the batch. The host of a planned show is an index in the table of keys.
-func (im *showImport) plan(ctx context.Context) ([]live.ImportedShow, error) {
+// the batch.
+func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 	hosts, err := hostsOf(ctx, im.stored, im.batch)
 	if err != nil {
 		return nil, err
 	}
-	planned, good := make([]live.ImportedShow, 0, len(im.batch)), im.batch[:0]
+	planned, good := make([]plannedShow, 0, len(im.batch)), im.batch[:0]
 	for _, row := range im.batch {
 		host, known := hosts[row.Key]
 		switch {
@@ -93,7 +100,7 @@ func (im *showImport) plan(ctx context.Context) ([]live.ImportedShow, error) {
 			id := im.ids.Next()
 			show := row.show(id, id.Time())
 			show.Host = services.UserID(im.keys.place([]byte(row.Host)))
-			planned = append(planned, show)
+			planned = append(planned, plannedShow{show, showRef(row.Key)})
 			hosts[row.Key] = im.opts.Prefix + row.Host
 		}
 		good = append(good, row)
@@ -103,7 +110,7 @@ func (im *showImport) plan(ctx context.Context) ([]live.ImportedShow, error) {
 }
 
 // write inserts the planned shows, with their hosts and the position in the file, or nothing.
-func (im *showImport) write(ctx context.Context, planned []live.ImportedShow, line int64) error {
+func (im *showImport) write(ctx context.Context, planned []plannedShow, line int64) error {
 	// Flush before the transaction: a bad line that is written twice can be removed again, a lost one cannot be restored.
 	if err := im.bad.flush(); err != nil {
 		return err
@@ -114,11 +121,17 @@ func (im *showImport) write(ctx context.Context, planned []live.ImportedShow, li
 		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
 			return err
 		}
-		numbered := slices.Clone(planned)
-		for i := range numbered {
-			numbered[i].Host = im.keys.id(int32(numbered[i].Host), users)
+		numbered, named := make([]live.Show, len(planned)), make([]refs.Named, len(planned))
+		for i, plan := range planned {
+			show := plan.Show
+			show.Host = im.keys.id(int32(show.Host), users)
+			numbered[i] = show
+			named[i] = namedObject(plan.ref, uint64(show.ID), show.Host)
 		}
-		if err := im.insert(ctx, tx, numbered); err != nil || im.source.identity == "" {
+		if err := im.insert(ctx, tx, numbered); err != nil {
+			return err
+		}
+		if err := importRefs(ctx, tx, named); err != nil || im.source.identity == "" {
 			return err
 		}
 		// Store it also at the end, when line is 0: a file that is imported already adds nothing.
@@ -131,7 +144,7 @@ func (im *showImport) write(ctx context.Context, planned []live.ImportedShow, li
 }
 
 // insert writes shows. Those of hosts that all documents name are on boards at once.
-func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.ImportedShow) error {
+func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Show) error {
 	if len(planned) == 0 {
 		return nil
 	}
@@ -174,7 +187,7 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Imp
 // place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and marks the
 // replays that are in no list. A live show counts for present followers of its host, whenever it started: for them it went
 // live with the import.
-func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.ImportedShow, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
+func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := posts.Authors(ctx, im.stored, hosts)
 	if err != nil {
 		return err
@@ -206,7 +219,7 @@ func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Impo
 }
 
 // showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers.
-func showJobs(planned []live.ImportedShow, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
+func showJobs(planned []live.Show, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
 	queued, err := live.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {
 		return nil, err

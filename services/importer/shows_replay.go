@@ -17,6 +17,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/people"
+	"tidings/services/refs"
 	"tidings/services/sql"
 )
 
@@ -222,11 +223,11 @@ func (re *showReplay) here(at time.Time) time.Time {
 // changed the show meanwhile, is reported and skipped.
 func (re *showReplay) let(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
-	known, err := live.ImportedShows(ctx, re.stored, []string{row.Key})
+	known, err := findRefs(ctx, re.stored, services.ShowType, []string{row.Key})
 	if err != nil {
 		return err
 	}
-	show, exists := known[row.Key]
+	show, exists := known[showRef(row.Key)]
 	happens := exists == (event.step != stepSchedule)
 	if event.step == stepSchedule && exists {
 		re.report.Duplicates++
@@ -259,14 +260,15 @@ func (re *showReplay) note(ctx context.Context, tx *sql.Tx, number int64) error 
 	return setProgress(ctx, tx, re.source.identity, number)
 }
 
-func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show live.Show) error {
+func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.Holder) error {
 	if event.step != stepSchedule {
-		cmd := re.service.Cancel(show.Host, show.ID)
+		id := services.PostID(show.Object.Number)
+		cmd := re.service.Cancel(show.Owner, id)
 		switch event.step {
 		case stepStart:
-			cmd = re.service.Start(show.Host, show.ID, time.Time{})
+			cmd = re.service.Start(show.Owner, id, time.Time{})
 		case stepEnd:
-			cmd = re.service.End(show.Host, show.ID, time.Time{}, row.ReplayURL)
+			cmd = re.service.End(show.Owner, id, time.Time{}, row.ReplayURL)
 		}
 		_, err := cmd.Apply(ctx, tx)
 		return err
@@ -281,13 +283,8 @@ func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, ro
 	if soonest := tx.Now.Add(time.Second); plan.Before(soonest) {
 		plan = soonest
 	}
-	ids, err := re.service.Schedule(numbers[key], live.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan}).Apply(ctx, tx)
-	if err != nil {
-		return err
-	}
-	id, err := live.ParseShowID("id", ids[0])
-	if err != nil {
-		return err
-	}
-	return live.NameImportedShow(ctx, tx, id, row.Key)
+	cmd := re.service.Schedule(numbers[key], live.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan})
+	refs.OnCreate(cmd, services.ShowType, services.Label{Ref: row.Key})
+	_, err = cmd.Apply(ctx, tx)
+	return err
 }

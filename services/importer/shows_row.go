@@ -62,7 +62,7 @@ func readShow(line []byte, keys *keyTable, now time.Time) (row showRow, err erro
 	if err := readObject(line, &row, "key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"); err != nil {
 		return row, err
 	}
-	if err := services.CheckText("key", row.Key, 1, 64); err != nil {
+	if err := checkName("key", row.Key); err != nil {
 		return row, err
 	}
 	if err := keys.check([]byte(row.Host)); err != nil {
@@ -106,11 +106,11 @@ func (r showRow) moved(host string) error {
 }
 
 // show makes the show of a row, all but its host.
-func (r showRow) show(id services.PostID, now time.Time) live.ImportedShow {
-	show := live.ImportedShow{ImportKey: r.Key, Show: live.Show{
+func (r showRow) show(id services.PostID, now time.Time) live.Show {
+	show := live.Show{
 		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: live.ShowUpcoming,
 		PlannedAt: r.PlannedAt.Time, StartedAt: r.StartedAt.Time, EndedAt: r.EndedAt.Time, UpdatedAt: now,
-	}}
+	}
 	switch {
 	case r.Cancelled:
 		show.Status, show.CancelledAt = live.ShowCancelled, r.PlannedAt.Time
@@ -125,26 +125,27 @@ func (r showRow) show(id services.PostID, now time.Time) live.ImportedShow {
 	return show
 }
 
+func showRef(key string) services.Ref { return services.Ref{Type: services.ShowType, Text: key} }
+
 // hostsOf finds the hosts of those shows of a batch that exist already, by the keys of the shows.
 func hostsOf(ctx context.Context, stored Store, batch []showRow) (map[string]string, error) {
 	keys := make([]string, len(batch))
 	for i, row := range batch {
 		keys[i] = row.Key
 	}
-	slices.Sort(keys)
-	known, err := live.ImportedShows(ctx, stored, slices.Compact(keys))
+	known, err := findRefs(ctx, stored, services.ShowType, keys)
 	if err != nil || len(known) == 0 {
 		return map[string]string{}, err
 	}
 	numbers := make([]services.UserID, 0, len(known))
-	for _, show := range known {
-		numbers = append(numbers, show.Host)
+	for _, holder := range known {
+		numbers = append(numbers, holder.Owner)
 	}
 	slices.Sort(numbers)
 	users, err := people.ByID(ctx, stored, slices.Compact(numbers))
 	hosts := make(map[string]string, len(known))
-	for key, show := range known {
-		hosts[key] = users[show.Host].Key
+	for ref, holder := range known {
+		hosts[ref.Text] = users[holder.Owner].Key
 	}
 	return hosts, err
 }

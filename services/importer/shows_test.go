@@ -50,20 +50,6 @@ func told(key string, show live.Show) string {
 	return key + " " + string(show.Status) + at("planned", show.PlannedAt) + at("started", show.StartedAt) + at("ended", show.EndedAt) + at("cancelled", show.CancelledAt)
 }
 
-// imported reads shows back by their keys.
-func (im *importer) imported(keys ...string) (lines []string, shows map[string]live.Show) {
-	im.t.Helper()
-	shows, err := live.ImportedShows(im.t.Context(), im.db, keys)
-	if err != nil {
-		im.t.Fatal(err)
-	}
-	for key, show := range shows {
-		lines = append(lines, told(key, show))
-	}
-	slices.Sort(lines)
-	return lines, shows
-}
-
 const season = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T20:00:00Z","startedAt":"2026-01-30T20:01:00.5Z","endedAt":1769806800007,"replayUrl":"https://a.example/r","coverUrl":"https://a.example/c"}
 {"key":"s2","host":"bob","title":"Two","plannedAt":"2026-01-31T11:00:00+00:00","startedAt":"1769857260000"}
 {"key":"s3","host":"ann","title":"Three","plannedAt":"2026-02-01T20:00:00Z","endedAt":null}
@@ -343,7 +329,7 @@ func TestBadLinesOfShows(t *testing.T) {
 		{`true`, noObject + ": it is true or false"},
 		{`{"key":"a","host":"x","title":"t","cancelled":"yes","plannedAt":1}`, "cancelled: true or false is needed, got a text"},
 		{line("a", plan+`,"extra":1`), "extra"},
-		{line("", plan), "key: 1 to 64 characters are allowed, got 0"},
+		{line("", plan), "key: a ref has 1 to 128 characters, got 0"},
 		{`{"key":"a","title":"t",` + plan + `}`, "host: a key is empty"},
 		{`{"key":"a","host":"a ","title":"t",` + plan + `}`, `host: user key "a "`},
 		{`{"key":"a","host":"x","title":"",` + plan + `}`, "title: 1 to 255 characters are allowed, got 0"},

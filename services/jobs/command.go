@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tidings/services"
 	"tidings/services/sql"
@@ -22,6 +23,10 @@ type Command struct {
 	Input any
 	// Makes is the type of the first id that Apply returns, such as services.PostType; "" if it is not a global ID.
 	Makes string
+
+	// Moment is when the event of the command happened, as an ID of that time, see services.IDClock.NextAt; 0: now. Apply sees
+	// it as tx.HappenedAt and tx.NewID. HappenedAt is part of the input under a Key.
+	Moment services.PostID
 
 	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it
 	// still returns the IDs, its writes are rolled back, and the command counts as successful.
@@ -41,6 +46,12 @@ type Command struct {
 
 // ErrUnchanged is the error of Apply if the state is already as requested.
 var ErrUnchanged = services.Errorf(services.Conflict, "the state is already as requested")
+
+// Existing follows the first ID that Apply of a create returns, if the object of that ID was there before.
+const Existing = "existing"
+
+// Created reports whether a successful create made its object, now or, under the same idempotency key, the first time.
+func (c *Command) Created() bool { return c.Changed() && !slices.Contains(c.ids, Existing) }
 
 // Changed reports whether a successful command changed anything, now or, under the same idempotency key, the first time.
 func (c *Command) Changed() bool { return !c.unchanged }
@@ -62,6 +73,10 @@ func CheckKey(key string) error {
 // because the key's memory of it must be committed.
 func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	c.ids, c.refusal, c.unchanged = nil, nil, false
+	if c.Moment != 0 {
+		tx.Date(c.Moment)
+		defer tx.Date(0)
+	}
 	if c.Key == "" {
 		ids, err := c.Apply(ctx, tx)
 		c.ids = ids

@@ -22,9 +22,11 @@ const (
 )
 
 var (
-	insertShow = sql.NewStatement("insert a show", `INSERT INTO shows (id, import_key, host, title, cover_url, replay_url, status,
+	insertShow = sql.NewStatement("insert a show", `INSERT INTO shows (id, host, title, cover_url, replay_url, status,
 		planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING`)
+
+	newestOfMillisecond = sql.NewestOfMillisecond("shows")
 
 	updateShow = sql.NewStatement("update a show", `UPDATE shows SET title = $2, cover_url = $3, replay_url = $4, status = $5,
 		planned_at = $6, started_at = $7, ended_at = $8, cancelled_at = $9, ver = $10, live_ver = $11, live_stamp = $12, pull = $13, updated_at = $14
@@ -82,13 +84,13 @@ func numberOf(status ShowStatus) int64 {
 	return int64(slices.Index(ShowStatuses, status))
 }
 
-// insert inserts a show. importKey is the key that an import gives it, "" for none. CONFLICT if the ID or the key is taken.
-func insert(ctx context.Context, tx *sql.Tx, show Show, importKey string) error {
-	inserted, err := tx.Run(ctx, insertShow, show.ID, importKey, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
+// insert inserts a show. CONFLICT if its ID is taken.
+func insert(ctx context.Context, tx *sql.Tx, show Show) error {
+	inserted, err := tx.Run(ctx, insertShow, show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
 	if err == nil && inserted == 0 {
-		err = services.Errorf(services.Conflict, "the show id %s or the key %s is taken", show.ID, services.Quote(importKey))
+		err = services.Errorf(services.Conflict, "the show id %s is taken", show.ID)
 	}
 	return err
 }

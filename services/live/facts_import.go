@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-const importedShow = `id BIGINT, import_key TEXT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
+const importedShow = `id BIGINT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
 	ver BIGINT, live_ver BIGINT, live_stamp BIGINT, pull BOOLEAN, updated_at BIGINT`
 
 // One statement for each status, because a list of times cannot hold null.
@@ -26,17 +26,7 @@ var (
 	importHosts = sql.NewInsertion("import hosts", "hosts", "host BIGINT, named BOOLEAN, unnamed BIGINT, live_ver BIGINT", "ON CONFLICT (host) DO NOTHING")
 
 	unnamedHosts = sql.NewStatement("hosts whom not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
-
-	importedShows = sql.NewStatement("imported shows", `SELECT s.import_key, `+showColumnsOf+`shows s WHERE {in s.import_key $1 TEXT} AND s.import_key <> ''`)
-
-	nameImportedShow = sql.NewStatement("name an imported show", `UPDATE shows SET import_key = $2 WHERE id = $1`)
 )
-
-// ImportedShow is a show with the host application's own key for it.
-type ImportedShow struct {
-	Show
-	ImportKey string
-}
 
 // ImportHosts records that these users have shows, and returns those that are not yet listed in all of their followers'
 // documents: the hosts that are new.
@@ -58,14 +48,14 @@ func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unna
 	return unnamed, err
 }
 
-// ImportShows inserts shows and returns how many. A show whose id or key is taken is omitted: then the caller rolls the
-// others back. A show with a version was on no board before that version.
-func ImportShows(ctx context.Context, tx *sql.Tx, shows []ImportedShow) (inserted int, err error) {
+// ImportShows inserts shows and returns how many. A show whose ID is taken is omitted: then the caller rolls the others
+// back. A show with a version was on no board before that version.
+func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, err error) {
 	byStatus := map[ShowStatus][][]any{}
 	var formers [][]any
 	for _, show := range shows {
 		row := []any{
-			show.ID, show.ImportKey, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status), show.PlannedAt,
+			show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status), show.PlannedAt,
 			int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt,
 		}
 		switch show.Status {
@@ -94,25 +84,4 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []ImportedShow) (inserte
 // stoodNowhere returns a row of the history: no board had the show until a version.
 func stoodNowhere(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
 	return []any{show, int64(0), int64(until), at, host, numberOf(ShowCancelled), int64(0)}
-}
-
-// NameImportedShow gives a show its import key.
-func NameImportedShow(ctx context.Context, tx *sql.Tx, id services.PostID, importKey string) error {
-	_, err := tx.Run(ctx, nameImportedShow, id, importKey)
-	return err
-}
-
-// ImportedShows finds shows by import key. An unknown key is absent.
-func ImportedShows(ctx context.Context, from sql.Reader, keys []string) (map[string]Show, error) {
-	shows := make(map[string]Show, len(keys))
-	if len(keys) == 0 {
-		return shows, nil
-	}
-	err := from.Each(ctx, importedShows, []any{keys}, func(scan func(...any) error) error {
-		var key string
-		show, err := scanShow(func(columns ...any) error { return scan(append([]any{&key}, columns...)...) })
-		shows[key] = show
-		return err
-	})
-	return shows, err
 }

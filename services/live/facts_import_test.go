@@ -12,13 +12,13 @@ import (
 // Scheduled, live and ended shows are imported, with one statement for each status; new hosts are returned as unlisted.
 func TestImportedShows(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		var shows []ImportedShow
+		var shows []Show
 		for i, status := range ShowStatuses {
 			for _, host := range []services.UserID{3, 9} {
 				show := aShow(services.PostID(10*i)+services.PostID(host), host, status, i)
 				show.Version = map[services.UserID]uint64{3: 7}[host]
 				show.LiveVersion, show.CoverURL, show.ReplayURL, show.Pull = min(show.LiveVersion, show.Version), "https://a.example/c", "https://a.example/r", host == 9
-				shows = append(shows, ImportedShow{Show: show, ImportKey: show.Title})
+				shows = append(shows, show)
 			}
 		}
 		b.host(3)
@@ -30,21 +30,15 @@ func TestImportedShows(t *testing.T) {
 			sqltest.Equal(b.T, sqltest.Must(ImportShows(b.Ctx, tx, shows[:2]))(b.T), 0)
 			return nil
 		})
-		keys := []string{"none"}
-		want := map[string]Show{}
+		var ids []services.PostID
+		want := map[services.PostID]Show{}
 		for _, show := range shows {
-			keys = append(keys, show.ImportKey)
-			want[show.ImportKey] = show.Show
+			ids = append(ids, show.ID)
+			want[show.ID] = show
 		}
-		sqltest.Equal(b.T, sqltest.Must(ImportedShows(b.Ctx, b.DB, keys))(b.T), want)
-		sqltest.Equal(b.T, len(sqltest.Must(ImportedShows(b.Ctx, b.DB, nil))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.Shows(b.Ctx, ids))(b.T), want)
 		// The replay was on no board before its version. The shows of the unlisted host are on no board yet.
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []Former{{Show: 23, Host: 3, Until: 7, UntilAt: now, Status: ShowCancelled}})
 		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T)), []services.PostID{3, 13})
-
-		scheduled := aShow(99, 3, ShowUpcoming, 1)
-		b.show(scheduled)
-		b.MustWrite(func(tx *sql.Tx) error { return NameImportedShow(b.Ctx, tx, 99, "k99") })
-		sqltest.Equal(b.T, sqltest.Must(ImportedShows(b.Ctx, b.DB, []string{"k99"}))(b.T), map[string]Show{"k99": scheduled})
 	})
 }

@@ -31,7 +31,7 @@ const remindersLooked = 4
 // putReminder records a user's wish to be notified when a show starts; false if it is recorded already. The caller has
 // locked the show, so that it cannot start meanwhile.
 func putReminder(ctx context.Context, tx *sql.Tx, show services.PostID, user services.UserID) (added bool, err error) {
-	inserted, err := tx.Run(ctx, insertReminder, show, user, tx.Now)
+	inserted, err := tx.Run(ctx, insertReminder, show, user, tx.HappenedAt())
 	return inserted > 0, err
 }
 

@@ -64,7 +64,7 @@ func (b *bundle) show(shows ...Show) {
 			if _, err := putHost(b.Ctx, tx, show.Host); err != nil {
 				return err
 			}
-			if err := insert(b.Ctx, tx, show, ""); err != nil {
+			if err := insert(b.Ctx, tx, show); err != nil {
 				return err
 			}
 		}
@@ -111,14 +111,7 @@ func TestAShowIsCachedUnchanged(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(forgetFormers(b.Ctx, b.DB, former.UntilAt.Add(time.Microsecond)))(b.T), 1)
 		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, time.Time{}))(b.T)), 0)
 
-		for _, key := range []string{"k", ""} {
-			err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, show, key) })
-			sqltest.Coded(b.T, err, services.Conflict)
-		}
-		other := aShow(9, 1, ShowUpcoming, 0)
-		b.MustWrite(func(tx *sql.Tx) error { return insert(b.Ctx, tx, other, "k") })
-		other.ID = 10
-		sqltest.Coded(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, other, "k") }), services.Conflict)
+		sqltest.Coded(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, show) }), services.Conflict)
 	})
 }
 

@@ -41,10 +41,14 @@ func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
 type reminding struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
+
+	Moment services.PostID `json:"moment,omitempty"` // of the start, if it was told later: see notifications.Cause
 }
 
-// remindJob sends all reminders of a show that has started.
-func remindJob(show services.PostID) jobs.NewJob { return reminding{Show: show}.job() }
+// remindJob sends all reminders of a show that has started, at a past moment or, with 0, now.
+func remindJob(show, moment services.PostID) jobs.NewJob {
+	return reminding{Show: show, Moment: moment}.job()
+}
 
 func (r reminding) job() jobs.NewJob {
 	payload, _ := json.Marshal(r) // two numbers, so this is infallible
@@ -61,10 +65,10 @@ func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, err
 	if show, _, err = s.tell(ctx, tx, Show{}, show); err != nil {
 		return show, err
 	}
-	if err := insert(ctx, tx, show, ""); err != nil {
+	if err := insert(ctx, tx, show); err != nil {
 		return show, err
 	}
-	queued := s.showJobs(Show{}, show)
+	queued := s.showJobs(tx, Show{}, show)
 	if first {
 		queued = append(queued, hostJob(show.Host))
 	}
@@ -92,7 +96,7 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 	if err := update(ctx, tx, after, former); err != nil {
 		return after, err
 	}
-	return after, jobs.Enqueue(ctx, tx, s.showJobs(before, after)...)
+	return after, jobs.Enqueue(ctx, tx, s.showJobs(tx, before, after)...)
 }
 
 // tell appends a change of a show to the log if boards have its host's shows. It returns the show with its version, and its
@@ -121,12 +125,12 @@ func (s *Service) tell(ctx context.Context, tx *sql.Tx, before, after Show) (Sho
 }
 
 // showJobs are the jobs that project the effects of a change of a show.
-func (s *Service) showJobs(before, after Show) (queued []jobs.NewJob) {
+func (s *Service) showJobs(tx *sql.Tx, before, after Show) (queued []jobs.NewJob) {
 	if at := s.limits.ClosesAt(after); !at.IsZero() && !at.Equal(s.limits.ClosesAt(before)) {
-		queued = append(queued, CloseJob(after.ID, at))
+		queued = append(queued, CloseJob(after.ID, tx.DueAt(at)))
 	}
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
-		queued = append(queued, remindJob(after.ID))
+		queued = append(queued, remindJob(after.ID, tx.Dated()))
 	}
 	if after.Status == ShowReplay && before.Status != ShowReplay && after.Version > 0 && !after.Pull {
 		queued = append(queued, endJob(after.ID))
@@ -236,12 +240,12 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	for i, user := range users {
 		causes[i] = notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: part.Show, Actor: found[part.Show].Host}
 	}
-	queued, err := notifications.Jobs(causes...)
+	queued, err := notifications.JobsAt(part.Moment, causes...)
 	if err != nil {
 		return err
 	}
 	if len(users) == most {
-		queued = append(queued, reminding{part.Show, users[len(users)-1]}.job())
+		queued = append(queued, reminding{part.Show, users[len(users)-1], part.Moment}.job())
 	}
 	return s.jobs.Replace(ctx, job, queued)
 }

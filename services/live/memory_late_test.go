@@ -53,7 +53,7 @@ func (h *hosting) change(before, after Show) Show {
 		}
 		after = change.Show
 		if before.ID == 0 {
-			return insert(ctx, tx, after, "")
+			return insert(ctx, tx, after)
 		}
 		return update(ctx, tx, after, &Former{
 			Show: before.ID, Host: before.Host, Version: before.Version, Until: version, UntilAt: h.now, Status: before.Status, Score: before.Place().Score,

@@ -25,6 +25,9 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 			if err != nil {
 				return nil, err
 			}
+			if tx.Dated() != 0 { // its limit may have closed it by then, and the job that does so may come later
+				show, _ = s.limits.Close(show, tx.HappenedAt())
+			}
 			var changed bool
 			if remind {
 				changed, err = addReminder(ctx, tx, user, show)
@@ -61,7 +64,7 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 	if err != nil || !dropped || show.StartedAt.IsZero() {
 		return dropped, err
 	}
-	notify, err := notifications.Job(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host})
+	notify, err := notifications.Job(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host, Moment: tx.Dated()})
 	if err != nil {
 		return false, err
 	}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"time"
 
 	"tidings/services"
 	"tidings/services/jobs"
@@ -10,9 +11,10 @@ import (
 )
 
 // MarkSeen is the command that marks the board as seen by a viewer: the board of a session, or nil for the present board.
-// Shows that went live since still count. The mark only grows. INVALID for another user's session and for one in the future.
+// Shows that went live since still count. The mark only grows. The present board of a past mark is that of its time. INVALID for another user's session and for one in the future.
 func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *string) (*jobs.Command, error) {
 	session := Session{Version: s.Memory.Version()}
+	present := text == nil
 	if text != nil {
 		var err error
 		if session, err = ParseSession("sessionId", viewer, *text); err != nil {
@@ -25,11 +27,34 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 	return &jobs.Command{
 		Name: "markLiveBoardSeen", Actor: viewer,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			if _, err := positions.Raise(ctx, tx, viewer, positions.LiveBoard, "", services.PostID(session.Version)); err != nil {
+			version := services.PostID(session.Version)
+			if present && tx.Dated() != 0 {
+				var err error
+				if version, err = versionUntil(ctx, tx, tx.HappenedAt()); err != nil {
+					return nil, err
+				}
+			}
+			if _, err := positions.Raise(ctx, tx, viewer, positions.LiveBoard, "", version); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx, seenJob(viewer))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.projectSeen(ctx, viewer) },
 	}, nil
+}
+
+// The version before which every running show went live that started after a time: earlier ones cannot count any more. What
+// started before the time and was told after that show still counts.
+var liveAfter = sql.NewStatement("version of the board at a time", `SELECT
+	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0),
+	COALESCE((SELECT min(live_ver) FROM shows WHERE host > 0 AND status < 2 AND status = 1 AND live_ver > 0 AND started_at > $1), 0)`)
+
+// versionUntil is the version of the board as far as it had come at a time.
+func versionUntil(ctx context.Context, tx *sql.Tx, at time.Time) (version services.PostID, err error) {
+	var next services.PostID
+	_, err = tx.One(ctx, liveAfter, []any{at}, &version, &next)
+	if next > 0 {
+		version = min(version, next-1)
+	}
+	return version, err
 }

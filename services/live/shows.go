@@ -16,7 +16,11 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			show, err := ScheduleShow(tx.NewID(s.ids), host, draft, s.now(tx))
+			id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
+			if err != nil {
+				return nil, err
+			}
+			show, err := ScheduleShow(id, host, draft, s.now(tx))
 			if err != nil {
 				return nil, err
 			}
@@ -51,6 +55,14 @@ func (s *Service) Reschedule(host services.UserID, id services.PostID, edit Show
 	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.Reschedule(edit, now)
 	}), nil
+}
+
+// Relabel is the command by which a host changes what is kept of their show elsewhere, on the same terms as Reschedule; of the show
+// itself it changes nothing.
+func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Command {
+	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
+		return show.Reschedule(ShowEdit{}, now)
+	})
 }
 
 // Start is the command by which a host's show goes live, at a time; the zero time is now. CONFLICT if it was cancelled,
@@ -94,6 +106,9 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 			if err := people.Own(ctx, tx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
 				return nil, err
 			}
+			if before, err = s.closeBefore(ctx, tx, before); err != nil {
+				return nil, err
+			}
 			after, changed, err := transition(before, s.now(tx))
 			if err == nil && !changed {
 				err = jobs.ErrUnchanged
@@ -108,9 +123,24 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 	}
 }
 
-// now is the time of a transaction, but not earlier than the newest ID that this node has made or seen: if the clock was set
+// closeBefore closes a show that was overdue when the event of a past time happened: its job did so before, or would have.
+func (s *Service) closeBefore(ctx context.Context, tx *sql.Tx, before Show) (Show, error) {
+	if tx.Dated() == 0 {
+		return before, nil
+	}
+	closed, changed := s.limits.Close(before, tx.HappenedAt())
+	if !changed {
+		return before, nil
+	}
+	return s.changeShow(ctx, tx, before, closed)
+}
+
+// now is the time of a transaction's event. It is that of the transaction, but not earlier than the newest ID that this node has made or seen: if the clock was set
 // back, no report may seem to come from the future.
 func (s *Service) now(tx *sql.Tx) time.Time {
+	if tx.Dated() != 0 {
+		return tx.HappenedAt()
+	}
 	if latest := tx.Moment(s.ids.Now); latest.After(tx.Now) {
 		return latest
 	}

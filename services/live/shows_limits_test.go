@@ -45,7 +45,7 @@ func TestTooManyUpcomingShows(t *testing.T) {
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range MaxUpcomingShows - 1 {
 			show := Show{ID: w.IDs.Next(), Host: host, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
-			if err := insert(ctx, tx, show, ""); err != nil {
+			if err := insert(ctx, tx, show); err != nil {
 				return err
 			}
 		}

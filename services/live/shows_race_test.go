@@ -101,7 +101,7 @@ func TestTooManyReminders(t *testing.T) {
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range MaxReminders - 1 {
 			show := Show{ID: w.IDs.Next(), Host: host + 100, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
-			if err := insert(ctx, tx, show, ""); err != nil {
+			if err := insert(ctx, tx, show); err != nil {
 				return err
 			}
 			if _, err := putReminder(ctx, tx, show.ID, fan); err != nil {

@@ -20,15 +20,30 @@ type selection struct {
 
 var (
 	insertMessage = sql.NewStatement("insert a site message", `
-INSERT INTO site_messages (id, import_key, type, title, content, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6)`)
+INSERT INTO site_messages (id, type, title, content, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)`)
 
 	editMessage = sql.NewStatement("edit a site message", `
-UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = COALESCE(CAST($3 AS TEXT), content), updated_at = $4 WHERE id = $1`)
+UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = COALESCE(CAST($3 AS TEXT), content),
+	updated_at = CASE WHEN $4 > updated_at THEN $4 ELSE updated_at END WHERE id = $1`)
+
+	newestOfMillisecond = sql.NewestOfMillisecond("site_messages")
+
+	// The mark of a past time reaches the messages that are delivered later. It is kept with the time of the mark, which is its ID.
+	keepReadTo = sql.NewStatement("keep how far types of site messages were read", `
+INSERT INTO site_message_state AS s (user_number, type, ver, read_to)
+SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type
+ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END`)
+
+	readDelivered = sql.NewStatement("mark what was delivered late read", `
+UPDATE site_message_recipients SET read_at = $3
+WHERE user_number = $1 AND message = $2 AND read_at IS NULL`)
+
+	readToOf = sql.NewStatement("how far site messages of a type were read", `
+SELECT user_number, read_to FROM site_message_state WHERE {in user_number $1 BIGINT} AND type = $2 AND read_to >= $3`)
 
 	typeOf = sql.NewStatement("the type of a site message", `SELECT type FROM site_messages WHERE id = $1`)
 
-	messageByKey = sql.NewStatement("a site message by its key", `
-SELECT id, type, title, content FROM site_messages WHERE import_key = $1 AND import_key <> ''`)
+	textOf = sql.NewStatement("the text of a site message", `SELECT type, title, content FROM site_messages WHERE id = $1`)
 
 	// An upsert locks the row whether it is there or not, in the order of the rows given.
 	lockStates = sql.NewStatement("lock states of site messages", `
@@ -67,23 +82,22 @@ UPDATE site_message_state AS s SET ver = s.ver + 1
 FROM {rows $1 user_number BIGINT, type TEXT} AS c WHERE s.user_number = c.user_number AND s.type = c.type`)
 )
 
-// Insert inserts a message without recipients: see DeliverJobs. importKey is the key that an import gave it, "" for none; a key
-// that is taken is an error.
-func Insert(ctx context.Context, tx *sql.Tx, id ID, text Text, importKey string) error {
-	_, err := tx.Run(ctx, insertMessage, id, importKey, text.Type, text.Title, text.Content, tx.Now)
+// Insert inserts a message without recipients: see DeliverJobs.
+func Insert(ctx context.Context, tx *sql.Tx, id ID, text Text) error {
+	_, err := tx.Run(ctx, insertMessage, id, text.Type, text.Title, text.Content, tx.HappenedAt())
 	return err
 }
 
-// ByKey finds a message by its import key.
-func ByKey(ctx context.Context, db *sql.DB, importKey string) (id ID, text Text, found bool, err error) {
-	found, err = db.One(ctx, messageByKey, []any{importKey}, &id, &text.Type, &text.Title, &text.Content)
-	return id, text, found, err
+// TextOf reads the text of a message.
+func TextOf(ctx context.Context, r sql.Reader, id ID) (text Text, found bool, err error) {
+	found, err = r.One(ctx, textOf, []any{id}, &text.Type, &text.Title, &text.Content)
+	return text, found, err
 }
 
 // edit changes the text for every recipient and leaves their read states; nil leaves a text as it is. NOT_FOUND if there is no
 // such message.
 func edit(ctx context.Context, tx *sql.Tx, id ID, title, content *string) error {
-	changed, err := tx.Run(ctx, editMessage, id, optional(title), optional(content), tx.Now)
+	changed, err := tx.Run(ctx, editMessage, id, optional(title), optional(content), tx.HappenedAt())
 	if err == nil && changed == 0 {
 		err = notFound("id", id)
 	}
@@ -101,9 +115,10 @@ func notFound(field string, id ID) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id.GlobalID())
 }
 
-// deliver gives users a message, unread. A user who has it already keeps their read state. It returns the states of all users
-// named, in order of user ID, so that a repeated delivery projects them again.
-func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID) ([]State, error) {
+// deliver gives users a message, unread. A user who has it already keeps their read state. A dated message, which was sent at a
+// past time, is read by those whose dated marks reached beyond it. It returns the states of all users named, in order of user
+// ID, so that a repeated delivery projects them again.
+func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, dated bool) ([]State, error) {
 	var kind string
 	found, err := tx.One(ctx, typeOf, []any{id}, &kind)
 	if err != nil || len(users) == 0 {
@@ -142,10 +157,37 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID) ([
 	if _, err := tx.Insert(ctx, insertRecipients, fresh); err != nil {
 		return nil, err
 	}
+	if dated && len(fresh) > 0 {
+		if err := readLate(ctx, tx, id, kind, fresh); err != nil {
+			return nil, err
+		}
+	}
 	if err := raise(ctx, tx, changed); err != nil {
 		return nil, err
 	}
 	return readStates(ctx, tx.Runner, statesOf, which)
+}
+
+// readLate marks new rows of a message read where a mark had reached beyond it. The read time is that of the mark.
+func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
+	users := make([]services.UserID, len(fresh))
+	for i, row := range fresh {
+		users[i] = row[0].(services.UserID)
+	}
+	read := map[services.UserID]services.PostID{}
+	err := tx.Each(ctx, readToOf, []any{users, kind, id}, func(scan func(...any) error) error {
+		var user services.UserID
+		var upTo services.PostID
+		err := scan(&user, &upTo)
+		read[user] = upTo
+		return err
+	})
+	for _, user := range users {
+		if upTo, reached := read[user]; reached && err == nil {
+			_, err = tx.Run(ctx, readDelivered, user, id, upTo.Moment())
+		}
+	}
+	return err
 }
 
 // raise raises the versions of states, given by user and type.
@@ -161,16 +203,28 @@ func raise(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
 // that the user does not have, also when it is UpTo.
 func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen selection) ([]State, error) {
 	if len(chosen.IDs) > 0 {
-		return changeByID(ctx, tx, user, chosen.IDs, readByID, tx.Now, int64(chosen.Gen))
+		return changeByID(ctx, tx, user, chosen.IDs, readByID, tx.HappenedAt(), int64(chosen.Gen))
 	}
 	upTo := MaxID
+	if at := tx.Dated(); at != 0 {
+		upTo = ID(at)
+	}
 	if chosen.UpTo != 0 {
 		upTo = chosen.UpTo
 		if _, err := typesAmong(ctx, tx, "upTo", user, []ID{upTo}); err != nil {
 			return nil, err
 		}
 	}
-	return change(ctx, tx, user, chosen.Types, readByType, user, chosen.Types, upTo, tx.Now, int64(chosen.Gen))
+	if tx.Dated() != 0 {
+		types := make(sql.Rows, len(chosen.Types))
+		for i, kind := range chosen.Types {
+			types[i] = []any{kind}
+		}
+		if _, err := tx.Run(ctx, keepReadTo, user, types, upTo); err != nil {
+			return nil, err
+		}
+	}
+	return change(ctx, tx, user, chosen.Types, readByType, user, chosen.Types, upTo, tx.HappenedAt(), int64(chosen.Gen))
 }
 
 // markUnread marks a user's messages unread again and returns the states of their types, changed or not. NOT_FOUND for a message

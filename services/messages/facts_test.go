@@ -31,7 +31,7 @@ func runText(ctx context.Context, tx *sql.Tx, text string) error {
 func (b bundle) message(id ID, kind string) Message {
 	b.T.Helper()
 	m := Message{ID: id, Type: kind, Title: fmt.Sprint("title of ", id), Content: "content"}
-	b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, m.ID, Text{m.Type, m.Title, m.Content}, "") })
+	b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, m.ID, Text{m.Type, m.Title, m.Content}) })
 	m.CreatedAt, m.UpdatedAt = b.Clock.Now(), b.Clock.Now()
 	return m
 }
@@ -39,7 +39,7 @@ func (b bundle) message(id ID, kind string) Message {
 func (b bundle) give(id ID, users ...services.UserID) (found []State) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
-		found, err = deliver(b.Ctx, tx, id, users)
+		found, err = deliver(b.Ctx, tx, id, users, false)
 		return err
 	})
 	return found
@@ -92,7 +92,7 @@ func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1), state(1, "offer", 1, 1)})
 		sqltest.Equal(b.T, sqltest.Must(states(b.Ctx, b.DB, 9))(b.T), []State(nil))
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error {
-			_, err := deliver(b.Ctx, tx, 11, []services.UserID{1})
+			_, err := deliver(b.Ctx, tx, 11, []services.UserID{1}, false)
 			return err
 		})
 		sqltest.Coded(b.T, err, services.NotFound)
@@ -223,17 +223,15 @@ func TestAnEditKeepsReadStates(t *testing.T) {
 	})
 }
 
-func TestAKeyFindsItsMessage(t *testing.T) {
+func TestTextOfAMessage(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		text := Text{Type: "general", Title: "t", Content: "c"}
-		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, 5, text, "spring") })
+		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, 5, text) })
 		b.message(6, "general")
-		b.message(7, "general") // messages without a key do not conflict
-		id, got, found, err := ByKey(b.Ctx, b.DB, "spring")
-		sqltest.Equal(b.T, sqltest.Must(id, err)(b.T), ID(5))
-		sqltest.Equal(b.T, got, text)
+		got, found, err := TextOf(b.Ctx, b.DB, 5)
+		sqltest.Equal(b.T, sqltest.Must(got, err)(b.T), text)
 		sqltest.Equal(b.T, found, true)
-		_, _, found, err = ByKey(b.Ctx, b.DB, "")
+		_, found, err = TextOf(b.Ctx, b.DB, 7)
 		sqltest.Equal(b.T, sqltest.Must(found, err)(b.T), false)
 	})
 }
@@ -284,7 +282,7 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 			work.Go(func() {
 				for range 2 { // every delivery twice
 					err := b.Write(b.Ctx, func(tx *sql.Tx) error {
-						states, err := deliver(b.Ctx, tx, id, all)
+						states, err := deliver(b.Ctx, tx, id, all, false)
 						note(states)
 						return err
 					})

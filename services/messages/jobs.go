@@ -22,6 +22,7 @@ const deliverChunk = 250
 type delivery struct {
 	Message ID                `json:"message"`
 	Users   []services.UserID `json:"users"`
+	Dated   bool              `json:"dated,omitempty"` // it was sent at a past time: see deliver
 }
 
 func (s *Service) kinds() []jobs.Kind {
@@ -41,9 +42,13 @@ func deliveredTo(_ context.Context, job jobs.Job) ([]services.UserID, bool, erro
 // DeliverJobs give a message to the users. Once these jobs are committed, the message is sent: they write the rows of the
 // recipients, a chunk at a time, on any node with a free worker.
 func DeliverJobs(message ID, users []services.UserID) ([]jobs.NewJob, error) {
+	return deliverJobs(message, users, false)
+}
+
+func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	var chunks []delivery
 	for chunk := range slices.Chunk(users, deliverChunk) {
-		chunks = append(chunks, delivery{message, chunk})
+		chunks = append(chunks, delivery{message, chunk, dated})
 	}
 	return jobs.Chunked(jobDeliver, chunks)
 }
@@ -64,7 +69,7 @@ func (s *Service) deliver(ctx context.Context, job jobs.Job) error {
 	}
 	var states []State
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		states, err = deliver(ctx, tx, chunk.Message, chunk.Users)
+		states, err = deliver(ctx, tx, chunk.Message, chunk.Users, chunk.Dated)
 		return err
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ func send(w *fanouttest.World, users ...services.UserID) ID {
 	w.TB.Helper()
 	id := ID(w.IDs.Next())
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		if err := Insert(ctx, tx, id, Text{Type: general, Title: "t"}, ""); err != nil {
+		if err := Insert(ctx, tx, id, Text{Type: general, Title: "t"}); err != nil {
 			return err
 		}
 		queued, err := DeliverJobs(id, users)
@@ -87,7 +87,7 @@ func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 		users := w.Users(2)
 		id := send(w, users...)
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := deliver(ctx, tx, id, users)
+			_, err := deliver(ctx, tx, id, users, false)
 			return err
 		})
 		w.Quiet(w.Fanout)

@@ -36,11 +36,15 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 			if err != nil {
 				return nil, err
 			}
-			id := ID(tx.NewID(s.ids))
-			if err := Insert(ctx, tx, id, draft.Text, ""); err != nil {
+			made, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
+			if err != nil {
 				return nil, err
 			}
-			queued, err := DeliverJobs(id, recipients(draft.To, users))
+			id := ID(made)
+			if err := Insert(ctx, tx, id, draft.Text); err != nil {
+				return nil, err
+			}
+			queued, err := deliverJobs(id, recipients(draft.To, users), tx.Dated() != 0)
 			if err != nil {
 				return nil, err
 			}
@@ -81,4 +85,23 @@ func (s *Service) Edit(id ID, title, content *string) (*jobs.Command, error) {
 			return nil, edit(ctx, tx, id, title, content)
 		},
 	}, nil
+}
+
+// Relabel is the command that changes what is kept of a message elsewhere; of the message itself it changes nothing. NOT_FOUND
+// without the message.
+func (s *Service) Relabel(id ID) *jobs.Command {
+	return &jobs.Command{
+		Name: "editSiteMessage",
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			var kind string
+			found, err := tx.One(ctx, typeOf, []any{id}, &kind)
+			if err == nil && !found {
+				err = notFound("id", id)
+			}
+			if err == nil {
+				err = jobs.ErrUnchanged
+			}
+			return nil, err
+		},
+	}
 }

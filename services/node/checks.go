@@ -14,6 +14,7 @@ import (
 	"tidings/services/notifications"
 	"tidings/services/ratelimit"
 	"tidings/services/trace"
+	"tidings/services/webhooks"
 	"tidings/transport"
 )
 
@@ -63,6 +64,10 @@ var Checks = map[string]func(c Config) string{
 	},
 	"trusted-proxies": func(c Config) string {
 		_, wrong := transport.ParseProxies(c.TrustedProxies)
+		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
+	},
+	"webhooks-allow": func(c Config) string {
+		_, wrong := webhooks.ParseNetworks(c.WebhooksAllow)
 		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	"feed-kinds": func(c Config) string {

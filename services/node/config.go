@@ -19,8 +19,8 @@ import (
 // the environment, the environment before the default; an empty variable counts as not set.
 type Config struct {
 	Listen   string `group:"Addresses and engines:" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"the address to serve on; port 0 means any free port; only loopback without a key for tokens"`
-	Data     string `default:"./data" placeholder:"FOLDER" for:"serve,import,export" help:"the folder for the files of SQLite and of the private Redis; created if missing"`
-	Database string `variable:"DATABASE_URL" placeholder:"URL" for:"serve,import,export" secret:"url" help:"the database, postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE; empty: tidings.db in the data folder"`
+	Data     string `default:"./data" placeholder:"FOLDER" for:"serve,import,export,webhooks" help:"the folder for the files of SQLite and of the private Redis; created if missing"`
+	Database string `variable:"DATABASE_URL" placeholder:"URL" for:"serve,import,export,webhooks" secret:"url" help:"the database, postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE; empty: tidings.db in the data folder"`
 	Redis    string `variable:"REDIS_URL" default:"auto" placeholder:"URL" words:"auto private embedded" secret:"url" help:"Redis: redis://, rediss://, unix://, redis+sentinel://H1:P,H2:P/MASTER, redis+cluster://H1:P,H2:P, and with TLS rediss+sentinel:// and rediss+cluster://; private: a redis-server that this process starts; embedded: in this process; auto: private if redis-server is in PATH, otherwise embedded"`
 	Node     string `placeholder:"NAME" help:"the name of this node, unique among the nodes on one Redis and one PostgreSQL; a node that restarts with the same name after a crash continues its jobs at once; 1 to 64 of letters, digits, '.', '_', '-'; empty: made of the host, the process and a random number"`
 
@@ -93,7 +93,7 @@ type Config struct {
 	FeedKinds        []string      `default:"POST" placeholder:"LIST" for:"serve,import" words:"POST COMMENT REPLY" help:"the kinds of posts that enter home feeds and their counts: POST, COMMENT, REPLY, separated by commas; it applies to later posts"`
 	NotifyFor        []string      `name:"notification-expiry" placeholder:"LIST" help:"the whole days for which an unseen notification counts, 1 to 7, or never to let it count for good: LIKE=2,MENTION=never; 7 for other categories"`
 	BadgeExpiry      []string      `placeholder:"LIST" help:"the whole days for which an unread item of a source counts, 1 to 7, or never to let it count for good: CONVERSATIONS=7,HOME_FEED=3; sources are HOME_FEED, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS, LIVE_BOARD; never for other sources; VIEWS cannot expire; all nodes need the same setting"`
-	SiteMessageTypes []string      `default:"general" placeholder:"LIST" for:"serve,import" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; messages of a type that is removed from the list are not shown"`
+	SiteMessageTypes []string      `default:"general" placeholder:"LIST" for:"serve,import,webhooks" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; messages of a type that is removed from the list are not shown"`
 	DisplayCaps      []string      `placeholder:"LIST" help:"the largest counts shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are HOME_FEED, NOTIFICATIONS, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS, LIVE_BOARD, VIEWS; 99 for the others"`
 	PushInterval     time.Duration `default:"100ms" placeholder:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
 	SweepInterval    time.Duration `default:"1s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the interval of reconciliation, which compares the open subscriptions with Redis and so finds what a lost hint left behind"`
@@ -101,9 +101,13 @@ type Config struct {
 	AuditEvery       time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the longest interval at which each active user's badges are compared with the facts, and repaired"`
 	CleanEvery       time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the interval of the cleaner, which trims inboxes in Redis and removes the data of dormant users and keys that belong to nobody"`
 
-	Changes         bool          `group:"Change stream:" help:"write the change stream, which admin.changes reads"`
+	Changes         bool          `group:"Change stream:" for:"serve,webhooks" help:"write the change stream, which admin.changes reads and webhooks are sent from"`
 	ChangesInterval time.Duration `default:"1s" placeholder:"DURATION" min:"10ms" max:"1m" help:"the time that changes of one user's badges are gathered for: the change stream has one change of a user in it at most"`
 	ChangesLap      time.Duration `default:"1m" placeholder:"DURATION" min:"100ms" max:"24h" help:"the longest interval at which the change stream compares the badges of all users who are not idle, which finds new messages of large rooms and what else has no write for each user; after an announcement, a raised dot, a show or a post of a huge author it is a twelfth; longer if one takes more than a fifth of it"`
+
+	WebhooksAllow    []string      `for:"serve,webhooks" placeholder:"LIST" help:"the networks and addresses that events may be sent to though they are not public, also without https, separated by commas: 10.0.0.0/8,127.0.0.1; empty: none"`
+	WebhooksTimeout  time.Duration `for:"serve,webhooks" default:"10s" placeholder:"DURATION" min:"100ms" max:"30s" help:"the longest time for a receiver to answer an event; another node takes over the webhooks of one that crashed within this and 17 s"`
+	WebhooksRequests int           `default:"8" placeholder:"COUNT" min:"1" max:"256" help:"the most requests to one webhook at the same time; each is about another user"`
 }
 
 // Development says that no key for tokens is configured: the node accepts dev: tokens, and serves only loopback.

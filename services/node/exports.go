@@ -12,10 +12,11 @@ import (
 	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/projector"
+	"tidings/services/refs"
 )
 
 // Exports are all kinds of lines of an export of a user, in their order.
 var Exports = slices.Concat(
 	people.Exports, posts.Exports, live.Exports, notifications.Exports, positions.Exports, messages.Exports, announcements.Exports,
-	projector.Exports, chat.Exports,
+	projector.Exports, chat.Exports, refs.Exports,
 )

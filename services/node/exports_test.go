@@ -55,6 +55,8 @@ var life = []string{
 		(5, 1, 1, 0, 1, 0, 1, TRUE, FALSE, 1000000, 0), (5, 2, 2, 0, 1, 0, 0, FALSE, FALSE, 1000000, 2000000)`,
 	`INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at) VALUES (5, 1, 1, 'mine', 1000000, 0), (5, 2, 2, 'his', 1000000, 0)`,
 	`INSERT INTO conversation_mentions (conversation, user_number, number) VALUES (5, 1, 2)`,
+	`INSERT INTO refs (type, object, ref, owner, url, data) VALUES ('post', 2097152000, 'a/1', 1, 'https://example.com/1', '[1]'), ('show', 2097152000, 's/1', 1, '', ''),
+		('conversation', 5, 'c/1', 1, '', ''), ('message', 10737418241, '', 1, '', '[2]'), ('post', 2097152002, 'b/1', 2, '', ''), ('announcement', 1, 'n/1', 0, '', '')`,
 	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (5, 1, 'phone', 1000000)`,
 }
 
@@ -88,6 +90,10 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"message","conversation":"conversation:5","number":1,"body":"mine","sentAt":"1970-01-01T00:00:01Z","recalledAt":null}
 {"type":"messageMention","conversation":"conversation:5","number":2}
 {"type":"device","conversation":"conversation:5","device":"phone","insideUntil":"1970-01-01T00:00:01Z"}
+{"type":"postLabel","post":"post:0000001YG0000","ref":"a/1","url":"https://example.com/1","data":[1]}
+{"type":"showLabel","show":"show:0000001YG0000","ref":"s/1","url":"","data":null}
+{"type":"conversationLabel","conversation":"conversation:5","ref":"c/1","url":"","data":null}
+{"type":"messageLabel","message":"message:000000A000001","ref":"","url":"","data":[2]}
 `
 
 // makePosts makes posts of the first user.
@@ -164,6 +170,7 @@ var notExported = map[string]string{
 	"dead_jobs": "work", "dot_raises": "everybody's", "fanout_thresholds": "the program's", "fanouts": "work", "goose_db_version": "the program's",
 	"idempotency": "hashes of requests, for a day", "imports": "the program's", "jobs": "work", "log": "everybody's, for an hour", "log_heads": "the program's",
 	"activity_thresholds": "the program's", "stream_head": "the program's", "stream_due": "work", "stream_changes": "the badges, which the facts make", "nodes": "the program's", "post_counts": "counts of likes and posts", "notification_heads": "sums of the causes", "site_message_gens": "versions", "site_message_state": "versions", "sqlite_sequence": "the engine's", "view_items": "everybody's",
+	"webhooks": "the program's", "webhook_letters": "work",
 	"view_changes": "versions", "view_readers": "versions",
 }
 

@@ -78,6 +78,8 @@ func (s *Server) metrics() http.Handler {
 		counter("cleaner_"+freed.kind+"_total", freed.help, func() uint64 { return freed.count(s.cleaner.Stats()) })
 	}
 	s.streamMetrics(gauge, counter)
+	s.webhookMetrics(gauge, counter)
+	registry.MustRegister(&webhookCollector{on: s.webhooks.On, list: s.webhooks.Endpoints, now: s.clock.Now})
 	registry.MustRegister(&jobCollector{store: s.Store, fanout: s.Fanout, changes: s.streamLag})
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

@@ -39,11 +39,13 @@ import (
 	"tidings/services/ratelimit"
 	"tidings/services/rdb"
 	"tidings/services/redis"
+	"tidings/services/refs"
 	"tidings/services/social"
 	"tidings/services/sql"
 	"tidings/services/stream"
 	"tidings/services/trace"
 	"tidings/services/views"
+	"tidings/services/webhooks"
 	"tidings/transport"
 	"tidings/web"
 )
@@ -73,6 +75,7 @@ type Server struct {
 	Connections *transport.Connections
 	Ready       readiness
 	stream      *stream.Service
+	webhooks    *webhooks.Service
 	world       *demo.World     // nil without --demo
 	spans       *trace.Recorder // nil without --traces
 }
@@ -280,7 +283,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.wireStream()
 	return &resolvers.Resolver{
-		Stream: s.stream, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
+		Refs: refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
 			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
@@ -293,27 +296,6 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Chat:     conversations, Announcements: announced,
 		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Projector: s.Projector, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}
-}
-
-// deviceGone ends everything that a device had open once its last socket is closed.
-func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
-	return func(viewer services.Viewer) {
-		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)
-		defer cancel()
-		number, known, err := root.Social.Known(ctx, viewer.Key)
-		if err == nil && known {
-			err = root.Chat.DeviceGone(ctx, number, viewer.Device)
-		}
-		if err != nil {
-			s.Log.Warn("the leases of a disconnected device could not be ended; it stays inside its conversations until they expire", "error", err)
-		}
-	}
-}
-
-// leave forgets users who are no longer watched here: in this node's memory and in Redis.
-func (s *Server) leave(ctx context.Context, users []services.UserID) error {
-	s.Memory.Log.Unfollow(users)
-	return s.Redis.Leave(ctx, users)
 }
 
 // Run serves until ctx ends or a part fails for good, and drains in this order: what brings new work first, what
@@ -333,7 +315,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := Start(workers, s.workerLoops()...)
-	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run)
+	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run)
 	s.Ready.Set(true)
 	var failure error
 	select {

@@ -40,10 +40,10 @@ func fill(b *peopletest.Bundle, notified bool) {
 			upTo + "INSERT INTO mentions SELECT n % 5000, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, 0, n, n % 20, n, n % 10 > 0 FROM s",
 			upTo + "INSERT INTO notification_groups SELECT n % 500, 'LIKE', n % 5000, n % 20, n, n, 1, n % 3 * n, 0, 0, 0, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
-			upTo + "INSERT INTO notification_state SELECT n, 'LIKE', 1, 1, 1 FROM s WHERE n <= 500",
+			upTo + "INSERT INTO notification_state SELECT n, 'LIKE', 1, 1, 1, 0 FROM s WHERE n <= 500",
 			upTo + "INSERT INTO site_messages (id, type, title, content, created_at, updated_at) SELECT n, 'general', 't', 'c', n, n FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO site_message_recipients (user_number, message, type, read_at) SELECT n % 499, n % 500, 'general', CASE WHEN n % 10 > 0 THEN n END FROM s WHERE TRUE ON CONFLICT DO NOTHING",
-			upTo + "INSERT INTO site_message_state SELECT n, 'general', 1 FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO site_message_state SELECT n, 'general', 1, 0 FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO view_items SELECT 'topic', CAST(n % 50 AS TEXT), CAST(n AS TEXT), n, n % 10 > 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO view_changes SELECT 'topic', CAST(n AS TEXT), n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO view_readers SELECT n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
@@ -63,8 +63,10 @@ func fill(b *peopletest.Bundle, notified bool) {
 			upTo + "INSERT INTO user_notices SELECT n, n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO user_segments SELECT n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO user_dots SELECT n % 5000, CAST(n % 4 AS TEXT), n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO refs SELECT 'post', n, CASE WHEN n % 2 = 0 THEN CAST(n AS TEXT) ELSE '' END, n % 500, '', '' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO stream_due SELECT n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO stream_changes SELECT n, n, n, n, 'x' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO webhook_letters SELECT 'w' || n % 9, n, n, n, n, n % 5, n, n, n % 2, 0, '' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			"ANALYZE",
 		} {
 			if !notified && strings.Contains(text, "notification") {
@@ -79,7 +81,7 @@ func fill(b *peopletest.Bundle, notified bool) {
 }
 
 // walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
-var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|stream_\w+|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|refs|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
 // wholeTables are the statements that may read a table from its beginning: once at a start, for a metric, in an export, or a
 // table of what is under way.
@@ -114,15 +116,17 @@ func TestPlansOnPostgres(t *testing.T) {
 	for name, args := range map[string]string{
 		"home feed": "1, 9, 300", "home feed of an inbox": "1, 9, 300", "count new posts of an inbox": "1, 9, 301", "pulled posts": `'[[1],[2]]', 300, ARRAY[1, 2]`, "pull authors of a reader": "1", "pull authors": "0, 100",
 		"an author's mode": "1", "end a chunk of an author": "1", "authors with a row": "1, 100", "authors by number": "ARRAY[1, 2]", "count followers": "1, 100", "end a chunk of a fan-out": "1",
-		"newest counting post of an inbox": "1, 9", "count new posts": "1, 9, 301", "new posts of a home feed": "1, 9, 300, 5", "newest post of a home feed": "1", "followers": "1, 0, 0, 100",
+		"newest counting post of an inbox": "1, 9", "count new posts": "1, 9, 301", "new posts of a home feed": "1, 9, 300, 5", "newest post of a home feed": "1", "newest post of a home feed until a time": "1, 9", "the newest of posts in a millisecond": "5, 9", "followers": "1, 0, 0, 100",
 		"a follow": "1, 2", "restrictions between users": "'[[1,2]]'", "show a follow": "1, 2", "blocks between two users": "1, 2",
 		"list mutes": "1, 9, 20", "count blocks": "1, 9", "lock users": "ARRAY[1, 2]", "hold users": "ARRAY[1, 2]", "blockers of a user": "1, ARRAY[2, 3]", "causes of an actor": "1, 2, '', 0, 0, 10", "whether a conversation is direct": "1", "authors hidden from a viewer": "1, ARRAY[2, 3]", "blocks between a user and others": "1, ARRAY[2, 3]", "users whom another cannot add": "1, ARRAY[2, 3], 4",
-		"a user's notices": "1", "users with notices": "0, 100", "an author's posts": "1, 20", "follows of one user": "ARRAY[1, 2], 3", "first due jobs": `'[["kind"]]'`, "finish jobs": "ARRAY[1, 2], 'token'",
+		"the object of a ref": "'post', '7'", "the objects of refs": "'post', ARRAY['7', '8']", "labels of the type post": "ARRAY[1, 2]", "export postLabel": "1", "a user's notices": "1", "users with notices": "0, 100", "an author's posts": "1, 20", "follows of one user": "ARRAY[1, 2], 3", "first due jobs": `'[["kind"]]'`, "finish jobs": "ARRAY[1, 2], 'token'",
 		"states of site messages": `'[[1,"general"]]', 1000`, "states of a user's site messages": "1, 1000", "a user's unread site messages": "1, 9, ARRAY['general'], 20",
 		"a user's site messages": "1, 9, ARRAY['general'], 20", "a user's site messages by id": "1, ARRAY[1, 2]", "newest site messages of a user": "1, ARRAY['general'], 20", "newest unread site messages of a user": "1, ARRAY['general'], 20", "reports of site messages": "ARRAY[1, 2]", "recipients of a site message": "1, ARRAY[1, 2]",
 		"mark site messages read": "1, ARRAY[1, 2], 3, 4", "mark site messages unread": "1, ARRAY[1, 2], 3", "keep site messages unread": "1, ARRAY[1, 2], 3", "generation of site messages": "1", "mark site messages of types read": "1, ARRAY['general'], 9, 3, 4",
-		"types of a user's site messages": "1, ARRAY[1, 2]", "raise versions of site messages": `'[[1,"general"]]'`, "a site message by its key": "'k'",
+		"types of a user's site messages": "1, ARRAY[1, 2]", "raise versions of site messages": `'[[1,"general"]]'`, "the text of a site message": "1",
 		"newest items of views": `'[[0,"topic","1"]]', 99`, "count new items of views": `'[[0,"topic","1",5]]', 101`, "an item of a view": "'topic', '1', '2'", "newest item of a view": "'topic', '1'",
+		"newest item of a view until a time": "'topic', '1', 9", "mutes that are over": "1, 9", "the last place of a range": `'[[0,1,2,3]]'`,
+		"how far site messages of a type were read": "ARRAY[1, 2], 'general', 3", "mark what was delivered late read": "1, 2, 3",
 		"views of a user":               "1, ARRAY['topic'], 'a', 'b', 20",
 		"memberships in a conversation": "1, ARRAY[1, 2]", "memberships of a user": "1, 0, 0, 500", "recount a member": "1, 2, 3", "newest message until": "1, 2",
 		"members of conversations": `'[[0,1,0],[1,2,5]]', 21`, "messages by id": `'[[1,1,3],[2,5,5]]'`, "mentions of messages": `'[[1,1,3],[2,5,5]]'`,
@@ -140,6 +144,8 @@ func TestPlansOnPostgres(t *testing.T) {
 		"whether a follow has ended lately": "1, 2, 3", "reminders of a show": "1, 2, 1000", "reminders of a user": "1, ARRAY[1, 2]", "count reminders": "1, 9, 36",
 		"reminders that notify": `'[[1,2,3,0]]'`, "reminders of shows that notify": `'[[1,2]]'`,
 		"due users of the change stream": "9, 500", "settle users of the change stream": `'[[1,2],[3,4]]'`, "delay users of the change stream": `'[[1,2,3],[3,4,5]]'`,
+		"due letters": "'w1', 9, 9, 100", "letters that failed": "'w1', 9, 1", "letters of users": "'w1', ARRAY[1, 2]", "drop letters": "'w1', ARRAY[1, 2]", "try letters again at once": "'w1', 9",
+		"dead letters": "'w1', 0, 100", "replay a dead letter": "'w1', 9, 2", "replay dead letters": "'w1', 9", "forget a user's letters": "2", "remove the letters of a webhook": "'w1'",
 		"changes of users": "ARRAY[1, 2]", "faces of changes": "ARRAY[1, 2]", "changes after a position": "9, 100", "count due users of the change stream": "9",
 		"list notifications": list, "list unread notifications": list, "list unseen notifications": list, "sample the actors of notifications": `1, '[[0,"LIKE",2,3]]'`, "count the actors of notifications": `1, '[[0,"LIKE",2,3]]'`,
 	} {

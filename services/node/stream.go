@@ -16,6 +16,7 @@ func (s *Server) wireStream() {
 		Clock: s.clock, Log: s.Log, Always: s.Config.Changes, Interval: s.Config.ChangesInterval, Lap: s.Config.ChangesLap,
 	})
 	s.Projector.OnMark(s.stream.Mark)
+	s.wireWebhooks()
 }
 
 // sharedChanges is how many changes this node has learned that change badges of many users.

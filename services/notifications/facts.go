@@ -45,11 +45,11 @@ WHERE notification_heads.recipient = c.recipient`)
 INSERT INTO notification_state AS s (recipient, category, ver, head, seen)
 SELECT recipient, category, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT, category TEXT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (recipient, category) DO UPDATE SET ver = s.ver
-RETURNING recipient, category, head, seen`)
+RETURNING recipient, category, head, seen, read_to`)
 
 	raiseVersions = sql.NewStatement("raise notification versions", `
-UPDATE notification_state AS s SET ver = s.ver + 1, head = c.head, seen = c.seen
-FROM {rows $1 recipient BIGINT, category TEXT, head BIGINT, seen BIGINT} AS c
+UPDATE notification_state AS s SET ver = s.ver + 1, head = c.head, seen = c.seen, read_to = c.read_to
+FROM {rows $1 recipient BIGINT, category TEXT, head BIGINT, seen BIGINT, read_to BIGINT} AS c
 WHERE s.recipient = c.recipient AND s.category = c.category`)
 
 	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
@@ -69,10 +69,11 @@ WHERE s.recipient = c.recipient AND s.category = c.category`)
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, first, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
 SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+standingOf+`
 		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+standingOf+`
-		ORDER BY n.at DESC LIMIT 1), 0), causes, 0, 0, 0, 0
-FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, first BIGINT, top BIGINT, causes BIGINT} AS c WHERE TRUE
+		ORDER BY n.at DESC LIMIT 1), 0), causes, read_to, 0, 0, 0
+FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, first BIGINT, top BIGINT, causes BIGINT, read_to BIGINT} AS c WHERE TRUE
 ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN excluded.top > g.top THEN excluded.top ELSE g.top END,
 	newest = excluded.newest, at = excluded.at, causes = g.causes + excluded.causes,
+	read_to = CASE WHEN excluded.read_to > g.read_to THEN excluded.read_to ELSE g.read_to END,
 	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: inserted by a node of the version before
 )
 
@@ -97,6 +98,7 @@ type head struct {
 // mark is the row of a counter, and whether this transaction changes it.
 type mark struct {
 	head, seen services.PostID
+	readTo     services.PostID // how far marks of a past time have read: see Cause.Moment
 	changed    bool
 }
 
@@ -122,9 +124,7 @@ type group struct {
 // by one if anything shown in it changed. It returns the state of every (recipient, category) named, changed or not, in
 // their order.
 func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
-	causes = slices.Clone(causes)
-	slices.SortFunc(causes, Cause.compare)
-	causes = slices.Compact(causes)
+	causes, moments := identified(causes)
 	named := make([]counter, len(causes))
 	for i, cause := range causes {
 		named[i] = counter{cause.Recipient, cause.Category}
@@ -142,7 +142,7 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := b.compare(ctx, supported, known); err != nil {
+	if err := b.compare(ctx, supported, known, moments); err != nil {
 		return nil, err
 	}
 	return b.save(ctx)
@@ -199,7 +199,7 @@ func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCoun
 	return b, tx.Each(ctx, ensureStates, []any{counters}, func(scan func(...any) error) error {
 		var key counter
 		var m mark
-		err := scan(&key.recipient, &key.category, &m.head, &m.seen)
+		err := scan(&key.recipient, &key.category, &m.head, &m.seen, &m.readTo)
 		b.marks[key] = &m
 		return err
 	})
@@ -211,18 +211,20 @@ type raised struct {
 	at       int64
 	place    services.PostID
 	standing bool
+	moment   services.PostID // see Cause.Moment
 }
 
 // moves is the change of a group: the least and the greatest position among the changing causes, and the change of the
 // number of causes that count. The least counts only for a new group, all of whose causes are among them.
 type moves struct {
 	first, top services.PostID
+	readTo     services.PostID // a mark of a past time reached beyond a cause that is told only now
 	causes     int
 }
 
 // compare withdraws the counted causes that the facts no longer support, and restores the withdrawn ones that they support
 // again.
-func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held) error {
+func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) error {
 	moved := map[group]*moves{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
 		key := counter{c.Recipient, c.Category}
@@ -253,15 +255,25 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	var missing []raised
 	for c, is := range supported {
 		if _, had := known[c]; !had {
-			missing = append(missing, raised{Cause: c, at: is.at, standing: !is.hidden})
+			r := raised{Cause: c, at: is.at, standing: !is.hidden, moment: moments[c]}
+			if r.moment != 0 { // it may have ended and begun again before this: it stays where it was first
+				r.at = min(r.at, sql.Micros(r.moment.Moment()))
+			}
+			missing = append(missing, r)
 		}
 	}
-	b.place(missing)
+	if err := b.place(ctx, missing); err != nil {
+		return err
+	}
 	for _, r := range missing {
 		if r.standing {
 			move(r.Cause, bucketOf(r.at), r.place, 1)
 		} else { // a mark of everything also covers a hidden cause, so that it is read when it is shown later
 			move(r.Cause, bucketOf(r.at), r.place, 0)
+		}
+		key := counter{r.Recipient, r.Category}
+		if readTo := b.marks[key].readTo; r.moment != 0 && r.place <= readTo {
+			moved[group{key, r.Subject, bucketOf(r.at)}].readTo = readTo
 		}
 	}
 	for _, change := range []struct {
@@ -280,17 +292,29 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	return b.moveGroups(ctx, moved)
 }
 
-// place assigns positions to new causes, in the order of their times.
-func (b *lockedCounters) place(missing []raised) {
+// place assigns positions to new causes, in the order of their times. Those that happened at a past time get theirs there.
+func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
 	slices.SortFunc(missing, func(x, y raised) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
 	})
+	past, err := b.pastPlaces(ctx, missing)
+	if err != nil {
+		return err
+	}
 	for i := range missing {
 		r := &missing[i]
 		h := b.heads[r.Recipient]
+		if r.moment != 0 {
+			r.place = past.next(r.Recipient, r.moment)
+			if r.place > h.place {
+				h.place, h.changed = r.place, true
+			}
+			continue
+		}
 		h.place, h.changed = max(h.place+1, services.FirstPlace(b.tx.Now, r.Recipient)), true
 		r.place = h.place
 	}
+	return nil
 }
 
 func (b *lockedCounters) insert(ctx context.Context, placed []raised) error {
@@ -308,7 +332,7 @@ func (b *lockedCounters) moveGroups(ctx context.Context, moved map[group]*moves)
 	}
 	list := make(sql.Rows, 0, len(moved))
 	for g, by := range moved {
-		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.first, by.top, by.causes})
+		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.first, by.top, by.causes, by.readTo})
 	}
 	_, err := b.tx.Run(ctx, moveGroups, list)
 	return err
@@ -324,7 +348,7 @@ func (b *lockedCounters) save(ctx context.Context) ([]State, error) {
 	}
 	for _, key := range b.order {
 		if m := b.marks[key]; m.changed {
-			marks = append(marks, []any{key.recipient, key.category, m.head, m.seen})
+			marks = append(marks, []any{key.recipient, key.category, m.head, m.seen, m.readTo})
 		}
 	}
 	for _, change := range []struct {

@@ -92,7 +92,7 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 // since such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list.
 func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
-		return h.place, nil
+		return h.end(tx, user), nil
 	}
 	text := services.UpToText(upTo)
 	newest, err := newestShown(ctx, tx, user)
@@ -201,7 +201,7 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 		if !found || p.first != id {
 			return nil, notYours("ids", id)
 		}
-		add(p, h.place)
+		add(p, h.end(b.tx, user))
 	}
 	for _, place := range read.Shown {
 		p, found := places[place]
@@ -230,6 +230,13 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	for i, category := range read.Categories {
 		categories[i] = string(category)
 	}
+	if b.tx.Dated() != 0 {
+		for _, category := range read.Categories {
+			if m := b.marks[counter{user, category}]; upTo > m.readTo {
+				m.readTo, m.changed = upTo, true
+			}
+		}
+	}
 	if changed, err = b.change(ctx, user, readUnread, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
 		return 0, err
 	}
@@ -254,7 +261,7 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, upTo ser
 		return nil, time.Time{}, err
 	}
 	if changed > 0 {
-		h.undo, h.undoAt, h.changed = h.undo+1, sql.Micros(tx.Now), true
+		h.undo, h.undoAt, h.changed = h.undo+1, sql.Micros(tx.HappenedAt()), true
 	}
 	var until time.Time
 	if h.undoAt != 0 && !tx.Now.After(sql.FromMicros(h.undoAt).Add(undoWithin)) {

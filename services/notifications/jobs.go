@@ -50,9 +50,13 @@ func Job(cause Cause) (jobs.NewJob, error) {
 }
 
 // Jobs are the jobs of several causes.
-func Jobs(causes ...Cause) ([]jobs.NewJob, error) {
+func Jobs(causes ...Cause) ([]jobs.NewJob, error) { return JobsAt(0, causes...) }
+
+// JobsAt are the jobs of several causes that happened at a past moment: see Cause.Moment.
+func JobsAt(moment services.PostID, causes ...Cause) ([]jobs.NewJob, error) {
 	made := make([]jobs.NewJob, len(causes))
 	for i, cause := range causes {
+		cause.Moment = moment
 		var err error
 		if made[i], err = Job(cause); err != nil {
 			return nil, err

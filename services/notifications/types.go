@@ -60,6 +60,10 @@ type Cause struct {
 	Subject   services.PostID // LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show
 	Actor     services.UserID
 	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; else 0
+
+	// Moment is when it happened, if that was told later: the ID of that time. 0: it gets its position when it is applied. It is no
+	// part of what identifies the cause.
+	Moment services.PostID `json:",omitempty"`
 }
 
 func (c Cause) compare(d Cause) int {

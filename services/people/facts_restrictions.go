@@ -32,6 +32,8 @@ WHERE follower = $1 AND followee = $2`)
 	insertMute = sql.NewStatement("insert a mute", `INSERT INTO mutes (muter, muted, made, until) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (muter, muted) DO UPDATE SET until = excluded.until`)
 
+	endedMutes = sql.NewStatement("mutes that are over", `SELECT muted FROM mutes WHERE muter = $1 AND until > 0 AND until <= $2 ORDER BY muted`)
+
 	oneMute = sql.NewStatement("a mute", `SELECT until FROM mutes WHERE muter = $1 AND muted = $2`)
 )
 
@@ -178,6 +180,24 @@ func MuteUntil(ctx context.Context, tx *sql.Tx, muter, muted services.UserID) (u
 		until = sql.FromMicros(us)
 	}
 	return until, found, err
+}
+
+// EndMutes ends a user's mutes whose time was over at a moment. Their feed is brought in line by the jobs that end mutes.
+func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Time) error {
+	over, err := sql.Column[services.UserID](ctx, tx, endedMutes, muter, at)
+	for _, muted := range over {
+		if err := LockRestrictions(ctx, tx, muter, muted); err != nil {
+			return err
+		}
+		until, found, err := MuteUntil(ctx, tx, muter, muted)
+		if err == nil && found && !until.IsZero() && !until.After(at) { // it may have changed before the lock was taken
+			_, err = Unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // CountRestrictions counts a user's restrictions of a kind, up to limit.

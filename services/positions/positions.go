@@ -19,7 +19,8 @@ const LiveBoard = "live_board"
 var (
 	raisePosition = sql.NewStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
 		VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET last_access_at = excluded.last_access_at,
+		ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET
+			last_access_at = CASE WHEN excluded.last_access_at > l.last_access_at THEN excluded.last_access_at ELSE l.last_access_at END,
 			position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
 		RETURNING position`)
 
@@ -29,11 +30,11 @@ var (
 		WHERE user_number = $1 AND {in view_code $2 TEXT} AND view_id = ''`)
 )
 
-// Raise moves a user's position in a view forward, never back, notes the visit now, and returns the current position.
+// Raise moves a user's position in a view forward, never back, notes the visit, and returns the current position.
 // The view defines what a position is: a post, a version, microseconds.
 func Raise[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user services.UserID, viewCode, viewID string, position P) (current P, err error) {
 	var raised int64
-	_, err = tx.One(ctx, raisePosition, []any{user, viewCode, viewID, int64(position), tx.Now}, &raised)
+	_, err = tx.One(ctx, raisePosition, []any{user, viewCode, viewID, int64(position), tx.HappenedAt()}, &raised)
 	return P(raised), err
 }
 

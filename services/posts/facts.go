@@ -34,6 +34,8 @@ var (
 
 	postsByID = sql.NewStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
 
+	newestOfMillisecond = sql.NewestOfMillisecond("posts")
+
 	greatestPost = sql.NewStatement("greatest post", `SELECT COALESCE(max(id), 0) FROM posts`)
 
 	authorPosts = sql.NewStatement("an author's posts", `SELECT id FROM posts
@@ -57,6 +59,9 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	inserted, err := tx.Run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pull, post.Body, updated)
 	if err == nil && inserted == 0 {
 		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
+		if tx.Dated() != 0 { // by an event of the same millisecond that is being committed: the next try finds it
+			err = services.Errorf(services.Unavailable, "at: another event of this millisecond came between: send the event again")
+		}
 	}
 	if err == nil && post.Parent != 0 {
 		tx.Keep(postCounts, countChange{post: post.Parent, comments: 1})
@@ -65,8 +70,12 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 }
 
 // NewID makes an id that is greater than those of all posts, whatever the clocks say. A post with a lesser id would
-// be older than posts that users have seen already, and would not count.
+// be older than posts that users have seen already, and would not count. A past event, see sql.Tx.Date, has its place among the
+// posts of its time: there it is meant to count as seen where a later post was seen.
 func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
+	if tx.Dated() != 0 {
+		return tx.NewIDIn(ctx, ids, newestOfMillisecond)
+	}
 	var greatest services.PostID
 	if _, err := tx.One(ctx, greatestPost, nil, &greatest); err != nil {
 		return 0, err
@@ -84,7 +93,7 @@ func Newest(ctx context.Context, r sql.Reader) (newest services.PostID, err erro
 // Delete deletes a post; its row stays. It returns the post as it is now. deleted is false when it was deleted before;
 // NOT_FOUND if there never was one.
 func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.Post, deleted bool, err error) {
-	changed, err := tx.Run(ctx, deletePost, id, tx.Now)
+	changed, err := tx.Run(ctx, deletePost, id, tx.HappenedAt())
 	if err != nil {
 		return post, false, err
 	}
@@ -102,7 +111,7 @@ func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, e
 
 // Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now.
 func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, mentioned []services.UserID) (services.Post, error) {
-	if _, err := tx.Run(ctx, editPost, id, body, tx.Now); err != nil {
+	if _, err := tx.Run(ctx, editPost, id, body, tx.HappenedAt()); err != nil {
 		return services.Post{}, err
 	}
 	if _, err := tx.Run(ctx, deletePostMentions, id); err != nil {

@@ -92,7 +92,7 @@ func (b *bundle) do(tx *sql.Tx, step deed) error {
 		err = Insert(b.Ctx, tx, post)
 	case "import":
 		var inserted int
-		if inserted, err = Import(b.Ctx, tx, []Imported{{Post: post}}); err == nil && inserted == 0 {
+		if inserted, err = Import(b.Ctx, tx, []services.Post{post}); err == nil && inserted == 0 {
 			err = services.Errorf(services.Conflict, "taken")
 		}
 	case "delete":

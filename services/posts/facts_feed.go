@@ -63,6 +63,14 @@ SELECT count(*) FROM (
 	LIMIT $3
 ) AS counted`
 
+func newestOfEach(among string) string {
+	return `
+SELECT COALESCE(max(newest), 0) FROM (
+	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND ` + among + ` ORDER BY id DESC LIMIT 1) AS newest
+	FROM sources a
+) AS of_each`
+}
+
 var (
 	homeFeed = sql.NewStatement("home feed", `WITH `+ofAll+newestOfSources(""))
 
@@ -70,11 +78,9 @@ var (
 
 	unreadFeed = sql.NewStatement("new posts of a home feed", `WITH `+ofAll+newestOfSources(counting))
 
-	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+ofAll+`
-SELECT COALESCE(max(newest), 0) FROM (
-	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND `+feedPost+` ORDER BY id DESC LIMIT 1) AS newest
-	FROM sources a
-) AS of_each`)
+	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+ofAll+newestOfEach(feedPost))
+
+	newestOfFeedUntil = sql.NewStatement("newest post of a home feed until a time", `WITH `+ofAll+newestOfEach(feedPost+` AND id <= $2`))
 
 	countNew = sql.NewStatement("count new posts", `WITH `+ofAll+countOfSources)
 
@@ -98,6 +104,12 @@ func HomeFeed(ctx context.Context, db *sql.DB, reader services.UserID, before se
 // NewestOfFeed is the newest post that HomeFeed lists now, 0 when the feed is empty.
 func NewestOfFeed(ctx context.Context, tx *sql.Tx, reader services.UserID) (newest services.PostID, err error) {
 	_, err = tx.One(ctx, newestOfFeed, []any{reader}, &newest)
+	return newest, err
+}
+
+// NewestOfFeedUntil is the newest post that HomeFeed lists and that is not after a position, 0 when there is none.
+func NewestOfFeedUntil(ctx context.Context, tx *sql.Tx, reader services.UserID, until services.PostID) (newest services.PostID, err error) {
+	_, err = tx.One(ctx, newestOfFeedUntil, []any{reader, until}, &newest)
 	return newest, err
 }
 

@@ -10,25 +10,22 @@ import (
 // Two statements, because a list of parents cannot hold null.
 var (
 	importPosts = sql.NewInsertion("import posts", "posts",
-		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, import_key TEXT", "ON CONFLICT DO NOTHING")
+		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT", "ON CONFLICT DO NOTHING")
 
 	importAnswers = sql.NewInsertion("import answers", "posts",
-		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, import_key TEXT, parent BIGINT", "ON CONFLICT DO NOTHING")
-
-	importedPosts = sql.NewStatement("imported posts", `SELECT import_key, id, author, kind, deleted_at IS NOT NULL FROM posts
-		WHERE {in import_key $1 TEXT} AND import_key <> ''`)
+		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, parent BIGINT", "ON CONFLICT DO NOTHING")
 
 	newestPostsAt = sql.NewStatement("the newest posts of moments", `SELECT moment,
 		(SELECT max(id) FROM posts WHERE id >= moment AND id < moment + $2) FROM {rows $1 moment BIGINT} AS moments
 		WHERE EXISTS (SELECT 1 FROM posts WHERE id >= moment AND id < moment + $2)`)
 )
 
-// Import inserts posts and returns how many. A post whose id or key is taken is omitted: then the caller undoes the
-// others and assigns new ids.
-func Import(ctx context.Context, tx *sql.Tx, posts []Imported) (inserted int, err error) {
+// Import inserts posts and returns how many. A post whose ID is taken is omitted: then the caller rolls the others back and
+// assigns new IDs.
+func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted int, err error) {
 	plain, answers := make([][]any, 0, len(posts)), [][]any(nil)
 	for _, post := range posts {
-		row := []any{post.ID, post.Author, post.Kind, post.OffFeed, post.Body, post.UpdatedAt, post.ImportKey}
+		row := []any{post.ID, post.Author, post.Kind, post.OffFeed, post.Body, post.UpdatedAt}
 		if post.Parent == 0 {
 			plain = append(plain, row)
 		} else {
@@ -47,22 +44,6 @@ func Import(ctx context.Context, tx *sql.Tx, posts []Imported) (inserted int, er
 		}
 	}
 	return inserted + more, err
-}
-
-// ByImportKey finds posts by import key: id, author, kind, and whether they are deleted. An unknown key is absent.
-func ByImportKey(ctx context.Context, r sql.Reader, keys []string) (map[string]services.Post, error) {
-	posts := make(map[string]services.Post, len(keys))
-	if len(keys) == 0 {
-		return posts, nil
-	}
-	err := r.Each(ctx, importedPosts, []any{keys}, func(scan func(...any) error) error {
-		var key string
-		var post services.Post
-		err := scan(&key, &post.ID, &post.Author, &post.Kind, &post.Deleted)
-		posts[key] = post
-		return err
-	})
-	return posts, err
 }
 
 // NewestAt returns, for each of some milliseconds (see services.PostIDAt), the greatest id of a post in it. A millisecond

@@ -64,12 +64,6 @@ type Recount struct {
 // Right reports whether the counts are those of the facts.
 func (r Recount) Right() bool { return r.Kept == r.Facts }
 
-// Imported is a post with the host application's own key for it, "" when it has none.
-type Imported struct {
-	services.Post
-	ImportKey string
-}
-
 // PulledPosts are an author's newest pulled posts.
 type PulledPosts struct {
 	Posts   []services.PostID // the oldest first

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/posts"
 )
@@ -48,6 +49,9 @@ func (p *Projector) ClockAhead() (ahead time.Duration, known bool) {
 // Now is this node's time, corrected by the database's clock, and never before any id that it has made or seen; see
 // services.IDClock.
 func (p *Projector) Now() time.Time { return p.ids.Now() }
+
+// Moment is the ID of an event that happened at a past time: see services.IDClock.NextAt.
+func (p *Projector) Moment(at time.Time) services.PostID { return p.ids.NextAt(at) }
 
 // followClocks lets this node's ids follow the database's clock and the greatest post of any node. A node that is alone on
 // its database has made that post itself, and has no heartbeats.

@@ -30,15 +30,15 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 	return &jobs.Command{
 		Name: "mute", Actor: muter,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			if !until.IsZero() && !until.After(tx.Now) {
-				return nil, services.Errorf(services.Invalid, "until: %s is in the past; it is now %s", moment(until), moment(tx.Now))
+			if now := tx.HappenedAt(); !until.IsZero() && !until.After(now) {
+				return nil, services.Errorf(services.Invalid, "until: %s is in the past; it is now %s", moment(until), moment(now))
 			}
 			if _, err := s.restrict(ctx, tx, mute, s.maxMutes); err != nil {
 				return nil, err
 			}
 			left := []jobs.NewJob{fanout.FollowJob(muter, muted)}
 			if !until.IsZero() {
-				left = append(left, fanout.MuteEndJob(muter, muted, until))
+				left = append(left, fanout.MuteEndJob(muter, muted, tx.DueAt(until)))
 			}
 			return nil, jobs.Enqueue(ctx, tx, left...)
 		},
@@ -151,6 +151,11 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	says := verbs[r.Kind]
 	if r.Owner == r.Other {
 		return nil, services.Errorf(services.Invalid, "userId: you cannot %s yourself", says.do)
+	}
+	if tx.Dated() != 0 && r.Kind == services.Mute { // a mute that was over by then is another one, and its job may come later
+		if err := people.EndMutes(ctx, tx, r.Owner, tx.HappenedAt()); err != nil {
+			return nil, err
+		}
 	}
 	if err := people.LockRestrictions(ctx, tx, r.Owner, r.Other); err != nil {
 		return nil, err

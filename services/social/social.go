@@ -201,7 +201,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 
 // enqueue leaves the jobs of an edge that changed: the follower's feed, the followee's notifications and their audience.
 func enqueue(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
-	notify, err := notifications.Job(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower})
+	notify, err := notifications.Job(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower, Moment: tx.Dated()})
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,8 @@ func noSuchTable(err error) bool {
 }
 
 // newestMigration is the version of the tables that this program works with.
-func newestMigration() (newest int64) {
+func newestMigration() int64 {
+	newest := int64(keysMigration)
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		panic(err) // the pattern is a constant

@@ -1,9 +1,11 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
+	"fmt"
 	"io/fs"
 	"strings"
 
@@ -18,21 +20,7 @@ var migrations embed.FS
 
 // migrate brings the tables up to date. Nodes that start together take turns.
 func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
-	folder, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger())}
-	engine := goose.DialectSQLite3
-	if s.Dialect == Postgres {
-		engine = goose.DialectPostgres
-		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60), lock.WithUnlockTimeout(1, 5))
-		if err != nil {
-			return err
-		}
-		options = append(options, goose.WithSessionLocker(locker))
-	}
-	steps, err := goose.NewProvider(engine, db, schemas{folder, s.Dialect}, options...)
+	steps, err := s.Dialect.steps(db)
 	if err != nil {
 		return Fault("read the migrations", err)
 	}
@@ -46,9 +34,28 @@ func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	}
 	done, err := steps.Up(ctx)
 	for _, step := range done {
-		s.log.Info("migrated", "step", step.Source.Path, "took", step.Duration)
+		s.log.Info("migrated", "step", cmp.Or(step.Source.Path, fmt.Sprint(step.Source.Version)), "took", step.Duration)
 	}
 	return Fault("migrate "+s.name, err)
+}
+
+// steps are the migrations, to be applied to a database.
+func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
+	folder, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()), d.migrations()}
+	engine := goose.DialectSQLite3
+	if d == Postgres {
+		engine = goose.DialectPostgres
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60), lock.WithUnlockTimeout(1, 5))
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, goose.WithSessionLocker(locker))
+	}
+	return goose.NewProvider(engine, db, schemas{folder, d}, options...)
 }
 
 // schemas is the folder of the migrations in the words of one engine.

@@ -19,6 +19,8 @@ type Tx struct {
 	// so that the facts of a batch sort in the order of its functions.
 	Now time.Time
 
+	// dated is the ID of the moment at which the event of this function happened, see Date; 0: it happens now.
+	dated  services.PostID
 	newID  func(next func() services.PostID) services.PostID // nil: each is a new one
 	moment func(read func() time.Time) time.Time             // nil: each is read anew
 	Began  time.Time                                         // the first function's Now, and never later than the clock: jobs are due then
@@ -49,7 +51,12 @@ func (s *DB) newTx(functions int, db queryer) *Tx {
 
 // NewID makes an id for a row of this transaction. When a function is run again in its transaction it gets the same id: every
 // argument of a statement must come from arguments, from reads, from Now, from Moment or from NewID.
+//
+// Of an event in the past it is always the ID of its moment.
 func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
+	if tx.dated != 0 {
+		return tx.dated
+	}
 	if tx.newID == nil {
 		return ids.Next()
 	}

@@ -38,6 +38,8 @@ var (
 
 	readHead = sql.NewStatement("read the head of the change stream", `SELECT head, began_at FROM stream_head WHERE name = 'changes'`)
 
+	readWritten = sql.NewStatement("whether the change stream is written", `SELECT 1 FROM stream_head WHERE name = 'changes' AND until_us >= {database clock}`)
+
 	putChanges = sql.NewInsertion("put changes", "stream_changes", "user_number BIGINT, seq BIGINT, at BIGINT, face BIGINT, state BYTEA",
 		`ON CONFLICT (user_number) DO UPDATE SET seq = excluded.seq, at = excluded.at, face = excluded.face, state = excluded.state`)
 
@@ -127,6 +129,12 @@ func (s *Service) Head(ctx context.Context) (head uint64, began time.Time, err e
 		began = sql.FromMicros(us)
 	}
 	return head, began, err
+}
+
+// Written reports whether a node writes the stream at the moment.
+func (s *Service) Written(ctx context.Context) (bool, error) {
+	var one int
+	return s.db.One(ctx, readWritten, nil, &one)
 }
 
 func scanChange(scan func(...any) error) (change Change, err error) {

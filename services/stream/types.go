@@ -36,6 +36,7 @@ type Cause struct {
 	Part   string          `json:"p,omitempty"`
 	ID     string          `json:"i,omitempty"` // the item's global ID
 	At     time.Time       `json:"a"`
+	Seq    uint64          `json:"q,omitempty"` // the version that reported it
 }
 
 // State is what a change shows, with what later changes are compared with.
@@ -174,6 +175,7 @@ func (s State) follows(before State, seq uint64, news map[services.Source]Cause)
 		if !some {
 			continue
 		}
+		cause.Seq = seq
 		s.Seen[source] = cause
 		if s.Loud == 0 {
 			s.Base = min(before.Total.Value, s.Total.Value-1)
@@ -194,3 +196,23 @@ func changedAt(now, before Part, seq uint64) uint64 {
 
 // Silent reports whether nothing is to be alerted of to a reader who has every change up to a version.
 func (c Change) Silent(after uint64) bool { return c.State.Quiet || c.State.Loud <= after }
+
+// Position is what a reader of the stream has. The zero value is a reader who has nothing.
+//
+// A reader in the middle of a backlog does not have everything up to ReadTo: a user's change may have moved from before ReadTo
+// to behind it, replaced by a later one, before the reader came to it. So what is new to the reader is told by FullTo.
+type Position struct {
+	ReadTo uint64 // the last change that was read
+	FullTo uint64 // ReadTo when nothing was left the last time; never greater than ReadTo
+}
+
+// After is the position after some changes were read from here on; more says that others are left.
+func (p Position) After(changes []Change, more bool) Position {
+	if len(changes) > 0 {
+		p.ReadTo = changes[len(changes)-1].Seq
+	}
+	if !more {
+		p.FullTo = p.ReadTo
+	}
+	return p
+}

@@ -59,10 +59,21 @@ func TestTheViewsTouchedLastCount(t *testing.T) {
 				b.addItem(view, "x", at(1))
 			}
 		}
+		among := func(view View) bool {
+			listed := sqltest.Must(readAccesses(b.Ctx, b.DB, 1, []string{"news", "topic"}, View{}, 2*counted))(b.T)
+			alone := sqltest.Must(readSome(b.Ctx, b.DB, 1, []View{view}))(b.T)
+			i := slices.IndexFunc(listed, func(access Access) bool { return access.View == view })
+			sqltest.Equal(b.T, listed[i], alone[0])
+			return alone[0].Counts
+		}
 		// news is one too many
 		sqltest.Equal(b.T, b.counts(1)[1].Unread, 3)
+		sqltest.Equal(b.T, among(news), false)
+		sqltest.Equal(b.T, among(View{Code: "topic", ID: "0"}), true)
 		b.touch(1, news, at(0)) // an earlier time does not move the position back, and the view counts again
 		sqltest.Equal(b.T, b.counts(1)[1].Unread, 102)
+		sqltest.Equal(b.T, among(news), true)
+		sqltest.Equal(b.T, among(View{Code: "topic", ID: "0"}), false)
 		sqltest.Equal(b.T, sqltest.Must(readReaders(b.Ctx, b.DB, View{Code: "topic", ID: "0"}, 0, time.Time{}, 9))(b.T), []services.UserID(nil))
 	})
 }

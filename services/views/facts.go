@@ -44,12 +44,15 @@ FROM {rows $1 n BIGINT, code TEXT, id TEXT, position BIGINT} AS c`)
 	newestOfView = sql.NewStatement("newest item of a view", `
 SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND standing ORDER BY at DESC LIMIT 1`)
 
+	newestOfViewUntil = sql.NewStatement("newest item of a view until a time", `
+SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND standing AND at <= $3 ORDER BY at DESC LIMIT 1`)
+
 	someAccesses = sql.NewStatement("some views of a user", `
-SELECT l.view_code, l.view_id, l.position, l.last_access_at FROM {rows $2 code TEXT, id TEXT} AS c CROSS JOIN user_access_log l
+SELECT l.view_code, l.view_id, l.position, l.last_access_at, l.touched FROM {rows $2 code TEXT, id TEXT} AS c CROSS JOIN user_access_log l
 WHERE l.user_number = $1 AND l.view_code = c.code AND l.view_id = c.id`)
 
 	accessesOf = sql.NewStatement("views of a user", `
-SELECT view_code, view_id, position, last_access_at FROM user_access_log
+SELECT view_code, view_id, position, last_access_at, touched FROM user_access_log
 WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3, $4) ORDER BY view_code, view_id LIMIT $5`)
 )
 
@@ -99,16 +102,23 @@ func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, u
 	}
 	if upTo.IsZero() {
 		upTo = sql.FromMicros(newest)
+		if at := tx.HappenedAt(); tx.Dated() != 0 && upTo.After(at) {
+			newest = 0
+			if _, err := tx.One(ctx, newestOfViewUntil, []any{view.Code, view.ID, at}, &newest); err != nil {
+				return Access{}, err
+			}
+			upTo = sql.FromMicros(newest)
+		}
 	}
 	number, counts, err := raiseReads(ctx, tx, user, view)
 	if err != nil {
 		return Access{}, err
 	}
 	var stands int64
-	if _, err = tx.One(ctx, putTouch, []any{user, view.Code, view.ID, sql.Micros(upTo), tx.Now, number}, &stands); err == nil && !counts {
+	if _, err = tx.One(ctx, putTouch, []any{user, view.Code, view.ID, sql.Micros(upTo), tx.HappenedAt(), number}, &stands); err == nil && !counts {
 		err = dropView(ctx, tx, user, most)
 	}
-	return Access{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.Now}, err
+	return Access{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.HappenedAt(), Counts: true}, err
 }
 
 // readAccesses lists the views of some codes that a user has looked at, in order of code and id, those after one, at most limit.
@@ -121,9 +131,9 @@ func readAccesses(ctx context.Context, db *sql.DB, user services.UserID, codes [
 func eachAccess(list *[]Access) func(scan func(...any) error) error {
 	return func(scan func(...any) error) error {
 		var access Access
-		var upTo, last int64
-		err := scan(&access.Code, &access.ID, &upTo, &last)
-		access.UpTo, access.LastAccessAt = sql.FromMicros(upTo), sql.FromMicros(last)
+		var upTo, last, touched int64
+		err := scan(&access.Code, &access.ID, &upTo, &last, &touched)
+		access.UpTo, access.LastAccessAt, access.Counts = sql.FromMicros(upTo), sql.FromMicros(last), touched > 0
 		*list = append(*list, access)
 		return err
 	}

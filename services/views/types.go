@@ -40,9 +40,11 @@ type Access struct {
 	View
 	UpTo         time.Time
 	LastAccessAt time.Time
+	Counts       bool // in the user's badges: it is among the views that they touched last
 }
 
-// Unread is how many items of a view are unread, counted to one more than services.DisplayCap.
+// Unread is how many items of a view are unread, counted to one more than services.DisplayCap. InTotal says whether they are part of
+// the badges' views.
 type Unread struct {
 	Access
 	Count services.Count

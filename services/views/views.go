@@ -235,7 +235,7 @@ func (c viewCount) of(access Access) Unread {
 		precision = services.AtLeast
 	}
 	count := services.NewCount(c.count, precision, time.Time{})
-	count.InTotal = false
+	count.InTotal = access.Counts
 	return Unread{Access: access, Count: count}
 }
 

@@ -71,7 +71,7 @@ func TestWhatIsNewInAView(t *testing.T) {
 		n.Quiet(n.Fanout)
 		for i, want := range []int{1, 0} {
 			page := n.list(users[i], 10, "news")
-			if len(page.Views) != 1 || page.Views[0].View != news || page.Views[0].Count.Value != want || page.Views[0].Count.InTotal || page.Views[0].Count.Precision != services.Exact {
+			if len(page.Views) != 1 || page.Views[0].View != news || page.Views[0].Count.Value != want || !page.Views[0].Count.InTotal || page.Views[0].Count.Precision != services.Exact {
 				t.Errorf("user %d is shown %+v, want %d", i, page, want)
 			}
 		}

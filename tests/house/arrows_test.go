@@ -39,6 +39,7 @@ var lines = map[string]int{
 	"docs":                   2,
 	"dataloader":             2,
 	"services/importer":      2,
+	"services/webhooks":      2,
 	"services/social":        3,
 	"services/feed":          3,
 	"services/audit":         3,
@@ -57,6 +58,7 @@ var lines = map[string]int{
 	"services/mirror":        8,
 	"services/ratelimit":     8,
 	"services/posts":         9,
+	"services/refs":          9,
 	"services/people":        10,
 	"services/positions":     9,
 	"services/jobs":          11,
@@ -106,6 +108,7 @@ var owners = []struct {
 	{"github.com/alicebob/miniredis", "services/redis", false},
 	{"github.com/gorilla/websocket", "transport", true},
 	{"github.com/golang-jwt/jwt", "transport", true},
+	{"github.com/standard-webhooks", "services/webhooks", true},
 }
 
 // The bounds of what is written by hand. The words that mark unfinished work are concatenated here, so that this file does

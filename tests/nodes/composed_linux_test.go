@@ -78,6 +78,7 @@ func TestTheComposedDeployment(t *testing.T) {
 	})
 	show()
 	c.drains(devices, publish)
+	c.stream("reader") // the client of a stream that was refused finds the other node now
 	for _, device := range devices {
 		device.Shows(t, world.Convergence, posts, 0)
 	}
@@ -162,14 +163,8 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 			return err
 		})
 	}
-	until(200*time.Millisecond, func() error { // a socket that is refused is lost time for a person
-		status, leave := c.upgrade(c.client())
-		defer leave()
-		if status != http.StatusSwitchingProtocols {
-			return fmt.Errorf("a socket got %d", status)
-		}
-		return nil
-	})
+	until(200*time.Millisecond, c.connects)
+	until(500*time.Millisecond, c.streams)
 	for i, device := range devices {
 		work.Go(func() {
 			world.Eventually(t, 20*time.Second, "the device is asked to connect again, or its node stays", func() bool {
@@ -200,6 +195,36 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 	}
 }
 
+// connects opens a socket, and gives it up: one that is refused is lost time for a person.
+func (c *composition) connects() error {
+	status, leave := c.upgrade(c.client())
+	defer leave()
+	if status != http.StatusSwitchingProtocols {
+		return fmt.Errorf("a socket got %d", status)
+	}
+	return nil
+}
+
+// streams opens an event stream, and gives it up. It is a POST, which the proxy sends once: a draining node refuses it with 503, and
+// says when to try again.
+func (c *composition) streams() error {
+	network := net.Dialer{LocalAddr: c.client()}
+	client := http.Client{Transport: &http.Transport{DialContext: network.DialContext}}
+	defer client.CloseIdleConnections()
+	response, err := c.openStream(&client, "reader")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch {
+	case response.StatusCode == http.StatusOK:
+		return nil
+	case response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") == "1":
+		return nil
+	}
+	return fmt.Errorf("an event stream got %s, to be tried again after %q s", response.Status, response.Header.Get("Retry-After"))
+}
+
 // upgrade opens a socket from an address. It returns the status, and what closes the socket before the test's end does.
 func (c *composition) upgrade(from net.Addr) (status int, leave func()) {
 	c.t.Helper()
@@ -221,12 +246,7 @@ func (c *composition) upgrade(from net.Addr) (status int, leave func()) {
 // stream opens an event stream of a user's badges.
 func (c *composition) stream(user string) *bufio.Scanner {
 	c.t.Helper()
-	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(`{"query":"subscription{badgesChanged{homeFeed{value}}}"}`))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	request.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + c.token(user, "viewer")}}
-	response, err := http.DefaultClient.Do(request)
+	response, err := c.openStream(http.DefaultClient, user)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -235,6 +255,15 @@ func (c *composition) stream(user string) *bufio.Scanner {
 		c.t.Fatalf("the event stream got %s", response.Status)
 	}
 	return bufio.NewScanner(response.Body)
+}
+
+func (c *composition) openStream(client *http.Client, user string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(`{"query":"subscription{badgesChanged{homeFeed{value}}}"}`))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + c.token(user, "viewer")}}
+	return client.Do(request)
 }
 
 // until reads events until one shows so many posts. It arrives while the stream is open: nothing buffers it.

@@ -15,17 +15,17 @@ type Change struct {
 	Dots []string
 }
 
-// Changes follows the change stream through any node and keeps each user's last change.
+// Changes follows the change stream through any node and keeps each user's last change, and the last that sounded.
 type Changes struct {
-	Last  map[string]Change
-	Loud  int // changes that were not silent
-	after string
+	Last    map[string]Change
+	Sounded map[string]Change // each user's last change that was not silent
+	after   string
 }
 
 // Read reads to the end of the stream, from a node at an address. A version that does not rise is an error.
 func (r *Changes) Read(url string) error {
 	if r.Last == nil {
-		r.Last = map[string]Change{}
+		r.Last, r.Sounded = map[string]Change{}, map[string]Change{}
 	}
 	for {
 		var data struct {
@@ -52,7 +52,7 @@ func (r *Changes) Read(url string) error {
 				return fmt.Errorf("%s: version %s after %s", got.Key, got.Version, had.Version)
 			}
 			if !got.Silent {
-				r.Loud++
+				r.Sounded[got.Key] = got
 			}
 			r.Last[got.Key] = got
 		}

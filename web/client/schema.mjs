@@ -15,7 +15,6 @@ const types = Object.values(schema.getTypeMap()).filter((type) => !type.name.sta
 const objects = types.filter((type) => isObjectType(type) && !roots.includes(type));
 
 const possibleTypes = Object.fromEntries(types.filter(isAbstractType).map((type) => [type.name, schema.getPossibleTypes(type).map(({ name }) => name).sort()]));
-const keyless = objects.filter((type) => !type.getFields().id).map(({ name }) => name);
 
 // Each list in pages, with the arguments that choose what is in it.
 const connections = {};
@@ -98,9 +97,6 @@ export const connections: Record<string, Record<string, readonly string[]>> = ${
 
 /** A source of the badges. */
 export type Source = ${sources.map((name) => `'${name}'`).join(' | ')};
-
-/** The types without an id. */
-export const keyless: readonly string[] = /* @__PURE__ */ '${keyless.join(' ')}'.split(' ');
 
 ${interfaces(schema.getType('Badges')).trim()}
 `);

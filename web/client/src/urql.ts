@@ -1,11 +1,17 @@
 import type { Exchange } from '@urql/core';
 import type { Cache, FieldInfo, KeyingConfig, Resolver, ResolverConfig } from '@urql/exchange-graphcache';
 import { map, pipe } from 'wonka';
-import { connections, keyless } from './schema.js';
+import { connections, possibleTypes } from './schema.js';
 import { createGuard, type Guard } from './version.js';
 
-/** keys for Graphcache: the types without an id, which are part of what holds them. */
-export const keys: KeyingConfig = Object.fromEntries(keyless.map((type) => [type, () => null]));
+/**
+ * keys for Graphcache: what has no id is part of what holds it. It answers for any type, so it cannot be spread into another
+ * object: add the keys of other types with Object.assign(keys, { Type: (data) => ... }).
+ */
+export const keys: KeyingConfig = new Proxy({} as KeyingConfig, {
+  // A Node is left to Graphcache, which warns if a selection lacks its id.
+  get: (own, type) => own[type as string] ?? (possibleTypes.Node!.includes(type as string) ? undefined : ({ id }: { id?: string }) => id ?? null),
+});
 
 /** resolvers for Graphcache: pages of a list become one list. */
 export const resolvers: ResolverConfig = Object.fromEntries(

@@ -1,0 +1,99 @@
+package resolvers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+)
+
+const maxUsers = 100
+
+// users returns users with their badges by their keys; nil for a key that no user has. All users that the fields of an operation
+// ask for are read together.
+func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
+	if _, err := r.scoped(ctx, services.ScopeIngest); err != nil {
+		return nil, err
+	}
+	if err := checkUserKeys(keys); err != nil {
+		return nil, err
+	}
+	found, err := dataloader.Shared(ctx, usersKey{}, func(ctx context.Context) (map[string]*graph.UserBadges, error) {
+		return r.readUsers(ctx, allUserKeys(ctx))
+	})
+	if err != nil {
+		return nil, err
+	}
+	users := make([]*graph.UserBadges, len(keys))
+	for i, key := range keys {
+		users[i] = found[key]
+	}
+	return users, nil
+}
+
+func checkUserKeys(keys []string) error {
+	if len(keys) == 0 || len(keys) > maxUsers {
+		return services.Errorf(services.Invalid, "keys: 1 to %d are allowed, got %d", maxUsers, len(keys))
+	}
+	for _, key := range keys {
+		if err := services.CheckUserKey(key); err != nil {
+			return fmt.Errorf("keys: %w", err)
+		}
+	}
+	return nil
+}
+
+// allUserKeys are the keys that the fields of an operation ask for, without those of fields that are refused.
+func allUserKeys(ctx context.Context) []string {
+	all := map[string]bool{}
+	for _, field := range wantedOf(ctx)["Query.users"] {
+		var keys []string
+		list, _ := field.ArgumentMap(graphql.GetOperationContext(ctx).Variables)["keys"].([]any)
+		for _, one := range list {
+			if key, err := graphql.UnmarshalString(one); err == nil {
+				keys = append(keys, key)
+			}
+		}
+		if checkUserKeys(keys) != nil {
+			continue
+		}
+		for _, key := range keys {
+			all[key] = true
+		}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// readUsers reads users by their keys, with their badges.
+func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*graph.UserBadges, error) {
+	known, err := r.Social.KnownAll(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	numbers := slices.Collect(maps.Values(known))
+	people, err := dataloader.From(ctx).Users(ctx, numbers)
+	if err != nil {
+		return nil, err
+	}
+	badges, errs := r.Badge.ReadForHost(ctx, numbers)
+	users := make(map[string]*graph.UserBadges, len(numbers))
+	for i, number := range numbers {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		theirs := *badges[i]
+		theirs.Key = people[number].Key
+		unread := make([]graph.SourceCount, 0, len(services.Sources))
+		for source, count := range r.Badge.BySource(&theirs) {
+			unread = append(unread, graph.SourceCount{Source: source, Count: *count})
+		}
+		users[theirs.Key] = &graph.UserBadges{User: graphUser(people[number]), Badges: theirs, Unread: unread}
+	}
+	return users, nil
+}

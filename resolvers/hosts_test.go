@@ -1,0 +1,117 @@
+package resolvers
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"tidings/services"
+)
+
+var asHost = []services.Scope{services.ScopeIngest}
+
+const usersQuery = `query($keys: [String!]!) { users(keys: $keys) {
+	user { id key name }
+	badges { id version quiet total { value precision inTotal } homeFeed { value precision } notifications { newest total { value } } dots { name lit } }
+	unread { source count { value display inTotal precision } }
+} }`
+
+func TestUsersWithTheirBadges(t *testing.T) {
+	a := newAPI(t)
+	odd := "auth0|ünï 123"
+	a.Named(odd)
+	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
+	a.publish("alice")
+	a.Quiet(a.Fanout)
+	for _, key := range []string{"alice", "bob", odd} {
+		a.must(key, `{ viewer { badges { version } } }`, nil) // who has never been here has no document
+	}
+	got := a.ask("", asHost, usersQuery, map[string]any{"keys": []string{odd, "bob", "nobody", "alice", "bob"}})
+	if len(got.Errors) > 0 || got.at("users", 2) != nil {
+		t.Fatalf("got %+v", got)
+	}
+	for i, key := range []string{odd, "bob", "", "alice", "bob"} {
+		if key == "" {
+			continue
+		}
+		if got.at("users", i, "user", "key") != key || got.at("users", i, "badges", "id") != services.GlobalID(services.BadgesType, key) {
+			t.Errorf("in the place of %s: %v", key, got.at("users", i))
+		}
+		own := a.must(key, `{ viewer { badges { id version quiet total { value precision inTotal } homeFeed { value precision } notifications { newest total { value } } dots { name lit } } } }`, nil)
+		if want := own.at("viewer", "badges"); !reflect.DeepEqual(got.at("users", i, "badges"), want) {
+			t.Errorf("the badges of %s are %v, to themselves %v", key, got.at("users", i, "badges"), want)
+		}
+	}
+	unread, _ := got.at("users", 1, "unread").([]any)
+	for i, source := range services.Sources {
+		if got.at("users", 1, "unread", i, "source") != string(source) {
+			t.Errorf("source %d is %v, want %s", i, got.at("users", 1, "unread", i), source)
+		}
+	}
+	want := map[string]any{"source": "HOME_FEED", "count": map[string]any{"value": 1.0, "display": "1", "inTotal": true, "precision": "EXACT"}}
+	if len(unread) != len(services.Sources) || !reflect.DeepEqual(unread[0], want) {
+		t.Errorf("unread is %v", unread)
+	}
+}
+
+func TestUsersAreForTheHostAlone(t *testing.T) {
+	a := newAPI(t)
+	for what, one := range map[string]struct {
+		scopes []services.Scope
+		keys   any
+		code   services.Code
+	}{
+		"no token":       {nil, []string{"alice"}, services.Unauthenticated},
+		"a user":         {[]services.Scope{services.ScopeViewer}, []string{"alice"}, services.Forbidden},
+		"an operator":    {[]services.Scope{services.ScopeViewer, services.ScopeAdmin}, []string{"alice"}, services.Forbidden},
+		"no keys":        {asHost, []string{}, services.Invalid},
+		"too many":       {asHost, strings.Split(strings.Repeat("alice ", 100)+"alice", " "), services.Invalid},
+		"an empty key":   {asHost, []string{"alice", ""}, services.Invalid},
+		"a broken key":   {asHost, []string{"a\nb"}, services.Invalid},
+		"a key too long": {asHost, []string{strings.Repeat("k", services.MaxKey+1)}, services.Invalid},
+	} {
+		if got := a.ask("alice", one.scopes, usersQuery, map[string]any{"keys": one.keys}); got.code() != one.code || got.at("users") != nil {
+			t.Errorf("%s: %+v, want %s", what, got, one.code)
+		}
+	}
+	got := a.ask("", asHost, usersQuery, map[string]any{"keys": strings.Fields(strings.Repeat("alice ", 100))})
+	if len(got.Errors) > 0 || got.at("users", 99, "user", "key") != "alice" {
+		t.Errorf("100 keys: %+v", got)
+	}
+}
+
+func TestUsersOfTheHostAreReadInBatches(t *testing.T) {
+	eachCounted(t, func(t *testing.T, c *counted) {
+		c.met = true
+		var keys []string
+		for _, id := range c.ids("User") {
+			keys = append(keys, strings.TrimPrefix(id, "user:"))
+		}
+		keys = append(keys, "reader")
+		for _, key := range keys {
+			c.must(key, "{ viewer { badges { version } } }", nil)
+		}
+		got := c.everywhere(t, usersQuery, map[string]any{"keys": keys})
+		for i, key := range keys {
+			if got.at("users", i, "user", "key") != key {
+				t.Errorf("in the place of %s: %v", key, got.at("users", i))
+			}
+		}
+		var fields []string
+		for i, key := range keys[:5] {
+			fields = append(fields, fmt.Sprintf("a%d: users(keys: [%q, %q, %q]) { user { key } badges { total { value } } }", i, key, keys[i+1], "nobody"))
+		}
+		fields = append(fields, `wrong: users(keys: []) { user { key } }`)
+		got = c.ask("reader", asHost, "{ "+strings.Join(fields, " ")+" }", nil)
+		if len(got.Errors) != 1 || got.at("wrong") != nil {
+			t.Errorf("one field is refused, not its neighbours: %+v", got.Errors)
+		}
+		got = c.everywhere(t, "{ "+strings.Join(fields[:5], " ")+" }", nil)
+		for i, key := range keys[:5] {
+			if name := fmt.Sprint("a", i); got.at(name, 0, "user", "key") != key || got.at(name, 1, "user", "key") != keys[i+1] || got.at(name, 2) != nil {
+				t.Errorf("%s is %v", name, got.at(name))
+			}
+		}
+	})
+}

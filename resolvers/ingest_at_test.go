@@ -1,0 +1,205 @@
+package resolvers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// happened is an event in full, with the time at which it happened.
+func (a *api) happened(ago time.Duration, short event) event {
+	full := inFull(short)
+	full["at"] = a.Clock.Now().Add(-ago).Format(time.RFC3339Nano)
+	return full
+}
+
+// report sends events in full, with all that an error says.
+func (a *api) report(events ...event) answer {
+	a.t.Helper()
+	return a.ask("", []services.Scope{services.ScopeIngest}, `mutation($events: [IngestEvent!]!) { ingest(events: $events) {
+		results { id changed error { code message argument reason limit } } } }`, map[string]any{"events": events})
+}
+
+// happens sends an event that has to succeed, and lets its jobs end.
+func (a *api) happens(ago time.Duration, short event) (id string) {
+	a.t.Helper()
+	got := a.report(a.happened(ago, short))
+	if failed := got.at("ingest", "results", 0, "error"); failed != nil || len(got.Errors) > 0 {
+		a.t.Fatalf("%v: %v %v", short, failed, got.Errors)
+	}
+	id, _ = got.at("ingest", "results", 0, "id").(string)
+	a.Quiet(a.Fanout)
+	return id
+}
+
+func TestAnEventHappenedInTheLast30Days(t *testing.T) {
+	a := newAPI(t)
+	const days30, minute = 30 * 24 * time.Hour, time.Minute
+	got := a.report(
+		a.happened(days30+time.Millisecond, publish("user:bob")), a.happened(days30, publish("user:bob")), a.happened(0, publish("user:bob")),
+		a.happened(-minute, publish("user:bob")), a.happened(-minute-time.Millisecond, publish("user:bob")), inFull(publish("user:bob")),
+	)
+	for i, limit := range []any{30.0, nil, nil, nil, 60.0, nil} {
+		failed := got.at("ingest", "results", i, "error")
+		if limit == nil {
+			if failed != nil {
+				t.Errorf("event %d: %v", i, failed)
+			}
+			continue
+		}
+		of := func(name string) any { return got.at("ingest", "results", i, "error", name) }
+		if of("code") != "INVALID" || of("argument") != "at" || of("reason") != "LIMIT" || of("limit") != limit {
+			t.Errorf("event %d: %v, want INVALID, at, LIMIT, %v", i, failed, limit)
+		}
+	}
+	// A time in the minute ahead is now: what comes later is above it.
+	id, _ := got.at("ingest", "results", 3, "id").(string)
+	shown := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Post { publishedAt } } }`, map[string]any{"id": id})
+	if at, _ := time.Parse(time.RFC3339, fmt.Sprint(shown.at("node", "publishedAt"))); at.After(a.Clock.Now()) {
+		t.Errorf("a post is of %s, and it is %s", at, a.Clock.Now())
+	}
+}
+
+func TestWhatActsOnThePresentTakesNoTime(t *testing.T) {
+	a := newAPI(t)
+	for name, input := range map[string]event{
+		"enterConversation": {"as": "user:bob", "conversationId": "conversation:0000001"},
+		"leaveConversation": {"as": "user:bob", "conversationId": "conversation:0000001"},
+		"undoMarkAllRead":   {"as": "user:bob"},
+	} {
+		got := a.report(a.happened(time.Hour, event{name: input}))
+		if got.at("ingest", "results", 0, "error", "code") != "INVALID" || got.at("ingest", "results", 0, "error", "argument") != "at" {
+			t.Errorf("%s with a time: %v", name, got)
+		}
+	}
+}
+
+// Under one key, another time is another input.
+func TestATimeBelongsToTheInputOfAKey(t *testing.T) {
+	a := newAPI(t)
+	post := event{"publishPost": event{"as": "user:carol", "body": "hello", "key": "k1"}}
+	first, again := a.report(a.happened(time.Hour, post)), a.report(a.happened(time.Hour, post))
+	if id := first.at("ingest", "results", 0, "id"); id == nil || again.at("ingest", "results", 0, "id") != id {
+		t.Errorf("first %v, again %v", first, again)
+	}
+	for what, other := range map[string]event{"another time": a.happened(2*time.Hour, post), "no time": inFull(post)} {
+		if got := a.report(other); got.at("ingest", "results", 0, "error", "code") != "CONFLICT" {
+			t.Errorf("%s under the key: %v", what, got)
+		}
+	}
+}
+
+func (a *api) feedOf(key string) (bodies string, unread any) {
+	a.t.Helper()
+	got := a.must(key, `{ viewer { badges { homeFeed { value } } homeFeed { nodes { body } } } }`, nil)
+	nodes, _ := got.at("viewer", "homeFeed", "nodes").([]any)
+	for _, node := range nodes {
+		bodies += node.(map[string]any)["body"].(string)
+	}
+	return bodies, got.at("viewer", "badges", "homeFeed", "value")
+}
+
+func posted(as, body string) event {
+	return event{"publishPost": event{"as": "user:" + as, "body": body}}
+}
+
+// A post that is told late is in the feed where it happened. It counts unless a later one was seen.
+func TestALatePostIsSeenWhereALaterOneWas(t *testing.T) {
+	a := newAPI(t)
+	a.happens(10*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}})
+	want := func(what, bodies string, unread float64) {
+		t.Helper()
+		if got, count := a.feedOf("bob"); got != bodies || count != unread {
+			t.Errorf("%s: %s with %v unread, want %s with %v", what, got, count, bodies, unread)
+		}
+	}
+	a.happens(5*time.Hour, posted("alice", "5"))
+	a.happens(3*time.Hour, posted("alice", "3"))
+	want("two posts", "35", 2)
+	a.happens(4*time.Hour, event{"markHomeFeedSeen": event{"as": "user:bob"}})
+	want("a mark of the time between them", "35", 1)
+	a.happens(6*time.Hour, event{"markHomeFeedSeen": event{"as": "user:bob"}})
+	want("an earlier mark", "35", 1)
+	a.happens(8*time.Hour, posted("alice", "8"))
+	want("a post before the seen one", "358", 1)
+	a.happens(2*time.Hour, posted("alice", "2"))
+	a.happens(11*time.Hour, posted("alice", "x"))
+	want("one after it, and one before the follow", "2358x", 2)
+	a.must("bob", `mutation { markHomeFeedSeen(input: {}) { badges { version } } }`, nil)
+	a.happens(150*time.Minute, posted("alice", "b"))
+	want("all is seen, and a post between", "2b358x", 0)
+}
+
+// A notification that is told late is in the list where it happened. It counts unless a later one was seen; a mark of a past
+// time also covers what is told after it.
+func TestALateNotificationIsSeenWhereALaterOneWas(t *testing.T) {
+	a := newAPI(t)
+	follow := func(ago time.Duration, who string) {
+		t.Helper()
+		a.happens(ago, event{"follow": event{"as": "user:" + who, "userId": "user:alice"}})
+	}
+	want := func(what string, unseen float64, list string) {
+		t.Helper()
+		got := a.must("alice", `{ viewer { badges { notifications { follow { value } } } notifications { nodes { seen read actors { key } } } } }`, nil)
+		var lines []string
+		nodes, _ := got.at("viewer", "notifications", "nodes").([]any)
+		for i := range nodes {
+			line := fmt.Sprint(got.at("viewer", "notifications", "nodes", i, "actors", 0, "key"))
+			for _, state := range []string{"seen", "read"} {
+				if got.at("viewer", "notifications", "nodes", i, state) == true {
+					line += " " + state
+				}
+			}
+			lines = append(lines, line)
+		}
+		if count := got.at("viewer", "badges", "notifications", "follow", "value"); count != unseen || strings.Join(lines, ", ") != list {
+			t.Errorf("%s: %v unseen of %q, want %v of %q", what, count, strings.Join(lines, ", "), unseen, list)
+		}
+	}
+	const half = 12 * time.Hour // two follows of one half day are one notification
+	follow(10*half, "bob")
+	follow(6*half, "carol")
+	want("two follows", 2, "carol, bob")
+	a.happens(8*half, event{"markNotificationsSeen": event{"as": "user:alice"}})
+	want("a mark of the time between them", 1, "carol, bob seen")
+	follow(12*half, "dave")
+	want("a follow before the mark", 1, "carol, bob seen, dave seen")
+	follow(7*half, "erin")
+	want("a follow after the mark", 2, "carol, erin, bob seen, dave seen")
+	a.happens(13*half, event{"markNotificationsSeen": event{"as": "user:alice"}})
+	want("an earlier mark", 2, "carol, erin, bob seen, dave seen")
+	a.happens(5*half, event{"markAllRead": event{"as": "user:alice"}})
+	follow(9*half, "frank")
+	follow(4*half, "grace")
+	want("all is read, a follow before that and one after", 1, "grace, carol seen read, erin seen read, frank seen read, bob seen read, dave seen read")
+	a.must("alice", `mutation { markNotificationsSeen(input: {}) { badges { version } } }`, nil)
+	follow(4*half+half/2, "heidi")
+	a.happens(0, event{"follow": event{"as": "user:ivan", "userId": "user:alice"}})
+	if got := a.must("alice", `{ viewer { badges { notifications { follow { value } } } } }`, nil); got.at("viewer", "badges", "notifications", "follow", "value") != 1.0 {
+		t.Errorf("what happens now counts, and what happened before the mark does not: %v", got)
+	}
+}
+
+// A message has no place before another one.
+func TestALateMessageIsRefused(t *testing.T) {
+	a := newAPI(t)
+	group := a.happens(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
+	said := func(ago time.Duration, body string) event {
+		return a.happened(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": body}})
+	}
+	got := a.report(said(4*time.Hour, "4"), said(2*time.Hour, "2"), said(3*time.Hour, "3"), said(6*time.Hour, "6"),
+		a.happened(3*time.Hour, event{"markConversationRead": event{"as": "user:bob", "conversationId": group}}))
+	for i, code := range []any{nil, nil, "CONFLICT", "CONFLICT", nil} {
+		if is := got.at("ingest", "results", i, "error", "code"); is != code {
+			t.Errorf("event %d: %v, want %v", i, got.at("ingest", "results", i), code)
+		}
+	}
+	a.Quiet(a.Fanout)
+	seen := a.must("bob", `{ viewer { conversations { nodes { unread { value } messages { nodes { body } } } } } }`, nil)
+	if unread := seen.at("viewer", "conversations", "nodes", 0, "unread", "value"); unread != 1.0 {
+		t.Errorf("a mark between two messages leaves %v unread: %v", unread, seen)
+	}
+}

@@ -1,0 +1,48 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+)
+
+// readNodes reads the objects of IDs, also of those by ref.
+func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
+	list := make([]services.Ref, 0, len(ids.refs))
+	for id := range ids.refs {
+		if ref, err := services.ParseRef("id", id); err == nil { // add has parsed them all
+			list = append(list, ref)
+		}
+	}
+	named, err := r.Refs.Find(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	for ref, holder := range named {
+		for _, field := range ids.refs[ref.GlobalID()] {
+			if err := ids.add([]string{holder.Object.GlobalID()}, field); err != nil {
+				return nil, err
+			}
+		}
+	}
+	found, err := r.readNodesByID(ctx, viewer, ids)
+	if err != nil {
+		return nil, err
+	}
+	for ref, holder := range named {
+		if node, ok := found[holder.Object.GlobalID()]; ok {
+			found[ref.GlobalID()] = node
+		}
+	}
+	shown := make([]string, 0, len(found))
+	for id, node := range found {
+		if report, is := node.(*graph.SiteMessageReport); is { // it has the label of its message
+			id = report.SiteMessageID
+		}
+		shown = append(shown, id)
+	}
+	dataloader.From(ctx).MeetObjects(shown)
+	return found, nil
+}

@@ -1,0 +1,68 @@
+package resolvers
+
+import (
+	"fmt"
+	"testing"
+)
+
+// The count of one conversation and of one view is in the total, and is shown, as the viewer's display policy has it for the source:
+// in a list, by its ID, and in the payload of a mutation that comes after the policy's.
+func TestPartsOfACountFollowTheDisplayPolicy(t *testing.T) {
+	a := newAPI(t)
+	talk := a.talk("GROUP", "alice", "bob", "carol")
+	a.say("alice", talk, "user:bob")
+	a.must("bob", `mutation { touchView(input: {code: "news", key: "town"}) { view { id } } }`, nil)
+	a.ingest(event{"addViewItem": event{"code": "news", "view": "town", "item": "a", "at": a.Clock.Now()}})
+	a.Quiet(a.Fanout)
+	shown := func(got answer, path ...any) string {
+		count := func(field string) string {
+			return fmt.Sprintf("%v %q", got.at(append(path, field, "inTotal")...), got.at(append(path, field, "display")...))
+		}
+		if got.at(append(path, "mentions")...) == nil {
+			return count("unread")
+		}
+		return count("unread") + ", " + count("mentions")
+	}
+	const fields = `unread { inTotal display } mentions { inTotal display }`
+	want := func(what, conversation, view string) {
+		t.Helper()
+		got := a.must("bob", `query($c: ID!) { viewer { conversations { nodes { `+fields+` } } views(codes: ["news"]) { nodes { unread { inTotal display } } } }
+			c: node(id: $c) { ... on Conversation { `+fields+` } } v: node(id: "view:news/town") { ... on View { unread { inTotal display } } } }`, map[string]any{"c": talk})
+		for _, one := range []struct {
+			where string
+			want  string
+			path  []any
+		}{
+			{"in the list of conversations", conversation, []any{"viewer", "conversations", "nodes", 0}}, {"the conversation by its ID", conversation, []any{"c"}},
+			{"in the list of views", view, []any{"viewer", "views", "nodes", 0}}, {"the view by its ID", view, []any{"v"}},
+		} {
+			if text := shown(got, one.path...); text != one.want {
+				t.Errorf("%s: %s it is %s, want %s", what, one.where, text, one.want)
+			}
+		}
+	}
+	policy := func(sources string) {
+		a.must("bob", `mutation { setDisplayPolicy(input: {`+sources+`}) { badges { version } } }`, nil)
+	}
+	want("by default", `true "1", false "1"`, `false "1"`)
+	policy(`sources: [{source: CONVERSATIONS, inTotal: false}, {source: VIEWS, inTotal: true}]`)
+	want("turned", `false "1", false "1"`, `true "1"`)
+	policy(`sources: [{source: CONVERSATIONS, style: DOT}, {source: VIEWS, style: DOT}]`)
+	want("as a dot", `false "•", false "•"`, `true "•"`)
+	policy(`quietHours: {from: "12:00", to: "11:59"}`)
+	want("in quiet hours", `false "", false ""`, `true ""`)
+	policy(`quietHours: null, sources: [{source: CONVERSATIONS, style: NUMBER}, {source: VIEWS, inTotal: false, style: NUMBER}]`)
+	want("turned back", `false "1", false "1"`, `false "1"`)
+	got := a.must("bob", `mutation($c: ID!) {
+		before: muteConversation(input: {conversationId: $c}) { conversation { `+fields+` } }
+		setDisplayPolicy(input: {sources: [{source: CONVERSATIONS, inTotal: true}, {source: VIEWS, inTotal: true}]}) { badges { version } }
+		after: muteConversation(input: {conversationId: $c}) { conversation { `+fields+` } }
+		touchView(input: {code: "news", key: "town"}) { view { unread { inTotal display } } }
+	}`, map[string]any{"c": talk})
+	if before, after := shown(got, "before", "conversation"), shown(got, "after", "conversation"); before != `false "1", false "1"` || after != `false "1", true "1"` {
+		t.Errorf("muted, before the policy of the same request it is %s, and after it %s", before, after)
+	}
+	if view := shown(got, "touchView", "view"); view != `true "0"` {
+		t.Errorf("after the policy of the same request the view is %s", view)
+	}
+}

@@ -1,0 +1,168 @@
+package resolvers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/importer"
+)
+
+// imports takes lines into the database, as the command does.
+func (a *api) imports(what, lines string) importer.Report {
+	a.t.Helper()
+	a.t.Chdir(a.t.TempDir()) // where bad lines go
+	options := importer.Options{File: "-", Input: strings.NewReader(lines), Quiet: true, Clock: a.Clock}
+	var report importer.Report
+	var err error
+	switch what {
+	case "posts":
+		report, err = importer.Posts(a.t.Context(), a.Store, a.IDs, []services.PostKind{services.PostKindPost}, options)
+	case "shows":
+		report, err = importer.Shows(a.t.Context(), a.Store, a.IDs, options)
+	case "messages":
+		report, err = importer.Messages(a.t.Context(), a.Store, a.Store, a.IDs, []string{services.DefaultMessageType}, options)
+	}
+	if err != nil || report.Bad > 0 {
+		a.t.Fatalf("%s: %+v, %v", lines, report, err)
+	}
+	a.Quiet(a.Fanout)
+	return report
+}
+
+// objectLine is a line of an import, and the same object as ingest creates it.
+type objectLine struct {
+	what, kind, line string
+	create           event
+	change           event  // by ref, with the key KEY
+	after            string // a field of the node that shows the change
+	want             any    // its value after the change
+}
+
+func (a *api) objectLines() []objectLine {
+	started := a.Clock.Now().Add(-3600e9).UTC().Format("2006-01-02T15:04:05Z")
+	return []objectLine{
+		{"posts", services.PostType, `{"key":"KEY","author":"alice","at":"` + started + `","body":"first"}`,
+			event{"publishPost": event{"as": "user:alice", "body": "first", "ref": "KEY"}},
+			event{"editPost": event{"as": "user:alice", "postId": "post:ref:KEY", "body": "edited"}}, "... on Post { body }", "edited"},
+		{"posts", services.PostType, `{"key":"KEY","author":"alice","at":"` + started + `","body":"first"}`,
+			event{"publishPost": event{"as": "user:alice", "body": "first", "ref": "KEY"}},
+			event{"deletePost": event{"as": "user:alice", "postId": "post:ref:KEY"}}, "... on Post { body }", nil},
+		{"shows", services.ShowType, `{"key":"KEY","host":"alice","title":"t","plannedAt":"` + started + `","startedAt":"` + started + `"}`,
+			event{"scheduleShow": event{"as": "user:alice", "title": "t", "plannedAt": a.Clock.Now().Add(3600e9), "ref": "KEY"}},
+			event{"rescheduleShow": event{"as": "user:alice", "showId": "show:ref:KEY", "title": "edited"}}, "... on Show { title }", "edited"},
+		{"shows", services.ShowType, `{"key":"KEY","host":"alice","title":"t","plannedAt":"` + started + `","startedAt":"` + started + `"}`, nil,
+			event{"endShow": event{"as": "user:alice", "showId": "show:ref:KEY"}}, "... on Show { status }", "REPLAY"},
+		{"messages", services.SiteMessageType, `{"key":"KEY","title":"first","to":["bob"]}`,
+			event{"sendSiteMessage": event{"title": "first", "to": []string{"user:bob"}, "ref": "KEY"}},
+			event{"editSiteMessage": event{"siteMessageId": "siteMessage:ref:KEY", "title": "edited"}}, "... on SiteMessage { title }", "edited"},
+	}
+}
+
+// The key of an import is the ref of its object: the object is changed by it, and an ingest with it meets the same object. The
+// same import again changes nothing.
+func TestKeysOfImportsAreRefs(t *testing.T) {
+	a := newAPI(t)
+	for i, o := range a.objectLines() {
+		key := fmt.Sprint(o.what, "-", i) // no character is escaped in it
+		line := strings.ReplaceAll(o.line, "KEY", key)
+		if report := a.imports(o.what, line); report.New != 1 {
+			t.Fatalf("%s: %+v", line, report)
+		}
+		node := func() (id, shown any) {
+			got := a.must("bob", `{ node(id: "`+o.kind+`:ref:`+key+`") { id `+o.after+` } }`, nil)
+			object, _ := got.at("node").(map[string]any)
+			id = object["id"]
+			delete(object, "id")
+			for _, shown = range object {
+			}
+			return id, shown
+		}
+		id, before := node()
+		if id == nil || before == o.want {
+			t.Fatalf("%s is %v, %v", line, id, before)
+		}
+		events := []event{named(o.change, key)}
+		if o.create != nil {
+			events = []event{named(o.create, key), named(o.change, key)}
+		}
+		got := a.ingest(events...)
+		last := len(events) - 1
+		if len(got.Errors) > 0 || got.at("ingest", "results", last, "error") != nil || got.at("ingest", "results", last, "changed") != true {
+			t.Fatalf("%v after %s: %+v %+v", events, line, got.Data, got.Errors)
+		}
+		if o.create != nil && (got.at("ingest", "results", 0, "changed") != false || own(o.kind, fmt.Sprint(got.at("ingest", "results", 0, "id"))) != id) {
+			t.Errorf("ingest of %s, which is %v: %v", line, id, got.at("ingest", "results", 0))
+		}
+		a.Quiet(a.Fanout)
+		if _, after := node(); after != o.want {
+			t.Errorf("%s after %v: %v, want %v", line, o.change, after, o.want)
+		}
+		if o.what == "messages" {
+			line = strings.Replace(line, `"title":"first",`, "", 1) // the text is another by now
+		}
+		if report := a.imports(o.what, line); report.New != 0 || report.Rows != 1 {
+			t.Errorf("%s again: %+v", line, report)
+		}
+		if _, after := node(); after != o.want {
+			t.Errorf("%s after a repeated import: %v, want %v", line, after, o.want)
+		}
+	}
+}
+
+// A line whose key is the ref of an object of ingest is that object, of its own type only.
+func TestImportsMeetObjectsOfIngest(t *testing.T) {
+	a := newAPI(t)
+	for i, o := range a.objectLines() {
+		if o.create == nil {
+			continue
+		}
+		// Announcements and objects of other types with the same ref are not met.
+		key := fmt.Sprint(o.what, "-", i)
+		others := []event{{"publishAnnouncement": event{"title": "t", "ref": key}}}
+		for _, other := range a.objectLines() {
+			if other.create != nil && other.kind != o.kind {
+				others = append(others, named(other.create, key))
+			}
+		}
+		for _, e := range others {
+			if got := a.ingest(e); got.at("ingest", "results", 0, "id") == nil {
+				t.Fatalf("%v: %+v %+v", e, got.Data, got.Errors)
+			}
+		}
+		created := a.ingest(named(o.create, key))
+		if created.at("ingest", "results", 0, "changed") != true {
+			t.Fatalf("%s: %+v %+v", key, created.Data, created.Errors)
+		}
+		line := strings.ReplaceAll(o.line, "KEY", key)
+		if report := a.imports(o.what, line); report.New != 0 || report.Rows != 1 {
+			t.Errorf("%s: %+v", line, report)
+		}
+		if fresh := strings.ReplaceAll(o.line, "KEY", key+"x"); a.imports(o.what, fresh).New != 1 {
+			t.Errorf("%s is not new", fresh)
+		}
+	}
+	a.ingest(event{"publishPost": event{"as": "user:alice", "body": "b", "ref": "parent/1"}})
+	at := a.Clock.Now().Add(-1e9).UTC().Format("2006-01-02T15:04:05Z")
+	a.imports("posts", `{"key":"answer","author":"bob","at":"`+at+`","body":"so","parent":"parent/1"}`)
+	if got := a.must("carol", `{ node(id: "post:ref:answer") { ... on Post { kind parent { ref } } } }`, nil); got.at("node", "kind") != "COMMENT" || got.at("node", "parent", "ref") != "parent/1" {
+		t.Errorf("%+v", got.Data)
+	}
+}
+
+// named is an event with a key for KEY.
+func named(e event, key string) event {
+	made := event{}
+	for name, input := range e {
+		fields := event{}
+		for field, value := range input.(event) {
+			if text, is := value.(string); is {
+				value = strings.ReplaceAll(text, "KEY", key)
+			}
+			fields[field] = value
+		}
+		made[name] = fields
+	}
+	return made
+}

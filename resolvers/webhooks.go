@@ -1,0 +1,137 @@
+package resolvers
+
+import (
+	"context"
+	"time"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/stream"
+	"tidings/services/webhooks"
+)
+
+// webhookStates are the states by the words that services/webhooks has for them.
+var webhookStates = map[string]graph.WebhookState{
+	"ok": graph.WebhookStateOk, "down": graph.WebhookStateDown, "gone": graph.WebhookStateGone, "idle": graph.WebhookStateIdle,
+}
+
+// webhookList lists the webhooks; name is "" for all.
+func (r *Resolver) webhookList(ctx context.Context, name string) ([]graph.Webhook, error) {
+	list, err := r.Webhooks.Endpoints(ctx, name)
+	shown := make([]graph.Webhook, len(list))
+	for i, e := range list {
+		shown[i] = graph.Webhook{
+			Name: e.Name, URL: e.URL, Away: e.Filter.Away, Totals: e.Filter.Totals, Sources: append([]string{}, e.Filter.Sources...),
+			State: webhookStates[e.State()], CreatedAt: e.CreatedAt, Secrets: e.Secrets, Waiting: e.Waiting, Dead: e.Dead,
+			OldestUnsentAt: orNever(e.Since), RetryAt: orNever(e.RetryAt), LastSuccessAt: orNever(e.OKAt), LastFailureAt: orNever(e.FailedAt),
+			LastError: orNone(e.Error),
+		}
+	}
+	return shown, err
+}
+
+// webhook is one webhook.
+func (r *Resolver) webhook(ctx context.Context, name string) (graph.Webhook, error) {
+	list, err := r.webhookList(ctx, name)
+	if err == nil && len(list) == 0 {
+		err = services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(name))
+	}
+	if err != nil {
+		return graph.Webhook{}, err
+	}
+	return list[0], nil
+}
+
+// orNoStatus is an HTTP status, nil for none.
+func orNoStatus(status int) *int {
+	if status == 0 {
+		return nil
+	}
+	return &status
+}
+
+func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]graph.WebhookDeadLetter, error) {
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.Webhooks.Dead(ctx, name, size)
+	shown := make([]graph.WebhookDeadLetter, len(list))
+	for i, letter := range list {
+		shown[i] = graph.WebhookDeadLetter{
+			UserID: services.GlobalID(services.UserType, letter.Key), Key: letter.Key, Version: stream.VersionText(letter.Seq), Attempts: letter.Attempts,
+			FirstAt: letter.FirstAt, DeadAt: letter.DeadAt, Status: orNoStatus(letter.Status), Error: letter.Error,
+		}
+	}
+	return shown, err
+}
+
+func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) (*graph.AddWebhookPayload, error) {
+	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
+		return nil, err
+	}
+	secret, err := r.Webhooks.Add(ctx, webhooks.NewEndpoint{
+		Name: input.Name, URL: input.URL, FromStart: input.FromStart,
+		Filter: webhooks.Filter{Away: input.Away, Totals: input.Totals, Sources: input.Sources},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &graph.AddWebhookPayload{Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
+}
+
+func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookInput) (*graph.RemoveWebhookPayload, error) {
+	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
+		return nil, err
+	}
+	if err := r.Webhooks.Remove(ctx, input.Name); err != nil {
+		return nil, err
+	}
+	return &graph.RemoveWebhookPayload{Name: input.Name}, nil
+}
+
+func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWebhookSecretInput) (*graph.RotateWebhookSecretPayload, error) {
+	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
+		return nil, err
+	}
+	const most = int(webhooks.MaxOverlap / time.Hour)
+	if input.OverlapHours < 0 || input.OverlapHours > most {
+		return nil, services.Errorf(services.Invalid, "overlapHours: 0 to %d are allowed, got %d", most, input.OverlapHours)
+	}
+	secret, err := r.Webhooks.Rotate(ctx, input.Name, time.Duration(input.OverlapHours)*time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.RotateWebhookSecretPayload{Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
+}
+
+func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput) (*graph.TestWebhookPayload, error) {
+	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
+		return nil, err
+	}
+	tested, err := r.Webhooks.Test(ctx, input.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.TestWebhookPayload{
+		Accepted: tested.Error == "", Status: orNoStatus(tested.Status), Error: orNone(tested.Error), TookMs: int(tested.Took.Milliseconds()),
+	}, nil
+}
+
+func (r *Resolver) replayWebhook(ctx context.Context, input graph.ReplayWebhookInput) (*graph.ReplayWebhookPayload, error) {
+	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
+		return nil, err
+	}
+	key := ""
+	if input.UserID != nil {
+		var err error
+		if key, err = services.ParseUserID("userId", *input.UserID); err != nil {
+			return nil, err
+		}
+	}
+	replayed, err := r.Webhooks.Replay(ctx, input.Name, key)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.ReplayWebhookPayload{Replayed: replayed, Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name))}, nil
+}

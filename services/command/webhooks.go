@@ -1,0 +1,219 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"tidings/services"
+	"tidings/services/node"
+	"tidings/services/sql"
+	"tidings/services/stream"
+	"tidings/services/webhooks"
+)
+
+// WebhookOptions are the options of "tidings webhooks" besides the settings of a node.
+type WebhookOptions struct {
+	Name      string        `kong:"-"` // of the endpoint; "" for all
+	URL       string        `kong:"-"`
+	Away      bool          `group:"Webhooks:" for:"webhooks add" help:"send only what concerns users without an open socket; those who have one get theirs after they closed it"`
+	Totals    bool          `for:"webhooks add" help:"send only changes of the total, without the counts behind it"`
+	Sources   []string      `for:"webhooks add" placeholder:"LIST" words:"HOME_FEED NOTIFICATIONS SITE_MESSAGES ANNOUNCEMENTS CONVERSATIONS LIVE_BOARD VIEWS" help:"send only changes of these sources or of their parts, separated by commas: CONVERSATIONS,NOTIFICATIONS:MENTION; empty: of all"`
+	FromStart bool          `for:"webhooks add" help:"send everybody's present state first, silently; otherwise only what changes from now on"`
+	Overlap   time.Duration `for:"webhooks rotate" default:"24h" placeholder:"DURATION" min:"0s" max:"720h" help:"the time for which the secrets before sign beside the new one; 0s: not at all"`
+	ForUser   string        `name:"user" for:"webhooks replay" placeholder:"KEY" help:"the user whose dead letter is sent again; empty: all"`
+}
+
+type webhookWords struct {
+	What string `arg:"" words:"add list remove rotate test status dead replay" help:"add, list, remove, rotate, test, status, dead or replay"`
+	Name string `arg:"" optional:"" help:"the name of the webhook; list needs none, and status without one shows all"`
+	URL  string `arg:"" optional:"" help:"the address to send events to, for add"`
+}
+
+// webhookActs are the acts of "tidings webhooks": how many of NAME and URL each takes, at least and at most.
+var webhookActs = map[string]struct{ least, most int }{
+	"add": {2, 2}, "list": {0, 0}, "remove": {1, 1}, "rotate": {1, 1}, "test": {1, 1}, "status": {0, 1}, "dead": {1, 1}, "replay": {1, 1},
+}
+
+// checkWebhooks is the fault of the words of "tidings webhooks".
+func checkWebhooks(words webhookWords) error {
+	act, known := webhookActs[words.What]
+	given := slices.DeleteFunc([]string{words.Name, words.URL}, func(word string) bool { return word == "" })
+	switch {
+	case !known:
+		return fmt.Errorf("%s is not an act of tidings webhooks: add, list, remove, rotate, test, status, dead and replay are", services.Quote(words.What))
+	case len(given) > act.most:
+		return fmt.Errorf("%s is too much for tidings webhooks %s", services.Quote(given[act.most]), words.What)
+	case len(given) == 0 && act.least > 0:
+		return fmt.Errorf("tidings webhooks %s needs the name of the webhook", words.What)
+	case len(given) < act.least:
+		return errors.New("tidings webhooks add needs the address after the name")
+	}
+	return nil
+}
+
+const (
+	deadShown = 1000            // letters
+	testFor   = 5 * time.Second // beside the time of a request
+)
+
+// runWebhooks runs "tidings webhooks" on the database. The error is the reason of a failure.
+func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error) {
+	cfg := command.Config
+	if file, ofSQLite := strings.CutPrefix(cfg.DatabaseURL(), "sqlite:"); ofSQLite {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) { // opening it would create an empty one
+			return services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
+		}
+	}
+	db, err := sql.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Clock: services.SystemClock{}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	changes := stream.New(stream.Config{DB: db, Always: cfg.Changes})
+	hooks := webhooks.New(node.WebhookConfig(cfg, db, changes))
+	ctx, cancel := context.WithTimeout(ctx, cfg.WebhooksTimeout+testFor)
+	defer cancel()
+	return actOnWebhooks(ctx, hooks, strings.TrimPrefix(command.Name, "webhooks "), command.Webhooks, out)
+}
+
+func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o WebhookOptions, out io.Writer) error {
+	tell := func(format string, args ...any) error {
+		_, err := fmt.Fprintf(out, format, args...)
+		return err
+	}
+	switch act {
+	case "add":
+		secret, err := hooks.Add(ctx, webhooks.NewEndpoint{
+			Name: o.Name, URL: o.URL, Filter: webhooks.Filter{Away: o.Away, Totals: o.Totals, Sources: o.Sources}, FromStart: o.FromStart,
+		})
+		if err != nil {
+			return err
+		}
+		return tell("%s\nThis secret verifies the events of %s. It is not shown again.\n", secret, o.Name)
+	case "rotate":
+		secret, err := hooks.Rotate(ctx, o.Name, o.Overlap)
+		if err != nil {
+			return err
+		}
+		return tell("%s\nThe secrets before sign beside it for %s. It is not shown again.\n", secret, o.Overlap)
+	case "remove":
+		if err := hooks.Remove(ctx, o.Name); err != nil {
+			return err
+		}
+		return tell("%s is removed\n", o.Name)
+	case "test":
+		tested, err := hooks.Test(ctx, o.Name)
+		if err != nil {
+			return err
+		}
+		if tested.Error != "" {
+			return fmt.Errorf("the test of %s failed after %s: %s", o.Name, tested.Took.Round(time.Millisecond), tested.Error)
+		}
+		return tell("the receiver answered %d after %s\n", tested.Status, tested.Took.Round(time.Millisecond))
+	case "replay":
+		replayed, err := hooks.Replay(ctx, o.Name, o.ForUser)
+		if err != nil {
+			return err
+		}
+		return tell("%d dead letters are sent again\n", replayed)
+	case "dead":
+		return printDead(ctx, hooks, o.Name, out)
+	}
+	list, err := hooks.Endpoints(ctx, o.Name)
+	if err == nil && o.Name != "" && len(list) == 0 {
+		err = services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(o.Name))
+	}
+	if err != nil {
+		return err
+	}
+	return printWebhooks(list, act == "status", time.Now(), out)
+}
+
+// printWebhooks prints a table, or a paragraph for each endpoint.
+func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i, e := range list {
+		if !whole {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Name, e.State(), e.Filter, e.URL)
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(table)
+		}
+		lines := [][2]string{
+			{e.Name, e.State()}, {"  address", e.URL}, {"  events", e.Filter.String()}, {"  secrets", fmt.Sprint(e.Secrets)},
+			{"  delivered", fmt.Sprint(e.Delivered)}, {"  waiting", fmt.Sprintf("%d users", e.Waiting)}, {"  dead", fmt.Sprintf("%d users", e.Dead)},
+			{"  behind", behind(e.Since, now)}, {"  last success", when(e.OKAt)}, {"  last failure", strings.TrimSpace(when(e.FailedAt) + " " + e.Error)},
+		}
+		if e.Delivers {
+			lines = append(lines, [2]string{"  delivered by", e.Node})
+		}
+		if e.Down() {
+			lines = append(lines, [2]string{"  tried again", when(e.RetryAt)})
+		}
+		for _, line := range lines {
+			fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
+		}
+	}
+	return table.Flush()
+}
+
+func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io.Writer) error {
+	list, err := hooks.Dead(ctx, name, deadShown)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, letter := range list {
+		fmt.Fprintf(table, "%s\t%s\t%d attempts\t%s\t%s\n", when(letter.DeadAt), stream.VersionText(letter.Seq), letter.Attempts, letter.Error, letter.Key)
+	}
+	if len(list) == deadShown {
+		fmt.Fprintf(table, "These are the newest %d.\n", deadShown)
+	}
+	return table.Flush()
+}
+
+func when(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+func behind(since, now time.Time) string {
+	if since.IsZero() {
+		return "nothing"
+	}
+	return max(0, now.Sub(since)).Round(time.Second).String()
+}
+
+// Help is the text of tidings webhooks --help above its flags.
+func (webhookWords) Help() string {
+	return `Examples:
+
+  tidings webhooks add push https://example.com/tidings --away
+  tidings webhooks add icons https://example.com/icons --totals --from-start
+  tidings webhooks test push
+  tidings webhooks rotate push --overlap 48h
+  tidings webhooks status
+  tidings webhooks dead push
+  tidings webhooks replay push --user alice
+
+A webhook gets the changes of users' badges as they come, signed by the Standard Webhooks specification. Its name is up to 40 of
+a-z, 0-9 and -. add and rotate print the secret, once. list prints a line for each webhook, status all that is known of each. test
+sends one event from this machine now. dead lists the users whose newest change was not accepted within a day; replay sends it
+again, and goes on with a receiver that had answered 410 Gone.
+
+Give it the database of your servers, --webhooks-allow and --changes as they have them: events are made from the change stream, and a
+webhook is refused while it is off. On SQLite the server must not run at the same time: the mutations addWebhook, testWebhook and so
+on do the same while it does.
+`
+}

@@ -1,0 +1,164 @@
+package command
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// hooked runs a whole command on webhooks: command line, database, requests.
+func hooked(t *testing.T, line string, environment ...string) (exit int, told string) {
+	t.Helper()
+	var out bytes.Buffer
+	exit = Run(t.Context(), append([]string{"webhooks"}, strings.Fields(line)...), environmentOf(environment), &out, &out)
+	return exit, out.String()
+}
+
+// inbox is a receiver that keeps the last request.
+type inbox struct {
+	mu     sync.Mutex
+	text   []byte
+	header http.Header
+}
+
+func (i *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.text, _ = io.ReadAll(r.Body)
+	i.header = r.Header
+}
+
+// verified reports whether the last request is signed by the secret that a command printed: the first line of told. It is the
+// specification once more, without its library.
+func (i *inbox) verified(t *testing.T, told string) bool {
+	t.Helper()
+	secret, _, _ := strings.Cut(told, "\n")
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil || len(key) != 32 || !strings.HasPrefix(secret, "whsec_") {
+		t.Fatalf("no secret: %s", told)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	by := hmac.New(sha256.New, key)
+	by.Write([]byte(i.header.Get("webhook-id") + "." + i.header.Get("webhook-timestamp") + "." + string(i.text)))
+	want := "v1," + base64.StdEncoding.EncodeToString(by.Sum(nil))
+	return len(i.text) > 0 && slices.Contains(strings.Fields(i.header.Get("webhook-signature")), want)
+}
+
+// makeDatabase makes data/tidings.db in an empty folder, with the user ann, and finds that a server there is not disturbed.
+func makeDatabase(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if exit, told := hooked(t, "list"); exit != 1 || !strings.Contains(told, "does not exist") {
+		t.Errorf("without a database: %d, %s", exit, told)
+	}
+	if err := os.Mkdir("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db := sqltest.Must(sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("data", "tidings.db")}))(t)
+	if exit, told := hooked(t, "list"); exit != 1 || !strings.Contains(told, "in use") {
+		t.Errorf("beside a server: %d, %s", exit, told)
+	}
+	sqltest.Equal(t, db.Write(t.Context(), func(tx *sql.Tx) error { _, err := people.Ensure(t.Context(), tx, []string{"ann"}); return err }), nil)
+	sqltest.Equal(t, db.Close(), nil)
+}
+
+// An endpoint is added, tested, rotated, shown, and removed by the command line; each secret verifies.
+func TestWebhooksCommand(t *testing.T) {
+	makeDatabase(t)
+	got := &inbox{}
+	server := httptest.NewServer(got)
+	defer server.Close()
+	here := []string{"TIDINGS_CHANGES=true", "TIDINGS_WEBHOOKS_ALLOW=127.0.0.1"}
+	if exit, told := hooked(t, "add app "+server.URL, here[1]); exit != 1 || !strings.Contains(told, "start every node with --changes (TIDINGS_CHANGES=true)") {
+		t.Errorf("without the change stream: %d, %s", exit, told)
+	}
+	if exit, told := hooked(t, "add app "+server.URL, here[0]); exit != 1 || !strings.Contains(told, "--webhooks-allow") {
+		t.Errorf("a private address: %d, %s", exit, told)
+	}
+	_, first := hooked(t, "add app "+server.URL+" --away --sources CONVERSATIONS,NOTIFICATIONS:MENTION", here...)
+	for _, c := range []struct {
+		line  string
+		exit  int
+		words []string
+	}{
+		{"add app " + server.URL, 1, []string{"there is a webhook"}},
+		{"list", 0, []string{"app", "idle", "away sources=CONVERSATIONS,NOTIFICATIONS:MENTION", server.URL}},
+		{"status", 0, []string{"delivered", "last success", "never", "secrets", "behind", "nothing"}},
+		{"status other", 1, []string{`no webhook "other"`}},
+		{"dead app", 0, nil},
+		{"dead other", 1, []string{`no webhook "other"`}},
+		{"replay app", 0, []string{"0 dead letters"}},
+		{"replay app --user ann", 0, []string{"0 dead letters"}},
+		{"replay app --user bob", 1, []string{`no user "bob"`}},
+		{"test app", 0, []string{"answered 200"}},
+	} {
+		exit, told := hooked(t, c.line, here...)
+		if exit != c.exit {
+			t.Errorf("%s: exit code %d, want %d: %s", c.line, exit, c.exit, told)
+		}
+		for _, word := range c.words {
+			if !strings.Contains(told, word) {
+				t.Errorf("%s: told without %q:\n%s", c.line, word, told)
+			}
+		}
+	}
+	if !got.verified(t, first) {
+		t.Errorf("the test is not signed by the secret: %v", got.header)
+	}
+	_, second := hooked(t, "rotate app", here...)
+	hooked(t, "test app", here...)
+	if !got.verified(t, first) || !got.verified(t, second) {
+		t.Error("during the overlap both secrets sign")
+	}
+	_, third := hooked(t, "rotate app --overlap 0s", here...)
+	hooked(t, "test app", here...)
+	if got.verified(t, first) || got.verified(t, second) || !got.verified(t, third) {
+		t.Error("without an overlap the new secret alone signs")
+	}
+	server.Close()
+	if exit, told := hooked(t, "test app", here...); exit != 1 || !strings.Contains(told, "the test of app failed") {
+		t.Errorf("a receiver that is not there: %d, %s", exit, told)
+	}
+	if exit, told := hooked(t, "remove app", here...); exit != 0 || !strings.Contains(told, "app is removed") {
+		t.Errorf("%d, %s", exit, told)
+	}
+	if exit, told := hooked(t, "list", here...); exit != 0 || told != "" {
+		t.Errorf("%d, %s", exit, told)
+	}
+}
+
+// The faults of the words are reported like those of the other commands.
+func TestWebhooksFaults(t *testing.T) {
+	for line, words := range map[string][]string{
+		"--webhooks-allow 10.0.0.0/8,home": {"--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)", `"home"`, "10.0.0.0/8"},
+		"webhooks":                         {"expected \"<what>", "tidings webhooks --help"},
+		"webhooks drop a":                  {`"drop"`, "replay"},
+		"webhooks add a":                   {"needs the address"},
+		"webhooks remove":                  {"needs the name"},
+		"webhooks list a":                  {`"a" is too much`},
+		"webhooks rotate a --overlap 721h": {"0s to 720h"},
+		"webhooks list --away":             {"--away is not a flag of tidings webhooks list"},
+	} {
+		_, err := parse(t, line)
+		for _, word := range words {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("%q is told without %q: %v", line, word, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/live"
+	"tidings/services/posts"
+	"tidings/services/refs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// named are posts by their refs.
+func (im *importer) named(keys ...string) map[string]services.Post {
+	im.t.Helper()
+	holders, err := findRefs(im.t.Context(), im.db, services.PostType, keys)
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	found := map[string]services.Post{}
+	for ref, holder := range holders {
+		id := services.PostID(holder.Object.Number)
+		list, err := posts.ByID(im.t.Context(), im.db, []services.PostID{id})
+		if err != nil || list[id].Author != holder.Owner {
+			im.t.Fatalf("%s is %+v of %+v: %v", ref.Text, holder, list, err)
+		}
+		found[ref.Text] = list[id]
+	}
+	return found
+}
+
+// imported reads shows back by their keys.
+func (im *importer) imported(keys ...string) (lines []string, shows map[string]live.Show) {
+	im.t.Helper()
+	holders, err := findRefs(im.t.Context(), im.db, services.ShowType, keys)
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	shows = map[string]live.Show{}
+	for ref, holder := range holders {
+		if shows[ref.Text] = im.show(services.PostID(holder.Object.Number)); shows[ref.Text].Host != holder.Owner {
+			im.t.Errorf("%s of %d is %+v", ref.Text, holder.Owner, shows[ref.Text])
+		}
+	}
+	for key, show := range shows {
+		lines = append(lines, told(key, show))
+	}
+	slices.Sort(lines)
+	return lines, shows
+}
+
+var oneShow = sql.AdHoc("a show of the test", `SELECT host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp FROM shows WHERE id = $1`)
+
+func (im *importer) show(id services.PostID) live.Show {
+	im.t.Helper()
+	show := live.Show{ID: id}
+	var status int
+	var planned int64
+	var started, ended, cancelled sql.NullInt64
+	found, err := im.db.One(im.t.Context(), oneShow, []any{id}, &show.Host, &show.Title, &show.CoverURL, &show.ReplayURL, &status, &planned, &started, &ended, &cancelled, &show.Version, &show.LiveVersion, &show.LiveStamp)
+	if err != nil || !found {
+		im.t.Fatalf("the show %s: %v, %v", id, found, err)
+	}
+	show.Status, show.PlannedAt = live.ShowStatuses[status], sql.FromMicros(planned)
+	for at, micros := range map[*time.Time]sql.NullInt64{&show.StartedAt: started, &show.EndedAt: ended, &show.CancelledAt: cancelled} {
+		if micros.Valid {
+			*at = sql.FromMicros(micros.Int64)
+		}
+	}
+	return show
+}
+
+// claiming gives refs to others once an import has found that they are free.
+type claiming struct {
+	*sql.DB
+	t     *testing.T
+	claim []services.Ref
+	owner services.UserID
+}
+
+func (c *claiming) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
+	err := c.DB.Each(ctx, st, args, scan)
+	if st.Text(sql.SQLite) != sql.Statements()["the objects of refs"].Text(sql.SQLite) {
+		return err
+	}
+	for i, ref := range c.claim {
+		cmd := &jobs.Command{Actor: c.owner, Apply: func(context.Context, *sql.Tx) ([]string, error) {
+			return []string{services.Object{Type: ref.Type, Number: uint64(1000 + i)}.GlobalID()}, nil
+		}}
+		refs.OnCreate(cmd, ref.Type, services.Label{Ref: ref.Text})
+		if err := c.Write(ctx, func(tx *sql.Tx) error { _, err := cmd.Apply(ctx, tx); return err }); err != nil {
+			c.t.Error(err)
+		}
+	}
+	c.claim = nil
+	return err
+}
+
+// A ref that ingest gives to an object while an import is at its line is that object's: the line is a duplicate.
+func TestRefsAreClaimedMeanwhile(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
+		var text strings.Builder
+		for i := range 20 {
+			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
+		}
+		claim := []services.Ref{postRef("k3"), showRef("k5"), postRef("k17")}
+		got, err := im.posts(&claiming{im.db, t, claim, 1}, Options{File: "-", Input: strings.NewReader(text.String())})
+		if err != nil || got.New != 18 || got.Duplicates != 2 || len(im.feedOf("ann")) != 18 {
+			t.Errorf("%+v, %v: %v", got, err, im.feedOf("ann"))
+		}
+		holders, err := findRefs(t.Context(), im.db, services.PostType, []string{"k3", "k5", "k17"})
+		if err != nil || holders[postRef("k3")].Object.Number != 1000 || holders[postRef("k17")].Object.Number != 1002 || holders[postRef("k5")].Object.Number < 1000_000 {
+			t.Errorf("%+v, %v", holders, err)
+		}
+	})
+}

@@ -1,0 +1,29 @@
+package node
+
+import (
+	"context"
+
+	"tidings/resolvers"
+	"tidings/services"
+)
+
+// deviceGone ends everything that a device had open once its last socket is closed.
+func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
+	return func(viewer services.Viewer) {
+		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)
+		defer cancel()
+		number, known, err := root.Social.Known(ctx, viewer.Key)
+		if err == nil && known {
+			err = root.Chat.DeviceGone(ctx, number, viewer.Device)
+		}
+		if err != nil {
+			s.Log.Warn("the leases of a disconnected device could not be ended; it stays inside its conversations until they expire", "error", err)
+		}
+	}
+}
+
+// leave forgets users who are no longer watched here: in this node's memory and in Redis.
+func (s *Server) leave(ctx context.Context, users []services.UserID) error {
+	s.Memory.Log.Unfollow(users)
+	return s.Redis.Leave(ctx, users)
+}

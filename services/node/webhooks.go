@@ -1,0 +1,87 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/stream"
+	"tidings/services/webhooks"
+)
+
+// WebhookConfig is the part of a webhooks service that the settings give, for a node and for the command line.
+func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Config {
+	allow, _ := webhooks.ParseNetworks(cfg.WebhooksAllow) // checked with the settings
+	return webhooks.Config{
+		DB: db, Stream: changes, Node: cfg.Node, Types: cfg.SiteMessageTypes, Clock: services.SystemClock{},
+		Allow: allow, Timeout: cfg.WebhooksTimeout, Requests: cfg.WebhooksRequests,
+	}
+}
+
+// wireWebhooks makes the webhooks, after the change stream.
+func (s *Server) wireWebhooks() {
+	cfg := WebhookConfig(s.Config, s.Store, s.stream)
+	cfg.Online, cfg.Clock, cfg.Log = s.Redis.OnlineOf, s.clock, s.Log
+	s.webhooks = webhooks.New(cfg)
+}
+
+// webhookCollector reads the state of the webhooks at each scrape. While the change stream is off, or without webhooks, there is none.
+type webhookCollector struct {
+	on   func() bool
+	list func(ctx context.Context, name string) ([]webhooks.Endpoint, error)
+	now  func() time.Time
+}
+
+var (
+	ofWebhook = []string{"webhook"}
+
+	webhookEvents  = prometheus.NewDesc("tidings_webhook_delivered_total", "Events that the receiver accepted, from all nodes.", ofWebhook, nil)
+	webhookWaiting = prometheus.NewDesc("tidings_webhook_waiting", "Users whose newest change failed, or waits until they are away.", ofWebhook, nil)
+	webhookDead    = prometheus.NewDesc("tidings_webhook_dead", "Users whose newest change was given up after a day.", ofWebhook, nil)
+	webhookLag     = prometheus.NewDesc("tidings_webhook_lag_seconds", "Age of the oldest change that was not sent yet.", ofWebhook, nil)
+	webhookDown    = prometheus.NewDesc("tidings_webhook_down", "1 while the receiver fails as a whole, or has answered 410 Gone.", ofWebhook, nil)
+)
+
+// Describe names the metrics.
+func (c *webhookCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, metric := range []*prometheus.Desc{webhookEvents, webhookWaiting, webhookDead, webhookLag, webhookDown} {
+		out <- metric
+	}
+}
+
+// Collect reads the metrics; while SQL does not answer there are none.
+func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
+	if !c.on() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	list, err := c.list(ctx, "")
+	if err != nil {
+		return
+	}
+	for _, e := range list {
+		lag, down := 0.0, 0.0
+		if !e.Since.IsZero() {
+			lag = max(0, c.now().Sub(e.Since).Seconds())
+		}
+		if e.Down() || !e.HaltedAt.IsZero() {
+			down = 1
+		}
+		out <- prometheus.MustNewConstMetric(webhookEvents, prometheus.CounterValue, float64(e.Delivered), e.Name)
+		out <- prometheus.MustNewConstMetric(webhookWaiting, prometheus.GaugeValue, float64(e.Waiting), e.Name)
+		out <- prometheus.MustNewConstMetric(webhookDead, prometheus.GaugeValue, float64(e.Dead), e.Name)
+		out <- prometheus.MustNewConstMetric(webhookLag, prometheus.GaugeValue, lag, e.Name)
+		out <- prometheus.MustNewConstMetric(webhookDown, prometheus.GaugeValue, down, e.Name)
+	}
+}
+
+// webhookMetrics are the metrics of this node's webhooks.
+func (s *Server) webhookMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
+	stats := s.webhooks.Stats
+	counter("webhooks_failed_total", "Requests of this node to webhooks that failed.", func() uint64 { return stats().Failed })
+	gauge("webhooks_delivering", "Webhooks that this node delivers.", func() float64 { return float64(stats().Endpoints) })
+}

@@ -1,0 +1,116 @@
+package notifications
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// A cause that happened at a past time gets a position of that time, and not the next one: a mark that reached beyond it then
+// covers it, and a mark before it does not, whenever the causes and the marks are applied. Each event of a millisecond has a
+// range of positions, by its sequence, so that marks and causes of one millisecond keep the order in which they were told.
+const positionsPerEvent = 1024
+
+// lastSequence is that of all later events of a millisecond too: see services.PostID.Sequence.
+const lastSequence = 999
+
+// pastRange is the range of positions of the events of a moment: the first, and the last.
+func pastRange(moment services.PostID, user services.UserID) (first, last services.PostID) {
+	start, sequence := services.FirstPlace(moment.Time(), user), moment.Sequence()
+	first = start + services.PostID(sequence*positionsPerEvent)
+	if sequence == lastSequence {
+		return first, start + services.PostsAMillisecond - 1
+	}
+	return first, first + positionsPerEvent - 1
+}
+
+var takenPlaces = sql.NewStatement("the last place of a range", `SELECT c.i, (SELECT max(n.place) FROM notification_causes n
+	WHERE n.recipient = c.recipient AND n.place >= c.first AND n.place <= c.last)
+FROM {rows $1 i BIGINT, recipient BIGINT, first BIGINT, last BIGINT} AS c`)
+
+// span is a range of positions of one recipient.
+type span struct {
+	recipient   services.UserID
+	first, last services.PostID
+}
+
+// places are the last taken positions of ranges; absent where none is.
+type places map[span]services.PostID
+
+// pastPlaces reads what is taken of the ranges of the causes of past times.
+func (b *lockedCounters) pastPlaces(ctx context.Context, missing []raised) (places, error) {
+	var spans []span
+	var asked sql.Rows
+	for _, r := range missing {
+		if r.moment == 0 {
+			continue
+		}
+		one := span{recipient: r.Recipient}
+		one.first, one.last = pastRange(r.moment, r.Recipient)
+		if one.first > b.heads[r.Recipient].place || slices.Contains(spans, one) { // nothing is taken beyond the head
+			continue
+		}
+		asked = append(asked, []any{len(spans), one.recipient, one.first, one.last})
+		spans = append(spans, one)
+	}
+	taken := make(places, len(spans))
+	if len(spans) == 0 {
+		return taken, nil
+	}
+	return taken, b.tx.Each(ctx, takenPlaces, []any{asked}, func(scan func(...any) error) error {
+		var i int
+		var last sql.NullInt64
+		err := scan(&i, &last)
+		if last.Valid {
+			taken[spans[i]] = services.PostID(last.Int64)
+		}
+		return err
+	})
+}
+
+// next takes the next position of a moment.
+func (p places) next(recipient services.UserID, moment services.PostID) services.PostID {
+	one := span{recipient: recipient}
+	one.first, one.last = pastRange(moment, recipient)
+	place := one.first
+	if last, taken := p[one]; taken {
+		place = last + 1
+	}
+	p[one] = place
+	return place
+}
+
+// identified are the causes without their moments, sorted, each once; and the moments of those that have one, the earliest of each.
+func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
+	causes = slices.Clone(causes)
+	var moments map[Cause]services.PostID
+	for i, cause := range causes {
+		moment := cause.Moment
+		causes[i].Moment = 0
+		if moment == 0 {
+			continue
+		}
+		if moments == nil {
+			moments = map[Cause]services.PostID{}
+		}
+		if had := moments[causes[i]]; had == 0 || moment < had {
+			moments[causes[i]] = moment
+		}
+	}
+	slices.SortFunc(causes, Cause.compare)
+	return slices.Compact(causes), moments
+}
+
+// end is the position up to which a mark of everything reaches: the newest, or the last one of a past mark's time.
+func (h *head) end(tx *sql.Tx, user services.UserID) services.PostID {
+	if tx.Dated() == 0 {
+		return h.place
+	}
+	_, last := pastRange(tx.Dated(), user)
+	if last > h.place { // what comes is newer than the mark
+		h.place, h.changed = last, true
+	}
+	return last
+}

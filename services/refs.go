@@ -1,0 +1,101 @@
+package services
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// RefTypes are the types whose objects can have an ID of the host application's own, a ref.
+var RefTypes = []string{PostType, ShowType, MessageType, ConversationType, SiteMessageType, AnnouncementType}
+
+// Object is an object of one of RefTypes, by its number: a PostID, a ConversationID or a MessageID.
+type Object struct {
+	Type   string
+	Number uint64
+}
+
+// GlobalID is the ID of the object.
+func (o Object) GlobalID() string {
+	if o.Type == ConversationType {
+		return ConversationID(o.Number).GlobalID()
+	}
+	return GlobalID(o.Type, PostID(o.Number).String())
+}
+
+// ParseObject parses the ID of an object of one of RefTypes. field names the argument in the error, which is INVALID.
+func ParseObject(field, id string) (Object, error) {
+	kind, _, _ := strings.Cut(id, ":")
+	switch kind {
+	case ConversationType:
+		conversation, err := ParseConversationID(field, id)
+		return Object{kind, uint64(conversation)}, err
+	case MessageType:
+		message, err := ParseMessageID(field, id)
+		return Object{kind, uint64(message)}, err
+	}
+	if !slices.Contains(RefTypes, kind) {
+		return Object{}, Errorf(Invalid, "%s: %s is not the id of an object that can have a ref", field, Quote(id))
+	}
+	number, err := ParseTypedID(field, id, kind)
+	return Object{kind, uint64(number)}, err
+}
+
+// Ref is the host application's own ID of an object. It is unique for the type.
+type Ref struct{ Type, Text string }
+
+const refPrefix = "ref:"
+
+// GlobalID is the form of a ref in IDs: type:ref:TEXT, escaped as EscapeKey does.
+func (r Ref) GlobalID() string { return r.Type + ":" + refPrefix + EscapeKey(r.Text) }
+
+// IsRef reports whether an ID claims to name an object by its ref.
+func IsRef(id string) bool {
+	kind, rest, _ := strings.Cut(id, ":")
+	return strings.HasPrefix(rest, refPrefix) && slices.Contains(RefTypes, kind)
+}
+
+// ParseRef parses an ID of which IsRef is true: the output of Ref.GlobalID, and no other way of writing it. field names the
+// argument in the error, which is INVALID.
+func ParseRef(field, id string) (Ref, error) {
+	kind, rest, _ := strings.Cut(id, ":")
+	text, err := UnescapeKey(strings.TrimPrefix(rest, refPrefix))
+	if err == nil {
+		err = CheckRef(text)
+	}
+	if err != nil {
+		return Ref{}, Errorf(Invalid, "%s: %s", field, err)
+	}
+	return Ref{kind, text}, nil
+}
+
+// CheckRef reports whether a ref is valid: 1 to 128 printable characters, by the rules of user keys.
+func CheckRef(ref string) error {
+	err := checkKey("ref", ref)
+	if wrong, ok := errors.AsType[*Error](err); ok {
+		wrong.Argument = "ref"
+	}
+	return err
+}
+
+// Label is what the host application attached to an object. Its zero value is nothing.
+type Label struct {
+	Ref  string // "" for none
+	URL  string // "" for none
+	Data string // a JSON object; "" for none
+}
+
+// MaxData bounds the data of a label, in bytes of JSON without white space.
+const MaxData = 4 << 10
+
+// CheckData reports whether data is valid: a JSON object of at most MaxData bytes. "" is none.
+func CheckData(data string) error {
+	switch {
+	case data == "":
+	case data[0] != '{':
+		return Errorf(Invalid, "data: it must be a JSON object")
+	case len(data) > MaxData:
+		return Errorf(Invalid, "data: at most %d bytes are allowed, got %d", MaxData, len(data))
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+package refs
+
+import (
+	"fmt"
+
+	"tidings/services"
+	"tidings/services/export"
+)
+
+// Exports are the kinds of lines of an export of a user: the labels of the objects that they created.
+var Exports = []export.Kind{
+	exportOf(services.PostType), exportOf(services.ShowType), exportOf(services.ConversationType), exportOf(services.MessageType),
+}
+
+func exportOf(kind string) export.Kind {
+	return export.NewKind(kind+"Label", fmt.Sprintf("%s %s, ref text, url text, data json", kind, kind), fmt.Sprintf(
+		`SELECT object, ref, url, data FROM refs WHERE owner = $1 AND type = '%s' ORDER BY object`, kind))
+}

@@ -1,0 +1,192 @@
+// Package refs keeps what the host application attaches to the objects that it creates: its own ID of the object (a ref), an
+// address, and data.
+//
+// A ref belongs to one object of its type for ever, also when the object is deleted: a create that is repeated late must not
+// bring the object back. A ref is claimed in the transaction that creates its object, so that of two creates with one ref one
+// creates, and the other answers the same object. Labels are read from SQL; nothing of them is in Redis.
+package refs
+
+import (
+	"context"
+	"errors"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// Holder is the object that has a ref, and the user who created it: 0 for the host application.
+type Holder struct {
+	Object services.Object
+	Owner  services.UserID
+}
+
+// OnCreate makes a command that creates an object of a type label it too. If an object of the same creator has the ref already,
+// the command changes nothing and returns that object's ID, whatever else was asked for and whether it was deleted since. If the
+// object was there before, it gets the ref if it has none. CONFLICT if another user's object has the ref, or the object has
+// another one. The label has been checked.
+func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
+	apply := cmd.Apply
+	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		if ids, err := held(ctx, tx, kind, label.Ref, cmd.Actor); ids != nil || err != nil {
+			return ids, err
+		}
+		ids, err := apply(ctx, tx)
+		unchanged := errors.Is(err, jobs.ErrUnchanged)
+		if err != nil && !unchanged || unchanged && label.Ref == "" {
+			return ids, err
+		}
+		object, err := services.ParseObject("id", ids[0])
+		if err != nil {
+			return nil, err
+		}
+		made, err := tx.Run(ctx, insertLabel, kind, object.Number, label.Ref, cmd.Actor, label.URL, label.Data)
+		if err == nil && made == 0 {
+			var had []string
+			if had, err = attach(ctx, tx, object, label, cmd.Actor); had != nil {
+				return had, err
+			}
+		}
+		if unchanged {
+			ids = append(ids, jobs.Existing)
+		}
+		return ids, err
+	}
+}
+
+// held is the answer of a create whose ref has an object already: its ID, with jobs.ErrUnchanged. nil if the ref is free.
+func held(ctx context.Context, tx *sql.Tx, kind, ref string, creator services.UserID) ([]string, error) {
+	if ref == "" {
+		return nil, nil
+	}
+	holder := Holder{Object: services.Object{Type: kind}}
+	found, err := tx.One(ctx, holderOf, []any{kind, ref}, &holder.Object.Number, &holder.Owner)
+	switch {
+	case err != nil || !found:
+		return nil, err
+	case holder.Owner != creator:
+		return nil, services.Errorf(services.Conflict, "ref: %s is taken", services.Quote(ref))
+	}
+	return []string{holder.Object.GlobalID()}, jobs.ErrUnchanged
+}
+
+// attach is for a label that was not inserted: another transaction has claimed the ref meanwhile, whose object it then returns;
+// or the object was there before and has a label.
+func attach(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) ([]string, error) {
+	if had, err := held(ctx, tx, object.Type, label.Ref, creator); had != nil || err != nil || label.Ref == "" {
+		return had, err
+	}
+	named, err := tx.Run(ctx, nameObject, object.Type, object.Number, label.Ref, creator)
+	if err == nil && named == 0 {
+		err = services.Errorf(services.Conflict, "ref: %s has another ref", object.GlobalID())
+	}
+	return nil, err
+}
+
+// OnEdit makes a command that edits an object change the url and the data of its label too, where they are not nil; "" removes them.
+// They have been checked.
+func OnEdit(cmd *jobs.Command, object services.Object, url, data *string) {
+	apply := cmd.Apply
+	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		ids, err := apply(ctx, tx)
+		if err != nil && !errors.Is(err, jobs.ErrUnchanged) {
+			return ids, err
+		}
+		changed := false
+		for _, part := range []struct {
+			value      *string
+			set, clear sql.Statement
+		}{{url, setURL, clearURL}, {data, setData, clearData}} {
+			count, failed := 0, error(nil)
+			switch {
+			case part.value == nil:
+			case *part.value == "":
+				count, failed = tx.Run(ctx, part.clear, object.Type, object.Number)
+			default:
+				count, failed = tx.Run(ctx, part.set, object.Type, object.Number, cmd.Actor, *part.value)
+			}
+			if failed != nil {
+				return nil, failed
+			}
+			changed = changed || count > 0
+		}
+		if changed {
+			err = nil
+		}
+		return ids, err
+	}
+}
+
+// Named is an object with its ref.
+type Named struct {
+	Ref services.Ref
+	Holder
+}
+
+// Import gives new objects their refs, in their order, and returns how many. A ref or an object that is taken is omitted: then the
+// caller rolls the others back. The refs have been checked.
+func Import(ctx context.Context, tx *sql.Tx, objects []Named) (inserted int, err error) {
+	rows := make([][]any, len(objects))
+	for i, o := range objects {
+		rows[i] = []any{o.Ref.Type, int64(o.Object.Number), o.Ref.Text, o.Owner, "", ""}
+	}
+	return tx.Insert(ctx, importRefs, rows)
+}
+
+// Find finds the objects of refs, deleted ones too; a ref without an object is absent. It takes one statement for each type.
+func Find(ctx context.Context, r sql.Reader, refs []services.Ref) (map[services.Ref]Holder, error) {
+	texts := map[string][]string{}
+	for _, ref := range refs {
+		texts[ref.Type] = append(texts[ref.Type], ref.Text)
+	}
+	found := make(map[services.Ref]Holder, len(refs))
+	for kind, list := range texts {
+		err := r.Each(ctx, holdersOf, []any{kind, list}, func(scan func(...any) error) error {
+			ref, holder := services.Ref{Type: kind}, Holder{Object: services.Object{Type: kind}}
+			err := scan(&ref.Text, &holder.Object.Number, &holder.Owner)
+			found[ref] = holder
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// Labels reads the labels of objects; an object without one is absent. It takes one statement for each type.
+func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[services.Object]services.Label, error) {
+	numbers := map[string][]uint64{}
+	for _, object := range objects {
+		numbers[object.Type] = append(numbers[object.Type], object.Number)
+	}
+	found := make(map[services.Object]services.Label, len(objects))
+	for kind, list := range numbers {
+		err := r.Each(ctx, labelsOf[kind], []any{list}, func(scan func(...any) error) error {
+			object, label := services.Object{Type: kind}, services.Label{}
+			err := scan(&object.Number, &label.Ref, &label.URL, &label.Data)
+			found[object] = label
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// Service reads refs and labels for the resolvers.
+type Service struct{ db *sql.DB }
+
+// New makes the service.
+func New(db *sql.DB) *Service { return &Service{db} }
+
+// Find is the function Find.
+func (s *Service) Find(ctx context.Context, refs []services.Ref) (map[services.Ref]Holder, error) {
+	return Find(ctx, s.db, refs)
+}
+
+// Labels is the function Labels.
+func (s *Service) Labels(ctx context.Context, objects []services.Object) (map[services.Object]services.Label, error) {
+	return Labels(ctx, s.db, objects)
+}

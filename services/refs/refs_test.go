@@ -1,0 +1,140 @@
+package refs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+var (
+	insertObject = sql.NewStatement("insert an object of the test", `INSERT INTO posts (id, author, kind, body, updated_at) VALUES ($1, $2, 'POST', 'b', 0)`)
+	countObjects = sql.NewStatement("count the objects of the test", `SELECT count(*) FROM posts WHERE id > 0`)
+)
+
+// creation is a command that creates a post, and what came of it.
+type creation struct {
+	cmd   *jobs.Command
+	label services.Label
+	ids   []string
+	err   error
+}
+
+func newCreation(ids *services.IDClock, author services.UserID, label services.Label) *creation {
+	c := &creation{label: label}
+	c.cmd = &jobs.Command{Actor: author, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		id := tx.NewID(ids)
+		_, err := tx.Run(ctx, insertObject, id, author)
+		return []string{services.GlobalID(services.PostType, id.String())}, err
+	}}
+	OnCreate(c.cmd, services.PostType, label)
+	return c
+}
+
+// commit applies creations in one transaction, as the queue does.
+func commit(ctx context.Context, db *sql.DB, all []*creation) {
+	writes := make([]func(*sql.Tx) error, len(all))
+	for i, c := range all {
+		writes[i] = func(tx *sql.Tx) (err error) {
+			c.ids, err = c.cmd.Apply(ctx, tx)
+			return err
+		}
+	}
+	for i, err := range db.WriteAll(ctx, writes) {
+		all[i].err = err
+	}
+}
+
+// Of creates with one ref at the same time, in one transaction and in many, one creates; those of its author answer its object,
+// and those of others are refused.
+func TestOneObjectForARef(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		db := sqltest.Open(t, sql.Config{URL: url})
+		ids := services.NewIDClock(services.SystemClock{}, 1)
+		var mu sync.Mutex
+		var all []*creation
+		var workers sync.WaitGroup
+		for worker := range 6 {
+			workers.Go(func() {
+				random := rand.New(rand.NewPCG(1, uint64(worker)))
+				for range 12 {
+					batch := make([]*creation, 1+random.IntN(6))
+					for i := range batch {
+						label := services.Label{Ref: fmt.Sprint("r", random.IntN(40))}
+						if random.IntN(4) == 0 {
+							label = services.Label{Data: `{"a":1}`}
+						}
+						batch[i] = newCreation(ids, services.UserID(1+random.IntN(2)), label)
+					}
+					commit(t.Context(), db, batch)
+					mu.Lock()
+					all = append(all, batch...)
+					mu.Unlock()
+				}
+			})
+		}
+		workers.Wait()
+		check(t, db, all)
+	})
+}
+
+func check(t *testing.T, db *sql.DB, all []*creation) {
+	t.Helper()
+	created, labelled := map[string]string{}, map[string]services.UserID{} // by ref: the ID, the author
+	objects, unlabelled := 0, 0
+	for _, c := range all {
+		if c.err != nil {
+			continue
+		}
+		objects++
+		if c.label.Ref == "" {
+			unlabelled++
+			continue
+		}
+		if before, twice := created[c.label.Ref]; twice {
+			t.Errorf("%s was created as %s and as %s", c.label.Ref, before, c.ids[0])
+		}
+		created[c.label.Ref], labelled[c.label.Ref] = c.ids[0], c.cmd.Actor
+	}
+	answered, refused := 0, 0
+	for _, c := range all {
+		switch own := labelled[c.label.Ref] == c.cmd.Actor; {
+		case c.err == nil:
+		case errors.Is(c.err, jobs.ErrUnchanged):
+			if answered++; !own || c.ids[0] != created[c.label.Ref] {
+				t.Errorf("%s of user %d answered %v, created is %s of %d", c.label.Ref, c.cmd.Actor, c.ids, created[c.label.Ref], labelled[c.label.Ref])
+			}
+		case services.CodeOf(c.err) != services.Conflict || own:
+			t.Errorf("%s of user %d, which is %d's: %v", c.label.Ref, c.cmd.Actor, labelled[c.label.Ref], c.err)
+		default:
+			refused++
+		}
+	}
+	count := 0
+	if _, err := db.One(t.Context(), countObjects, nil, &count); err != nil || count != objects {
+		t.Errorf("there are %d objects, %d were created: %v", count, objects, err)
+	}
+	if len(created) < 20 || answered < 20 || refused < 20 || unlabelled < 5 {
+		t.Errorf("the test proves little: %d created, %d answered, %d refused, %d without a ref", len(created), answered, refused, unlabelled)
+	}
+	list := make([]services.Ref, 0, len(created))
+	for ref := range created {
+		list = append(list, services.Ref{Type: services.PostType, Text: ref})
+	}
+	found, err := Find(t.Context(), db, append(list, services.Ref{Type: services.ShowType, Text: "r1"}))
+	if err != nil || len(found) != len(created) {
+		t.Errorf("%d of %d refs are found: %v", len(found), len(created), err)
+	}
+	for ref, holder := range found {
+		if holder.Object.GlobalID() != created[ref.Text] || holder.Owner != labelled[ref.Text] {
+			t.Errorf("%s is %+v, created was %s of %d", ref.Text, holder, created[ref.Text], labelled[ref.Text])
+		}
+	}
+}

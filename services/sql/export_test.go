@@ -1,0 +1,31 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+)
+
+// MigrateTo brings a new database to an earlier version of the tables, and runs statements on it.
+func MigrateTo(ctx context.Context, url string, version int64, statements ...string) (err error) {
+	d, driver, source := Postgres, "pgx", url
+	if file, isSQLite := strings.CutPrefix(url, "sqlite:"); isSQLite {
+		d, driver, source = SQLite, "sqlite", file
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	steps, err := d.steps(db)
+	if err == nil {
+		_, err = steps.UpTo(ctx, version)
+	}
+	for _, text := range statements {
+		if err == nil {
+			_, err = db.ExecContext(ctx, text)
+		}
+	}
+	return err
+}

@@ -1,0 +1,62 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/pressly/goose/v3"
+
+	"tidings/services"
+)
+
+// keysMigration makes the keys of imported objects their refs. It is not SQL alone, because SQL cannot check whether a key is a
+// valid ref: an import allowed any text. Other keys stay in the column import_key, which nothing else reads but the export.
+const keysMigration = 75
+
+// importedTables are the tables with keys of imports, and who created their rows.
+var importedTables = []struct{ kind, table, owner string }{
+	{services.PostType, "posts", "author"},
+	{services.ShowType, "shows", "host"},
+	{services.SiteMessageType, "site_messages", "0"},
+}
+
+func (d dialect) migrations() goose.ProviderOption {
+	return goose.WithGoMigrations(goose.NewGoMigration(keysMigration, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+		return keysToRefs(ctx, Runner{Dialect: d, db: transaction{tx}})
+	}}, nil))
+}
+
+// keysToRefs copies the keys that are valid refs, except for those that are the refs of other objects by now. The objects of
+// these have been created by ingest beside the import, and keep what they have.
+func keysToRefs(ctx context.Context, r Runner) error {
+	for _, t := range importedTables {
+		keys := AdHoc("the keys of "+t.table, fmt.Sprintf(`SELECT import_key FROM %s WHERE import_key <> ''`, t.table))
+		// An object that has a label has a row already, without a ref.
+		name := AdHoc("name labelled "+t.table, fmt.Sprintf(`UPDATE refs SET ref = o.import_key, owner = o.owner
+			FROM (SELECT id, import_key, %[3]s AS owner FROM %[2]s WHERE import_key <> '') AS o
+			WHERE refs.type = '%[1]s' AND refs.object = o.id AND refs.ref = '' AND NOT {in o.import_key $1 TEXT}
+			AND NOT EXISTS (SELECT 1 FROM refs AS taken WHERE taken.type = '%[1]s' AND taken.ref = o.import_key AND taken.ref <> '')`, t.kind, t.table, t.owner))
+		label := AdHoc("name "+t.table, fmt.Sprintf(`INSERT INTO refs (type, object, ref, owner, url, data)
+			SELECT '%[1]s', id, import_key, %[3]s, '', '' FROM %[2]s WHERE import_key <> '' AND NOT {in import_key $1 TEXT} ORDER BY id
+			ON CONFLICT DO NOTHING`, t.kind, t.table, t.owner))
+		invalid := []string{}
+		err := r.Each(ctx, keys, nil, func(scan func(...any) error) error {
+			var key string
+			err := scan(&key)
+			if err == nil && services.CheckRef(key) != nil {
+				invalid = append(invalid, key)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, st := range []Statement{name, label} {
+			if _, err := r.Run(ctx, st, invalid); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package stream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/histories"
+)
+
+// pager is a reader who reads pages, with the newest version of each user that it was alerted of.
+type pager struct {
+	*world
+	s        *Service
+	position Position
+	heard    map[services.UserID]uint64
+	twice    int // changes to alert of without a new alert
+}
+
+// read reads one page.
+func (p *pager) read(size int) (more bool) {
+	p.T.Helper()
+	found := sqltest.Must(p.s.After(p.Ctx, p.position.ReadTo, size+1))(p.T)
+	more = len(found) > size
+	found = found[:min(size, len(found))]
+	whole := p.position.FullTo == p.position.ReadTo
+	for _, change := range found {
+		if change.Silent(p.position.FullTo) {
+			continue
+		}
+		if change.State.Loud <= p.heard[change.User] {
+			p.twice++
+			if whole {
+				p.T.Errorf("%s: the alert of %d comes again at %d, to a reader who had everything at %d", change.Key, change.State.Loud, change.Seq, p.position.ReadTo)
+			}
+		}
+		p.heard[change.User] = change.Seq
+	}
+	p.position = p.position.After(found, more)
+	return more
+}
+
+// missed says which alert the reader has not had who has everything.
+func (p *pager) missed(users []services.UserID) error {
+	for user, change := range sqltest.Must(p.s.Of(p.Ctx, users))(p.T) {
+		if change.State.Loud > p.heard[user] {
+			return fmt.Errorf("%s: the alert of %d, now at %d, did not come: the reader is at %+v", change.Key, change.State.Loud, change.Seq, p.position)
+		}
+	}
+	return nil
+}
+
+// alter changes the number of a user's likes, by a new item if alert is true, and writes the change.
+func (p *pager) alter(user services.UserID, likes int, alert bool) {
+	p.T.Helper()
+	id := ""
+	if alert {
+		id = fmt.Sprintf("notification:%d", time.Now().UnixNano())
+	}
+	p.set(user, likes, id, time.Now())
+	sqltest.Equal(p.T, p.s.Mark(p.Ctx, []services.UserID{user}), nil)
+	p.step(p.s)
+}
+
+func newPager(b *peopletest.Bundle) *pager {
+	w := newWorld(b)
+	p := &pager{world: w, s: w.node(), heard: map[services.UserID]uint64{}}
+	w.step(p.s)
+	return p
+}
+
+// A change to alert of is replaced by a silent one before a reader in the middle of a backlog comes to it.
+func TestAlertThatMovedBehindOthers(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		p := newPager(b)
+		users := b.MakeUsers("ann", "bob", "cat", "dan")
+		for _, user := range users {
+			p.alter(user, 1, false)
+		}
+		for p.read(2) {
+		}
+		p.alter(users[0], 5, true)
+		for _, user := range users[1:] {
+			p.alter(user, 2, true)
+		}
+		p.alter(users[0], 4, false) // behind the others, with the alert of before them
+		if !p.read(2) {
+			b.T.Fatal("there is no backlog")
+		}
+		for p.read(2) {
+		}
+		if err := p.missed(users); err != nil {
+			b.T.Error(err)
+		}
+		if p.position.FullTo != p.position.ReadTo || p.twice != 0 {
+			b.T.Errorf("at the end: %+v, %d alerts twice", p.position, p.twice)
+		}
+	})
+}
+
+// Whatever is changed between the pages of a reader, no alert is lost, and to a reader who had everything none comes twice.
+func TestPagesLoseNoAlert(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")
+		p := newPager(b)
+		random := rand.New(rand.NewPCG(1, 2))
+		drained, backlogs := 0, 0
+		for range histories.Number(b.T, 400, 4000) {
+			user := users[random.IntN(len(users))]
+			switch what := random.IntN(7); {
+			case what < 3:
+				p.alter(user, p.likes[user]+1+random.IntN(3), true)
+			case what == 3:
+				p.alter(user, max(0, p.likes[user]-1), false)
+			case what == 4:
+				p.alter(user, p.likes[user]+1, false) // marked unread: the item is not newer
+			case !p.read(1 + random.IntN(2)):
+				drained++
+				if err := p.missed(users); err != nil {
+					b.T.Fatal(err)
+				}
+			default:
+				backlogs++
+			}
+		}
+		if drained == 0 || backlogs == 0 || p.twice == 0 {
+			b.T.Errorf("%d times at the end and %d times not, %d alerts twice: the reader was not in the middle of a backlog", drained, backlogs, p.twice)
+		}
+	})
+}

@@ -1,0 +1,227 @@
+package webhooks
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+// NewEndpoint is an endpoint to add.
+type NewEndpoint struct {
+	Name      string
+	URL       string
+	Filter    Filter
+	FromStart bool // everybody's present state first; otherwise only what changes from now on
+}
+
+func newSecret() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return "whsec_" + base64.StdEncoding.EncodeToString(key)
+}
+
+func secretsText(secrets []secret) string {
+	text, err := json.Marshal(secrets)
+	if err != nil {
+		panic("webhooks: secrets that are not JSON: " + err.Error())
+	}
+	return string(text)
+}
+
+func unknown(name string) error {
+	return services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(name))
+}
+
+// Add adds an endpoint and answers its secret, which nothing shows again. INVALID for a bad name, address or filter; CONFLICT for a
+// name that is taken, beyond MaxEndpoints, and while the change stream is off.
+func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err error) {
+	if err := checkName(e.Name); err != nil {
+		return "", err
+	}
+	if err := checkURL(e.URL, s.cfg.Allow); err != nil {
+		return "", err
+	}
+	if err := e.Filter.check(s.cfg.Types); err != nil {
+		return "", err
+	}
+	if err := s.needStream(ctx); err != nil {
+		return "", err
+	}
+	head, _, err := s.cfg.Stream.Head(ctx)
+	if err != nil {
+		return "", err
+	}
+	from := head
+	if e.FromStart {
+		from = 0
+	}
+	text = newSecret()
+	err = s.db.Write(ctx, func(tx *sql.Tx) error {
+		count := 0
+		if _, err := tx.One(ctx, countWebhooks, nil, &count); err != nil {
+			return err
+		}
+		if count >= MaxEndpoints {
+			return services.Errorf(services.Conflict, "at most %d webhooks are allowed", MaxEndpoints)
+		}
+		added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: text}}), e.Filter.Away, e.Filter.Totals,
+			strings.Join(e.Filter.Sources, ","), int64(head), int64(from), tx.Now)
+		if err == nil && added == 0 {
+			err = services.Errorf(services.Conflict, "name: there is a webhook %s already", services.Quote(e.Name))
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	s.Wake()
+	return text, nil
+}
+
+// needStream is the error while no change is written.
+func (s *Service) needStream(ctx context.Context) error {
+	if s.cfg.Stream.On() {
+		return nil
+	}
+	written, err := s.cfg.Stream.Written(ctx)
+	if err != nil || written {
+		return err
+	}
+	return &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
+		Message: "webhooks: the change stream is off, from which events are made: start every node with --changes (TIDINGS_CHANGES=true)"}
+}
+
+// Remove removes an endpoint and what it has yet to get. NOT_FOUND if there is none of that name.
+func (s *Service) Remove(ctx context.Context, name string) error {
+	return s.db.Write(ctx, func(tx *sql.Tx) error {
+		removed, err := tx.Run(ctx, deleteWebhook, name)
+		if err != nil {
+			return err
+		}
+		if removed == 0 {
+			return unknown(name)
+		}
+		_, err = tx.Run(ctx, deleteLetters, name)
+		return err
+	})
+}
+
+// Rotate gives an endpoint a new secret and answers it. The secrets before it sign beside it for the overlap, or until their own
+// end if that is sooner. NOT_FOUND if there is no endpoint of that name; INVALID for an overlap that is not 0 to MaxOverlap;
+// CONFLICT while five secrets sign.
+func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration) (text string, err error) {
+	if overlap < 0 || overlap > MaxOverlap {
+		return "", services.Errorf(services.Invalid, "overlap: 0s to %s is allowed", MaxOverlap)
+	}
+	text = newSecret()
+	err = s.db.Write(ctx, func(tx *sql.Tx) error {
+		e, found, err := readEndpoint(ctx, tx, lockWebhook, name)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return unknown(name)
+		}
+		secrets := []secret{{Text: text}}
+		for _, old := range e.secrets {
+			if end := tx.Now.Add(overlap); old.Until.IsZero() || end.Before(old.Until) {
+				old.Until = end
+			}
+			if tx.Now.Before(old.Until) {
+				secrets = append(secrets, old)
+			}
+		}
+		if len(secrets) > maxSecrets {
+			return services.Errorf(services.Conflict, "at most %d secrets sign at once: wait until the overlap of one is over", maxSecrets)
+		}
+		_, err = tx.Run(ctx, setSecrets, name, secretsText(secrets))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+// Tested is what became of a test.
+type Tested struct {
+	Status int           // HTTP's; 0: there was no answer
+	Error  string        // "" if the receiver accepted it
+	Took   time.Duration // the whole request
+}
+
+// Test sends an event of the type TestEvent from this process, once. NOT_FOUND if there is no endpoint of that name.
+func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
+	e, found, err := readEndpoint(ctx, s.db, readWebhook, name)
+	if err != nil {
+		return Tested{}, err
+	}
+	if !found {
+		return Tested{}, unknown(name)
+	}
+	if end, some := ctx.Deadline(); some { // so that there is time to say that nobody answered
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)*9/10)
+		defer cancel()
+	}
+	now := s.cfg.Clock.Now()
+	text := body(TestEvent, now, struct {
+		Webhook string `json:"webhook"`
+	}{name})
+	a := s.sender.post(ctx, e.URL, name+"_test_"+rand.Text(), now, text, signing(e.secrets, now))
+	return Tested{Status: a.status, Error: a.err, Took: a.took}, nil
+}
+
+// Dead lists dead letters, the newest first, at most limit. NOT_FOUND if there is no endpoint of that name.
+func (s *Service) Dead(ctx context.Context, name string, limit int) ([]Letter, error) {
+	if _, found, err := readEndpoint(ctx, s.db, readWebhook, name); err != nil || !found {
+		if err == nil {
+			err = unknown(name)
+		}
+		return nil, err
+	}
+	return letters(ctx, s.db, deadLetters, name, 0, limit)
+}
+
+// Replay delivers dead letters again, of one user or of all if key is "", with the users' newest changes, and answers how many. An
+// endpoint whose receiver was gone, or is down, is tried again at once, as is what it refused, if key is "". NOT_FOUND if there is no endpoint of that name, or
+// no user of that key.
+func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, err error) {
+	err = s.db.Write(ctx, func(tx *sql.Tx) error {
+		found, err := tx.Run(ctx, resumeWebhook, name)
+		if err != nil {
+			return err
+		}
+		if found == 0 {
+			return unknown(name)
+		}
+		if key == "" {
+			if replayed, err = tx.Run(ctx, replayAll, name, tx.Now); err == nil {
+				_, err = tx.Run(ctx, wakeLetters, name, tx.Now)
+			}
+			return err
+		}
+		users, err := people.IDs(ctx, tx, []string{key})
+		if err != nil {
+			return err
+		}
+		user, some := users[key]
+		if !some {
+			return services.Errorf(services.NotFound, "there is no user %s", services.Quote(key))
+		}
+		replayed, err = tx.Run(ctx, replayOne, name, tx.Now, user)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.Wake()
+	return replayed, nil
+}

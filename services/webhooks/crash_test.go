@@ -1,0 +1,232 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/histories"
+)
+
+// sendOnly does a round up to its record, as a process does that is killed or paused there.
+func (d *deliverer) sendOnly(ctx context.Context) error {
+	if err := d.hold(ctx); err != nil {
+		return err
+	}
+	e, found, err := readEndpoint(ctx, d.s.db, readWebhook, d.name)
+	if err != nil || !found || e.token != d.s.token {
+		return errDeposed
+	}
+	if d.unsaved != nil {
+		return nil
+	}
+	items, all, err := d.plan(ctx, e)
+	if err != nil || len(items) == 0 {
+		return err
+	}
+	d.unsaved = d.outcome(e, items, all, d.send(ctx, e, items))
+	return nil
+}
+
+// cluster is nodes that take over an endpoint from each other.
+type cluster struct {
+	*world
+	random *rand.Rand
+	nodes  []*deliverer
+	late   []*deliverer // that lost their lease with a round unsaved
+}
+
+// act does one thing at random.
+func (c *cluster) act(users []services.UserID) {
+	i := c.random.IntN(len(c.nodes))
+	switch c.random.IntN(8) {
+	case 0, 1, 2:
+		c.like(c.random.IntN(9), users[c.random.IntN(len(users))])
+	case 3: // killed, or paused, between the requests and their record; another node takes over
+		_ = c.nodes[i].sendOnly(c.Ctx)
+		c.takeOver()
+		c.late = append(c.late, c.nodes[i])
+		c.nodes[i] = c.node().deliverer("app")
+	case 4:
+		c.takeOver()
+	case 5:
+		c.Clock.Advance(time.Duration(c.random.IntN(20)) * time.Minute)
+	default:
+		_, _ = c.nodes[i].step(c.Ctx) // it may not be the one that delivers
+	}
+	if len(c.late) > 0 && c.random.IntN(3) == 0 { // it wakes and records what it did
+		late := c.late[0]
+		c.late = c.late[1:]
+		if late.unsaved != nil {
+			if err := late.save(c.Ctx); err != errDeposed {
+				c.T.Errorf("a node without the lease recorded a round: %v", err)
+			}
+		}
+	}
+}
+
+// takeOver ends the lease and gives the endpoint to another node.
+func (c *cluster) takeOver() {
+	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
+	next := c.node().deliverer("app")
+	if err := next.hold(c.Ctx); err != nil {
+		c.T.Errorf("a free endpoint: %v", err)
+	}
+	c.nodes[c.random.IntN(len(c.nodes))] = next
+}
+
+// Nodes die between any two steps, and receivers fail at random: versions arrive in their order, one id is one version, and after
+// quiet everybody's last accepted event is what they have.
+func TestCrashBetweenAnySteps(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		for seed := range histories.Number(t, 6, 60) {
+			random := rand.New(rand.NewPCG(uint64(seed), 1))
+			prefix := fmt.Sprintf("s%d-", seed)
+			keys := []string{prefix + "ann", prefix + "bob", prefix + "cat", prefix + "dan", prefix + "eve"}
+			users := b.MakeUsers(keys...)
+			s := w.node()
+			w.add(s, Filter{})
+			c := &cluster{world: w, random: random, nodes: []*deliverer{s.deliverer("app"), w.node().deliverer("app")}}
+			for _, d := range c.nodes {
+				d.s.batch = 2
+			}
+			rude := rand.New(rand.NewPCG(uint64(seed), 2))
+			w.receiver.set(func(to http.ResponseWriter, _ delivery) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if rude.IntN(3) == 0 {
+					to.WriteHeader([]int{500, 302, 429, 404}[rude.IntN(4)])
+				}
+			})
+			for range 80 {
+				c.act(users)
+			}
+			w.receiver.status(http.StatusOK)
+			c.takeOver()
+			for range 4 {
+				b.Clock.Advance(time.Hour)
+				for _, d := range c.nodes {
+					for wait := time.Duration(0); wait == 0; {
+						var err error
+						if wait, err = d.step(b.Ctx); err != nil {
+							break // another one delivers
+						}
+					}
+				}
+			}
+			got := w.receiver.take()
+			totals, version := w.totals(got), map[string]string{}
+			for i, user := range users {
+				if w.likes[user] != totals[keys[i]] {
+					t.Errorf("seed %d: %s has %d likes and got %d", seed, keys[i], w.likes[user], totals[keys[i]])
+				}
+			}
+			for _, d := range got {
+				if of := d.Data.Key + d.Data.Version; version[d.ID] != "" && version[d.ID] != of {
+					t.Errorf("seed %d: %s is %s and %s", seed, d.ID, version[d.ID], of)
+				} else {
+					version[d.ID] = of
+				}
+			}
+			if w.receiver.overlap {
+				t.Errorf("seed %d: two requests for a user were under way at once", seed)
+			}
+			sqltest.Equal(t, s.Remove(b.Ctx, "app"), nil)
+			if t.Failed() {
+				return
+			}
+		}
+	})
+}
+
+// A change that moves behind others before it was read is one to alert of, and only once.
+func TestAlertThatMoved(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob", "cat")
+		s := w.node()
+		s.batch = 2
+		w.add(s, Filter{})
+		d := s.deliverer("app")
+		w.settle(d)
+		alert := func(likes int, user services.UserID) { w.like(likes, user) }
+		fall := func(likes int, user services.UserID) {
+			w.mu.Lock()
+			delete(w.items, user)
+			w.likes[user] = likes
+			w.mu.Unlock()
+			sqltest.Equal(t, w.stream.Mark(b.Ctx, []services.UserID{user}), nil)
+			w.write()
+		}
+		alert(5, users[0])
+		alert(1, users[1])
+		alert(1, users[2])
+		fall(3, users[0]) // it stands behind the others now, and the alert is of before them
+		for range 2 {
+			sqltest.Must(d.step(b.Ctx))(t)
+		}
+		loud := map[string]int{}
+		for _, d := range w.receiver.take() {
+			if !d.Data.Silent {
+				loud[d.Data.Key]++
+			}
+		}
+		sqltest.Equal(t, loud, map[string]int{"ann": 1, "bob": 1, "cat": 1})
+
+		w.settle(d)
+		alert(6, users[0])
+		alert(2, users[1])
+		alert(2, users[2])
+		sqltest.Must(d.step(b.Ctx))(t) // ann and bob; more is left
+		fall(4, users[0])
+		w.settle(d)
+		clear(loud)
+		for _, d := range w.receiver.take() {
+			if !d.Data.Silent {
+				loud[d.Data.Key]++
+			}
+		}
+		sqltest.Equal(t, loud, map[string]int{"ann": 1, "bob": 1, "cat": 1})
+	})
+}
+
+// Only one node delivers, and another one takes over when the lease ends.
+func TestOneNodeDelivers(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann")
+		first, second := w.node(), w.node()
+		w.add(first, Filter{})
+		here, there := first.deliverer("app"), second.deliverer("app")
+		w.settle(here)
+		if _, err := there.step(b.Ctx); err != errDeposed {
+			t.Fatalf("two nodes deliver: %v", err)
+		}
+		sqltest.Equal(t, sqltest.Must(second.free(b.Ctx))(t), []string(nil))
+		w.like(1, users...)
+		sqltest.Equal(t, here.sendOnly(b.Ctx), nil)
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, endLease); return err })
+		sqltest.Equal(t, sqltest.Must(second.free(b.Ctx))(t), []string{"app"})
+		w.settle(there)
+		if _, err := here.step(b.Ctx); err != errDeposed {
+			t.Errorf("the node before: %v", err)
+		}
+		got := w.receiver.take()
+		if len(got) != 2 || got[0].ID != got[1].ID || got[0].body != got[1].body {
+			t.Errorf("%+v", got)
+		}
+		there.resign(b.Ctx)
+		sqltest.Equal(t, sqltest.Must(first.free(b.Ctx))(t), []string{"app"})
+	})
+}

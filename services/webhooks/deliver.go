@@ -1,0 +1,311 @@
+package webhooks
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/stream"
+)
+
+const (
+	batch      = 500             // changes of one round
+	batchDue   = 100             // letters of one round
+	roundFor   = 3 * time.Second // after which a round begins no further request
+	breaker    = 5               // users in a row who fail, after which an endpoint is down
+	firstPause = 5 * time.Second // doubled after each failure
+	mostSent   = 200_000         // entries of sent
+	downPause  = 5 * time.Minute // the longest time between two requests to an endpoint that is down
+	retryPause = time.Hour       // the longest time between two attempts for a letter
+	giveUp     = 24 * time.Hour  // after the first attempt
+	awayFirst  = 30 * time.Second
+	awayMost   = 10 * time.Minute // until a user with an open socket is looked at again
+)
+
+// errDeposed ends the deliverer of an endpoint that another node delivers, or that is gone.
+var errDeposed = services.Errorf(services.Unavailable, "another node delivers the webhook")
+
+// deliverer delivers one endpoint. Only one goroutine uses it.
+type deliverer struct {
+	s       *Service
+	name    string
+	renewAt time.Time // the machine's time, as is the next
+	until   time.Time // the end of the lease, or earlier
+	unsaved *outcome  // of a round whose record failed: nothing is sent before it is on disk
+	// sent has the versions delivered since the endpoint last had everything, by user. It is lost with the node, and then an alert
+	// may come twice.
+	sent map[services.UserID]uint64
+}
+
+func (s *Service) deliverer(name string) *deliverer {
+	return &deliverer{s: s, name: name, sent: map[services.UserID]uint64{}}
+}
+
+// fate is what became of one item of a round.
+type fate int
+
+const (
+	untouched fate = iota
+	delivered
+	failing
+	passed   // the filter does not choose it
+	deferred // its user has an open socket
+	erased   // its user has no change any more
+)
+
+// item is one user in a round: a letter, or a change of the stream with the letter that the user has.
+type item struct {
+	user   services.UserID
+	change stream.Change
+	base   uint64  // what the endpoint has of the user
+	heard  uint64  // what open sockets alerted the user of
+	letter *Letter // nil: none
+	fresh  bool    // the change is the next of the stream
+	fate   fate
+	answer answer
+}
+
+// step does one round: due letters, then changes of the stream. It returns how long to wait before the next.
+func (d *deliverer) step(ctx context.Context) (wait time.Duration, err error) {
+	if err := d.hold(ctx); err != nil {
+		return 0, err
+	}
+	if d.unsaved != nil {
+		return 0, d.save(ctx)
+	}
+	e, found, err := readEndpoint(ctx, d.s.db, readWebhook, d.name)
+	if err != nil {
+		return 0, err
+	}
+	if !found || e.token != d.s.token {
+		return 0, errDeposed
+	}
+	if e.halted || d.s.db.Now().Before(e.retryAt) {
+		return poll, nil
+	}
+	items, all, err := d.plan(ctx, e)
+	if err != nil || len(items) == 0 {
+		return poll, err
+	}
+	recent := d.send(ctx, e, items)
+	d.unsaved = d.outcome(e, items, all, recent)
+	return 0, d.save(ctx)
+}
+
+// hold makes this node the one that delivers, or keeps it so.
+func (d *deliverer) hold(ctx context.Context) error {
+	now := time.Now()
+	if now.Before(d.renewAt) {
+		return nil
+	}
+	if !d.s.On() {
+		return errDeposed
+	}
+	lease, leads := d.s.cfg.Timeout+leaseBeside, false
+	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
+		n, err := tx.Run(ctx, leaseWebhook, d.name, d.s.token, d.s.cfg.Node, lease.Microseconds())
+		leads = n > 0
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !leads {
+		return errDeposed
+	}
+	d.renewAt, d.until = now.Add(lease/4), now.Add(lease)
+	return nil
+}
+
+// resign lets another node deliver at once.
+func (d *deliverer) resign(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pauseFor)
+	defer cancel()
+	if d.unsaved != nil {
+		_ = d.save(ctx) // otherwise the next node repeats the round
+	}
+	_ = d.s.db.Write(ctx, func(tx *sql.Tx) error { // otherwise the lease ends by itself
+		_, err := tx.Run(ctx, resignWebhook, d.name, d.s.token)
+		return err
+	})
+}
+
+// plan lists what to do next, a user at most once. all says that nothing else is in the stream.
+func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all bool, err error) {
+	down := e.failures >= breaker
+	if down && e.failures%2 == 0 { // a user whose events always fail must not be the only trial
+		if items, all, err = d.fresh(ctx, e, nil); err != nil || len(items) > 0 {
+			return items, all, d.sift(ctx, e, items, err)
+		}
+	}
+	items, seen, err := d.retries(ctx, e, down)
+	if err != nil {
+		return nil, false, err
+	}
+	if !down || len(items) == 0 {
+		fresh, whole, err := d.fresh(ctx, e, seen)
+		if err != nil {
+			return nil, false, err
+		}
+		items, all = append(items, fresh...), whole
+	}
+	return items, all, d.sift(ctx, e, items, nil)
+}
+
+// retries lists letters to try again, with the newest changes of their users, whom seen has.
+func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items []item, seen map[services.UserID]bool, err error) {
+	var waiting []Letter
+	if down { // a letter that failed is as good a trial as a new change, due or not
+		waiting, err = letters(ctx, d.s.db, failedLetters, e.Name, int64(e.readTo), 1)
+	} else {
+		waiting, err = letters(ctx, d.s.db, dueLetters, e.Name, d.s.db.Now(), int64(e.readTo), batchDue)
+	}
+	if err != nil || len(waiting) == 0 {
+		return nil, nil, err
+	}
+	users := make([]services.UserID, len(waiting))
+	for i, letter := range waiting {
+		users[i] = letter.User
+	}
+	newest, err := d.s.cfg.Stream.Of(ctx, users)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen = map[services.UserID]bool{}
+	for i, letter := range waiting {
+		change, some := newest[letter.User]
+		if change.Seq > e.readTo {
+			continue // it changed meanwhile, and comes from the stream
+		}
+		one := item{user: letter.User, change: change, base: letter.Base, heard: letter.Heard, letter: &waiting[i]}
+		if !some {
+			one.fate = erased
+		}
+		seen[letter.User] = true
+		items = append(items, one)
+	}
+	return items, seen, nil
+}
+
+// fresh lists the next changes of the stream; all says that there are no others.
+func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.UserID]bool) (items []item, all bool, err error) {
+	changes, err := d.s.cfg.Stream.After(ctx, e.readTo, d.s.batch)
+	if err != nil || len(changes) == 0 {
+		return nil, err == nil, err
+	}
+	users := make([]services.UserID, len(changes))
+	for i, change := range changes {
+		users[i] = change.User
+	}
+	kept, err := letters(ctx, d.s.db, lettersOf, e.Name, users)
+	if err != nil {
+		return nil, false, err
+	}
+	of := map[services.UserID]*Letter{}
+	for i := range kept {
+		of[kept[i].User] = &kept[i]
+	}
+	for _, change := range changes {
+		if seen[change.User] {
+			return items, false, nil // it changed since the letters were read: it comes with the next round, and so does all behind it
+		}
+		one := item{user: change.User, change: change, base: max(e.fullTo, d.sent[change.User]), letter: of[change.User], fresh: true}
+		if one.letter != nil {
+			one.base, one.heard = one.letter.Base, one.letter.Heard
+		}
+		items = append(items, one)
+	}
+	return items, len(changes) < d.s.batch, nil
+}
+
+// sift decides which items are not sent now, unless there was an error.
+func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err error) error {
+	if err != nil {
+		return err
+	}
+	online := map[services.UserID]bool{}
+	if e.Filter.Away && len(items) > 0 {
+		users := make([]services.UserID, len(items))
+		for i, one := range items {
+			users[i] = one.user
+		}
+		if online, err = d.s.cfg.Online(ctx, users); err != nil {
+			return err
+		}
+	}
+	for i := range items {
+		one := &items[i]
+		switch {
+		case one.fate != untouched:
+		case !e.Filter.wants(one.change, one.base):
+			one.fate = passed
+		case online[one.user]:
+			one.fate = deferred
+		}
+	}
+	return nil
+}
+
+// send makes the requests of a round, some at once, in the order of the items. It begins none after roundFor, or once the
+// endpoint is down; those items stay untouched. It returns the failures since the last success.
+func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failures int) {
+	workers, down := d.s.cfg.Requests, e.failures >= breaker
+	if down {
+		workers = 1
+	}
+	ctx, cancel := context.WithDeadline(ctx, d.until)
+	defer cancel()
+	ends := time.Now().Add(roundFor)
+	secrets := signing(e.secrets, d.s.db.Now())
+	var recent atomic.Int64
+	recent.Store(int64(e.failures))
+	var mu sync.Mutex
+	next, trials := 0, 0
+	take := func() *item {
+		mu.Lock()
+		defer mu.Unlock()
+		for next < len(items) {
+			one := &items[next]
+			if one.fate != untouched {
+				next++
+				continue
+			}
+			if ctx.Err() != nil || time.Now().After(ends) || down && trials > 0 || !down && recent.Load() >= breaker {
+				return nil
+			}
+			next++
+			trials++
+			return one
+		}
+		return nil
+	}
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for one := take(); one != nil; one = take() {
+				now := d.s.cfg.Clock.Now()
+				text := e.Filter.shown(one.change, one.base, max(one.heard, e.since))
+				a := d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
+				if ctx.Err() != nil {
+					continue // this node stops: another one repeats it
+				}
+				one.answer = a
+				switch {
+				case a.err == "":
+					one.fate = delivered
+					recent.Store(0)
+				case down || one.letter == nil: // one user who fails again and again does not speak for the others
+					one.fate = failing
+					recent.Add(1)
+				default:
+					one.fate = failing
+				}
+			}
+		})
+	}
+	group.Wait()
+	return int(recent.Load())
+}

@@ -1,0 +1,111 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"time"
+
+	"tidings/services"
+	"tidings/services/stream"
+)
+
+// The types of events.
+const (
+	ChangedEvent = "badges.changed"
+	TestEvent    = "webhooks.test"
+)
+
+// event is the body of a request, as the Standard Webhooks specification has it.
+type event struct {
+	Type      string `json:"type"`
+	Timestamp string `json:"timestamp"`
+	Data      any    `json:"data"`
+}
+
+// badges are the data of a ChangedEvent. The names are those of BadgeChange in the schema.
+type badges struct {
+	UserID  string   `json:"userId"`
+	Key     string   `json:"key"`
+	Version string   `json:"version"`
+	Total   int      `json:"total"`
+	Display string   `json:"display"`
+	Sources []count  `json:"sources"`
+	Dots    []string `json:"dots"`
+	Quiet   bool     `json:"quiet"`
+	Cause   *cause   `json:"cause"`
+	Silent  bool     `json:"silent"`
+}
+
+type count struct {
+	Source  services.Source `json:"source"`
+	Part    *string         `json:"part"`
+	Count   int             `json:"count"`
+	Display string          `json:"display"`
+	InTotal bool            `json:"inTotal"`
+	Changed bool            `json:"changed"`
+}
+
+type cause struct {
+	Source services.Source `json:"source"`
+	Part   *string         `json:"part"`
+	ItemID string          `json:"itemId"`
+	At     string          `json:"at"`
+}
+
+func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func orNone(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func body(kind string, at time.Time, data any) []byte {
+	text, err := json.Marshal(event{Type: kind, Timestamp: timeText(at), Data: data})
+	if err != nil {
+		panic("webhooks: an event that is not JSON: " + err.Error())
+	}
+	return text
+}
+
+// shown is the body about a change, for an endpoint that has all changes of the user up to base; up to heard nothing is to be
+// alerted of.
+func (f Filter) shown(change stream.Change, base, heard uint64) []byte {
+	state := change.State
+	data := badges{
+		UserID: services.GlobalID(services.UserType, change.Key), Key: change.Key, Version: stream.VersionText(change.Seq),
+		Total: state.Total.Value, Display: state.Total.Display, Sources: []count{}, Dots: []string{}, Quiet: state.Quiet, Silent: true,
+	}
+	if !f.Totals {
+		for _, part := range state.Parts {
+			changed := part.Changed > base
+			if f.has(part.Source, part.Name) && (part.Value > 0 || changed) {
+				data.Sources = append(data.Sources, count{part.Source, orNone(part.Name), part.Value, part.Display, part.InTotal, changed})
+			}
+		}
+		if len(f.Sources) == 0 {
+			data.Dots = append(data.Dots, state.Dots...)
+		}
+	}
+	if !change.Silent(max(base, heard)) {
+		if newest := f.loudest(state, max(base, heard)); newest != nil {
+			data.Silent, data.Cause = false, &cause{newest.Source, orNone(newest.Part), newest.ID, timeText(newest.At)}
+		}
+	}
+	return body(ChangedEvent, change.At, data)
+}
+
+// loudest is the newest item after a version that the filter chooses. Of each source only the newest item is known: where the
+// filter names a part, a newer item of another part hides it.
+func (f Filter) loudest(state stream.State, after uint64) *stream.Cause {
+	if len(f.Sources) == 0 {
+		return state.Cause
+	}
+	var newest *stream.Cause
+	for _, seen := range state.Seen {
+		if seen.Seq > after && f.has(seen.Source, seen.Part) && (newest == nil || newest.At.Before(seen.At)) {
+			newest = &seen
+		}
+	}
+	return newest
+}

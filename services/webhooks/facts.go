@@ -1,0 +1,174 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+const ofEndpoint = "name, url, secrets, away, totals, sources, since, read_to, full_to, token, failures, retry_at, halted_at"
+
+var (
+	insertWebhook = sql.NewStatement("add a webhook", `INSERT INTO webhooks (name, url, secrets, away, totals, sources, since, read_to, full_to, created_at,
+			token, until_us, node, delivered, failures, retry_at, halted_at, ok_at, failed_at, error)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, '', 0, '', 0, 0, 0, 0, 0, 0, '') ON CONFLICT (name) DO NOTHING`)
+
+	countWebhooks = sql.NewStatement("count webhooks", `SELECT count(*) FROM webhooks`)
+
+	deleteWebhook = sql.NewStatement("remove a webhook", `DELETE FROM webhooks WHERE name = $1`)
+
+	deleteLetters = sql.NewStatement("remove the letters of a webhook", `DELETE FROM webhook_letters WHERE webhook = $1`)
+
+	lockWebhook = sql.NewStatement("lock a webhook", `SELECT `+ofEndpoint+` FROM webhooks WHERE name = $1 {for update}`)
+
+	readWebhook = sql.NewStatement("a webhook", `SELECT `+ofEndpoint+` FROM webhooks WHERE name = $1`)
+
+	setSecrets = sql.NewStatement("set the secrets of a webhook", `UPDATE webhooks SET secrets = $2 WHERE name = $1`)
+
+	// The counts are bounded by the users; the index has them.
+	listWebhooks = sql.NewStatement("list webhooks", `SELECT w.name, w.url, w.secrets, w.away, w.totals, w.sources, w.created_at, w.node, w.until_us >= {database clock},
+			w.delivered, w.failures, w.retry_at, w.halted_at, w.ok_at, w.failed_at, w.error,
+			(SELECT count(*) FROM webhook_letters l WHERE l.webhook = w.name AND l.dead_at = 0),
+			(SELECT count(*) FROM webhook_letters l WHERE l.webhook = w.name AND l.dead_at > 0),
+			(SELECT c.at FROM stream_changes c WHERE c.seq > w.read_to ORDER BY c.seq LIMIT 1)
+		FROM webhooks w WHERE $1 = '' OR w.name = $1 ORDER BY w.name`)
+
+	// The lease of a node that crashed ends by itself.
+	freeWebhooks = sql.NewStatement("webhooks that no node delivers", `SELECT name FROM webhooks WHERE until_us < {database clock} OR token = $1 ORDER BY name`)
+
+	leaseWebhook = sql.NewStatement("become the node that delivers a webhook", `UPDATE webhooks SET token = $2, node = $3, until_us = {database clock} + $4
+		WHERE name = $1 AND (token = $2 OR until_us < {database clock})`)
+
+	resignWebhook = sql.NewStatement("resign as the node that delivers a webhook", `UPDATE webhooks SET until_us = 0 WHERE name = $1 AND token = $2`)
+
+	// Only the holder of the lease moves the position: a node that was paused for longer finds another token.
+	moveWebhook = sql.NewStatement("move a webhook", `UPDATE webhooks SET read_to = $3, delivered = delivered + $4, failures = $5, retry_at = $6,
+			ok_at = CASE WHEN $4 > 0 THEN $7 ELSE ok_at END, failed_at = CASE WHEN $8 = '' THEN failed_at ELSE $7 END,
+			error = CASE WHEN $8 = '' THEN error ELSE $8 END, halted_at = CASE WHEN $9 THEN $7 ELSE halted_at END, full_to = $10
+		WHERE name = $1 AND token = $2`)
+
+	putLetters = sql.NewInsertion("put letters", "webhook_letters",
+		"webhook TEXT, user_number BIGINT, base BIGINT, heard BIGINT, seq BIGINT, attempts BIGINT, first_at BIGINT, due_at BIGINT, dead_at BIGINT, status BIGINT, error TEXT",
+		`ON CONFLICT (webhook, user_number) DO UPDATE SET base = excluded.base, heard = excluded.heard, seq = excluded.seq, attempts = excluded.attempts,
+			first_at = excluded.first_at, due_at = excluded.due_at, dead_at = excluded.dead_at, status = excluded.status, error = excluded.error`)
+
+	dropLetters = sql.NewStatement("drop letters", `DELETE FROM webhook_letters WHERE webhook = $1 AND {in user_number $2 BIGINT}`)
+
+	wakeLetters = sql.NewStatement("try letters again at once", `UPDATE webhook_letters SET due_at = $2 WHERE webhook = $1 AND dead_at = 0 AND attempts > 0 AND due_at > $2`)
+
+	// What has a newer change in the stream comes from there.
+	dueLetters = sql.NewStatement("due letters", `SELECT l.user_number, '', l.base, l.heard, l.seq, l.attempts, l.first_at, l.due_at, l.dead_at, l.status, l.error
+		FROM webhook_letters l LEFT JOIN stream_changes c ON c.user_number = l.user_number
+		WHERE l.webhook = $1 AND l.dead_at = 0 AND l.due_at <= $2 AND (c.seq IS NULL OR c.seq <= $3) ORDER BY l.due_at LIMIT $4`)
+
+	failedLetters = sql.NewStatement("letters that failed", `SELECT l.user_number, '', l.base, l.heard, l.seq, l.attempts, l.first_at, l.due_at, l.dead_at, l.status, l.error
+		FROM webhook_letters l LEFT JOIN stream_changes c ON c.user_number = l.user_number
+		WHERE l.webhook = $1 AND l.dead_at = 0 AND l.attempts > 0 AND (c.seq IS NULL OR c.seq <= $2) ORDER BY l.due_at LIMIT $3`)
+
+	lettersOf = sql.NewStatement("letters of users", `SELECT user_number, '', base, heard, seq, attempts, first_at, due_at, dead_at, status, error
+		FROM webhook_letters WHERE webhook = $1 AND {in user_number $2 BIGINT}`)
+
+	deadLetters = sql.NewStatement("dead letters", `SELECT l.user_number, u.key, l.base, l.heard, l.seq, l.attempts, l.first_at, l.due_at, l.dead_at, l.status, l.error
+		FROM webhook_letters l JOIN users u ON u.number = l.user_number
+		WHERE l.webhook = $1 AND l.dead_at > $2 ORDER BY l.dead_at DESC, l.user_number LIMIT $3`)
+
+	replayAll = sql.NewStatement("replay dead letters", `UPDATE webhook_letters SET dead_at = 0, attempts = 1, first_at = $2, due_at = $2 WHERE webhook = $1 AND dead_at > 0`)
+
+	replayOne = sql.NewStatement("replay a dead letter", `UPDATE webhook_letters SET dead_at = 0, attempts = 1, first_at = $2, due_at = $2
+		WHERE webhook = $1 AND user_number = $3 AND dead_at > 0`)
+
+	resumeWebhook = sql.NewStatement("resume a webhook", `UPDATE webhooks SET halted_at = 0, retry_at = 0 WHERE name = $1`)
+
+	forgetLetters = sql.NewStatement("forget a user's letters", `DELETE FROM webhook_letters WHERE user_number = $1`)
+)
+
+func moment(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return sql.FromMicros(us)
+}
+
+func micros(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMicro()
+}
+
+func secretsOf(text string) (secrets []secret, err error) {
+	if err := json.Unmarshal([]byte(text), &secrets); err != nil {
+		return nil, fmt.Errorf("the secrets of a webhook: %w", err)
+	}
+	return secrets, nil
+}
+
+func sourcesOf(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+func readEndpoint(ctx context.Context, r sql.Reader, st sql.Statement, name string) (e endpoint, found bool, err error) {
+	var secrets, sources string
+	var retryAt, haltedAt int64
+	found, err = r.One(ctx, st, []any{name}, &e.Name, &e.URL, &secrets, &e.Filter.Away, &e.Filter.Totals, &sources, &e.since, &e.readTo, &e.fullTo, &e.token, &e.failures, &retryAt, &haltedAt)
+	if err != nil || !found {
+		return e, found, err
+	}
+	e.Filter.Sources, e.retryAt, e.halted = sourcesOf(sources), moment(retryAt), haltedAt > 0
+	e.secrets, err = secretsOf(secrets)
+	return e, true, err
+}
+
+// Endpoints lists the endpoints by name; name is "" for all.
+func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, err error) {
+	now := s.db.Now()
+	err = s.db.Each(ctx, listWebhooks, []any{name}, func(scan func(...any) error) error {
+		var e Endpoint
+		var secrets, sources string
+		var created, retry, halted, ok, failed int64
+		var since sql.NullInt64
+		if err := scan(&e.Name, &e.URL, &secrets, &e.Filter.Away, &e.Filter.Totals, &sources, &created, &e.Node, &e.Delivers,
+			&e.Delivered, &e.Failures, &retry, &halted, &ok, &failed, &e.Error, &e.Waiting, &e.Dead, &since); err != nil {
+			return err
+		}
+		kept, err := secretsOf(secrets)
+		e.Secrets, e.Filter.Sources = len(signing(kept, now)), sourcesOf(sources)
+		e.CreatedAt, e.RetryAt, e.HaltedAt, e.OKAt, e.FailedAt, e.Since = moment(created), moment(retry), moment(halted), moment(ok), moment(failed), moment(since.Int64)
+		list = append(list, e)
+		return err
+	})
+	return list, err
+}
+
+func scanLetter(scan func(...any) error) (l Letter, err error) {
+	var first, due, dead int64
+	err = scan(&l.User, &l.Key, &l.Base, &l.Heard, &l.Seq, &l.Attempts, &first, &due, &dead, &l.Status, &l.Error)
+	l.FirstAt, l.DueAt, l.DeadAt = moment(first), moment(due), moment(dead)
+	return l, err
+}
+
+func letters(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Letter, err error) {
+	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
+		letter, err := scanLetter(scan)
+		list = append(list, letter)
+		return err
+	})
+	return list, err
+}
+
+func (l Letter) row(webhook string) []any {
+	return []any{webhook, l.User, int64(l.Base), int64(l.Heard), int64(l.Seq), int64(l.Attempts), micros(l.FirstAt), micros(l.DueAt), micros(l.DeadAt), int64(l.Status), l.Error}
+}
+
+// Forget removes everything that webhooks hold of a user, and answers how many rows.
+func Forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
+	return tx.Run(ctx, forgetLetters, user)
+}

@@ -1,0 +1,292 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql/sqltest"
+	"tidings/services/stream"
+)
+
+func TestMain(m *testing.M) { os.Exit(m.Run()) }
+
+// world is users whose badges a test sets, the stream of their changes and one receiver.
+type world struct {
+	*peopletest.Bundle
+	mu     sync.Mutex
+	likes  map[services.UserID]int
+	total  map[services.UserID]bool // likes are in the total
+	online map[services.UserID]bool
+	items  map[services.UserID]services.Item
+
+	stream   *stream.Service
+	receiver *receiver
+	nodes    int
+}
+
+// receiver is the host application's side. A test scripts its answers.
+type receiver struct {
+	t       *testing.T
+	server  *httptest.Server
+	mu      sync.Mutex
+	got     []delivery
+	secrets []string                                // each request must be signed by all of them
+	answer  func(w http.ResponseWriter, d delivery) // nil: 204
+	under   map[string]int                          // requests under way, by user
+	overlap bool                                    // two requests for a user were under way at once
+}
+
+// delivery is one request that arrived.
+type delivery struct {
+	ID       string
+	Type     string
+	Data     badges
+	Accepted bool
+	body     string
+	gone     <-chan struct{} // closed when the sender gives up, or the test ends
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{t: t, under: map[string]int{}}
+	r.server = httptest.NewServer(r)
+	t.Cleanup(r.server.Close)
+	return r
+}
+
+// recorder knows whether a 2xx was written.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap gives http.ResponseController the writer below.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	text, err := io.ReadAll(request.Body)
+	if err != nil {
+		return // the sender went away
+	}
+	d := delivery{ID: request.Header.Get("webhook-id"), body: string(text), gone: request.Context().Done()}
+	var e struct {
+		Type string
+		Data json.RawMessage
+	}
+	if err := json.Unmarshal(text, &e); err != nil {
+		r.t.Errorf("a body that is not JSON: %s", text)
+	}
+	d.Type = e.Type
+	if e.Type == ChangedEvent {
+		if err := json.Unmarshal(e.Data, &d.Data); err != nil {
+			r.t.Errorf("%s: %v", text, err)
+		}
+	}
+	r.mu.Lock()
+	secrets, answer := r.secrets, r.answer
+	if r.under[d.Data.Key]++; r.under[d.Data.Key] > 1 {
+		r.overlap = true
+	}
+	r.mu.Unlock()
+	for _, secret := range secrets {
+		by, err := standardwebhooks.NewWebhook(secret)
+		if err == nil {
+			err = by.VerifyIgnoringTimestamp(text, request.Header) // the clock of a test stands
+		}
+		if err != nil {
+			r.t.Errorf("%s: %v", d.ID, err)
+		}
+	}
+	to := &recorder{ResponseWriter: w, status: http.StatusOK}
+	if answer != nil {
+		answer(to, d)
+	} else {
+		to.WriteHeader(http.StatusNoContent)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.under[d.Data.Key]--
+	d.Accepted = to.status < 300 && request.Context().Err() == nil
+	r.got = append(r.got, d)
+}
+
+// set scripts the answers from now on.
+func (r *receiver) set(answer func(w http.ResponseWriter, d delivery)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
+// status scripts one status for all.
+func (r *receiver) status(status int) {
+	r.set(func(w http.ResponseWriter, _ delivery) { w.WriteHeader(status) })
+}
+
+// take empties the receiver.
+func (r *receiver) take() []delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got := r.got
+	r.got = nil
+	return got
+}
+
+func newWorld(b *peopletest.Bundle) *world {
+	w := &world{
+		Bundle: b, likes: map[services.UserID]int{}, total: map[services.UserID]bool{}, online: map[services.UserID]bool{},
+		items: map[services.UserID]services.Item{}, receiver: newReceiver(b.T),
+	}
+	w.stream = stream.New(stream.Config{
+		DB: b.DB, Peek: w.peek, Newest: w.newest, Applied: func() uint64 { return 0 }, ActiveSince: func() time.Time { return time.Time{} },
+		Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler), Always: true, Interval: -time.Second, Lap: 24 * time.Hour,
+	})
+	w.write()
+	return w
+}
+
+func (w *world) peek(_ context.Context, users []services.UserID) (list []*services.Badges, errs []error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, user := range users {
+		one := &services.Badges{}
+		*one.Notifications.Of(services.CategoryLike) = services.NewCount(w.likes[user], services.Exact, time.Time{})
+		one.Notifications.Of(services.CategoryLike).InTotal = true
+		one.Total = services.Sum(*one.Notifications.Of(services.CategoryLike))
+		list, errs = append(list, one), append(errs, nil)
+	}
+	return list, errs
+}
+
+func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source) (map[services.Source]services.Explanation, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	item, some := w.items[user]
+	if !some {
+		return nil, nil
+	}
+	return map[services.Source]services.Explanation{
+		services.SourceNotifications: {Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}},
+	}, nil
+}
+
+// like sets a user's likes, and writes the change to the stream.
+func (w *world) like(likes int, users ...services.UserID) {
+	w.T.Helper()
+	w.set(likes, users...)
+	w.write()
+}
+
+// set sets the likes of users, without a change in the stream yet.
+func (w *world) set(likes int, users ...services.UserID) {
+	w.T.Helper()
+	w.mu.Lock()
+	for _, user := range users {
+		w.likes[user] = likes
+		w.items[user] = services.Item{ID: "notification:1", At: time.Now()}
+	}
+	w.mu.Unlock()
+	sqltest.Equal(w.T, w.stream.Mark(w.Ctx, users), nil)
+}
+
+func (w *world) write() {
+	w.T.Helper()
+	for more := true; more; {
+		more = sqltest.Must(w.stream.RunOnce(w.Ctx))(w.T)
+	}
+}
+
+func (w *world) setOnline(user services.UserID, online bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.online[user] = online
+}
+
+// node makes the webhooks of one node. It may call the receivers of the test, which are on loopback.
+func (w *world) node(change ...func(*Config)) *Service {
+	w.nodes++
+	cfg := Config{
+		DB: w.DB, Stream: w.stream, Node: "node", Clock: w.Clock, Log: slog.New(slog.DiscardHandler), Timeout: 5 * time.Second,
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Types: []string{"general"},
+		Online: func(_ context.Context, users []services.UserID) (map[services.UserID]bool, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			online := map[services.UserID]bool{}
+			for _, user := range users {
+				online[user] = w.online[user]
+			}
+			return online, nil
+		},
+	}
+	for _, one := range change {
+		one(&cfg)
+	}
+	s := New(cfg)
+	w.T.Cleanup(s.sender.closeIdle)
+	return s
+}
+
+// add adds the endpoint app, from now on.
+func (w *world) add(s *Service, filter Filter) (secret string) {
+	w.T.Helper()
+	secret = sqltest.Must(s.Add(w.Ctx, NewEndpoint{Name: "app", URL: w.receiver.server.URL, Filter: filter}))(w.T)
+	w.receiver.secrets = []string{secret}
+	return secret
+}
+
+// settle delivers until nothing is left to do now.
+func (w *world) settle(d *deliverer) {
+	w.T.Helper()
+	for range 5000 {
+		wait, err := d.step(w.Ctx)
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		if wait > 0 {
+			return
+		}
+	}
+	w.T.Fatal("there is always something to deliver")
+}
+
+// endpoint is the state of app.
+func (w *world) endpoint(s *Service) Endpoint {
+	w.T.Helper()
+	list := sqltest.Must(s.Endpoints(w.Ctx, "app"))(w.T)
+	if len(list) != 1 {
+		w.T.Fatalf("endpoints: %+v", list)
+	}
+	return list[0]
+}
+
+// totals are the totals that were accepted last, by key, and faults in the order of their versions.
+func (w *world) totals(got []delivery) map[string]int {
+	w.T.Helper()
+	totals, last := map[string]int{}, map[string]string{}
+	for _, d := range got {
+		if d.Data.Version < last[d.Data.Key] {
+			w.T.Errorf("%s: the version %s after %s", d.Data.Key, d.Data.Version, last[d.Data.Key])
+		}
+		last[d.Data.Key] = d.Data.Version
+		if d.Accepted {
+			totals[d.Data.Key] = d.Data.Total
+		}
+	}
+	return totals
+}

@@ -1,0 +1,88 @@
+package webhooks
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"tidings/services/people/peopletest"
+	"tidings/services/sql/sqltest"
+)
+
+// An endpoint goes down in the middle of a round, and what stands at its end needs no request: the position stays before the users
+// whose turn has not come, and their alerts sound later.
+func TestPositionStaysBeforeTheUnsent(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		var keys []string
+		for i := range 40 {
+			keys = append(keys, fmt.Sprintf("u%02d", i))
+		}
+		users := b.MakeUsers(keys...)
+		s := w.node()
+		w.add(s, Filter{Away: true})
+		d := s.deliverer("app")
+		w.settle(d)
+		last := len(users) - 1
+		w.setOnline(users[last], true)
+		w.receiver.status(http.StatusServiceUnavailable)
+		for _, user := range users {
+			w.like(1, user) // one by one: the user with the socket is the last
+		}
+		w.settle(d)
+		if got := len(w.receiver.take()); got >= last {
+			t.Fatalf("%d requests: the round was not cut", got)
+		}
+		w.receiver.status(http.StatusOK)
+		b.Clock.Advance(downPause)
+		w.settle(d)
+		loud := map[string]int{}
+		for _, one := range w.receiver.take() {
+			if !one.Data.Silent {
+				loud[one.Data.Key]++
+			}
+		}
+		want := map[string]int{}
+		for _, key := range keys[:last] {
+			want[key] = 1
+		}
+		sqltest.Equal(t, loud, want)
+	})
+}
+
+// What has failed many times waits long; once the endpoint is up again everything is tried at once.
+func TestLettersWakeWhenTheEndpointIsUp(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve", "fay")
+		s := w.node()
+		w.add(s, Filter{})
+		d := s.deliverer("app")
+		w.settle(d)
+		w.receiver.status(http.StatusServiceUnavailable)
+		w.like(1, users...)
+		w.settle(d)
+		for range 15 * len(users) {
+			b.Clock.Advance(downPause)
+			w.settle(d)
+		}
+		var farthest time.Time
+		for _, letter := range sqltest.Must(letters(b.Ctx, b.DB, lettersOf, "app", users))(t) {
+			farthest = later(farthest, letter.DueAt)
+		}
+		if farthest.Before(b.DB.Now().Add(2 * downPause)) {
+			t.Fatalf("the last letter is due at %v already", farthest)
+		}
+		w.receiver.take()
+		w.receiver.status(http.StatusOK)
+		b.Clock.Advance(downPause)
+		w.settle(d)
+		if got := w.totals(w.receiver.take()); len(got) != len(users) {
+			t.Errorf("at once came %v", got)
+		}
+		sqltest.Equal(t, w.endpoint(s).Waiting, 0)
+	})
+}

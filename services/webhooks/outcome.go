@@ -1,0 +1,156 @@
+package webhooks
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// outcome is what a round changes in SQL.
+type outcome struct {
+	readTo    uint64
+	fullTo    uint64
+	delivered int
+	failed    int
+	failures  int
+	retryAt   time.Time
+	err       string
+	halted    bool
+	recovered bool // the endpoint was down and is not any more
+	letters   []Letter
+	dropped   []services.UserID
+}
+
+// outcome says what a round changes. all: the items are all that is in the stream.
+func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *outcome {
+	now := d.s.db.Now()
+	o := &outcome{readTo: e.readTo, fullTo: e.fullTo, failures: failures}
+	whole := true
+	for _, one := range items {
+		if one.fate == untouched {
+			whole = false
+			continue
+		}
+		if one.fresh && !whole {
+			// An earlier change is still to come: this one is read again with it. It is repeated, with the same id.
+			if one.fate != failing {
+				continue
+			}
+		} else if one.fresh {
+			o.readTo = one.change.Seq
+		}
+		switch one.fate {
+		case failing:
+			o.fail(one, now)
+		case deferred:
+			o.letters = append(o.letters, waitingLetter(one, now))
+		default:
+			if one.letter != nil {
+				o.dropped = append(o.dropped, one.user)
+			}
+		}
+		if one.fate == delivered {
+			o.delivered++
+			if len(d.sent) < mostSent {
+				d.sent[one.user] = one.change.Seq
+			}
+		}
+	}
+	if all && whole {
+		o.fullTo = o.readTo
+		clear(d.sent)
+	}
+	o.recovered = e.failures >= breaker && failures < breaker
+	if o.failures >= breaker && o.delivered+o.failed > 0 {
+		o.retryAt = later(o.retryAt, now.Add(pause(o.failures-breaker, downPause)))
+	}
+	return o
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// pause is the time after so many failures before, up to most, and up to a fifth less so that letters do not come together.
+func pause(failures int, most time.Duration) time.Duration {
+	long := min(firstPause<<min(failures, 20), most)
+	return long - rand.N(long/5)
+}
+
+// fail keeps a letter for an item whose request failed.
+func (o *outcome) fail(one item, now time.Time) {
+	letter := Letter{
+		User: one.user, Base: one.base, Heard: one.heard, Seq: one.change.Seq, Attempts: 1, FirstAt: now, Status: one.answer.status, Error: one.answer.err,
+	}
+	if before := one.letter; before != nil && before.DeadAt.IsZero() && before.Attempts > 0 {
+		letter.Attempts, letter.FirstAt = before.Attempts+1, before.FirstAt
+	}
+	end := letter.FirstAt.Add(giveUp)
+	letter.DueAt = now.Add(pause(letter.Attempts-1, retryPause))
+	if end.Before(letter.DueAt) {
+		letter.DueAt = end
+	}
+	if !now.Before(end) {
+		letter.DeadAt = now
+	}
+	o.letters = append(o.letters, letter)
+	o.failed++
+	o.err = one.answer.err
+	o.halted = o.halted || one.answer.gone
+	if one.answer.after > 0 {
+		o.retryAt = later(o.retryAt, now.Add(one.answer.after))
+	}
+}
+
+// waitingLetter keeps an item until its user is away. The longer the user has been there, the less often that is looked at.
+func waitingLetter(one item, now time.Time) Letter {
+	letter := Letter{User: one.user, Base: one.base, Heard: one.change.Seq, Seq: one.change.Seq, FirstAt: now}
+	if before := one.letter; before != nil && before.Attempts == 0 {
+		letter.FirstAt = before.FirstAt
+	}
+	letter.DueAt = now.Add(min(max(now.Sub(letter.FirstAt), awayFirst), awayMost))
+	return letter
+}
+
+// save records a round, if this node still delivers the endpoint.
+func (d *deliverer) save(ctx context.Context) error {
+	o := d.unsaved
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.s.cfg.Timeout)
+	defer cancel()
+	rows := make([][]any, len(o.letters))
+	slices.SortFunc(o.letters, func(a, b Letter) int { return int(int64(a.User) - int64(b.User)) })
+	for i, letter := range o.letters {
+		rows[i] = letter.row(d.name)
+	}
+	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
+		n, err := tx.Run(ctx, moveWebhook, d.name, d.s.token, int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.fullTo))
+		if err == nil && n == 0 {
+			err = errDeposed
+		}
+		if err == nil && o.recovered {
+			_, err = tx.Run(ctx, wakeLetters, d.name, tx.Now)
+		}
+		if err == nil && len(o.dropped) > 0 {
+			_, err = tx.Run(ctx, dropLetters, d.name, o.dropped)
+		}
+		if err == nil {
+			_, err = tx.Insert(ctx, putLetters, rows)
+		}
+		return err
+	})
+	if err == nil || err == errDeposed {
+		d.unsaved = nil
+	}
+	if err == nil {
+		d.s.delivered.Add(uint64(o.delivered))
+		d.s.failed.Add(uint64(o.failed))
+	}
+	return err
+}

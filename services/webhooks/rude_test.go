@@ -1,0 +1,355 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/services/stream"
+	"tidings/tests/eventually"
+)
+
+// Whatever a receiver does, the event is kept and says what happened; afterwards the newest change arrives once.
+func TestRudeReceivers(t *testing.T) {
+	var redirected atomic.Int64
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Add(1) }))
+	defer target.Close()
+	for name, c := range map[string]struct {
+		answer func(to http.ResponseWriter, d delivery)
+		err    string
+	}{
+		"500":      {func(to http.ResponseWriter, _ delivery) { to.WriteHeader(500) }, "the receiver answered 500"},
+		"redirect": {func(to http.ResponseWriter, _ delivery) { to.Header().Set("Location", target.URL); to.WriteHeader(307) }, "the receiver answered 307: redirects are not followed"},
+		"hang":     {func(_ http.ResponseWriter, d delivery) { <-d.gone }, "there was no answer within 300ms"},
+		"garbage":  {func(to http.ResponseWriter, _ delivery) { answerGarbage(to, "\x00\x01not HTTP\r\n\r\n") }, "malformed HTTP"},
+		"hang up":  {func(to http.ResponseWriter, _ delivery) { answerGarbage(to, "") }, "EOF"},
+		"headers":  {func(to http.ResponseWriter, _ delivery) { to.Header().Set("X", strings.Repeat("x", 1<<20)) }, "exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := peopletest.NewBundle(t, sqltest.SQLite(t))
+			w := newWorld(b)
+			users := b.MakeUsers("ann")
+			s := w.node(func(cfg *Config) { cfg.Timeout = 300 * time.Millisecond })
+			w.add(s, Filter{})
+			d := s.deliverer("app")
+			w.settle(d)
+			w.receiver.set(c.answer)
+			w.like(1, users...)
+			w.settle(d)
+			if e := w.endpoint(s); e.Waiting != 1 || !strings.Contains(e.Error, c.err) {
+				t.Errorf("%+v", e)
+			}
+			w.receiver.set(nil)
+			w.like(2, users...)
+			w.settle(d)
+			b.Clock.Advance(time.Hour)
+			w.settle(d)
+			if e := w.endpoint(s); e.Waiting != 0 || e.Delivered != 1 {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+	if redirected.Load() != 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+// answerGarbage writes to the connection itself and closes it.
+func answerGarbage(to http.ResponseWriter, text string) {
+	connection, _, err := http.NewResponseController(to).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = connection.Write([]byte(text))
+	_ = connection.Close()
+}
+
+// An endpoint that hangs does not hold another one.
+func TestSlowEndpointHoldsNoOther(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	users := b.MakeUsers("ann", "bob")
+	s := w.node(func(cfg *Config) { cfg.Timeout = 30 * time.Second })
+	w.add(s, Filter{})
+	slow := newReceiver(t)
+	slow.set(func(_ http.ResponseWriter, d delivery) { <-d.gone })
+	sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: "slow", URL: slow.server.URL}))(t)
+	ctx, stop := context.WithCancel(b.Ctx)
+	ended := make(chan struct{})
+	go func() { _ = s.Run(ctx); close(ended) }()
+	for i := range 5 {
+		w.like(i+1, users...)
+		eventually.HoldsWithin(t, 10*time.Second, "both users have the change", func() bool {
+			w.receiver.mu.Lock()
+			defer w.receiver.mu.Unlock()
+			return len(w.receiver.got) == 2*(i+1)
+		})
+	}
+	eventually.HoldsWithin(t, 10*time.Second, "the slow one was asked", func() bool {
+		slow.mu.Lock()
+		defer slow.mu.Unlock()
+		return slow.under["ann"]+slow.under["bob"] == 2
+	})
+	sqltest.Equal(t, s.Stats().Endpoints, 2)
+	stop()
+	<-ended // a request that hangs does not hold the drain
+	for _, e := range sqltest.Must(s.Endpoints(t.Context(), ""))(t) {
+		if e.Delivers || e.Failures != 0 {
+			t.Errorf("after the drain: %+v", e)
+		}
+	}
+}
+
+// During an overlap every secret signs; afterwards only the new one does.
+func TestRotation(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann")
+		s := w.node()
+		first := w.add(s, Filter{})
+		d := s.deliverer("app")
+		w.settle(d)
+		second := sqltest.Must(s.Rotate(b.Ctx, "app", 24*time.Hour))(t)
+		w.receiver.secrets = []string{first, second}
+		w.like(1, users...)
+		w.settle(d)
+		b.Clock.Advance(time.Hour)
+		third := sqltest.Must(s.Rotate(b.Ctx, "app", 48*time.Hour))(t)
+		sqltest.Equal(t, w.endpoint(s).Secrets, 3)
+		w.receiver.secrets = []string{first, second, third}
+		w.like(2, users...)
+		w.settle(d)
+		b.Clock.Advance(24 * time.Hour)
+		sqltest.Equal(t, w.endpoint(s).Secrets, 2)
+		w.receiver.secrets = []string{second, third}
+		w.like(3, users...)
+		w.settle(d)
+		fourth := sqltest.Must(s.Rotate(b.Ctx, "app", 0))(t) // a secret that leaked
+		sqltest.Equal(t, w.endpoint(s).Secrets, 1)
+		w.receiver.secrets = []string{fourth}
+		w.like(4, users...)
+		w.settle(d)
+		sqltest.Equal(t, w.totals(w.receiver.take()), map[string]int{"ann": 4})
+		for _, old := range []string{first, second, third} {
+			if old == fourth {
+				t.Error("a secret came back")
+			}
+		}
+		_, err := s.Rotate(b.Ctx, "app", MaxOverlap+1)
+		sqltest.Coded(t, err, services.Invalid)
+		for range maxSecrets - 1 {
+			sqltest.Must(s.Rotate(b.Ctx, "app", time.Hour))(t)
+		}
+		_, err = s.Rotate(b.Ctx, "app", time.Hour)
+		sqltest.Coded(t, err, services.Conflict)
+		_, err = s.Rotate(b.Ctx, "none", time.Hour)
+		sqltest.Coded(t, err, services.NotFound)
+	})
+}
+
+// A secret that an overlap has ended does not sign.
+func TestOldSecretSignsNoMore(t *testing.T) {
+	now := time.Unix(1000, 0)
+	old, fresh := newSecret(), newSecret()
+	header := http.Header{}
+	secrets := []secret{{Text: fresh}, {Text: old, Until: now}}
+	text := []byte(`{}`)
+	header.Set("webhook-id", "1")
+	header.Set("webhook-timestamp", "1000")
+	header.Set("webhook-signature", sqltest.Must(sign("1", now, text, signing(secrets, now)))(t))
+	for secret, want := range map[string]bool{fresh: true, old: false} {
+		if got := sqltest.Must(standardwebhooks.NewWebhook(secret))(t).VerifyIgnoringTimestamp(text, header) == nil; got != want {
+			t.Errorf("accepted %v, want %v", got, want)
+		}
+	}
+}
+
+// No request goes to an address that is not public, by whatever name, unless it is allowed; public ones need https.
+func TestPrivateAddresses(t *testing.T) {
+	allowed := sqltest.Must(networks("10.1.0.0/16", "192.168.7.7", "fd00::/8"))(t)
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "2606:2800:220:1::1": true, "::ffff:93.184.216.34": true,
+		"10.1.2.3": true, "192.168.7.7": true, "fd12::1": true, "::ffff:10.1.2.3": true,
+		"10.2.0.1": false, "192.168.7.8": false, "127.0.0.1": false, "127.9.9.9": false, "0.0.0.0": false, "169.254.169.254": false, "172.16.0.1": false,
+		"172.31.255.255": false, "100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false, "192.0.0.1": false,
+		"::1": false, "::": false, "fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "ff02::1": false, "::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false,
+		"64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "2002:7f00:1::": false, "2001:0:1::1": false, "2001:db8::1": false, "::127.0.0.1": false,
+	} {
+		err := checkAddress(netip.MustParseAddr(address), "https", allowed)
+		if (err == nil) != want {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if err := checkAddress(netip.MustParseAddr("93.184.216.34"), "http", allowed); err == nil {
+		t.Error("a public address is called without encryption")
+	}
+	if err := checkAddress(netip.MustParseAddr("10.1.2.3"), "http", allowed); err != nil {
+		t.Error(err)
+	}
+}
+
+func networks(texts ...string) ([]netip.Prefix, error) {
+	list, wrong := ParseNetworks(texts)
+	if wrong != "" {
+		return nil, fmt.Errorf("%s is wrong", wrong)
+	}
+	return list, nil
+}
+
+// What counts is the address that is dialled: a name that leads to this machine is refused, and no byte is sent.
+func TestNameOfAPrivateAddress(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	users := b.MakeUsers("ann")
+	_, port, _ := net.SplitHostPort(w.receiver.server.Listener.Addr().String())
+	s := w.node(func(cfg *Config) { cfg.Allow = nil })
+	for _, scheme := range []string{"http", "https"} {
+		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: scheme, URL: scheme + "://localhost:" + port}))(t)
+		w.like(1, users...)
+		w.settle(s.deliverer(scheme))
+		e := sqltest.Must(s.Endpoints(b.Ctx, scheme))(t)[0]
+		if e.Waiting != 1 || !strings.Contains(e.Error, "is not public") {
+			t.Errorf("%+v", e)
+		}
+		tested := sqltest.Must(s.Test(b.Ctx, scheme))(t)
+		if tested.Status != 0 || !strings.Contains(tested.Error, "--webhooks-allow") {
+			t.Errorf("%+v", tested)
+		}
+		w.like(0, users...)
+	}
+	sqltest.Equal(t, len(w.receiver.take()), 0)
+}
+
+// What cannot be added says why.
+func TestAddRefuses(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	s := w.node()
+	for _, c := range []struct {
+		e    NewEndpoint
+		code services.Code
+	}{
+		{NewEndpoint{Name: "", URL: "https://a.example"}, services.Invalid},
+		{NewEndpoint{Name: "Upper", URL: "https://a.example"}, services.Invalid},
+		{NewEndpoint{Name: "a"}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "ftp://a.example"}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "https://"}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "https://:443/x"}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "https://u:p@a.example"}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "https://a.example/#x"}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "https://10.0.0.1/"}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "http://93.184.216.34/"}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "https://[::1]/"}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "https://a.example", Filter: Filter{Sources: []string{"LIKES"}}}, services.Invalid},
+		{NewEndpoint{Name: "a", URL: "https://a.example", Filter: Filter{Sources: []string{"NOTIFICATIONS:LIKE", "SITE_MESSAGES:general", "HOME_FEED"}}}, ""},
+		{NewEndpoint{Name: "a", URL: "https://a.example"}, services.Conflict},
+	} {
+		_, err := s.Add(b.Ctx, c.e)
+		if services.CodeOf(err) != c.code {
+			t.Errorf("%+v: %v", c.e, err)
+		}
+	}
+	sqltest.Equal(t, s.Remove(b.Ctx, "a"), nil)
+	sqltest.Coded(t, s.Remove(b.Ctx, "a"), services.NotFound)
+	_, err := s.Test(b.Ctx, "a")
+	sqltest.Coded(t, err, services.NotFound)
+	for i := range MaxEndpoints {
+		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: fmt.Sprint(i), URL: "https://a.example"}))(t)
+	}
+	_, err = s.Add(b.Ctx, NewEndpoint{Name: "more", URL: "https://a.example"})
+	sqltest.Coded(t, err, services.Conflict)
+}
+
+// Without the change stream there are no events: an endpoint is refused with what to do, unless a node writes the stream.
+func TestAddNeedsTheStream(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		off := New(Config{DB: b.DB, Stream: stream.New(stream.Config{DB: b.DB, Clock: b.Clock, Log: slog.New(slog.DiscardHandler)}), Clock: b.Clock})
+		e := NewEndpoint{Name: "a", URL: "https://a.example"}
+		_, err := off.Add(b.Ctx, e)
+		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "start every node with --changes") {
+			b.T.Errorf("%v", err)
+		}
+		if names, err := off.free(b.Ctx); len(names) > 0 || err != nil {
+			b.T.Errorf("a node without the stream delivers %v, %v", names, err)
+		}
+		newWorld(b) // a node that writes the stream
+		sqltest.Must(off.Add(b.Ctx, e))(b.T)
+	})
+}
+
+// A filter chooses changes and what is in them.
+func TestFilters(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann")
+		s := w.node()
+		filters := map[string]Filter{
+			"all": {}, "likes": {Sources: []string{"NOTIFICATIONS:LIKE"}}, "notifications": {Sources: []string{"NOTIFICATIONS"}},
+			"rooms": {Sources: []string{"CONVERSATIONS"}}, "totals": {Totals: true},
+		}
+		got := map[string][]delivery{}
+		deliverers := map[string]*deliverer{}
+		for name, filter := range filters {
+			sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: name, URL: w.receiver.server.URL, Filter: filter}))(t)
+			deliverers[name] = s.deliverer(name)
+			w.settle(deliverers[name])
+		}
+		w.like(2, users...)
+		for name, d := range deliverers {
+			w.settle(d)
+			got[name] = w.receiver.take()
+		}
+		for name, want := range map[string]int{"all": 1, "likes": 1, "notifications": 1, "rooms": 0, "totals": 1} {
+			if len(got[name]) != want {
+				t.Fatalf("%s: %+v", name, got[name])
+			}
+			for _, d := range got[name] {
+				if listed := len(d.Data.Sources) == 1; listed == (name == "totals") || d.Data.Total != 2 || d.Data.Silent {
+					t.Errorf("%s: %s", name, d.body)
+				}
+			}
+		}
+	})
+}
+
+// A name may be used again, and nothing is left of the endpoint before.
+func TestRemovedEndpoint(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		w := newWorld(b)
+		users := b.MakeUsers("ann")
+		s := w.node()
+		w.add(s, Filter{})
+		d := s.deliverer("app")
+		w.settle(d)
+		w.receiver.status(500)
+		w.like(1, users...)
+		w.settle(d)
+		sqltest.Equal(b.T, s.Remove(b.Ctx, "app"), nil)
+		if _, err := d.step(b.Ctx); err != errDeposed {
+			b.T.Errorf("a removed endpoint: %v", err)
+		}
+		w.add(s, Filter{})
+		if e := w.endpoint(s); e.Waiting != 0 || e.Failures != 0 {
+			b.T.Errorf("%+v", e)
+		}
+	})
+}
+
+// endLease ends the lease of the node that delivers app.
+var endLease = sql.AdHoc("the lease ends", `UPDATE webhooks SET until_us = 0`)

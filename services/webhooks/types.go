@@ -1,0 +1,215 @@
+package webhooks
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/stream"
+)
+
+// The limits of endpoints.
+const (
+	MaxEndpoints = 50
+	MaxOverlap   = 30 * 24 * time.Hour
+	maxSecrets   = 5 // that sign at once
+)
+
+// Filter chooses the changes that an endpoint gets.
+type Filter struct {
+	Away    bool     // only of users without an open socket; those who have one get theirs once they have closed it
+	Totals  bool     // only changes of the total, without the counts behind it
+	Sources []string // only changes of these: SOURCE, or SOURCE:PART; none: all
+}
+
+// Endpoint is an address that events are sent to.
+type Endpoint struct {
+	Name      string
+	URL       string
+	Filter    Filter
+	CreatedAt time.Time
+
+	Secrets   int       // that sign now: two or more during the overlap of a rotation
+	Delivers  bool      // a node delivers
+	Node      string    // the last one that did
+	Delivered int       // events
+	Waiting   int       // users whose newest change failed, or waits until they are away
+	Dead      int       // users whose newest change was given up
+	Since     time.Time // the oldest change that was not read yet; zero if there is none
+	Failures  int       // requests that failed since the last one that did not
+	RetryAt   time.Time // when it is tried again, if it is down
+	HaltedAt  time.Time // when the receiver answered 410 Gone; zero: it did not
+	OKAt      time.Time // the last delivery; zero: there was none
+	FailedAt  time.Time // the last failure; zero: there was none
+	Error     string    // of the last failure
+}
+
+// Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds.
+func (e Endpoint) Down() bool { return e.Failures >= breaker }
+
+// State is one word for the endpoint: ok, down, gone or idle (no node delivers).
+func (e Endpoint) State() string {
+	switch {
+	case !e.HaltedAt.IsZero():
+		return "gone"
+	case !e.Delivers:
+		return "idle"
+	case e.Down():
+		return "down"
+	}
+	return "ok"
+}
+
+// secret is a key that signs. The newest has no end.
+type secret struct {
+	Text  string    `json:"secret"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// signing lists the secrets that sign at a time.
+func signing(secrets []secret, now time.Time) (texts []string) {
+	for _, one := range secrets {
+		if one.Until.IsZero() || now.Before(one.Until) {
+			texts = append(texts, one.Text)
+		}
+	}
+	return texts
+}
+
+// endpoint is the row that a node delivers by.
+type endpoint struct {
+	Name     string
+	URL      string
+	Filter   Filter
+	secrets  []secret
+	since    uint64
+	readTo   uint64
+	fullTo   uint64
+	token    string
+	failures int
+	retryAt  time.Time
+	halted   bool
+}
+
+// Letter is what an endpoint has yet to get of one user.
+type Letter struct {
+	User     services.UserID
+	Key      string
+	Base     uint64
+	Heard    uint64
+	Seq      uint64 // the version tried last
+	Attempts int
+	FirstAt  time.Time
+	DueAt    time.Time
+	DeadAt   time.Time // zero: it is tried again
+	Status   int       // HTTP's; 0: there was no answer
+	Error    string
+}
+
+var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
+
+func checkName(name string) error {
+	if !nameForm.MatchString(name) {
+		return services.Errorf(services.Invalid, "name: %s is not a name of a webhook: up to 40 of a-z, 0-9 and - are allowed, not - first", services.Quote(name))
+	}
+	return nil
+}
+
+// checkURL is a first look at an address. Whether the server behind a name may be called is known once it is dialled.
+func checkURL(text string, allowed []netip.Prefix) error {
+	if text == "" {
+		return services.Errorf(services.Invalid, "url: is missing")
+	}
+	if err := services.CheckURL("url", text); err != nil {
+		return err
+	}
+	at, err := url.Parse(text)
+	if err != nil || at.Hostname() == "" {
+		return services.Errorf(services.Invalid, "url: %s is not an address", services.Quote(text))
+	}
+	if at.User != nil || at.Fragment != "" {
+		return services.Errorf(services.Invalid, "url: a user, a password or a fragment is not allowed: the receiver knows events by their signature")
+	}
+	if literal, err := netip.ParseAddr(at.Hostname()); err == nil {
+		if err := checkAddress(literal, at.Scheme, allowed); err != nil {
+			return services.Errorf(services.Invalid, "url: %s", err.Error())
+		}
+	}
+	return nil
+}
+
+// parts lists what a filter can name.
+func parts(types []string) (names []string) {
+	for _, source := range services.Sources {
+		names = append(names, string(source))
+	}
+	for _, category := range services.Categories {
+		names = append(names, string(services.SourceNotifications)+":"+string(category))
+	}
+	for _, kind := range types {
+		names = append(names, string(services.SourceSiteMessages)+":"+kind)
+	}
+	return append(names, string(services.SourceConversations)+":"+stream.MentionsPart)
+}
+
+func (f Filter) check(types []string) error {
+	known := parts(types)
+	for _, name := range f.Sources {
+		if !slices.Contains(known, name) {
+			return services.Errorf(services.Invalid, "sources: %s is not a source: %s are", services.Quote(name), strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// has reports whether the filter chooses a part of a source.
+func (f Filter) has(source services.Source, part string) bool {
+	if len(f.Sources) == 0 {
+		return true
+	}
+	return slices.Contains(f.Sources, string(source)) || part != "" && slices.Contains(f.Sources, string(source)+":"+part)
+}
+
+// wants reports whether a change is one for an endpoint that has all changes of the user up to a version.
+func (f Filter) wants(change stream.Change, base uint64) bool {
+	state := change.State
+	if change.Seq <= base {
+		return false
+	}
+	total := state.Total.Changed > base || state.QuietAt > base
+	switch {
+	case f.Totals:
+		return total
+	case len(f.Sources) == 0:
+		return true
+	}
+	return slices.ContainsFunc(state.Parts, func(p stream.Part) bool { return p.Changed > base && f.has(p.Source, p.Name) })
+}
+
+// String says the filter in the words of the command line.
+func (f Filter) String() string {
+	var words []string
+	if f.Away {
+		words = append(words, "away")
+	}
+	if f.Totals {
+		words = append(words, "totals")
+	}
+	if len(f.Sources) > 0 {
+		words = append(words, "sources="+strings.Join(f.Sources, ","))
+	}
+	if words == nil {
+		return "everything"
+	}
+	return strings.Join(words, " ")
+}
+
+// eventID is the same for every attempt to deliver a version.
+func eventID(webhook string, seq uint64) string {
+	return fmt.Sprintf("%s_%s", webhook, stream.VersionText(seq))
+}

@@ -1,0 +1,319 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/histories"
+	"tidings/tests/world"
+)
+
+// rude is a receiver of a webhook that fails in every way, unless it is told to behave, and restarts.
+type rude struct {
+	t       *testing.T
+	address string
+	server  *http.Server
+
+	mu       sync.Mutex
+	random   *rand.Rand
+	behaves  bool
+	holds    bool                    // no request is answered
+	held     map[string]bool         // users whose request was not answered
+	versions map[string]string       // that arrived last, by user
+	events   map[string]string       // what each id is: user and version
+	last     map[string]world.Change // that was accepted last
+	repeated int                     // events that came more than once
+}
+
+func newRude(t *testing.T) *rude {
+	r := &rude{
+		t: t, random: rand.New(rand.NewPCG(3, 3)), versions: map[string]string{}, events: map[string]string{}, last: map[string]world.Change{}, held: map[string]bool{},
+	}
+	r.start("127.0.0.1:0")
+	t.Cleanup(func() { _ = r.server.Close() })
+	return r
+}
+
+func (r *rude) start(address string) {
+	r.t.Helper()
+	var listener net.Listener
+	world.Eventually(r.t, 10*time.Second, "the receiver listens", func() bool {
+		var err error
+		listener, err = net.Listen("tcp", address)
+		return err == nil
+	})
+	if address != r.address { // not at a restart: requests read it
+		r.address = listener.Addr().String()
+	}
+	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	go func(server *http.Server) { _ = server.Serve(listener) }(r.server)
+}
+
+// restart closes every connection and listens again.
+func (r *rude) restart() {
+	_ = r.server.Close()
+	r.start(r.address)
+}
+
+// set makes the receiver accept everything, or hold it.
+func (r *rude) set(behaves, holds bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.behaves, r.holds = behaves, holds
+}
+
+// holding is how many users have a request that was not answered.
+func (r *rude) holding() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.held)
+}
+
+// arrive notes a request, and answers its fate: how it is failed, 0 for not at all.
+func (r *rude) arrive(id string, change world.Change) (fate int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if change.Version < r.versions[change.Key] {
+		r.t.Errorf("%s: the version %s after %s", change.Key, change.Version, r.versions[change.Key])
+	}
+	r.versions[change.Key] = change.Version
+	of := change.Key + " " + change.Version
+	if known := r.events[id]; known != "" && known != of {
+		r.t.Errorf("%s is %s and %s", id, known, of)
+	} else if known != "" {
+		r.repeated++
+	}
+	r.events[id] = of
+	switch {
+	case r.holds:
+		r.held[change.Key] = true
+		return 3
+	case !r.behaves:
+		return r.random.IntN(10)
+	}
+	return 0
+}
+
+func (r *rude) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	text, err := io.ReadAll(request.Body)
+	if err != nil {
+		return
+	}
+	var event struct {
+		Type string
+		Data world.Change
+	}
+	if err = json.Unmarshal(text, &event); err != nil || event.Type != "badges.changed" {
+		r.t.Errorf("%s: %v", text, err)
+		return
+	}
+	switch r.arrive(request.Header.Get("webhook-id"), event.Data) {
+	case 1:
+		w.WriteHeader(http.StatusInternalServerError)
+	case 2:
+		http.Redirect(w, request, "http://"+r.address+"/elsewhere", http.StatusTemporaryRedirect)
+	case 3:
+		<-request.Context().Done() // the sender has given up, or was killed
+	case 4:
+		if connection, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_, _ = connection.Write([]byte("what?"))
+			_ = connection.Close()
+		}
+	default:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.last[event.Data.Key] = event.Data
+	}
+}
+
+// delivering is the index of the process that delivers the webhook; -1 for none.
+func delivering(nodes []*world.Process) int {
+	for i, p := range nodes {
+		response, err := http.Get(p.URL + "/metrics")
+		if err != nil {
+			continue
+		}
+		text, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if strings.Contains(string(text), "\ntidings_webhooks_delivering 1\n") {
+			return i
+		}
+	}
+	return -1
+}
+
+// killed is two processes that share a webhook, and its receiver.
+type killed struct {
+	t        *testing.T
+	nodes    []*world.Process
+	start    func(name string) *world.Process
+	receiver *rude
+	crowd    *likes
+}
+
+const takeOver = 60 * time.Second // a lease ends after the timeout and 15 s
+
+// deliverer waits until a process delivers the webhook.
+func (k *killed) deliverer() (at int) {
+	k.t.Helper()
+	world.Eventually(k.t, takeOver, "a node delivers", func() bool { at = delivering(k.nodes); return at >= 0 })
+	return at
+}
+
+// kill kills a process and starts it again.
+func (k *killed) kill(at int) {
+	k.nodes[at].Kill()
+	k.nodes[at].Exits(10 * time.Second)
+	k.nodes[at] = k.start([]string{"a", "b"}[at])
+	k.crowd.use(k.nodes)
+}
+
+// settles waits until the event that was accepted last of each user is what the user's badges are.
+func (k *killed) settles() {
+	k.t.Helper()
+	at := k.deliverer()
+	if err := world.Ask(k.nodes[at].URL, "boss:admin", `mutation{replayWebhook(input:{name:"app"}){replayed}}`, nil, nil); err != nil {
+		k.t.Fatal(err)
+	}
+	world.Converge(k.t, takeOver, func() error {
+		for _, key := range k.crowd.keys {
+			var data struct{ Viewer struct{ Badges world.Badges } }
+			if err := world.Ask(k.nodes[at].URL, key, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil {
+				return err
+			}
+			k.receiver.mu.Lock()
+			last := k.receiver.last[key]
+			k.receiver.mu.Unlock()
+			if err := last.Fits(data.Viewer.Badges); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+		return nil
+	})
+}
+
+// The node that delivers is killed in the middle of its work, while the receiver fails in every way and restarts; then while a
+// request for each user is under way, after which nothing changes. No version of a user goes back, one id is one version, another
+// node takes over in time, and everybody's last accepted event equals their badges.
+func TestNodesKilledDeliverEveryEvent(t *testing.T) {
+	database, redis := sqltest.Postgres(t), redistest.Redis(t)
+	k := &killed{t: t, receiver: newRude(t), start: func(name string) *world.Process {
+		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name, "--rate-limits", "off",
+			"--changes", "--changes-interval", "20ms", "--changes-lap", "24h", "--webhooks-allow", "127.0.0.1", "--webhooks-timeout", "2s")
+	}}
+	k.nodes = []*world.Process{k.start("a"), k.start("b")}
+	if err := world.Ask(k.nodes[0].URL, "boss:admin", `mutation($u:URL!){addWebhook(input:{name:"app",url:$u}){secret}}`,
+		map[string]any{"u": "http://" + k.receiver.address + "/hook"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	k.deliverer()
+	k.crowd = newLikes(t, k.nodes)
+	k.crowd.run()
+	for range histories.Number(t, 1, 5) {
+		at, arrived := k.deliverer(), k.receiver.count()
+		world.Eventually(t, takeOver, "events arrive", func() bool { return k.receiver.count() > arrived+20 })
+		k.receiver.restart()
+		k.kill(at)
+	}
+	k.crowd.stop()
+	k.receiver.set(true, false)
+	k.settles()
+
+	at := k.deliverer()
+	k.receiver.set(true, true)
+	to := []string{}
+	for _, key := range k.crowd.keys {
+		to = append(to, "user:"+key)
+	}
+	if err := world.Ask(k.nodes[1-at].URL, "host:ingest", `mutation($to:[ID!]!){sendSiteMessage(input:{to:$to,title:"hello"}){message{id}}}`,
+		map[string]any{"to": to}, nil); err != nil {
+		t.Fatal(err)
+	}
+	world.Eventually(t, takeOver, "a request for each user is under way", func() bool { return k.receiver.holding() == len(k.crowd.keys) })
+	k.kill(at)
+	k.receiver.set(true, false)
+	k.settles()
+	k.receiver.mu.Lock()
+	defer k.receiver.mu.Unlock()
+	t.Logf("%d events, %d of them again", len(k.receiver.events), k.receiver.repeated)
+	if k.receiver.repeated == 0 {
+		t.Error("no event was repeated: nothing failed")
+	}
+}
+
+// count is how many events arrived.
+func (r *rude) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.events) + r.repeated
+}
+
+// likes is people who like each other's posts and take that back, through whichever node is there.
+type likes struct {
+	keys, posts []string
+	mu          sync.Mutex
+	nodes       []*world.Process
+	over        chan struct{}
+	acting      sync.WaitGroup
+}
+
+func newLikes(t *testing.T, nodes []*world.Process) *likes {
+	t.Helper()
+	l := &likes{keys: []string{"ann", "bob", "cat", "dan", "eve", "fay"}, over: make(chan struct{})}
+	l.use(nodes)
+	for _, key := range l.keys {
+		var data struct {
+			PublishPost struct{ Post struct{ ID string } }
+		}
+		if err := world.Ask(nodes[0].URL, key, `mutation{publishPost(input:{body:"a post"}){post{id}}}`, nil, &data); err != nil {
+			t.Fatal(err)
+		}
+		l.posts = append(l.posts, data.PublishPost.Post.ID)
+	}
+	return l
+}
+
+func (l *likes) use(nodes []*world.Process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nodes = append([]*world.Process(nil), nodes...)
+}
+
+// run acts until stop.
+func (l *likes) run() {
+	for lane := range 2 {
+		random := rand.New(rand.NewPCG(9, uint64(lane)))
+		l.acting.Go(func() {
+			pace := time.NewTicker(10 * time.Millisecond) // the load is for the crashes, not for the machine
+			defer pace.Stop()
+			for {
+				select {
+				case <-l.over:
+					return
+				case <-pace.C:
+				}
+				l.mu.Lock()
+				url := l.nodes[random.IntN(len(l.nodes))].URL
+				l.mu.Unlock()
+				me, post := l.keys[random.IntN(len(l.keys))], l.posts[random.IntN(len(l.posts))]
+				verb := []string{`mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`}[random.IntN(2)]
+				_ = world.Ask(url, me, verb, map[string]any{"p": post}, nil) // the node may be dead
+			}
+		})
+	}
+}
+
+func (l *likes) stop() {
+	close(l.over)
+	l.acting.Wait()
+}

@@ -1,0 +1,314 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tidings/services/node"
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/histories"
+	"tidings/tests/world"
+)
+
+// replayed is one of two nodes that are told the same history: one live, and one later, by the times of the events.
+type replayed struct {
+	*world.Node
+	group string
+	ids   map[ref]string
+	codes []string // the error of each event, "" for none
+}
+
+// until moves the clock forward to a time.
+func (r *replayed) until(at time.Time) {
+	if ahead := at.Sub(r.Clock.Now()); ahead > 0 {
+		r.Clock.Advance(ahead)
+	}
+}
+
+// settled does what is due, and the repetitions a second later.
+func (r *replayed) settled() {
+	r.Due()
+	r.Clock.Advance(2 * time.Second)
+	r.Due()
+}
+
+// resolved is an input with the IDs of this node; ok is false while one of them is unknown.
+func (r *replayed) resolved(input map[string]any, group string) (_ map[string]any, ok bool) {
+	input, ok = maps.Clone(input), true
+	for name, value := range input {
+		if of, is := value.(ref); is {
+			input[name], ok = r.ids[of], ok && r.ids[of] != ""
+		}
+		if value == group {
+			input[name] = r.group
+		}
+	}
+	return input, ok
+}
+
+// ingest tells events, of which the first has a place in the history.
+func (r *replayed) ingest(t *rapid.T, first int, events []map[string]any) {
+	var data struct {
+		Ingest struct {
+			Results []struct {
+				ID    *string
+				Error *struct{ Code, Message string }
+			}
+		}
+	}
+	r.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{code message}}}}`, map[string]any{"e": events}, &data)
+	for i, result := range data.Ingest.Results {
+		code := ""
+		if result.ID != nil {
+			r.ids[ref(first+i)] = *result.ID
+		}
+		if result.Error != nil {
+			code = result.Error.Code
+			t.Logf("event %d: %s", first+i, result.Error.Message)
+		}
+		r.codes = append(r.codes, code)
+	}
+}
+
+func eventOf(e told, input map[string]any, dated bool) map[string]any {
+	event := map[string]any{"do": map[string]any{e.name: input}}
+	if e.as != "" {
+		event["as"] = user(e.as)
+	}
+	if dated {
+		event["at"] = e.at.UTC().Format(time.RFC3339Nano)
+	}
+	return event
+}
+
+// reach moves the clock to a time, and does on the way what becomes due.
+func (r *replayed) reach(h *telling, at time.Time) {
+	for _, due := range slices.SortedFunc(slices.Values(h.due), time.Time.Compare) {
+		if due.After(r.Clock.Now()) && due.Before(at) {
+			r.until(due.Add(time.Second))
+			r.settled()
+		}
+	}
+	r.until(at)
+	r.Due()
+}
+
+// live tells each event when it happens, and lets its jobs end before the next.
+func (r *replayed) live(t *rapid.T, h *telling) {
+	for i, e := range h.events {
+		r.reach(h, e.at)
+		input, known := r.resolved(e.input, h.group)
+		if !known { // its maker was refused
+			r.codes = append(r.codes, "-")
+			continue
+		}
+		r.ingest(t, i, []map[string]any{eventOf(e, input, false)})
+		r.settled()
+	}
+}
+
+// later tells all events after the last, in batches: an event that names what an earlier one made waits for its answer.
+func (r *replayed) later(t *rapid.T, h *telling) {
+	r.reach(h, h.clock)
+	for done := 0; done < len(h.events); {
+		size := rapid.IntRange(1, 40).Draw(t, "batch")
+		var batch []map[string]any
+		first := done
+		for ; done < len(h.events) && len(batch) < size; done++ {
+			input, known := r.resolved(h.events[done].input, h.group)
+			if !known {
+				break
+			}
+			batch = append(batch, eventOf(h.events[done], input, true))
+		}
+		if len(batch) == 0 { // its maker was refused
+			r.codes = append(r.codes, "-")
+			done++
+			continue
+		}
+		r.ingest(t, first, batch)
+		if rapid.Bool().Draw(t, "jobs") {
+			r.Due()
+		}
+	}
+}
+
+const replayView = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value precision}}
+	homeFeed(first:40){end edges{node{body kind author{key} publishedAt likeCount commentCount editedAt comments(first:3){nodes{body publishedAt}} likes(first:4){edges{likedAt node{key}}}}}}
+	notifications(first:40){edges{node{category subject{body} show{title} actors{key} actorCount at seen read older causes(first:3){...on Post{body} ...on User{key} ...on Show{title}}}}}
+	siteMessages(first:30){edges{node{title createdAt updatedAt readAt}}}
+	announcements(first:30){edges{node{title startsAt endsAt unread}}}
+	conversations(first:2){edges{node{title unread{value precision} mentions{value} muted memberCount messages(first:40){nodes{body author{key} sentAt recalled mentions{key}}}}}}
+	liveBoard(first:30){edges{status node{title status plannedAt startedAt endedAt cancelledAt remindsMe host{key}}}}
+	views(codes:["topic"]){edges{node{key upTo lastAccessAt unread{value precision}}}}
+	mutes(first:4){edges{node{key} since until}} blocks(first:4){nodes{key}} hides(first:4){nodes{key}}
+	user{followees(first:4){nodes{key}} followers(first:4){nodes{key}}}}}`
+
+// hidden are what two worlds may differ in: versions, and times below the minute.
+var hidden = []*regexp.Regexp{
+	regexp.MustCompile(`"(version|newest)":("[^"]*"|null)`),
+	regexp.MustCompile(`(T\d\d:\d\d):[0-9.]+Z`),
+}
+
+// sees is everything that a person is shown, with the numbers explained.
+func (r *replayed) sees(t *rapid.T, person string) any {
+	r.Badges(person) // checks the sums
+	var differed struct{ R struct{ Differed []string } }
+	r.Must("root:admin", `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": user(person)}, &differed)
+	if len(differed.R.Differed) > 0 {
+		t.Fatalf("%s: the facts have other numbers: %q", person, differed.R.Differed)
+	}
+	got := r.Ask(person, replayView, nil)
+	if len(got.Errors) > 0 {
+		t.Fatalf("%s: %+v", person, got.Errors)
+	}
+	text := string(got.Data)
+	for i, what := range hidden {
+		text = what.ReplaceAllString(text, []string{`"$1":null`, `$1`}[i])
+	}
+	var seen any
+	if err := json.Unmarshal([]byte(text), &seen); err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// startReplay makes the people of a history on a node, who visit it for the first time.
+func (r *replayed) startReplay(people []string) {
+	r.ids, r.codes = map[ref]string{}, nil
+	for _, person := range people {
+		r.Badges(person)
+		r.OnShow(person, "cancelShow", r.Schedule(person, "first", r.Clock.Now().Add(time.Hour))) // boards know its host
+	}
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	members := make([]string, len(people))
+	for i, person := range people {
+		members[i] = user(person)
+	}
+	r.Must(people[0], `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"room",memberIds:$m}){conversation{id}}}`, map[string]any{"m": members}, &data)
+	r.group = data.CreateConversation.Conversation.ID
+	r.settled()
+}
+
+func checkReplay(t *testing.T, live, later *replayed) {
+	histories.Fewer(t, 4)
+	number := 0
+	var due []time.Time // of all histories: what one has announced may start in the next
+	rapid.Check(t, func(t *rapid.T) {
+		number++
+		h := &telling{t: t, made: map[string][]ref{}, owner: map[ref]string{}, due: slices.Clip(due)}
+		for i := range 4 {
+			h.people = append(h.people, fmt.Sprintf("r%dp%d", number, i))
+		}
+		begin := live.Clock.Now()
+		if now := later.Clock.Now(); now.After(begin) {
+			begin = now
+		}
+		begin = begin.Truncate(time.Hour).Add(time.Hour)
+		for _, node := range []*replayed{live, later} {
+			node.reach(h, begin)
+			node.startReplay(h.people)
+		}
+		h.group = "group"
+		h.clock = begin.Add(30 * time.Minute)
+		for range rapid.IntRange(5, 60).Draw(t, "events") {
+			h.next()
+		}
+		due = h.due
+		live.live(t, h)
+		h.clock = h.clock.Add(time.Hour)
+		later.later(t, h)
+		end := h.clock.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours after")) * time.Hour)
+		for _, node := range []*replayed{live, later} {
+			node.reach(h, end)
+			node.settled()
+		}
+		if diff := cmp.Diff(live.codes, later.codes); diff != "" {
+			t.Fatalf("other answers (- live, + replayed):\n%s\n%s", diff, h.text())
+		}
+		for _, person := range h.people {
+			if diff := cmp.Diff(live.sees(t, person), later.sees(t, person)); diff != "" {
+				t.Fatalf("%s sees something else (- live, + replayed):\n%s\n%s", person, diff, h.text())
+			}
+		}
+	})
+}
+
+func (h *telling) text() string {
+	var lines []string
+	for i, e := range h.events {
+		lines = append(lines, fmt.Sprintf("%2d %s %s %s %v", i, e.at.UTC().Format("02T15:04"), e.as, e.name, e.input))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// expiring lets unread items expire while a history runs.
+func expiring(cfg *node.Config) {
+	cfg.BadgeExpiry = []string{"HOME_FEED=2", "SITE_MESSAGES=1", "ANNOUNCEMENTS=2", "CONVERSATIONS=1"}
+	cfg.NotifyFor = []string{"LIKE=1", "FOLLOW=2"}
+}
+
+// A history that is told later, in order and with the times of its events, leads to what it leads to when it is told live: the same
+// numbers, lists, orders and times for everyone, and the numbers are those of the facts.
+func TestAReplayLeadsToTheSameState(t *testing.T) {
+	t.Run("sqlite-redis", func(t *testing.T) {
+		start := func() *replayed {
+			return &replayed{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.NewServer(t).URL(), Manual: true, Change: expiring})}
+		}
+		checkReplay(t, start(), start())
+	})
+	t.Run("postgres-embedded", func(t *testing.T) {
+		start := func() *replayed {
+			return &replayed{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Change: expiring})}
+		}
+		checkReplay(t, start(), start())
+	})
+}
+
+// What is told late is pushed like everything else, and the versions rise: the watch checks them.
+func TestWhatIsToldLateIsPushed(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
+	n.Badges("author")
+	watch := world.OpenWatch(t, n.URL, "reader")
+	watch.Shows(t, world.Convergence, 0, 0)
+	tell := func(ago time.Duration, as, name string, input map[string]any) string {
+		t.Helper()
+		var data struct {
+			Ingest struct {
+				Results []struct {
+					ID    string
+					Error *struct{ Message string }
+				}
+			}
+		}
+		event := eventOf(told{as, name, input, n.Clock.Now().Add(-ago)}, input, true)
+		n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": []any{event}}, &data)
+		if failed := data.Ingest.Results[0].Error; failed != nil {
+			t.Fatalf("%s: %s", name, failed.Message)
+		}
+		return data.Ingest.Results[0].ID
+	}
+	tell(30*time.Hour, "reader", "follow", map[string]any{"userId": user("author")})
+	tell(29*time.Hour, "author", "publishPost", map[string]any{"body": "late"})
+	watch.Shows(t, world.Convergence, 1, 0)
+	own := tell(28*time.Hour, "reader", "publishPost", map[string]any{"body": "own"})
+	tell(27*time.Hour, "author", "likePost", map[string]any{"postId": own})
+	watch.Shows(t, world.Convergence, 1, 1)
+	tell(27*time.Hour+time.Minute, "reader", "markNotificationsSeen", map[string]any{})
+	tell(26*time.Hour, "reader", "markHomeFeedSeen", map[string]any{})
+	watch.Shows(t, world.Convergence, 0, 1)
+	tell(25*time.Hour, "reader", "markNotificationsSeen", map[string]any{})
+	watch.Shows(t, world.Convergence, 0, 0)
+}
