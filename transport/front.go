@@ -38,10 +38,17 @@ type Front struct {
 	requests *textMemory[*knownRequest]
 	pause    time.Duration // the longest wait for the rest of a request
 
-	mu      sync.Mutex
-	conns   map[*frontConn]struct{}
-	closing atomic.Bool
-	empty   chan struct{} // closed when no connection is left after closing; nil until then
+	lasts    atomic.Bool // each answer is the last one of its connection
+	endsIdle atomic.Bool // connections without a request are closed
+
+	mu        sync.Mutex
+	conns     map[*frontConn]struct{}
+	handed    int // connections of the HTTP server
+	listeners []*frontListener
+	idleUntil time.Time     // until when idle connections stay open while lasts
+	closing   bool          // no connection is taken
+	empty     chan struct{} // closed when no connection of the front is left after closing; nil until then
+	quiet     chan struct{} // closed when the HTTP server has none either
 }
 
 const (
@@ -61,6 +68,8 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 		f.queries = endpoint.queries
 		f.quick, _ = endpoint.queries.cfg.Schema.(QuickSchema)
 	}
+	next.Handler = f.lastly(next.Handler)
+	next.ConnState = f.count
 	next.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		if handed, ok := conn.(*handedConn); ok && handed.paid {
 			return context.WithValue(ctx, paymentKey{}, new(payment))
@@ -70,12 +79,27 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	return f
 }
 
+// lastly makes the HTTP server's answers the last ones of their connections during a drain.
+func (f *Front) lastly(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.lasts.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
 // Serve serves the connections of a listener until it is closed. The error is that of the HTTP server.
 func (f *Front) Serve(listener net.Listener) error {
 	if f.quick == nil {
 		return f.next.Serve(listener)
 	}
-	handed := &frontListener{Listener: listener, conns: make(chan net.Conn), failed: make(chan error, 1), done: make(chan struct{})}
+	handed := &frontListener{
+		Listener: listener, conns: make(chan net.Conn), failed: make(chan error, 1), done: make(chan struct{}), stop: sync.OnceValue(listener.Close), add: f.add,
+	}
+	f.mu.Lock()
+	f.listeners = append(f.listeners, handed)
+	f.mu.Unlock()
 	go f.accept(handed)
 	return f.next.Serve(handed)
 }
@@ -96,7 +120,9 @@ func (f *Front) accept(from *frontListener) {
 			}
 		}
 		if err != nil {
-			from.failed <- err
+			if !f.lasts.Load() { // Drain has closed the listener, and the HTTP server may still be handed connections
+				from.failed <- err
+			}
 			return
 		}
 		wait = 0
@@ -112,7 +138,7 @@ func (f *Front) accept(from *frontListener) {
 func (f *Front) enter(one *frontConn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closing.Load() {
+	if f.closing {
 		return false
 	}
 	f.conns[one] = struct{}{}
@@ -123,24 +149,76 @@ func (f *Front) leave(one *frontConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.conns, one)
+	f.tell()
+}
+
+// tell tells who waits for the end of the connections. The caller holds the lock.
+func (f *Front) tell() {
 	if f.empty != nil && len(f.conns) == 0 {
 		close(f.empty)
 		f.empty = nil
 	}
+	if f.quiet != nil && len(f.conns)+f.handed == 0 {
+		close(f.quiet)
+		f.quiet = nil
+	}
 }
 
-// Shutdown closes the listener and idle connections, and waits until the requests have been answered or ctx has ended, also
-// those of the HTTP server.
+// count counts the connections of the HTTP server. Those that are handed on count before they leave the front.
+func (f *Front) count(conn net.Conn, state http.ConnState) {
+	switch _, handed := conn.(*handedConn); {
+	case state == http.StateNew && !handed:
+		f.add(1)
+	case state == http.StateClosed || state == http.StateHijacked:
+		f.add(-1)
+	}
+}
+
+func (f *Front) add(handed int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handed += handed
+	f.tell()
+}
+
+// Drain takes no more connections, so that a proxy, whose request has not left yet, turns to another node, and says with each
+// answer from now on that its connection ends. A request may be on its way on an idle connection, and its client could not know
+// whether it was carried out: Shutdown closes none earlier than idle after the first Drain.
+func (f *Front) Drain(idle time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.lasts.CompareAndSwap(false, true) {
+		return
+	}
+	f.idleUntil = time.Now().Add(idle)
+	for _, one := range f.listeners {
+		_ = one.stop()
+	}
+}
+
+// Shutdown drains, closes idle connections in time, and waits until the requests have been answered or ctx has ended, also those
+// of the HTTP server.
 func (f *Front) Shutdown(ctx context.Context) error {
-	left := f.close((*frontConn).closeIdle)
-	err := f.next.Shutdown(ctx)
+	f.Drain(0)
+	f.mu.Lock()
+	f.quiet = make(chan struct{})
+	quiet, last := f.quiet, time.NewTimer(time.Until(f.idleUntil))
+	f.tell()
+	f.mu.Unlock()
+	defer last.Stop()
 	select {
-	case <-left:
+	case <-quiet:
+	case <-ctx.Done():
+	case <-last.C:
+	}
+	f.endsIdle.Store(true)
+	select {
+	case <-f.close((*frontConn).closeIdle):
 	case <-ctx.Done():
 		f.close((*frontConn).cut)
-		err = errors.Join(err, ctx.Err())
+		return errors.Join(f.next.Shutdown(ctx), ctx.Err())
 	}
-	return err
+	return f.next.Shutdown(ctx) // the last, because connections of the front may be handed on until they end
 }
 
 // Close ends all connections at once, also those of the HTTP server.
@@ -153,7 +231,7 @@ func (f *Front) Close() error {
 func (f *Front) close(end func(*frontConn)) (left <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.closing.Store(true)
+	f.closing = true
 	waiting := f.empty
 	if waiting == nil {
 		waiting = make(chan struct{})
@@ -176,6 +254,8 @@ type frontListener struct {
 	failed chan error
 	done   chan struct{}
 	once   sync.Once
+	stop   func() error     // closes the listener itself, once
+	add    func(handed int) // counts connections of the HTTP server
 }
 
 // Accept waits for a connection that the front does not serve.
@@ -192,19 +272,17 @@ func (l *frontListener) Accept() (net.Conn, error) {
 
 // Close closes the listener itself too.
 func (l *frontListener) Close() error {
-	err := net.ErrClosed
-	l.once.Do(func() {
-		close(l.done)
-		err = l.Listener.Close()
-	})
-	return err
+	l.once.Do(func() { close(l.done) })
+	return l.stop()
 }
 
 // give hands a connection on, or closes it if the server has ended.
 func (l *frontListener) give(conn net.Conn) {
+	l.add(1)
 	select {
 	case l.conns <- conn:
 	case <-l.done:
+		l.add(-1)
 		_ = conn.Close()
 	}
 }

@@ -114,12 +114,13 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 		return c.execute(h, body, &payment{caller: h.caller, operation: true})
 	}
 	text = append(text, '}')
+	last := f.lasts.Load()
 	if h.gzip && len(text)-answerHead >= compressFrom {
 		short := compressed(text[answerHead:])
 		text = append(text[:answerHead], short...)
-		return c.outcome(c.send(framed(h, text, "Content-Encoding: gzip\r\n", c.front.closing.Load())))
+		return outcome(last, c.send(framed(h, text, "Content-Encoding: gzip\r\n", last)))
 	}
-	return c.outcome(c.send(framed(h, text, "", c.front.closing.Load())))
+	return outcome(last, c.send(framed(h, text, "", last)))
 }
 
 // tried calls quick. A panic is for the executor, which meets it again and presents it.
@@ -132,8 +133,9 @@ func tried(quick Quick, ctx context.Context, to []byte) (text []byte, ok bool) {
 	return quick(ctx, to)
 }
 
-func (c *frontConn) outcome(err error) frontOutcome {
-	if err != nil {
+// outcome is that of an answer which was sent, unless there was an error.
+func outcome(last bool, err error) frontOutcome {
+	if last || err != nil {
 		return frontEnds
 	}
 	return frontMore
@@ -206,11 +208,15 @@ func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.R
 	r := h.request.WithContext(context.Background())
 	r.Header = maps.Clone(r.Header)
 	handle(w, r)
+	last := c.front.lasts.Load()
+	if last {
+		w.header.Set("Connection", "close")
+	}
 	status := cmp.Or(w.status, http.StatusOK)
 	text := strconv.AppendInt([]byte("HTTP/1.1 "), int64(status), 10)
 	text = append(append(append(text, ' '), http.StatusText(status)...), "\r\n"...)
 	text = append(append(append(appendHeader(text, w.header), "Date: "...), dateNow()...), "\r\n\r\n"...)
-	return c.outcome(c.send(append(text, w.body...)))
+	return outcome(last, c.send(append(text, w.body...)))
 }
 
 // recorder is a response that is kept. What is written with it has its length in a header.

@@ -93,7 +93,7 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if !more && !c.state.CompareAndSwap(frontBusy, frontIdle) && c.state.Load() == frontClosed || c.front.closing.Load() && !more {
+	if !more && (!c.state.CompareAndSwap(frontBusy, frontIdle) && c.state.Load() == frontClosed || c.front.endsIdle.Load()) {
 		return 0, net.ErrClosed
 	}
 	if c.hasAhead {
@@ -161,9 +161,6 @@ func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 			return used, outcome
 		}
 		used += len(head.text) + head.length
-		if c.front.closing.Load() {
-			return used, frontEnds
-		}
 	}
 	return used, frontMore
 }

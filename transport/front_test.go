@@ -24,7 +24,6 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"tidings/services"
-	"tidings/tests/eventually"
 )
 
 // quickSchema answers { who } and { hello } without the executor, and counts that.
@@ -340,55 +339,4 @@ func TestFrontSendsLongAnswers(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestFrontDrains(t *testing.T) {
-	f := newFronted(t, false, nil)
-	begun, gate := make(chan struct{}, 8), make(chan struct{})
-	f.schema.do = func(context.Context) bool { begun <- struct{}{}; <-gate; return true }
-	idle := must(net.Dial("tcp", f.at))
-	defer idle.Close()
-	answers := make(chan []string)
-	go func() { answers <- f.send(f.at, 1, raw(query("{ who }"))) }()
-	<-begun
-	eventually.Holds(t, "both connections are known", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) == 2 })
-	done := make(chan error)
-	go func() { done <- f.front.Shutdown(t.Context()) }()
-	if _, err := idle.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("an idle connection: %v, want its end", err)
-	}
-	select {
-	case err := <-done:
-		t.Fatalf("the shutdown ended before the request: %v", err)
-	default:
-	}
-	close(gate)
-	if got := <-answers; !strings.HasPrefix(got[0], "200 OK true") || !strings.Contains(got[0], `{"who":"alice@"}`) {
-		t.Errorf("the request that was under way: %s, want its answer and the end of the connection", got)
-	}
-	if err := <-done; err != nil {
-		t.Errorf("the shutdown: %v", err)
-	}
-	if conn, err := net.Dial("tcp", f.at); err == nil {
-		conn.Close()
-		t.Error("a connection is accepted after the end")
-	}
-}
-
-func TestFrontShutdownGivesUp(t *testing.T) {
-	f := newFronted(t, false, nil)
-	begun, gate := make(chan struct{}), make(chan struct{})
-	f.schema.do = func(context.Context) bool { close(begun); <-gate; return true }
-	answers := make(chan []string)
-	go func() { answers <- f.send(f.at, 1, raw(query("{ who }"))) }()
-	<-begun
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := f.front.Shutdown(ctx); err == nil {
-		t.Error("a shutdown out of time has no error")
-	}
-	if got := <-answers; got[0] != "no answer" {
-		t.Errorf("got %s", got)
-	}
-	close(gate)
 }

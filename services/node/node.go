@@ -301,9 +301,9 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 // Run serves until ctx ends or a part fails for good, and drains in this order: what brings new work first, what
 // finishes work next, the engines last.
 //
-//	not ready; workers stop claiming and finish what they hold; subscriptions are refused and sockets closed with 1012,
-//	spread over the drain time; HTTP requests on both listeners end; the hub takes this node out of Redis; SQL is flushed and closed; Redis,
-//	with the private server, is last.
+//	not ready, and no new connections; workers stop claiming and finish what they hold; subscriptions are refused and sockets closed
+//	with 1012, spread over the drain time; HTTP requests on both listeners end; the hub takes this node out of Redis; SQL is flushed
+//	and closed; Redis, with the private server, is last.
 func (s *Server) Run(ctx context.Context, at Listeners) error {
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorkers()
@@ -325,6 +325,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	case failure = <-failed:
 	}
 	s.Ready.Set(false)
+	s.Front.Drain(min(s.Config.Drain, lastRequests))
 	stopWorkers()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.Config.Drain+4*time.Second, goneWithin-time.Second))
 	defer cancel()
@@ -341,6 +342,10 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	s.Log.Info("gone")
 	return failure
 }
+
+// lastRequests is how long idle connections stay open at least after SIGTERM: one that a proxy keeps busy ends with an answer
+// by then.
+const lastRequests = time.Second
 
 func (s *Server) workerLoops() []func(context.Context) error {
 	var loops []func(context.Context) error

@@ -1,0 +1,164 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/tests/eventually"
+)
+
+func TestFrontDrains(t *testing.T) {
+	f := newFronted(t, false, nil)
+	begun, gate := make(chan struct{}, 8), make(chan struct{})
+	f.schema.do = func(context.Context) bool { begun <- struct{}{}; <-gate; return true }
+	idle := must(net.Dial("tcp", f.at))
+	defer idle.Close()
+	answers := make(chan []string)
+	go func() { answers <- f.send(f.at, 1, raw(query("{ who }"))) }()
+	<-begun
+	eventually.Holds(t, "both connections are known", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) == 2 })
+	done := make(chan error)
+	go func() { done <- f.front.Shutdown(t.Context()) }()
+	if _, err := idle.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("an idle connection: %v, want its end", err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the shutdown ended before the request: %v", err)
+	default:
+	}
+	close(gate)
+	if got := <-answers; !strings.HasPrefix(got[0], "200 OK true") || !strings.Contains(got[0], `{"who":"alice@"}`) {
+		t.Errorf("the request that was under way: %s, want its answer and the end of the connection", got)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the shutdown: %v", err)
+	}
+	if conn, err := net.Dial("tcp", f.at); err == nil {
+		conn.Close()
+		t.Error("a connection is accepted after the end")
+	}
+}
+
+func TestFrontShutdownGivesUp(t *testing.T) {
+	f := newFronted(t, false, nil)
+	begun, gate := make(chan struct{}), make(chan struct{})
+	f.schema.do = func(context.Context) bool { close(begun); <-gate; return true }
+	answers := make(chan []string)
+	go func() { answers <- f.send(f.at, 1, raw(query("{ who }"))) }()
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.front.Shutdown(ctx); err == nil {
+		t.Error("a shutdown out of time has no error")
+	}
+	if got := <-answers; got[0] != "no answer" {
+		t.Errorf("got %s", got)
+	}
+	close(gate)
+}
+
+// kept is a connection that a client keeps for further requests.
+type kept struct {
+	net.Conn
+	from *bufio.Reader
+}
+
+func (f *fronted) keep() *kept {
+	f.Helper()
+	conn := must(net.Dial("tcp", f.at))
+	f.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return &kept{conn, bufio.NewReader(conn)}
+}
+
+// ask sends a request and says whether its answer ends the connection.
+func (k *kept) ask(text string) (last bool, err error) {
+	if _, err := io.WriteString(k, text); err != nil {
+		return false, err
+	}
+	got, err := http.ReadResponse(k.from, nil)
+	if err != nil {
+		return false, err
+	}
+	_, err = io.Copy(io.Discard, got.Body)
+	return got.Close, err
+}
+
+// A proxy keeps connections and cannot send a POST again: none may be closed under a request. Each kind of answer says that its
+// connection ends, and what is idle, or new, waits for it.
+func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
+	f := newFronted(t, false, nil)
+	requests := map[string]string{
+		"quick":              raw(query("{ who }")),
+		"of the HTTP server": raw(query(`mutation { set(text: "a") }`)),
+		"of the executor":    raw(query("{ fails }")),
+		"refused":            raw(query("{ who }"), "Authorization: Bearer nobody"),
+		"a GET":              raw("", "GET /graphql?query={who} HTTP/1.1", "-Content-Length"),
+	}
+	conns, idle := map[string]*kept{}, map[string]*kept{}
+	for name, request := range requests {
+		conns[name], idle[name] = f.keep(), f.keep()
+		for _, one := range []*kept{conns[name], idle[name]} {
+			if last, err := one.ask(request); err != nil || last {
+				t.Fatalf("%s, before: the last one: %v, %v", name, last, err)
+			}
+		}
+	}
+	fresh := f.keep()
+	eventually.Holds(t, "the new connection is known", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) > 0 })
+	f.front.Drain(time.Hour)
+	if conn, err := net.Dial("tcp", f.at); err == nil {
+		conn.Close()
+		t.Error("a connection is accepted during the drain")
+	}
+	for name, one := range conns {
+		if last, err := one.ask(requests[name]); err != nil || !last {
+			t.Errorf("%s, during the drain: the last one: %v, %v", name, last, err)
+		}
+		if _, err := one.from.ReadByte(); err != io.EOF {
+			t.Errorf("%s: after its last answer the connection has %v, want its end", name, err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.front.Shutdown(t.Context()) }()
+	eventually.Holds(t, "the shutdown has begun", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return f.front.quiet != nil })
+	idle["new"], requests["new"] = fresh, requests["quick"]
+	for name, one := range idle {
+		if last, err := one.ask(requests[name]); err != nil || !last {
+			t.Errorf("%s, during the shutdown: the last one: %v, %v", name, last, err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the shutdown: %v", err)
+	}
+}
+
+// What is idle for longer than the drain allows is closed, also what became so after the last look.
+func TestFrontClosesWhatStaysIdle(t *testing.T) {
+	f := newFronted(t, false, nil)
+	early, late := f.keep(), f.keep()
+	if _, err := early.ask(raw(query("{ who }"))); err != nil {
+		t.Fatal(err)
+	}
+	f.front.endsIdle.Store(true)
+	_, _ = late.ask(raw(query("{ who }"))) // its answer, or the end of a connection that was still new
+	if _, err := late.from.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection that became idle has %v, want its end", err)
+	}
+	f.front.Drain(50 * time.Millisecond)
+	if err := f.front.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := early.from.ReadByte(); err != io.EOF {
+		t.Errorf("the idle connection has %v, want its end", err)
+	}
+}
