@@ -193,6 +193,9 @@ func TestInt(t *testing.T) {
 		if got != c.want || (err == nil) != c.good || err != nil && services.CodeOf(err) != services.Invalid {
 			t.Errorf("%T %v: %d, %v", c.input, c.input, got, err)
 		}
+		if err != nil && (strings.Contains(err.Error(), "interface") || strings.Contains(err.Error(), "float64")) {
+			t.Errorf("%T: %v speaks of types of Go", c.input, err)
+		}
 	}
 	for n, want := range map[int]string{0: "0", -1: "-1", math.MaxInt: "9223372036854775807", math.MinInt: "-9223372036854775808"} {
 		var text bytes.Buffer

@@ -36,7 +36,7 @@ func UnmarshalInt(input any) (int, error) {
 			return int(n), nil
 		}
 	default:
-		return 0, services.Errorf(services.Invalid, "an Int is a whole number from %d to %d, got %T", math.MinInt32, math.MaxInt32, input)
+		return 0, services.Errorf(services.Invalid, "an Int is a whole number from %d to %d, got %s", math.MinInt32, math.MaxInt32, kindOf(input))
 	}
 	return 0, services.Errorf(services.Invalid, "an Int is a whole number from %d to %d, got %v", math.MinInt32, math.MaxInt32, input)
 }
@@ -66,10 +66,10 @@ func AppendTime(to []byte, t time.Time) []byte {
 func UnmarshalTime(input any) (time.Time, error) {
 	text, ok := input.(string)
 	if !ok {
-		return time.Time{}, services.Errorf(services.Invalid, "a time is a string in RFC 3339, got %T", input)
+		return time.Time{}, services.Errorf(services.Invalid, "a Time is a text in RFC 3339, got %s", kindOf(input))
 	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
+	t, ok := services.ParseTime(text)
+	if !ok {
 		return time.Time{}, services.Errorf(services.Invalid, "%s is not a time in RFC 3339", services.Quote(text))
 	}
 	return t, nil
@@ -90,7 +90,7 @@ func UnmarshalVersion(input any) (string, error) { return unmarshalText("a Versi
 func unmarshalText(kind string, input any) (string, error) {
 	text, ok := input.(string)
 	if !ok {
-		return "", services.Errorf(services.Invalid, "%s is a text, got %T", kind, input)
+		return "", services.Errorf(services.Invalid, "%s is a text, got %s", kind, kindOf(input))
 	}
 	return text, nil
 }
@@ -104,7 +104,7 @@ func MarshalJSON(text string) graphql.Marshaler {
 // one object are one input.
 func UnmarshalJSON(input any) (string, error) {
 	if _, ok := input.(map[string]any); !ok {
-		return "", services.Errorf(services.Invalid, "a JSON is an object, got %T", input)
+		return "", services.Errorf(services.Invalid, "a JSON is an object, got %s", kindOf(input))
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -113,4 +113,21 @@ func UnmarshalJSON(input any) (string, error) {
 		return "", services.Wrapf(services.Invalid, err, "a JSON is an object, which this is not")
 	}
 	return strings.TrimSuffix(text.String(), "\n"), nil
+}
+
+// kindOf is the kind of an input value, for people.
+func kindOf(input any) string {
+	switch input.(type) {
+	case string:
+		return "a text"
+	case bool:
+		return "true or false"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "an object"
+	case nil:
+		return "null"
+	}
+	return "a number"
 }

@@ -140,7 +140,9 @@ func newerOf(after, lastID, newerThan *string) (place services.PostID, given boo
 	case after != nil || lastID != nil:
 		return 0, true, services.Errorf(services.Invalid, "newerThan: it cannot be given together with after or lastId")
 	}
-	place, err = services.ParsePostGlobalID("newerThan", *newerThan)
+	if place, err = services.ParsePostGlobalID("newerThan", *newerThan); services.CodeOf(err) == services.NotFound {
+		err = nil // a position is enough, and this one is before every post
+	}
 	return place, true, err
 }
 

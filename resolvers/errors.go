@@ -10,6 +10,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tidings/dataloader"
@@ -30,12 +31,30 @@ func Around(sources dataloader.Sources) func(*handler.Server) {
 // its request, which the log has too.
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
+		field := graphql.GetPath(ctx)
+		if argument := argumentAt(field, err); argument != "" {
+			err = services.About(argument, err)
+		}
 		shown := present(log, services.RequestID(ctx), err)
 		if shown.Path == nil {
-			shown.Path = graphql.GetPath(ctx)
+			shown.Path = field
 		}
 		return shown
 	}
+}
+
+// argumentAt is the argument of a field that the executor could not read, named as in other errors: at, events[0].at; "" for any
+// other error. The executor says it by a path that goes on below the field, where a path of an answer ends.
+func argumentAt(field ast.Path, err error) string {
+	fault, is := errors.AsType[*gqlerror.Error](err)
+	if !is || len(fault.Path) <= len(field) || !slices.Equal(fault.Path[:len(field)], field) {
+		return ""
+	}
+	argument := fault.Path[len(field):]
+	if len(argument) > 1 && argument[0] == ast.PathName("input") {
+		argument = argument[1:]
+	}
+	return argument.String()
 }
 
 func present(log *slog.Logger, id string, err error) *gqlerror.Error {

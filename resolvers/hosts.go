@@ -2,7 +2,6 @@ package resolvers
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -43,7 +42,7 @@ func checkUserKeys(keys []string) error {
 	}
 	for _, key := range keys {
 		if err := services.CheckUserKey(key); err != nil {
-			return fmt.Errorf("keys: %w", err)
+			return services.About("keys", err)
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
 	case at.Before(now.Add(-oldestEvent)):
 		return services.Errorf(services.Invalid, "at: %s is too long ago; it may be at most %d days before now, %s", momentText(*at), oldestEvent/day, momentText(now))
 	}
-	c.at = at
+	c.at = new(at.Truncate(time.Millisecond)) // finer parts make no other input
 	if at.Before(now) {
 		c.moment = c.r.Projector.Moment(*at)
 	}
@@ -137,7 +137,7 @@ func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.In
 	}
 	if event.Device != nil {
 		c.device = *event.Device
-		return services.CheckName(c.device)
+		return services.About("device", services.CheckName(c.device))
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ import (
 const maxNodes = 100
 
 // nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content,
-// another user's notification. All objects that the fields of an operation ask for are read together.
-func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error) {
+// another user's notification. argument is the one with the IDs. All objects that the fields of an operation ask for are read together.
+func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxNodes, len(ids))
 	}
 	if err := newNodeIDs().add(ids, nil); err != nil {
-		return nil, err
+		return nil, services.About(argument, err)
 	}
 	found, err := dataloader.Shared(ctx, nodesKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		return r.readNodes(ctx, viewer, allNodeIDs(ctx))
@@ -119,12 +119,13 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	return nil
 }
 
-// parseInto adds an ID, unless its key is zero, which no object has.
+// parseInto adds an ID, unless it is of no object.
 func parseInto[K comparable](into map[string]K, id string, parse func(field, id string) (K, error)) error {
 	key, err := parse("id", id)
-	var nothing K
-	if err == nil && key != nothing {
+	if err == nil {
 		into[id] = key
+	} else if services.CodeOf(err) == services.NotFound {
+		return nil
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func (r *mutationResolver) Ingest(ctx context.Context, events []graph.IngestEven
 }
 
 func (r *queryResolver) Node(ctx context.Context, id string) (graph.Node, error) {
-	nodes, err := r.nodes(ctx, []string{id})
+	nodes, err := r.nodes(ctx, "id", []string{id})
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (r *queryResolver) Node(ctx context.Context, id string) (graph.Node, error)
 }
 
 func (r *queryResolver) Nodes(ctx context.Context, ids []string) ([]graph.Node, error) {
-	return r.nodes(ctx, ids)
+	return r.nodes(ctx, "ids", ids)
 }
 
 func (r *queryResolver) Viewer(ctx context.Context) (*graph.Viewer, error) {

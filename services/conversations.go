@@ -55,7 +55,7 @@ func ParseConversationID(field, id string) (ConversationID, error) {
 // ParseMessageID reads "message:KEY". field names the argument in the error.
 func ParseMessageID(field, id string) (MessageID, error) {
 	place, err := ParseTypedID(field, id, MessageType)
-	if err == nil && (MessageID(place).Conversation() == 0 || MessageID(place).Number() == 0) {
+	if CodeOf(err) != Invalid && (MessageID(place).Conversation() == 0 || MessageID(place).Number() == 0) {
 		err = Errorf(Invalid, "%s: %s is not the id of a message", field, Quote(id))
 	}
 	return MessageID(place), err

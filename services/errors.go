@@ -139,6 +139,21 @@ func Wrapf(code Code, cause error, format string, args ...any) error {
 	return newError(code, cause, format, args)
 }
 
+// About is an error as one about another argument, for callers that name the object at fault otherwise. An error without a code
+// stays as it is.
+func About(argument string, err error) error {
+	known, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	about := *known
+	if had := argumentOf(about.Message); had != "" {
+		about.Message = strings.TrimPrefix(about.Message, had+": ")
+	}
+	about.Message, about.Argument = argument+": "+about.Message, argument
+	return &about
+}
+
 // CodeOf is the code of an error: that of the Error within it, INTERNAL for any other, "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {

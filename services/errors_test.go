@@ -1,6 +1,34 @@
 package services
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
+
+func TestAbout(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		message string
+		limit   int
+	}{
+		{Errorf(NotFound, "id: there is no %s", "post:1"), "ids: there is no post:1", 0},
+		{Errorf(Invalid, "user key %q: it is odd", "a b"), `ids: user key "a b": it is odd`, 0},
+		{Errorf(Invalid, "1 to %d are allowed", 5), "ids: 1 to 5 are allowed", 5},
+		{&Error{Code: Conflict, Message: "events[0].at: it is late", Argument: "other"}, "ids: it is late", 0},
+	} {
+		before := *c.err.(*Error)
+		about, is := About("ids", c.err).(*Error)
+		if !is || about.Message != c.message || about.Argument != "ids" || about.Code != CodeOf(c.err) || about.Limit != c.limit {
+			t.Errorf("%v is %+v", c.err, about)
+		}
+		if *c.err.(*Error) != before {
+			t.Errorf("%+v became %v", before, c.err)
+		}
+	}
+	if plain := errors.New("plain"); About("ids", plain) != plain || About("ids", nil) != nil {
+		t.Error("an error without a code is another one")
+	}
+}
 
 // The argument and the limit in a message are also in the extensions.
 func TestArgumentsAndLimitsOfMessages(t *testing.T) {

@@ -163,12 +163,17 @@ func ParseNotificationID(field, id string) (PostID, error) {
 	return ParseTypedID(field, id, NotificationType)
 }
 
-// ParseTypedID parses a global ID of a type whose keys are sortable IDs. field names the argument in the error, which is INVALID.
+// ParseTypedID parses a global ID of a type whose keys are sortable IDs. field names the argument in the error: INVALID, and
+// NOT_FOUND for the key zero, which no object has. So 0 never comes from a text: callers take it for an ID that is not given.
 func ParseTypedID(field, id, want string) (PostID, error) {
 	kind, key, err := SplitGlobalID(id)
 	if err == nil && kind == want {
-		if place, err := ParsePostID(key); err == nil {
-			return place, nil
+		place, err := ParsePostID(key)
+		if err == nil && place == 0 {
+			err = Errorf(NotFound, "%s: there is no %s", field, id)
+		}
+		if CodeOf(err) != Invalid {
+			return place, err
 		}
 	}
 	return 0, Errorf(Invalid, "%s: %s is not the id of a %s: expected %s: and %d letters", field, Quote(id), want, want, PostIDLetters)

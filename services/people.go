@@ -2,7 +2,6 @@ package services
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -107,10 +106,14 @@ func CheckText(field, text string, least, most int) error {
 			return Errorf(Invalid, "%s: has a NUL character", field)
 		}
 	}
-	if n := utf8.RuneCountInString(text); n < least || n > most {
-		return Errorf(Invalid, "%s: %s characters are allowed, got %d", field, span(least, most), n)
+	switch n := utf8.RuneCountInString(text); {
+	case n <= most && n >= least:
+		return nil
+	case least == 0:
+		return Errorf(Invalid, "%s: up to %d characters are allowed, got %d", field, most, n)
+	default:
+		return Errorf(Invalid, "%s: %d to %d characters are allowed, got %d", field, least, most, n)
 	}
-	return nil
 }
 
 // CheckFilled reports whether an input text for people is valid: as CheckText, from 1 character on, and not white space alone.
@@ -119,16 +122,9 @@ func CheckFilled(field, text string, most int) error {
 		return err
 	}
 	if strings.TrimSpace(text) == "" {
-		return Errorf(Invalid, "%s: %s characters are allowed, got nothing but white space", field, span(1, most))
+		return Errorf(Invalid, "%s: 1 to %d characters are allowed, got nothing but white space", field, most)
 	}
 	return nil
-}
-
-func span(least, most int) string {
-	if least == 0 {
-		return fmt.Sprintf("up to %d", most)
-	}
-	return fmt.Sprintf("%d to %d", least, most)
 }
 
 // NoUser is the error for a user, named in an argument by their key, who does not exist, or not for the caller: the error does

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/url"
 	"strconv"
+	"time"
 	"unicode/utf8"
 )
 
@@ -62,4 +63,10 @@ func surrogate(text []byte) uint64 {
 		return 0
 	}
 	return half
+}
+
+// ParseTime reads a time as inputs have it, in RFC 3339.
+func ParseTime(text string) (t time.Time, ok bool) {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	return t, err == nil
 }

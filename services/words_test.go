@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -54,6 +55,9 @@ func TestCheckText(t *testing.T) {
 		}
 		if err != nil && (CodeOf(err) != Invalid || !strings.HasPrefix(err.Error(), "body: ")) {
 			t.Errorf("%s: %v", Quote(c.text), err)
+		}
+		if long := utf8.RuneCountInString(c.text) > c.most; long && err.(*Error).Limit != c.most {
+			t.Errorf("%s: the limit is %d", Quote(c.text), err.(*Error).Limit)
 		}
 	}
 	if err := CheckText("name", "toolong", 0, 3); !strings.Contains(err.Error(), "up to 3 characters are allowed, got 7") {

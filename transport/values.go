@@ -114,6 +114,14 @@ func needed(definition *ast.Definition, value any) string {
 		return "a " + definition.Name + " is a text"
 	case definition.Name == "ID" && !isText && !isNumber:
 		return "an ID is a text"
+	case definition.Name == "Time":
+		if _, is := services.ParseTime(text); !is {
+			return "a Time is a text in RFC 3339, such as 2026-01-31T09:30:00Z"
+		}
+	case definition.Name == "JSON":
+		if _, is := value.(map[string]any); !is {
+			return "a JSON is an object"
+		}
 	case definition.Name == "Boolean":
 		if _, ok := value.(bool); !ok {
 			return "a Boolean is true or false"

@@ -107,7 +107,7 @@ func lock(ctx context.Context, tx *sql.Tx, id services.PostID) (Announcement, er
 	}
 	a, ok := found[id]
 	if !ok {
-		return a, services.Errorf(services.NotFound, "there is no announcement %s", globalID(id))
+		return a, services.Errorf(services.NotFound, "announcementId: there is no %s", globalID(id))
 	}
 	return a, nil
 }

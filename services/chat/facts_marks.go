@@ -100,7 +100,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 	// The lock keeps out a recall. A recall skips the members who have read the message, so no position may move back while one
 	// runs.
 	if _, err := lock(ctx, tx, id); err != nil {
-		return err
+		return services.About("fromMessageId", err)
 	}
 	// An expired lease reads what was sent until it expired. If it were ended after this mark, it would undo the mark.
 	if _, err := endLeases(ctx, tx, id, user); err != nil {
@@ -108,10 +108,10 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 	}
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
-		return err
+		return services.About("fromMessageId", err)
 	}
 	if from > m.Head {
-		return beyond("from", id, from, m.Head)
+		return beyond("fromMessageId", id, from, m.Head)
 	}
 	before := m
 	if from <= m.Base {

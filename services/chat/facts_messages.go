@@ -118,10 +118,10 @@ func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.
 func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author services.UserID) (c Conversation, recalled bool, err error) {
 	conversation, number := id.Conversation(), id.Number()
 	if c, err = lock(ctx, tx, conversation); err != nil {
-		return c, false, err
+		return c, false, services.About("messageId", err)
 	}
 	if _, err := lockState(ctx, tx, conversation, author); err != nil {
-		return c, false, err
+		return c, false, services.About("messageId", err)
 	}
 	var writer services.UserID
 	var sent, at int64

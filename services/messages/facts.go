@@ -99,7 +99,7 @@ func TextOf(ctx context.Context, r sql.Reader, id ID) (text Text, found bool, er
 func edit(ctx context.Context, tx *sql.Tx, id ID, title, content *string) error {
 	changed, err := tx.Run(ctx, editMessage, id, optional(title), optional(content), tx.HappenedAt())
 	if err == nil && changed == 0 {
-		err = notFound("id", id)
+		err = notFound("siteMessageId", id)
 	}
 	return err
 }

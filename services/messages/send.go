@@ -96,7 +96,7 @@ func (s *Service) Relabel(id ID) *jobs.Command {
 			var kind string
 			found, err := tx.One(ctx, typeOf, []any{id}, &kind)
 			if err == nil && !found {
-				err = notFound("id", id)
+				err = notFound("siteMessageId", id)
 			}
 			if err == nil {
 				err = jobs.ErrUnchanged

@@ -156,7 +156,7 @@ func (s *Service) List(ctx context.Context, user services.UserID, codes []string
 		return Page{}, services.Errorf(services.Invalid, "codes: 1 to %d are allowed, got %d", maxCodes, n)
 	}
 	for _, code := range codes {
-		if err := checkCode(code); err != nil {
+		if err := services.About("codes", checkCode(code)); err != nil {
 			return Page{}, err
 		}
 	}

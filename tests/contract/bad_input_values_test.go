@@ -18,6 +18,8 @@ func TestValuesAreCoercedStrictly(t *testing.T) {
 		policy   = `mutation($v:SetDisplayPolicyInput!){setDisplayPolicy(input:$v){policy{sources{source}}}}`
 		seen     = `mutation($v:[NotificationCategory!]){markNotificationsSeen(input:{categories:$v}){badges{version}}}`
 		nodes    = `query($v:[ID!]!){nodes(ids:$v){id}}`
+		mute     = `mutation($v:MuteInput!){mute(input:$v){changed}}`
+		post     = `mutation($v:PublishPostInput!){publishPost(input:$v){created}}`
 		messages = `query($v:Boolean!){viewer{siteMessages(unreadOnly:$v){edges{node{id}}}}}`
 	)
 	for _, c := range []struct {
@@ -41,6 +43,11 @@ func TestValuesAreCoercedStrictly(t *testing.T) {
 		{policy, `{"sources":[{"source":"HOME_FEED","inTotal":1}]}`, []string{"$v.sources[0].inTotal: ", "true or false", "got 1"}},
 		{seen, `["LIKE","like"]`, []string{"$v[1]: ", "a NotificationCategory is one of its names"}},
 		{nodes, `["user:a",true]`, []string{"$v[1]: ", "an ID is a text", "got true"}},
+		{mute, `{"userId":"user:b","until":"soon"}`, []string{"$v.until: ", "a Time is a text in RFC 3339", "got a text"}},
+		{mute, `{"userId":"user:b","until":5}`, []string{"$v.until: ", "a Time is a text in RFC 3339", "got 5"}},
+		{mute, `{"userId":"user:b","until":["2026-01-31T09:30:00Z"]}`, []string{"$v.until: ", "a Time is a text in RFC 3339", "got a list"}},
+		{post, `{"body":"a","data":[{}]}`, []string{"$v.data: ", "a JSON is an object", "got a list"}},
+		{post, `{"body":"a","data":"{}"}`, []string{"$v.data: ", "a JSON is an object", "got a text"}},
 		{messages, `"true"`, []string{"$v: ", "a Boolean is true or false", "got a text"}},
 		{`{viewer{homeFeed(first:1.5){edges{node{id}}}}}`, "", []string{"Int", "1.5"}},
 		{`{viewer{homeFeed(first:"5"){edges{node{id}}}}}`, "", []string{"Int", `"5"`}},

@@ -1,0 +1,133 @@
+package resolvers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// A front end shows a message beside the field that the error names: it is one that the client has sent.
+func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
+	a := newAPI(t)
+	conversation := a.talk("GROUP", "alice", "bob")
+	message := a.say("alice", conversation)
+	beyond := message[:len(message)-1] + "9"
+	viewer, host := []services.Scope{services.ScopeViewer}, []services.Scope{services.ScopeIngest}
+	const none = "0000000000ABC"
+	for _, c := range []struct {
+		key             string
+		scopes          []services.Scope
+		query, argument string
+		path            []any
+	}{
+		{"alice", viewer, `mutation { mute(input: {userId: "user:bob", until: "soon"}) { changed } }`, "until", []any{"mute"}},
+		{"alice", viewer, `mutation { mute(input: {userId: "user:bob", until: 5}) { changed } }`, "until", []any{"mute"}},
+		{"alice", viewer, `{ me: viewer { away: awayDigest(since: "soon") { since } } }`, "since", []any{"me", "away"}},
+		{"alice", host, `mutation { publishPost(input: {body: "a", data: [1]}) { created } }`, "data", []any{"publishPost"}},
+		{"", host, `mutation { ingest(events: [{as: "user:bob", at: "soon", do: {likePost: {postId: "post:ref:a"}}}]) { results { id } } }`, "events[0].at", []any{"ingest"}},
+		{"alice", viewer, `{ node(id: "nothing") { id } }`, "id", []any{"node"}},
+		{"alice", viewer, `{ node(id: "post:x") { id } }`, "id", []any{"node"}},
+		{"alice", viewer, `{ node(id: "post:ref:%") { id } }`, "id", []any{"node"}},
+		{"alice", viewer, `{ nodes(ids: ["user:bob", "nothing"]) { id } }`, "ids", []any{"nodes"}},
+		{"alice", viewer, `{ nodes(ids: ["post:x"]) { id } }`, "ids", []any{"nodes"}},
+		{"alice", viewer, `{ nodes(ids: ["post:ref:%"]) { id } }`, "ids", []any{"nodes"}},
+		{"alice", viewer, `{ viewer { views(codes: ["topic", "A B"]) { nodes { id } } } }`, "codes", []any{"viewer", "views"}},
+		{"", host, `{ users(keys: ["alice", ""]) { user { id } } }`, "keys", []any{"users"}},
+		{"", host, `{ users(keys: ["a\nb"]) { user { id } } }`, "keys", []any{"users"}},
+		{"carol", viewer, `mutation { recallMessage(input: {messageId: "` + message + `"}) { changed } }`, "messageId", []any{"recallMessage"}},
+		{"carol", viewer, `mutation { recallMessage(input: {messageId: "message:0ZZZZZZ000001"}) { changed } }`, "messageId", []any{"recallMessage"}},
+		{"carol", viewer, `mutation { markConversationUnread(input: {fromMessageId: "` + message + `"}) { changed } }`, "fromMessageId", []any{"markConversationUnread"}},
+		{"bob", viewer, `mutation { markConversationUnread(input: {fromMessageId: "` + beyond + `"}) { changed } }`, "fromMessageId", []any{"markConversationUnread"}},
+		{"", host, `mutation { editSiteMessage(input: {siteMessageId: "siteMessage:` + none + `", title: "a"}) { message { id } } }`, "siteMessageId", []any{"editSiteMessage"}},
+		{"", host, `mutation { editSiteMessage(input: {siteMessageId: "siteMessage:` + none + `", url: null}) { message { id } } }`, "siteMessageId", []any{"editSiteMessage"}},
+		{"", host, `mutation { editAnnouncement(input: {announcementId: "announcement:` + none + `", title: "a"}) { announcement { id } } }`, "announcementId", []any{"editAnnouncement"}},
+		{"", host, `mutation { withdrawAnnouncement(input: {announcementId: "announcement:` + none + `"}) { changed } }`, "announcementId", []any{"withdrawAnnouncement"}},
+	} {
+		got := a.ask(c.key, c.scopes, c.query, nil)
+		if len(got.Errors) != 1 {
+			t.Errorf("%s: %+v", c.query, got)
+			continue
+		}
+		fault := got.Errors[0]
+		if fault.Extensions["argument"] != c.argument || !slices.Equal(fault.Path, c.path) {
+			t.Errorf("%s: %q about %v at %v, want %s at %v", c.query, fault.Message, fault.Extensions["argument"], fault.Path, c.argument, c.path)
+		}
+		if !strings.HasPrefix(fault.Message, c.argument+": ") || strings.Contains(fault.Message, "interface") || strings.Contains(fault.Message, "int64") {
+			t.Errorf("%s: the message is %q", c.query, fault.Message)
+		}
+	}
+	got := a.report(event{"as": "user:bob", "device": "", "do": event{"likePost": event{"postId": a.publish("alice")}}})
+	if named := got.at("ingest", "results", 0, "error", "argument"); named != "device" {
+		t.Errorf("an event without a name of its device: %+v is about %v", got, named)
+	}
+}
+
+// A text that is too long has its limit beside the message, as every other bound has.
+func TestALongTextHasItsLimit(t *testing.T) {
+	a := newAPI(t)
+	for query, limit := range map[string]float64{
+		`mutation { publishPost(input: {body: "` + strings.Repeat("a", 5001) + `"}) { created } }`:                    5000,
+		`mutation { publishPost(input: {body: "a", idempotencyKey: "` + strings.Repeat("a", 65) + `"}) { created } }`: 64,
+	} {
+		got := a.as("alice", query, nil)
+		if got.code() != services.Invalid || got.Errors[0].Extensions["limit"] != limit || got.Errors[0].Extensions["reason"] != services.ReasonLimit {
+			t.Errorf("%.60s: %+v, want the limit %v", query, got, limit)
+		}
+	}
+}
+
+// The ID with the key zero is of no object. It is not taken for an ID that is left out, which would mean the newest item or a post
+// that answers none.
+func TestTheIDZeroIsOfNoObject(t *testing.T) {
+	a := newAPI(t)
+	a.must("alice", `{ viewer { badges { version } } }`, nil)
+	a.announce(`{title: "news"}`)
+	a.Quiet(a.Fanout)
+	const zero = "0000000000000"
+	session, _ := a.must("alice", `{ viewer { liveBoard { sessionId } } }`, nil).at("viewer", "liveBoard", "sessionId").(string)
+	for argument, query := range map[string]string{
+		"parentId":          `mutation { publishPost(input: {body: "a", parentId: "post:` + zero + `"}) { created } }`,
+		"upTo":              `mutation { markAnnouncementsRead(input: {upTo: "announcement:` + zero + `"}) { badges { version } } }`,
+		"upTo of a feed":    `mutation { markHomeFeedSeen(input: {upTo: "post:` + zero + `"}) { badges { version } } }`,
+		"upTo of letters":   `mutation { markSiteMessagesRead(input: {upTo: "siteMessage:` + zero + `"}) { badges { version } } }`,
+		"lastId":            `{ viewer { homeFeed(lastId: "post:` + zero + `") { nodes { id } } } }`,
+		"lastId of a board": fmt.Sprintf(`{ viewer { liveBoard(sessionId: %q, lastId: "show:%s") { nodes { id } } } }`, session, zero),
+		"ids":               `mutation { markNotificationsRead(input: {ids: ["notification:` + zero + `"]}) { badges { version } } }`,
+	} {
+		argument, _, _ = strings.Cut(argument, " ")
+		if got := a.as("alice", query, nil); got.code() != services.NotFound || got.Errors[0].Extensions["argument"] != argument {
+			t.Errorf("%s: %+v", query, got)
+		}
+	}
+	got := a.must("alice", `{ viewer { badges { announcements { value } } homeFeed(newerThan: "post:`+zero+`") { nodes { id } } } node(id: "post:`+zero+`") { id } }`, nil)
+	if unread := got.at("viewer", "badges", "announcements", "value"); unread != 1.0 {
+		t.Errorf("%v announcements are unread, want the one", unread)
+	}
+	if posts, _ := got.at("viewer", "homeFeed", "nodes").([]any); len(posts) != 0 || got.at("node") != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The time of an event is to the millisecond: finer parts of it make no other input under the same key.
+func TestFinerPartsOfTheTimeOfAnEventAreNothing(t *testing.T) {
+	a := newAPI(t)
+	moment := a.Clock.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	at := func(moment time.Time) event {
+		full := inFull(event{"publishPost": event{"as": "user:bob", "key": "once", "body": "a"}})
+		full["at"] = moment.Format(time.RFC3339Nano)
+		return full
+	}
+	first := a.report(at(moment.Add(900 * time.Microsecond)))
+	second := a.report(at(moment), at(moment.In(time.FixedZone("", 3600))), at(moment.Add(time.Millisecond)))
+	id := first.at("ingest", "results", 0, "id")
+	if id == nil || second.at("ingest", "results", 0, "id") != id || second.at("ingest", "results", 1, "id") != id {
+		t.Errorf("%+v and %+v are two posts", first, second)
+	}
+	if code := second.at("ingest", "results", 2, "error", "code"); code != "CONFLICT" {
+		t.Errorf("a millisecond later: %v", code)
+	}
+}
