@@ -44,10 +44,10 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 }
 
 // argumentAt is the argument of a field that the executor could not read, named as in other errors: at, events[0].at; "" for any
-// other error. The executor says it by a path that goes on below the field, where a path of an answer ends.
+// other error, such as one before the execution. The executor says it by a path that goes on below the field, where a path of an answer ends.
 func argumentAt(field ast.Path, err error) string {
 	fault, is := errors.AsType[*gqlerror.Error](err)
-	if !is || len(fault.Path) <= len(field) || !slices.Equal(fault.Path[:len(field)], field) {
+	if !is || len(field) == 0 || len(fault.Path) <= len(field) || !slices.Equal(fault.Path[:len(field)], field) {
 		return ""
 	}
 	argument := fault.Path[len(field):]

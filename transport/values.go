@@ -94,7 +94,11 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 		return nil
 	}
 	if need := needed(definition, value); need != "" {
-		return gqlerror.ErrorPathf(place, "%s, got %s", need, shown(value))
+		got := shown(value)
+		if text, is := value.(string); is && definition.Name == "Time" {
+			got = services.Quote(text) // it has the right kind
+		}
+		return gqlerror.ErrorPathf(place, "%s, got %s", need, got)
 	}
 	return nil
 }
@@ -132,7 +136,7 @@ func needed(definition *ast.Definition, value any) string {
 	return ""
 }
 
-// shown describes a value in an error: its kind, or a number itself. Strings of a request are not repeated.
+// shown describes a value in an error: its kind, or a number itself.
 func shown(value any) string {
 	const longest = 40
 	switch value := value.(type) {

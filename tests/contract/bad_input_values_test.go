@@ -43,7 +43,7 @@ func TestValuesAreCoercedStrictly(t *testing.T) {
 		{policy, `{"sources":[{"source":"HOME_FEED","inTotal":1}]}`, []string{"$v.sources[0].inTotal: ", "true or false", "got 1"}},
 		{seen, `["LIKE","like"]`, []string{"$v[1]: ", "a NotificationCategory is one of its names"}},
 		{nodes, `["user:a",true]`, []string{"$v[1]: ", "an ID is a text", "got true"}},
-		{mute, `{"userId":"user:b","until":"soon"}`, []string{"$v.until: ", "a Time is a text in RFC 3339", "got a text"}},
+		{mute, `{"userId":"user:b","until":"soon"}`, []string{"$v.until: ", "a Time is a text in RFC 3339", `got "soon"`}},
 		{mute, `{"userId":"user:b","until":5}`, []string{"$v.until: ", "a Time is a text in RFC 3339", "got 5"}},
 		{mute, `{"userId":"user:b","until":["2026-01-31T09:30:00Z"]}`, []string{"$v.until: ", "a Time is a text in RFC 3339", "got a list"}},
 		{post, `{"body":"a","data":[{}]}`, []string{"$v.data: ", "a JSON is an object", "got a list"}},
