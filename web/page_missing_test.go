@@ -138,8 +138,9 @@ func TestPageWithoutStorage(t *testing.T) {
 	quiet(t, tab, server.origin)
 }
 
-func TestLinks(t *testing.T) {
-	server, tab := open(t)
+func TestLinks(t *testing.T) { onEach(t, links) }
+
+func links(t *testing.T, server *stub, tab context.Context) {
 	visit := func(query string) {
 		t.Helper()
 		browsertest.Navigate(tab, t, server.origin+"/graphiql?"+query)
@@ -195,8 +196,9 @@ func TestLinks(t *testing.T) {
 }
 
 // By the keys alone: find an operation, write, run, watch, stop.
-func TestKeysAlone(t *testing.T) {
-	server, tab := open(t)
+func TestKeysAlone(t *testing.T) { onEach(t, keysAlone) }
+
+func keysAlone(t *testing.T, server *stub, tab context.Context) {
 	reach := func(what, selector string) {
 		t.Helper()
 		for range 60 {

@@ -17,11 +17,35 @@ const secret = "eyJhbGciOiJIUzI1NiJ9.a-real-token"
 // tabsAtFirst are the first steps of the tour.
 var tabsAtFirst = []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like"}
 
+// screen is the size of a page.
+type screen struct{ width, height int64 }
+
+var (
+	laptop = screen{1280, 800}
+	phone  = screen{390, 844}
+)
+
 // open opens the page of a stub in development mode that answers introspection, in a browser of its own.
 func open(t *testing.T) (*stub, context.Context) {
 	t.Helper()
+	return openOn(t, laptop)
+}
+
+// onEach runs a test of the page on a laptop and on a phone.
+func onEach(t *testing.T, test func(t *testing.T, server *stub, tab context.Context)) {
+	for name, size := range map[string]screen{"laptop": laptop, "phone": phone} {
+		t.Run(name, func(t *testing.T) {
+			server, tab := openOn(t, size)
+			test(t, server, tab)
+		})
+	}
+}
+
+func openOn(t *testing.T, size screen) (*stub, context.Context) {
+	t.Helper()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})
 	tab := browsertest.New(t)
+	browsertest.Size(tab, t, size.width, size.height)
 	browsertest.Open(tab, t, server.origin, "")
 	browsertest.WaitSchema(tab, t)
 	return server, tab

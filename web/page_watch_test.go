@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -10,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWatchesGoOn(t *testing.T) {
-	server, tab := open(t)
+func TestWatchesGoOn(t *testing.T) { onEach(t, watchesGoOn) }
+
+func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 	browsertest.SelectTab(tab, t, "WatchMyBadges")
 	browsertest.Run(tab, t)
 	browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")

@@ -75,8 +75,15 @@ func outlivesItsServer(t *testing.T, width, height int64) {
 
 // The page is used by the keys alone: a lever, the pill, the tabs of a phone, the rows behind a number, the forms of the drawer.
 func TestTheDemoPageByTheKeysAlone(t *testing.T) {
-	server := startDemo(t)
-	p := openDemo(t, server.URL, 1280, 720)
+	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			server := startDemo(t)
+			byTheKeysAlone(t, openDemo(t, server.URL, size[0], size[1]))
+		})
+	}
+}
+
+func byTheKeysAlone(t *testing.T, p *demoPage) {
 	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 	focused := func(selector string) string {
 		return `Boolean(document.activeElement?.matches(` + "`" + selector + "`" + `))`
